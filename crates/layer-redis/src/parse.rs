@@ -1,6 +1,7 @@
 //! Arguments as numbers, by the rules of Redis: strict decimal integers, C-like floats without surrounding blanks.
 
 use crate::errors;
+use crate::facts::DATABASES;
 use crate::failure::Failure;
 
 /// A signed decimal integer: an optional minus, no plus, no leading zeros, no blanks.
@@ -25,6 +26,16 @@ pub fn integer(text: &[u8]) -> Option<i64> {
 /// The integer, or the error that nearly every command answers.
 pub fn required_integer(text: &[u8]) -> Result<i64, Failure> {
     integer(text).ok_or(Failure::Error(errors::NOT_INTEGER))
+}
+
+/// The number of a database, or what is wrong with it.
+pub fn database(text: &[u8]) -> Result<u8, Failure> {
+    let number = required_integer(text)?;
+    if i32::try_from(number).is_err() {
+        return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
+    }
+    let db = u8::try_from(number).ok().filter(|db| *db < DATABASES);
+    db.ok_or(errors::DB_OUT_OF_RANGE.into())
 }
 
 /// An unsigned decimal integer.

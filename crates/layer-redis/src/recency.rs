@@ -104,7 +104,7 @@ mod tests {
         fixture.advance_ms(4 * 60_000);
         connection.check(
             "OBJECT FREQ a => 3
-             OBJECT IDLETIME a => !ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between maxmemory policies at runtime LRU and LFU data will take some time to adjust.
+             OBJECT IDLETIME a => !ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.
              CONFIG SET maxmemory-policy allkeys-lru => OK
              OBJECT IDLETIME a => 240",
         );

@@ -297,7 +297,9 @@ impl Replication {
         }
         (feed.bytes_kept, feed.bytes_max) = limits;
         let goes_on = from.filter(|from| self.is_on() && (feed.start..=feed.end).contains(from));
-        self.on.store(true, Ordering::Relaxed);
+        if !self.on.swap(true, Ordering::Relaxed) {
+            self.pinged_micros.store(replica.now_micros, Ordering::Relaxed);
+        }
         let position = goes_on.unwrap_or(feed.end);
         if goes_on.is_none() {
             // The first copy selects nothing: what follows says its database anew.
@@ -493,6 +495,17 @@ mod tests {
         assert!(attach(&replication, Some(end)).1);
         assert!(!attach(&replication, Some(0)).1);
         assert!(!attach(&replication, Some(end + 1)).1);
+    }
+
+    /// The first PING came at once, between a transaction and whoever waited for it.
+    #[test]
+    fn a_stream_that_begins_says_nothing_for_a_period() {
+        let replication = Replication::default();
+        let (follower, _) = attach(&replication, None);
+        replication.ping(9, 10);
+        assert_eq!(given(&replication, &follower).0, "");
+        replication.ping(10, 10);
+        assert_eq!(given(&replication, &follower).0, "*1 $4 PING ");
     }
 
     /// A stream that nobody followed has a gap, which nobody may step over.

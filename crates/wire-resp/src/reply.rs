@@ -136,6 +136,11 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
+    /// What was written since `mark`.
+    pub fn since(&self, mark: usize) -> &[u8] {
+        &self.out[mark..]
+    }
+
     /// Makes the `len` replies written since `mark` the elements of one array.
     pub fn array_since(&mut self, mark: usize, len: usize) {
         let end = self.out.len();

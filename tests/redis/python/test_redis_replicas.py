@@ -149,6 +149,12 @@ def exercise(connection: Connection, rounds: int) -> None:
             ["RPOP", "l"],
             ["LMOVE", "l", "l2", "LEFT", "RIGHT"],
             ["BLPOP", "l", "l2", "0.01"],
+            ["LMPOP", 2, "l2", "l", "RIGHT", "COUNT", 2],
+            ["BLMPOP", "0.01", 1, "l", "LEFT"],
+            ["BLMOVE", "l2", "l", "LEFT", "RIGHT", "0.01"],
+            ["ZMPOP", 1, "scores", "MAX", "COUNT", 2],
+            ["MSET", "s", number, "t", number],
+            ["DECRBY", "t", 3],
             ["SADD", "members", *range(number, number + 5)],
             ["SPOP", "members", 2],
             ["ZADD", "scores", number / 3, f"m{number % 10}"],
@@ -162,6 +168,7 @@ def exercise(connection: Connection, rounds: int) -> None:
             ["GET", "brief"],
             ["SADD", "brief", "y"],
             ["GETEX", "s", "PERSIST"],
+            ["GETEX", "s", "EX", 500],
             ["XADD", "events", "MAXLEN", "~", 20, "*", "n", number],
             ["XADD", "events", "*", "maxlen", number],
             ["XREADGROUP", "GROUP", "workers", "w1", "COUNT", 2, "STREAMS", "events", ">"],
@@ -182,7 +189,7 @@ def exercise(connection: Connection, rounds: int) -> None:
         connection.do(*choice.choice(commands))
         if number % 10 == 0:
             connection.do("MULTI")
-            for words in choice.sample([words for words in commands if words[0] != "BLPOP"], 4):
+            for words in choice.sample([words for words in commands if not words[0].startswith("BL")], 4):
                 connection.do(*words)
             connection.do("EXEC")
     connection.do("FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', function() return 8 end)")
@@ -211,6 +218,18 @@ def test_a_real_redis_follows_by_a_first_copy_and_the_stream(source, redis):
         connection.do("SET", "after", 1)
         until(lambda: replica.do("GET", "after") == "1")
         assert replica.do("DBSIZE") == 1
+
+
+def test_messages_reach_who_listens_at_a_replica(source, redis):
+    follow(redis, source)
+    with Connection(source.port) as connection, Connection(redis.port) as listener:
+        listener.do("SUBSCRIBE", "news")
+        connection.do("PUBLISH", "news", "alone")
+        connection.do("MULTI")
+        connection.do("SET", "a", 1)
+        connection.do("PUBLISH", "news", "with others")
+        connection.do("EXEC")
+        assert [listener.read() for _ in range(2)] == [["message", "news", "alone"], ["message", "news", "with others"]]
 
 
 def test_wait_counts_only_replicas_that_have_it(source, redis):

@@ -126,7 +126,7 @@ fn copy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
         if parse::is(word, "replace") {
             replace = true;
         } else if parse::is(word, "db") {
-            to_db = database(words.next().ok_or(errors::SYNTAX)?)?;
+            to_db = parse::database(words.next().ok_or(errors::SYNTAX)?)?;
         } else {
             return Err(errors::SYNTAX.into());
         }
@@ -165,7 +165,7 @@ fn write_copy(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) {
 
 fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let name = &arguments[1];
-    let to_db = database(&arguments[2])?;
+    let to_db = parse::database(&arguments[2])?;
     if to_db == context.client.db {
         return Err("ERR source and destination objects are the same".into());
     }
@@ -176,12 +176,6 @@ fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     }
     context.reply.integer(i64::from(may_move));
     Ok(())
-}
-
-fn database(text: &[u8]) -> Result<u8, Failure> {
-    let index = parse::required_integer(text)?;
-    let index = u8::try_from(index).ok().filter(|&index| index < DATABASES);
-    index.ok_or(errors::DB_OUT_OF_RANGE.into())
 }
 
 fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -411,7 +405,7 @@ fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         }
         Some(_) => Err(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
-                        switching between maxmemory policies at runtime LFU and LRU data will take some time to adjust."
+                        switching between policies at runtime LRU and LFU data will take some time to adjust."
                 .into(),
         ),
         None => Ok(()),
@@ -423,7 +417,7 @@ fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
         if context.layer.eviction_policy().counts_frequency() {
             return Err(
                 "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between \
-                 maxmemory policies at runtime LRU and LFU data will take some time to adjust."
+                 policies at runtime LRU and LFU data will take some time to adjust."
                     .into(),
             );
         }

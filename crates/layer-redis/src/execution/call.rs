@@ -132,6 +132,7 @@ fn handle(
     (index, command): (usize, &'static Command),
     arguments: Arguments<'_>,
 ) -> Result<(), Failure> {
+    let answered_from = context.reply.mark();
     let outcome = (context.layer.handlers[index])(context, arguments);
     if !matches!(outcome, Ok(()) | Err(Failure::Kept { .. } | Failure::Block(_))) {
         return outcome;
@@ -141,7 +142,7 @@ fn handle(
         context.layer.notify(Some((command, arguments)), &changes);
         context.layer.invalidate(Some(context.client.shared.id), &changes);
         if context.layer.replication.is_on() {
-            gather(context, command, arguments, &changes);
+            gather(context, command, arguments, &changes, answered_from);
         }
         remember(context, command, arguments);
     }

@@ -17,3 +17,4 @@ pub mod outbox;
 pub mod replication;
 pub mod slowlog;
 pub mod subscriptions;
+pub mod taken;

@@ -1,5 +1,5 @@
-//! What a replica is told of a command: the command itself if its outcome needs nothing but the state before it, and otherwise
-//! the keys as they are afterwards.
+//! What a replica is told of a command: the command itself if its outcome needs nothing but the state before it, what it took if
+//! that is all that it did, and otherwise the keys as they are afterwards.
 //!
 //! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are absolute, an entry of a stream has its
 //! ID, and a key whose time was over is removed before anything is written in its place. What an older Redis does not know as a
@@ -13,6 +13,7 @@ use crate::command::Command;
 use crate::commands::serialization::value_of;
 use crate::commands::streams;
 use crate::context::Context;
+use crate::execution::taken::as_taken;
 use crate::keyspace::Kind;
 use crate::layer::Redis;
 use crate::parse;
@@ -22,6 +23,11 @@ use crate::rdb::value;
 #[rustfmt::skip]
 const AS_THEY_CAME: &[&str] = &[
     "append",
+    "incr",
+    "incrby",
+    "decr",
+    "decrby",
+    "mset",
     "setrange",
     "setbit",
     "bitfield",
@@ -75,9 +81,11 @@ const OF_EVERYTHING: &[&str] = &[
     "function|delete",
     "function|flush",
     "function|restore",
+    "publish",
+    "spublish",
 ];
 
-/// Commands that waited, and what they did in the end.
+/// Commands that waited, and what they did in the end to the only key that they changed.
 const AWAITED: &[(&str, &str)] = &[
     ("blpop", "LPOP"),
     ("brpop", "RPOP"),
@@ -85,8 +93,17 @@ const AWAITED: &[(&str, &str)] = &[
     ("bzpopmax", "ZPOPMAX"),
 ];
 
-/// Gathers what the command amounts to.
-pub fn gather(context: &mut Context<'_, '_>, command: &Command, arguments: Arguments<'_>, changes: &[Change]) {
+/// Commands that waited, and those that do the same with the same arguments but the last.
+const AWAITED_MOVES: &[(&str, &str)] = &[("blmove", "LMOVE"), ("brpoplpush", "RPOPLPUSH")];
+
+/// Gathers what the command amounts to. Its reply begins at `answered_from`.
+pub fn gather(
+    context: &mut Context<'_, '_>,
+    command: &Command,
+    arguments: Arguments<'_>,
+    changes: &[Change],
+    answered_from: usize,
+) {
     let layer = context.layer;
     if OF_EVERYTHING.contains(&command.name) {
         let words: Vec<&[u8]> = arguments.iter().collect();
@@ -135,10 +152,20 @@ pub fn gather(context: &mut Context<'_, '_>, command: &Command, arguments: Argum
     ) {
         return layer.replication.gather(*db, &[word.as_bytes(), name]);
     }
+    if let Some((_, word)) = AWAITED_MOVES.iter().find(|(awaited, _)| *awaited == command.name) {
+        let mut words: Vec<&[u8]> = arguments.iter().take(arguments.len() - 1).collect();
+        words[0] = word.as_bytes();
+        return layer.replication.gather(db, &words);
+    }
+    if let [(_, name)] = changed[..]
+        && let Some(words) = taken(context, command, arguments, name, answered_from)
+    {
+        return layer.replication.gather(db, &words);
+    }
     match (command.name, &changed[..]) {
         ("xadd", [(_, name)]) => gather_added(context, name, arguments),
         ("xtrim", [(_, name)]) => gather_length(context, name),
-        ("expire" | "pexpire" | "expireat" | "pexpireat", _) => {
+        ("expire" | "pexpire" | "expireat" | "pexpireat" | "getex", _) => {
             for (db, name) in changed {
                 gather_deadline(context, db, name);
             }
@@ -150,6 +177,23 @@ pub fn gather(context: &mut Context<'_, '_>, command: &Command, arguments: Argum
             }
         }
     }
+}
+
+/// What a command that takes elements has taken. `None` too if the key is gone by a command that may take many: that is shorter.
+fn taken(
+    context: &mut Context<'_, '_>,
+    command: &Command,
+    arguments: Arguments<'_>,
+    name: &[u8],
+    answered_from: usize,
+) -> Option<Vec<Vec<u8>>> {
+    let takes = ["lmpop", "blmpop", "zmpop", "bzmpop", "spop"].contains(&command.name);
+    let is_cut = context.reply.is_full();
+    let is_whole = command.name == "spop" && arguments.len() > 2 && context.keys().find(name).is_none();
+    if !takes || is_cut || is_whole {
+        return None;
+    }
+    as_taken(command.name, arguments, name, context.reply.since(answered_from))
 }
 
 /// Keys whose time was over go before anything is written in their place.
@@ -332,4 +376,130 @@ fn removed(changes: &[Change]) -> Vec<(u8, &[u8])> {
         }
     }
     removed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use quartet_wire_resp::{Limits, Parsed, Parser};
+
+    use crate::replication::{Attachment, Given};
+    use crate::testing::{Connection, Fixture};
+
+    /// What a replica is told of the commands, a line each, but for the database.
+    fn told(prepared: &[&str], commands: &[&str]) -> Vec<String> {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        run(&mut connection, prepared);
+        let replica = Attachment {
+            client: 1,
+            host: "h".into(),
+            port: 1,
+            now_micros: 0,
+        };
+        let attached = fixture.layer.replication.attach(replica, None, (1 << 20, 1 << 20));
+        fixture.layer.decide_on_changes();
+        run(&mut connection, commands);
+        let (follower, _) = attached.expect("there is room");
+        match fixture.layer.replication.give(&follower, Duration::ZERO) {
+            Given::Bytes(bytes, _) => lines(&bytes),
+            _ => Vec::new(),
+        }
+    }
+
+    fn run(connection: &mut Connection, commands: &[&str]) {
+        for command in commands {
+            connection.run(&command.split(' ').collect::<Vec<_>>());
+        }
+    }
+
+    fn lines(mut bytes: &[u8]) -> Vec<String> {
+        let (mut parser, mut lines) = (Parser::new(), Vec::new());
+        while let Ok(Parsed::Request { consumed }) = parser.parse(bytes, &Limits::unlimited()) {
+            let words = parser.arguments(bytes).iter().map(String::from_utf8_lossy);
+            lines.push(words.collect::<Vec<_>>().join(" "));
+            bytes = &bytes[consumed..];
+        }
+        assert_eq!(lines.remove(0), "SELECT 0");
+        lines
+    }
+
+    #[test]
+    fn what_was_taken_is_told_and_not_what_is_left() {
+        let prepared = [
+            "RPUSH l a b c d e",
+            "ZADD z 1 a 2 b 3 c 4 d 5 e",
+            "SADD one a",
+            "SADD two a",
+        ];
+        let commands = [
+            "LMPOP 2 none l RIGHT COUNT 2",
+            "BLMPOP 0 1 l LEFT",
+            "ZMPOP 1 z MAX COUNT 2",
+            "BZMPOP 0 2 none z MIN",
+            "HELLO 3",
+            "LMPOP 1 l LEFT COUNT 9",
+            "ZMPOP 1 z min COUNT 9",
+            "LMPOP 1 none LEFT",
+            "SPOP one",
+            "SPOP two 7",
+            "SPOP two 7",
+        ];
+        let expected = [
+            "RPOP l 2",
+            "LPOP l 1",
+            "ZPOPMAX z 2",
+            "ZPOPMIN z 1",
+            "LPOP l 2",
+            "ZPOPMIN z 2",
+            "SREM one a",
+            "DEL two",
+        ];
+        assert_eq!(told(&prepared, &commands), expected);
+    }
+
+    #[test]
+    fn members_taken_by_chance_are_named() {
+        let lines = told(
+            &["SADD s a b c d"],
+            &["SPOP s 2", "EVAL return(redis.call('SPOP','s')) 0"],
+        );
+        let named: Vec<&str> = lines.iter().flat_map(|line| line.split(' ').skip(2)).collect();
+        assert!(lines.iter().all(|line| line.starts_with("SREM s ")), "{lines:?}");
+        assert_eq!((lines.len(), named.len()), (2, 3));
+    }
+
+    #[test]
+    fn what_needs_only_the_state_before_is_told_as_it_came() {
+        let prepared = ["SET n 1 EX 100", "RPUSH l a b", "SET v x EX 100"];
+        let commands = [
+            "INCR n",
+            "DECRBY n 5",
+            "MSET a 1 b 2",
+            "BLMOVE l m LEFT RIGHT 0",
+            "BRPOPLPUSH l m 0",
+            "BLMOVE m m LEFT RIGHT 0",
+            "GETEX v PERSIST",
+            "GETEX v PXAT 1900000000000",
+            "GETEX v",
+            "GETEX v EXAT 1",
+            "PUBLISH news today",
+            "SPUBLISH news today",
+        ];
+        let expected = [
+            "INCR n",
+            "DECRBY n 5",
+            "MSET a 1 b 2",
+            "LMOVE l m LEFT RIGHT",
+            "RPOPLPUSH l m",
+            "LMOVE m m LEFT RIGHT",
+            "PERSIST v",
+            "PEXPIREAT v 1900000000000",
+            "DEL v",
+            "PUBLISH news today",
+            "SPUBLISH news today",
+        ];
+        assert_eq!(told(&prepared, &commands), expected);
+    }
 }

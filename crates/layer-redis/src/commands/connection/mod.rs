@@ -17,7 +17,7 @@ use crate::commands::transactions;
 use crate::context::Context;
 use crate::definition::*;
 use crate::execution::subscriptions::leave_all;
-use crate::facts::{DATABASES, REDIS_VERSION};
+use crate::facts::REDIS_VERSION;
 use crate::layer::Redis;
 use crate::login_guard::peer_of;
 use crate::{errors, parse};
@@ -83,12 +83,7 @@ fn quit(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
 }
 
 fn select(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let number = parse::required_integer(&arguments[1])?;
-    if i32::try_from(number).is_err() {
-        return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
-    }
-    let db = u8::try_from(number).ok().filter(|db| *db < DATABASES);
-    context.client.select(db.ok_or(errors::DB_OUT_OF_RANGE)?);
+    context.client.select(parse::database(&arguments[1])?);
     context.reply.ok();
     Ok(())
 }

@@ -75,9 +75,12 @@ impl<'a> MultiPop<'a> {
         let end = end(side)?;
         let count = match options {
             [] => 1,
-            [word, number] if parse::is(word, "count") => parse::integer(number)
-                .filter(|count| *count > 0)
-                .ok_or("ERR count should be greater than 0")?,
+            [word, number, more @ ..] if parse::is(word, "count") => {
+                let count = parse::integer(number).filter(|count| *count > 0);
+                let count = count.ok_or("ERR count should be greater than 0")?;
+                // A wrong count in front of it is found first.
+                more.is_empty().then_some(count).ok_or(errors::SYNTAX)?
+            }
             _ => return Err(errors::SYNTAX.into()),
         };
         Ok(MultiPop {

@@ -124,11 +124,10 @@ fn wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 /// Under `always` every earlier reply of this connection has waited for the disk; under the other modes nothing is promised.
 fn wait_disk(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let local = parse::required_integer(&arguments[1])?;
-    let replicas = parse::required_integer(&arguments[2])?;
     if !(0..=1).contains(&local) {
-        return Err("ERR value is out of range, must be between 0 and 1".into());
+        return Err("ERR value is out of range, value must between 0 and 1".into());
     }
-    if replicas < 0 {
+    if parse::integer(&arguments[2]).is_none_or(|replicas| replicas < 0) {
         return Err(errors::OUT_OF_RANGE_POSITIVE.into());
     }
     check_timeout(&arguments[3])?;

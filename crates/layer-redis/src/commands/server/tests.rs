@@ -178,7 +178,8 @@ fn small_commands() {
          WAIT 0 -1 => !ERR timeout is negative
          WAIT -9223372036854775808 9223372036854775807 => 0
          WAITAOF 0 0 0 => [0 0]
-         WAITAOF 2 0 0 => !ERR value is out of range, must be between 0 and 1
+         WAITAOF 2 x 0 => !ERR value is out of range, value must between 0 and 1
+         WAITAOF 0 1.5 0 => !ERR value is out of range, must be positive
          SHUTDOWN foo => !ERR syntax error
          SHUTDOWN ABORT => !ERR No shutdown in progress.
          BGSAVE foo => !ERR syntax error
