@@ -47,7 +47,8 @@ impl<S: Store> Check<S> {
         for version in 1..=STEPS {
             match self.below(100) {
                 0..55 => self.set(version),
-                55..80 => self.clear(),
+                55..75 => self.clear(),
+                75..80 => self.clear_nth(),
                 80..83 => self.clear_range(),
                 83..86 => self.clear_range_and_undo(version),
                 86..88 => self.snapshots.push((self.store.snapshot(), self.model.clone())),
@@ -90,6 +91,16 @@ impl<S: Store> Check<S> {
         let key = self.key();
         let cleared = self.store.clear(&key).expect("a write");
         assert_eq!(cleared, self.model.remove(&key), "seed {}", self.seed);
+    }
+
+    fn clear_nth(&mut self) {
+        let (start, end, index) = (self.key(), self.key(), self.below(20));
+        let expected = in_range(&self.model, &start, &end).get(index as usize).cloned();
+        let cleared = self.store.clear_nth(&start, &end, index).expect("a write");
+        assert_eq!(cleared, expected, "seed {}", self.seed);
+        if let Some(cleared) = cleared {
+            self.model.remove(cleared.key());
+        }
     }
 
     fn clear_range(&mut self) {

@@ -85,6 +85,14 @@ pub trait Store: Read + Send {
     /// Removes and returns the row under `key`. O(log n).
     fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError>;
 
+    /// Removes and returns the row with `index` rows of the range before it, if the range is that long. About O(log n).
+    fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
+        match self.nth(start, end, index)? {
+            Some(row) => self.clear(row.key()),
+            None => Ok(None),
+        }
+    }
+
     /// Takes out all rows of the range. O(log n) and the number of nodes cut off whole.
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<Self::Cleared, StoreError>;
 

@@ -143,6 +143,11 @@ impl Store for MemoryStore {
         Ok(self.tree.remove(key))
     }
 
+    fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
+        let found = nth(&self.tree, start, end, index).map(|(rank, _)| rank);
+        Ok(found.and_then(|rank| self.tree.remove_nth(rank)))
+    }
+
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<MemoryCleared, StoreError> {
         Ok(MemoryCleared {
             rows: self.tree.remove_range(start, end),
@@ -249,7 +254,7 @@ impl<T: Rows> Read for T {
     }
 
     fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
-        Ok(nth(self.tree(), start, end, index))
+        Ok(nth(self.tree(), start, end, index).map(|(_, row)| row.clone()))
     }
 
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
@@ -265,12 +270,14 @@ impl<T: Rows> Read for T {
     }
 }
 
-fn nth(tree: &Tree, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+/// The row with `index` rows of the range before it, and its rank in the tree.
+fn nth<'t>(tree: &'t Tree, start: &[u8], end: &[u8], index: u64) -> Option<(u64, &'t Row)> {
     if start >= end {
         return None;
     }
     let rank = tree.rank(start).checked_add(index)?;
-    tree.nth(rank).filter(|row| row.key() < end).cloned()
+    let row = tree.nth(rank).filter(|row| row.key() < end)?;
+    Some((rank, row))
 }
 
 #[cfg(test)]

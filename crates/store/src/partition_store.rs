@@ -371,6 +371,14 @@ impl Store for PartitionStore {
         }
     }
 
+    fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
+        match self {
+            PartitionStore::Memory(store) => store.clear_nth(start, end, index),
+            PartitionStore::Ssd(store) => store.clear_nth(start, end, index),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
+        }
+    }
+
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<PartitionCleared, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.clear_range(start, end).map(PartitionCleared::Memory),

@@ -69,7 +69,8 @@ impl<const N: usize> Run<N> {
             run.len += 1;
         }
         run.assured = fences.assured();
-        run.behead();
+        run.skip = run.skip_wanted();
+        run.follow_rows();
         run
     }
 
@@ -122,16 +123,16 @@ impl<const N: usize> Run<N> {
     /// Inserts where `find` said, into a run that is not full.
     pub fn insert(&mut self, index: usize, row: Row) {
         let len = self.len();
-        let alike = self.skip <= self.assured || self.beside_prefix(row.key()).is_eq();
-        let row_head = if alike { head(row.key(), self.skip as usize) } else { 0 };
+        if self.skip > self.assured && self.beside_prefix(row.key()).is_ne() {
+            // It stands before or behind all others, which share more with each other than with it.
+            let alike = common_prefix(row.key(), self.row(0).key()) as u32;
+            self.move_heads(self.worthwhile(alike));
+        }
         self.heads.copy_within(index..len, index + 1);
-        self.heads[index] = row_head;
+        self.heads[index] = head(row.key(), self.skip as usize);
         self.rows[index..=len].rotate_right(1);
         self.rows[index] = Some(row);
         self.len += 1;
-        if !alike {
-            self.behead();
-        }
     }
 
     /// Puts a row in the place of the one with the same key and returns the old one.
@@ -164,18 +165,29 @@ impl<const N: usize> Run<N> {
 
     /// Appends the rows of the right neighbour, which fit; `fences` are those around both.
     pub fn append(&mut self, mut right: Run<N>, fences: Fences<'_>) {
+        self.assured = fences.assured();
+        let skip = match (self.len, right.len) {
+            (0, _) => right.skip.min(self.assured),
+            (_, 0) => self.skip.min(self.assured),
+            _ => self.worthwhile(common_prefix(self.row(0).key(), right.last().key()) as u32),
+        };
+        self.move_heads(skip);
+        right.move_heads(skip);
         let (len, more) = (self.len(), right.len());
+        self.heads[len..len + more].copy_from_slice(&right.heads[..more]);
         self.rows[len..len + more].swap_with_slice(&mut right.rows[..more]);
         self.len += right.len;
-        self.assured = fences.assured();
-        self.behead();
     }
 
     /// Adapts to new fences. Heads that still tell keys apart are kept, because making new ones follows every row.
     pub fn fit(&mut self, fences: Fences<'_>) {
         self.assured = fences.assured();
-        if self.skip > self.assured || !self.heads_tell_apart() {
-            self.behead();
+        let tell_apart = self.heads_tell_apart();
+        if self.skip > self.assured || !tell_apart {
+            let skip = self.skip_wanted();
+            if skip < self.skip || !tell_apart {
+                self.move_heads(skip);
+            }
         }
     }
 
@@ -202,16 +214,37 @@ impl<const N: usize> Run<N> {
         }
     }
 
-    /// Chooses `skip` and makes all heads anew.
-    fn behead(&mut self) {
-        self.skip = self.assured;
-        if self.len == 0 {
-            return;
+    /// What to skip, given the rows and the fences.
+    fn skip_wanted(&self) -> u32 {
+        match self.len {
+            0 => self.assured,
+            _ => self.worthwhile(common_prefix(self.row(0).key(), self.last().key()) as u32),
         }
-        let shared = common_prefix(self.row(0).key(), self.last().key()) as u32;
-        if shared >= self.assured + 8 {
-            self.skip = shared;
+    }
+
+    /// What to skip if so many bytes are alike in all rows: more than the fences assure only where a head would be wasted
+    /// otherwise.
+    fn worthwhile(&self, alike: u32) -> u32 {
+        if alike >= self.assured + 8 { alike } else { self.assured }
+    }
+
+    /// Makes the heads those behind `skip` bytes, in which all rows are alike. If that is fewer than before, one row is
+    /// followed and not every one: what a head takes in at its front is alike in all, too.
+    fn move_heads(&mut self, skip: u32) {
+        let before = std::mem::replace(&mut self.skip, skip);
+        if skip > before {
+            self.follow_rows();
+        } else if skip < before && self.len > 0 {
+            let first = head(self.row(0).key(), skip as usize);
+            let bits = 8 * (before - skip);
+            let kept = u64::MAX.checked_shr(bits).unwrap_or(0);
+            for slot in &mut self.heads[..usize::from(self.len)] {
+                *slot = first & !kept | slot.checked_shr(bits).unwrap_or(0);
+            }
         }
+    }
+
+    fn follow_rows(&mut self) {
         let skip = self.skip as usize;
         for (slot, row) in self.heads.iter_mut().zip(self.rows.iter().flatten()) {
             *slot = head(row.key(), skip);
@@ -222,6 +255,12 @@ impl<const N: usize> Run<N> {
     fn beside_prefix(&self, key: &[u8]) -> Ordering {
         let skip = self.skip as usize;
         key[..key.len().min(skip)].cmp(&self.row(0).key()[..skip])
+    }
+
+    /// No two rows have the same head.
+    #[cfg(test)]
+    pub fn heads_differ(&self) -> bool {
+        self.heads[..self.len()].windows(2).all(|pair| pair[0] != pair[1])
     }
 
     /// Panics unless every invariant holds; for tests.
@@ -262,6 +301,7 @@ fn rest_of(row: &Option<Row>, skip: usize) -> &[u8] {
     &row.as_ref().expect("a row below the length is present").key()[skip..]
 }
 
-fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+/// How many bytes both begin with.
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
