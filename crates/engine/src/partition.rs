@@ -2,8 +2,6 @@
 //!
 //! Whoever holds a [`PartitionGuard`] executes any number of transactions, each atomic on its own; dropping it lets the next thread in.
 
-use std::sync::atomic::Ordering;
-
 use parking_lot::MutexGuard;
 use quartet_model::{KeyRange, Version};
 
@@ -120,11 +118,9 @@ impl<'e> PartitionGuard<'e> {
         let has_written = transaction.has_written();
         let grown_bytes = transaction.grown_bytes();
         let dependency = transaction.commit(&self.shared.room)?;
-        self.shared.statistics.transactions.fetch_add(1, Ordering::Relaxed);
+        self.shared.statistics.transaction_ended(has_written);
         if has_written {
             self.shared.stored.add(space.database, grown_bytes);
-            let count = &self.shared.statistics.transactions_since_checkpoint;
-            count.fetch_add(1, Ordering::Relaxed);
         }
         if self.state.pending.len() >= self.shared.epoch_bytes_max {
             let Shared { partition, room, .. } = self.shared;

@@ -195,14 +195,29 @@ impl<'h> Transaction<'h> {
             self.depend_on(version);
             return None;
         };
+        self.note_cleared(&old);
+        Some(old)
+    }
+
+    /// Removes the row at position `index` of `start..end`, counted from zero, and returns it.
+    pub fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+        self.depend_on_everything();
+        let old = self.between(start, end, |transaction, start, end| {
+            let cleared = transaction.state.store.clear_nth(start, end, index);
+            transaction.readable(cleared)
+        })?;
+        self.note_cleared(&old);
+        Some(old)
+    }
+
+    fn note_cleared(&mut self, old: &Row) {
         self.take_version();
-        self.grown_bytes -= row_bytes(&old);
+        self.grown_bytes -= row_bytes(old);
         if !self.too_large {
             self.state.pending.clear(old.key());
         }
         self.state.journal.push(Change::Cleared { old: old.clone() });
         self.check_size();
-        Some(old)
     }
 
     /// Cleared ranges whose rows still take memory. The flusher frees them.
