@@ -562,6 +562,11 @@ impl Elements {
         tx.nth(&self.key(start), &self.end(), index)
     }
 
+    /// Removes the element at `index` of those that are `>= start`, and returns it.
+    pub fn clear_nth(&self, tx: &mut Transaction<'_>, start: &[u8], index: u64) -> Option<Row> {
+        tx.clear_nth(&self.key(start), &self.end(), index)
+    }
+
     /// Visits the elements of `start..end`, or backwards, until `visit` breaks.
     pub fn scan(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>, reverse: bool, visit: Visit<'_>) {
         let end = self.bound(end);

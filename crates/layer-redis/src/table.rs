@@ -86,6 +86,23 @@ impl Table {
         &self.all[first..first + command.subcommand_count]
     }
 
+    /// The same for a client whose latest command has this number: in a pipeline it is mostly the same again, and its name need
+    /// not be looked for.
+    #[inline]
+    pub fn find_of_after(&self, latest: usize, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
+        let name = &arguments[0];
+        match self.all.get(latest) {
+            Some(command)
+                if command.subcommand_count == 0
+                    && name.eq_ignore_ascii_case(command.name.as_bytes())
+                    && !name.contains(&b'|') =>
+            {
+                Ok(command)
+            }
+            _ => self.find_of(arguments),
+        }
+    }
+
     /// The command, or the subcommand, that a request names.
     pub fn find_of(&self, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
         let name = &arguments[0];

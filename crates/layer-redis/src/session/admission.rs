@@ -125,7 +125,8 @@ impl Session {
         arguments: Arguments<'_>,
         request_bytes: usize,
     ) -> Result<&'static Command, Failure> {
-        let command = layer.table.find_of(arguments)?;
+        let latest = self.client.shared.last_command_index();
+        let command = layer.table.find_of_after(latest, arguments)?;
         if !command.accepts(arguments.len()) {
             return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
         }

@@ -29,10 +29,10 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Res
         let names = names().map(<[u8]>::to_vec).collect();
         return context.block_on(names, timeout, EmptyReply::NullArray);
     };
-    let popped = rows::pop(&mut context.keys(), name, &entry, end, 1);
+    let popped = rows::pop_one(&mut context.keys(), name, &entry, end);
     context.reply.array(2);
     context.reply.bulk(name);
-    context.reply.bulk(&popped[0]);
+    context.reply.bulk(&popped);
     Ok(())
 }
 

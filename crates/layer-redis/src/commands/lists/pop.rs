@@ -3,7 +3,7 @@
 use quartet_wire_resp::Arguments;
 
 use super::end;
-use super::rows::{self, End};
+use super::rows::{self, End, Popped};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyspace::{Entry, Keyspace, Kind};
@@ -34,11 +34,13 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, e
         context.reply.array(0);
         return Ok(());
     }
-    let popped = rows::pop(&mut keys, &arguments[1], &entry, end, count.unwrap_or(1));
-    match count {
-        Some(_) => bulks(context, &popped),
-        None => context.reply.bulk(&popped[0]),
-    }
+    let Some(count) = count else {
+        let popped = rows::pop_one(&mut keys, &arguments[1], &entry, end);
+        context.reply.bulk(&popped);
+        return Ok(());
+    };
+    let popped = rows::pop(&mut keys, &arguments[1], &entry, end, count);
+    bulks(context, &popped);
     Ok(())
 }
 
@@ -186,13 +188,13 @@ pub fn move_one(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<bool
     Ok(true)
 }
 
-fn transfer(keys: &mut Keyspace<'_, '_>, wanted: &Move<'_>, source: &Entry) -> Vec<u8> {
+fn transfer(keys: &mut Keyspace<'_, '_>, wanted: &Move<'_>, source: &Entry) -> Popped {
     if wanted.source == wanted.target && rows::length(source) == 1 {
         // Popping would remove the key, and its expiry with it.
         keys.touch(wanted.source);
-        return rows::elements(keys, source).remove(0);
+        return rows::elements(keys, source).remove(0).into();
     }
-    let value = rows::pop(keys, wanted.source, source, wanted.from, 1).remove(0);
+    let value = rows::pop_one(keys, wanted.source, source, wanted.from);
     let target = keys.find(wanted.target);
     rows::push(keys, wanted.target, target.as_ref(), wanted.to, &[&value]);
     value

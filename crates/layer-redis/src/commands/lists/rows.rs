@@ -17,6 +17,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use quartet_store::Row;
 use smallvec::SmallVec;
 
 use crate::keyspace::{Elements, Entry, Header, Keyspace, Kind, LARGE};
@@ -242,6 +243,26 @@ pub fn pop(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, co
     }
 }
 
+/// The bytes of one element that was removed.
+pub type Popped = SmallVec<[u8; 64]>;
+
+/// Removes one element from an end and returns it. No list is empty, so there is one.
+pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
+    let Some(mut large) = Large::of(entry) else {
+        return pop_small(keys, name, entry, end, 1).remove(0).into();
+    };
+    let mut position = 0;
+    large.scan(keys, end, &mut |found, _| {
+        position = found;
+        ControlFlow::Break(())
+    });
+    let row = large.elements.clear(keys.tx, &position_key(position));
+    large.move_bound(end, position);
+    large.count -= 1;
+    large.write(keys, name, Header::of(entry));
+    Popped::from_slice(row.as_ref().map(Row::value).unwrap_or_default())
+}
+
 fn pop_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, count: u64) -> Vec<Vec<u8>> {
     let all: SmallVec<[&[u8]; SMALL_COUNT_MAX]> = small(entry).collect();
     let count = count.min(all.len() as u64) as usize;
@@ -288,10 +309,7 @@ impl Large {
     /// Removes the rows from an end up to and including `furthest`, `rows` of them, and moves the bound.
     fn cut(&mut self, keys: &mut Keyspace<'_, '_>, end: End, furthest: i64, rows: u64) {
         let key = position_key(furthest);
-        match end {
-            End::Left => self.first = furthest + 1,
-            End::Right => self.last = furthest - 1,
-        }
+        self.move_bound(end, furthest);
         if rows == 1 {
             self.elements.clear(keys.tx, &key);
         } else if end == End::Left {
@@ -299,6 +317,16 @@ impl Large {
                 .clear_range(keys.tx, &[], Some(&position_key(furthest + 1)));
         } else {
             self.elements.clear_range(keys.tx, &key, None);
+        }
+    }
+}
+
+impl Large {
+    /// What stood at an end, up to and including `furthest`, is gone.
+    fn move_bound(&mut self, end: End, furthest: i64) {
+        match end {
+            End::Left => self.first = furthest + 1,
+            End::Right => self.last = furthest - 1,
         }
     }
 }

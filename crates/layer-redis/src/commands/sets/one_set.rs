@@ -128,6 +128,9 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, count: u64) ->
         keys.remove(name);
         return members;
     }
+    if count == 1 {
+        return vec![value::take(&mut keys, name, entry, random.below(size))];
+    }
     let mut popped: Vec<Vec<u8>> = Vec::new();
     let indexes = random.distinct(count, size);
     value::at(&mut keys, entry, &indexes, &mut |member| popped.push(member.to_vec()));

@@ -10,6 +10,7 @@
 //! Flags: `LARGE`; `FLAG_A` once Redis would have left its integer form. Both stay set for the key's life.
 //! Invariants: a set has at least one member; members are different; the number in a large set's row is that of its members.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -131,6 +132,26 @@ pub fn store(keys: &mut Keyspace<'_, '_>, integers_max: u64, name: &[u8], member
     add(keys, integers_max, name, None, &mut members)
 }
 
+/// Removes the member at `index`, which is below [`len`], from a set that has others.
+pub fn take(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, index: u64) -> Vec<u8> {
+    if !entry.is_large() {
+        let member = packed::iter(entry.payload()).nth(index as usize);
+        let member = member.expect("an index below the number of members");
+        remove(keys, name, entry, std::iter::once(member));
+        return member.to_vec();
+    }
+    let elements = entry.elements();
+    let row = elements.clear_nth(keys.tx, &scan::FIRST, index);
+    let row = row.expect("an index below the number of members");
+    let writer = Writer {
+        form: Form::Large(elements),
+        header: Header::of(entry),
+        count: len(entry) - 1,
+    };
+    writer.put(keys, u64::MAX, name);
+    scan::element_of(Elements::name(&row)).to_vec()
+}
+
 /// Removes the members, and the key with its last one. Returns how many were there.
 pub fn remove<'m>(
     keys: &mut Keyspace<'_, '_>,
@@ -147,7 +168,7 @@ pub fn remove<'m>(
     } else {
         let payload = without(entry.payload(), members);
         let count = packed::count(&payload) as u64;
-        (Form::Packed(payload), count)
+        (Form::Packed(Cow::Owned(payload)), count)
     };
     let writer = Writer {
         form,
@@ -177,29 +198,30 @@ fn without<'m>(payload: &[u8], members: impl ExactSizeIterator<Item = &'m [u8]> 
     kept
 }
 
-enum Form {
-    Packed(Vec<u8>),
+enum Form<'e> {
+    /// Copied when the first member joins: mostly none does.
+    Packed(Cow<'e, [u8]>),
     Large(Elements),
 }
 
-impl Form {
-    fn of(entry: Option<&Entry>) -> Form {
+impl<'e> Form<'e> {
+    fn of(entry: Option<&'e Entry>) -> Form<'e> {
         match entry {
             Some(entry) if entry.is_large() => Form::Large(entry.elements()),
-            Some(entry) => Form::Packed(entry.payload().to_vec()),
-            None => Form::Packed(Vec::new()),
+            Some(entry) => Form::Packed(entry.payload().into()),
+            None => Form::Packed(Cow::default()),
         }
     }
 }
 
 /// A set that is being written: a small one in memory, of a large one everything but the key's row.
-struct Writer {
-    form: Form,
+struct Writer<'e> {
+    form: Form<'e>,
     header: Header,
     count: u64,
 }
 
-impl Writer {
+impl Writer<'_> {
     fn add(&mut self, keys: &mut Keyspace<'_, '_>, member: &[u8]) {
         match &mut self.form {
             Form::Large(elements) => {
@@ -212,7 +234,7 @@ impl Writer {
                 if packed::iter(payload).any(|element| element == member) {
                     return;
                 }
-                packed::push(payload, member);
+                packed::push(payload.to_mut(), member);
             }
         }
         self.count += 1;
