@@ -5,7 +5,7 @@
 //! credential it has when the address changes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -15,9 +15,14 @@ const FILE: &str = "fdb.cluster";
 /// With `--dev` any credential will do, and a cluster file needs one.
 const DEVELOPMENT_CREDENTIAL: &str = "dev";
 
+/// Where a server that keeps its data in the directory `data` writes it.
+pub fn path(data: impl AsRef<Path>) -> PathBuf {
+    data.as_ref().join(FILE)
+}
+
 /// Writes the file, unless neither a new nor an old credential is known.
 pub fn write(data: &Path, address: SocketAddr, new_key: Option<&str>, is_dev: bool) -> Result<()> {
-    let path = data.join(FILE);
+    let path = path(data);
     let before = std::fs::read_to_string(&path).unwrap_or_default();
     let credential = match (is_dev, new_key) {
         (true, _) => Some(DEVELOPMENT_CREDENTIAL),

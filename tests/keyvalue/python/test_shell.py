@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +120,19 @@ def test_a_server_that_cannot_be_reached(shell, tmp_path):
     nobody = tmp_path / "nobody.cluster"
     nobody.write_text(f"quartet:dev@127.0.0.1:{free_port()}\n")
     assert shell("get a", cluster_file=str(nobody), options=["--timeout", "1"]) == (1, "", "Specified timeout reached -- exiting...\n")
+
+
+def test_the_data_folder_of_a_server_started_here_is_found(keyvalue_server, tmp_path):
+    def read_nothing(**variables):
+        environment = {name: value for name, value in os.environ.items() if name != "FDB_CLUSTER_FILE"} | variables
+        ended = subprocess.run([binary(), "kv", "--exec", "get nowhere"], cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+        return ended.returncode, ended.stderr
+
+    missing = (1, b"ERROR: No cluster file found in current directory or default location (1515)\n")
+    found = Path(keyvalue_server.cluster_file).read_text()
+    assert read_nothing() == missing
+    (tmp_path / "quartet-data").mkdir()
+    (tmp_path / "quartet-data" / "fdb.cluster").write_text(found)
+    assert read_nothing() == (0, b"")
+    assert read_nothing(FDB_CLUSTER_FILE="elsewhere") == missing, "what is named is what is meant"
+    assert read_nothing(FDB_CLUSTER_FILE="") == (0, b"")

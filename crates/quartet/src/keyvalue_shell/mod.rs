@@ -12,27 +12,30 @@ mod options;
 mod session;
 mod tokens;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use quartet_client::{Cluster, Database, TlsSettings};
+use quartet_client::{Cluster, Database, ErrorCode, TlsSettings};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use tokio::runtime::{Builder, Handle};
 
 use self::session::{Ended, Session};
+use crate::cluster_file;
+use crate::settings::DEFAULT_DATA;
 
 const PROMPT: &str = "kv> ";
 
 #[derive(Args)]
 pub struct KeyValueArguments {
-    /// Cluster file [default: $FDB_CLUSTER_FILE, ./fdb.cluster, /etc/foundationdb/fdb.cluster]
-    #[arg(short = 'C', long)]
-    cluster_file: Option<PathBuf>,
+    /// Cluster file [default: ./fdb.cluster, /etc/foundationdb/fdb.cluster, ./quartet-data/fdb.cluster]
+    #[arg(short = 'C', long, env = "FDB_CLUSTER_FILE")]
+    cluster_file: Option<OsString>,
     /// Runs these commands, separated by semicolons, and exits: with 0 if all succeeded, otherwise with 1
     #[arg(long)]
     exec: Option<String>,
@@ -42,7 +45,7 @@ pub struct KeyValueArguments {
 }
 
 pub fn run(arguments: KeyValueArguments) -> Result<ExitCode> {
-    let cluster = match Cluster::read(arguments.cluster_file.as_deref()) {
+    let cluster = match find_cluster(arguments.cluster_file.as_deref().map(Path::new)) {
         Ok(cluster) => cluster,
         Err(code) => {
             eprintln!("ERROR: {code}");
@@ -61,6 +64,15 @@ pub fn run(arguments: KeyValueArguments) -> Result<ExitCode> {
         None => interact(session, &handle),
     };
     ended.context("writing to standard output").or_else(ended_by_reader)
+}
+
+/// Where clients of FoundationDB look, and then where a server that was started here keeps its data.
+fn find_cluster(named: Option<&Path>) -> Result<Cluster, ErrorCode> {
+    let named = named.filter(|path| !path.as_os_str().is_empty());
+    match Cluster::read(named) {
+        Err(ErrorCode::NO_CLUSTER_FILE) if named.is_none() => Cluster::read(Some(&cluster_file::path(DEFAULT_DATA))),
+        read => read,
+    }
 }
 
 /// Whoever reads the output may stop doing so, as `head` does.
