@@ -93,3 +93,14 @@ export async function logIn(page, server, credential, user) {
   if (user) await fill(page, "#user", user);
   await page.keyboard.press("Enter");
 }
+
+/** Exports all that a grid offers, and answers the lines of the file. What is downloaded is read where it is made. */
+export async function exportAll(page) {
+  await page.evaluate(() => {
+    const { createObjectURL } = URL;
+    URL.createObjectURL = (blob) => ((window.saved = blob), createObjectURL.call(URL, blob));
+  });
+  await click(page, "#export-all");
+  const text = await (await page.waitForFunction(() => window.saved?.text())).jsonValue();
+  return text.trimEnd().split("\n").map((line) => JSON.parse(line));
+}

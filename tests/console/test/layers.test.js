@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import faunadb from "faunadb";
-import { click, fill, logIn, openBrowser, openPage, press, waitForText } from "../browser.js";
+import { click, exportAll, fill, logIn, openBrowser, openPage, press, waitForText } from "../browser.js";
 import { startServer } from "../server.js";
 
 const q = faunadb.query;
@@ -249,4 +249,26 @@ test("an item is looked at as it was, and after it is gone", async (t) => {
   await waitForText(page, MARKUP, "#moment-text");
   await page.keyboard.press("Home");
   await waitForText(page, '"new"', "#moment-text");
+});
+
+test("a table is exported as a whole, and so is what a query finds", async (t) => {
+  const page = await asOperator(t);
+  const keys = [{ AttributeName: "shelf", KeyType: "HASH" }, { AttributeName: "place", KeyType: "RANGE" }];
+  const types = [{ AttributeName: "shelf", AttributeType: "S" }, { AttributeName: "place", AttributeType: "N" }];
+  await runInPad(page, "default", "DynamoDB", `CreateTable ${JSON.stringify({ TableName: "books", AttributeDefinitions: types, KeySchema: keys, BillingMode: "PAY_PER_REQUEST" })}`);
+  for (let from = 0; from < 250; from += 25) {
+    const puts = Array.from({ length: 25 }, (_, index) => ({ PutRequest: { Item: { shelf: { S: (from + index) % 5 ? "high" : "low" }, place: { N: String(from + index) }, title: { S: MARKUP } } } }));
+    await runInPad(page, "default", "DynamoDB", `BatchWriteItem ${JSON.stringify({ RequestItems: { books: puts } })}`);
+  }
+  await go(page, "dynamodb", "default", "books");
+  await waitForText(page, "more to come", "#shown-count");
+  const all = await exportAll(page);
+  assert.deepEqual(all.map(({ place }) => place).sort((one, other) => one - other), Array.from({ length: 250 }, (_, place) => place));
+  assert.deepEqual(all.find(({ place }) => place === 7), { shelf: "high", place: 7, title: MARKUP });
+  await page.reload();
+  await fill(page, "#partition", "low");
+  await press(page, "Query");
+  await waitForText(page, "50 shown", "#shown-count");
+  const found = await exportAll(page);
+  assert.deepEqual(found.map(({ place }) => place), Array.from({ length: 50 }, (_, index) => 5 * index));
 });

@@ -210,6 +210,29 @@ test("the pad runs lines of redis-cli, completes names and writes programs", asy
   await page.waitForFunction(() => document.querySelector("#pad").value === "ZRANGEBYSCORE");
 });
 
+test("a key is looked at as it was, through its types and after it is gone", async (t) => {
+  await redis(server, server.key, "SET", "was:1", "first");
+  await redis(server, server.key, "SET", "was:10", "another's");
+  await redis(server, server.key, "DEL", "was:1");
+  await redis(server, server.key, "HSET", "was:1", "field", "<b>");
+  await redis(server, server.key, "DEL", "was:1");
+  const page = await asOperator(t);
+  await fill(page, "#search", "was:1");
+  await press(page, "Open “was:1”");
+  await waitForText(page, "There is no such key.", "section[aria-label=Key]");
+  await page.$eval("details.as-of summary", (summary) => summary.click());
+  await waitForText(page, "4 of 4", "details.as-of");
+  await (await page.waitForSelector("#moment")).focus();
+  const seen = [];
+  for (let left = 3; left >= 0; left--) {
+    seen.push(await page.$eval("#moment-text", (element) => element.innerText));
+    await page.keyboard.press("ArrowLeft");
+    await waitForText(page, `${Math.max(1, left)} of 4`, "details.as-of");
+  }
+  assert.deepEqual([seen[0], seen[2], seen[3]], ["(deleted)", "(deleted)", "first"]);
+  assert.match(seen[1], /"field".*"<b>"/s);
+});
+
 test("a token that may only read opens keys and changes none", async (t) => {
   await redis(server, server.key, "SET", "locked", "as it was");
   const page = await openPage(browser);
