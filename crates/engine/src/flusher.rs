@@ -586,10 +586,14 @@ impl Worker {
     /// Publishes as durable what the log says is durable, and no more.
     fn sync(&mut self) -> Result<(), LogError> {
         if !self.unsynced.is_empty() {
+            let began = self.now();
             let durable = self.log.sync()?;
+            let took = self.now() - began;
             self.durable = durable;
             self.shared.log_readers.publish_durable(durable);
-            self.shared.statistics.syncs.fetch_add(1, Ordering::Relaxed);
+            let statistics = &self.shared.statistics;
+            statistics.syncs.fetch_add(1, Ordering::Relaxed);
+            statistics.sync_micros.store(took.as_micros() as u64, Ordering::Relaxed);
             let mut version = None;
             while let Some(record) = self.unsynced.pop_front_if(|(sequence, _)| *sequence <= durable) {
                 version = Some(record.1);

@@ -23,6 +23,8 @@ pub struct Statistics {
     pub log_readers_lost: AtomicU64,
     /// Syncs of the log.
     pub syncs: AtomicU64,
+    /// How long the last of them took.
+    pub sync_micros: AtomicU64,
     /// Checkpoints written.
     pub checkpoints: AtomicU64,
     /// A checkpoint is being written.

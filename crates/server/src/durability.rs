@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct DurableWaiters {
 /// How long the engine's word that the lock is free is waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
+/// A shorter sync costs less than the way to the flusher's thread and back.
+const SYNC_MICROS_LONG: u64 = 200;
 
 struct Waiting {
     dependency: Dependency,
@@ -57,6 +60,13 @@ impl DurableWaiters {
     /// The connection whose turn it is has this thread to itself.
     pub fn is_alone(&self) -> bool {
         self.thread_turns.is_alone()
+    }
+
+    /// Has the flusher make `dependency` durable while this thread goes on, if that is worth it for a connection that took
+    /// `gathered_micros` to answer what waits. True if it does.
+    pub fn overlaps(&self, gathered_micros: u64, dependency: Dependency) -> bool {
+        let sync_micros = self.engine.statistics().sync_micros.load(Ordering::Relaxed);
+        is_worth_overlapping(gathered_micros, sync_micros) && !self.engine.is_durable(dependency)
     }
 
     /// Completes once `dependency` is durable. For a connection that does nothing else meanwhile: if it is alone, this thread is
@@ -109,6 +119,12 @@ impl DurableWaiters {
     }
 }
 
+/// If gathering took at least half as long as a sync does, as much again is gathered during the sync, and neither waits for the
+/// other. With less, one sync of all that comes serves more replies than two of a part each.
+fn is_worth_overlapping(gathered_micros: u64, sync_micros: u64) -> bool {
+    sync_micros >= SYNC_MICROS_LONG && gathered_micros >= sync_micros / 2
+}
+
 async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>) {
     loop {
         moved.notified().await;
@@ -147,5 +163,26 @@ impl PartialOrd for Waiting {
 impl Ord for Waiting {
     fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
         self.dependency.cmp(&other.dependency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two hundred transactions under way on one connection were answered, then synced, then answered again.
+    #[test]
+    fn a_sync_overlaps_with_answering_if_both_take_long() {
+        let check = |gathered_micros, sync_micros, expected| {
+            let is_worth_it = is_worth_overlapping(gathered_micros, sync_micros);
+            assert_eq!(is_worth_it, expected, "{gathered_micros} of {sync_micros}");
+        };
+        // A lone small commit, twenty, and a part of two hundred, on a disk whose sync takes 1.6 ms.
+        check(20, 1_600, false);
+        check(400, 1_600, false);
+        check(1_000, 1_600, true);
+        // A slow disk is to take everything at once; a fast one is not worth a change of thread.
+        check(4_000, 20_000, false);
+        check(4_000, 50, false);
     }
 }

@@ -110,6 +110,12 @@ impl Row {
         Version(u64::from(high) << 32 | u64::from(low))
     }
 
+    /// Reads the count of handles, and no more: for its effect on the processor's caches. Of counts that are changed one after the
+    /// other each is waited for, because changing one is a barrier; of those that are read many are fetched at a time.
+    pub(crate) fn fetch(&self) -> u32 {
+        self.header().references.load(Ordering::Relaxed)
+    }
+
     fn header(&self) -> &Header {
         // SAFETY: the handle holds a reference, so the header is alive; it is only ever shared.
         unsafe { self.header.as_ref() }

@@ -18,6 +18,8 @@
 //! behind `skip`; `assured` is the length of the fences' common prefix; an empty run has `skip <= assured`.
 
 use std::cmp::Ordering;
+use std::hint::black_box;
+use std::ops::{Deref, DerefMut};
 
 use crate::row::Row;
 
@@ -28,7 +30,46 @@ pub(crate) struct Run<const N: usize> {
     skip: u32,
     heads: [u64; N],
     /// The first `len` are present.
-    rows: [Option<Row>; N],
+    rows: Rows<N>,
+}
+
+/// Handles of rows that lie anywhere in memory. Copying and dropping them changes the count in each row, so all are fetched first.
+struct Rows<const N: usize>([Option<Row>; N]);
+
+impl<const N: usize> Rows<N> {
+    const EMPTY: Rows<N> = Rows([const { None }; N]);
+
+    fn fetch(&self) {
+        let counts = self.0.iter().flatten().map(Row::fetch);
+        black_box(counts.fold(0, u32::wrapping_add));
+    }
+}
+
+impl<const N: usize> Clone for Rows<N> {
+    fn clone(&self) -> Rows<N> {
+        self.fetch();
+        Rows(self.0.clone())
+    }
+}
+
+impl<const N: usize> Drop for Rows<N> {
+    fn drop(&mut self) {
+        self.fetch();
+    }
+}
+
+impl<const N: usize> Deref for Rows<N> {
+    type Target = [Option<Row>; N];
+
+    fn deref(&self) -> &[Option<Row>; N] {
+        &self.0
+    }
+}
+
+impl<const N: usize> DerefMut for Rows<N> {
+    fn deref_mut(&mut self) -> &mut [Option<Row>; N] {
+        &mut self.0
+    }
 }
 
 /// The separators around a node: its keys are at least `low` and below `high`. `None` is the edge of the tree.
@@ -57,15 +98,15 @@ impl<const N: usize> Run<N> {
             assured: 0,
             skip: 0,
             heads: [0; N],
-            rows: [const { None }; N],
+            rows: Rows::EMPTY,
         }
     }
 
     /// At most `N` rows in ascending order of their keys, all between the fences.
     pub fn new(rows: impl Iterator<Item = Row>, fences: Fences<'_>) -> Run<N> {
         let mut run = Run::empty();
-        for row in rows {
-            run.rows[run.len()] = Some(row);
+        for (slot, row) in run.rows.iter_mut().zip(rows) {
+            *slot = Some(row);
             run.len += 1;
         }
         run.assured = fences.assured();

@@ -26,7 +26,8 @@
 //! `i` and is never 0; no row below a child is newer than its `newest`; an inner node has at least one child; the root is a
 //! leaf if the tree is empty.
 
-use std::ops::ControlFlow;
+use std::hint::black_box;
+use std::ops::{ControlFlow, Deref, DerefMut};
 
 use quartet_model::Version;
 use triomphe::Arc;
@@ -69,8 +70,11 @@ struct Inner<const LEAF: usize, const INNER: usize> {
     /// One fewer than there are children.
     separators: Run<INNER>,
     counts: [u64; INNER],
-    children: [Option<Child<LEAF, INNER>>; INNER],
+    children: Children<LEAF, INNER>,
 }
+
+/// Like the rows of a run they lie anywhere, and each has a count, so all are fetched before they are copied or dropped.
+struct Children<const LEAF: usize, const INNER: usize>([Option<Child<LEAF, INNER>>; INNER]);
 
 /// A subtree as its parent holds it.
 #[derive(Clone)]
@@ -78,6 +82,42 @@ struct Child<const LEAF: usize, const INNER: usize> {
     node: Node<LEAF, INNER>,
     /// No row below is newer; all may be older.
     newest: Version,
+}
+
+impl<const LEAF: usize, const INNER: usize> Children<LEAF, INNER> {
+    const EMPTY: Children<LEAF, INNER> = Children([const { None }; INNER]);
+
+    fn fetch(&self) {
+        let counts = self.0.iter().flatten().map(|child| child.node.holders());
+        black_box(counts.fold(0, usize::wrapping_add));
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> Clone for Children<LEAF, INNER> {
+    fn clone(&self) -> Self {
+        self.fetch();
+        Children(self.0.clone())
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> Drop for Children<LEAF, INNER> {
+    fn drop(&mut self) {
+        self.fetch();
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> Deref for Children<LEAF, INNER> {
+    type Target = [Option<Child<LEAF, INNER>>; INNER];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> DerefMut for Children<LEAF, INNER> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 enum Inserted<const LEAF: usize, const INNER: usize> {
@@ -288,6 +328,14 @@ impl<const LEAF: usize, const INNER: usize> Default for CountedTree<LEAF, INNER>
 }
 
 impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
+    /// How many hold it: parents in this tree and in its clones.
+    fn holders(&self) -> usize {
+        match self {
+            Node::Leaf(run) => Arc::strong_count(run),
+            Node::Inner(inner) => Arc::strong_count(inner),
+        }
+    }
+
     /// The number of rows in this subtree.
     fn count(&self) -> u64 {
         match self {
@@ -492,7 +540,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         let mut inner = Inner {
             separators: Run::empty(),
             counts: [0; INNER],
-            children: [const { None }; INNER],
+            children: Children::EMPTY,
         };
         inner.counts[0] = child.node.count();
         inner.children[0] = Some(child);
@@ -623,7 +671,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         let mut right = Inner {
             separators,
             counts: [0; INNER],
-            children: [const { None }; INNER],
+            children: Children::EMPTY,
         };
         right.counts[..len - at].copy_from_slice(&self.counts[at..len]);
         right.children[..len - at].swap_with_slice(&mut self.children[at..len]);

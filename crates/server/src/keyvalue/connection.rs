@@ -196,6 +196,10 @@ struct Connection<S> {
     consumed: usize,
     output: Vec<u8>,
     unsettled: Unsettled,
+    /// How long it took to answer what nobody has begun to make durable yet.
+    gathered_micros: u64,
+    /// The flusher is at making everything up to here durable.
+    overlapped: Dependency,
     /// What all of these take, as far as it is much.
     reserved: Reserved,
     /// The next request met somebody who holds the lock for long.
@@ -218,6 +222,10 @@ impl Unsettled {
 
     fn first(&self) -> Option<Dependency> {
         self.replies.front().map(|(dependency, _)| *dependency)
+    }
+
+    fn last(&self) -> Option<Dependency> {
+        self.replies.back().map(|(dependency, _)| *dependency)
     }
 
     /// Moves to `output` what has become durable. A reply stays while one before it does.
@@ -263,6 +271,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             consumed: 0,
             output: arrived.output,
             unsettled: Unsettled::default(),
+            gathered_micros: 0,
+            overlapped: Dependency::ZERO,
             is_busy: false,
         }
     }
@@ -272,6 +282,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let more = self.is_full() || self.answer_requests()?;
             self.tell_watches();
             self.unsettled.settle(&self.waiters, &mut self.output);
+            self.overlap();
             self.count_kept()?;
             self.send().await?;
             if let Some(pause) = self.scheduler_handle.pause() {
@@ -295,19 +306,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
             self.count_kept()?;
         }
-        let (is_busy, waiters) = (self.is_busy, &self.waiters);
-        let settled = self.unsettled.first().map(|dependency| waiters.settled(dependency));
-        let is_unsettled = settled.is_some();
+        let (is_busy, waiters, overlapped) = (self.is_busy, &self.waiters, self.overlapped);
+        let unsettled = self.unsettled.first();
         let settled = async {
-            if let Some(settled) = settled {
-                settled.await;
+            match unsettled {
+                None => {}
+                Some(dependency) if dependency <= overlapped => waiters.durable(dependency).await,
+                Some(dependency) => waiters.settled(dependency).await,
             }
         };
         tokio::select! {
             biased;
             read = self.socket.read_buf(&mut self.input), if may_read => read.map(Event::Input),
             () = self.woken.notified() => Ok(Event::Woken),
-            () = settled, if is_unsettled => Ok(Event::Woken),
+            () = settled, if unsettled.is_some() => Ok(Event::Woken),
             () = tokio::time::sleep(BUSY_RETRY), if is_busy => Ok(Event::Woken),
             _ = self.stop.changed() => Ok(Event::Stop),
         }
@@ -370,6 +382,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             {
                 self.unsettled.push(&self.output[before..], dependency);
                 self.output.truncate(before);
+                self.gathered_micros += micros;
             }
             if answered_bytes >= TURN_BYTES {
                 return Ok(true);
@@ -412,6 +425,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut reply = Vec::new();
             Reply::put_empty(&mut reply, id);
             self.unsettled.push(&reply, dependency);
+        }
+    }
+
+    /// Lets what has gathered become durable while more is answered, if it is much.
+    fn overlap(&mut self) {
+        let Some(last) = self.unsettled.last() else {
+            self.gathered_micros = 0;
+            return;
+        };
+        if self.gathered_micros > 0 && self.waiters.overlaps(self.gathered_micros, last) {
+            self.overlapped = last;
+            self.gathered_micros = 0;
         }
     }
 
