@@ -25,6 +25,7 @@ use quartet_store::{
     StoreOptions,
 };
 
+use crate::backlog::Backlog;
 use crate::epochs::Epoch;
 use crate::job::Job;
 use crate::replay::Replayer;
@@ -53,7 +54,7 @@ const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
 /// What has changed in a store on disk is flushed after so long, however little it is: it is given back what was deleted, and the
 /// next start reads little of the log.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
-/// Writes wait while a flush runs and the log has taken so many times as much as starts one.
+/// While a flush runs the log takes no more than so many times as much as starts one, and its half only slowly.
 const UNFLUSHED_MAX: u64 = 4;
 /// How often what is kept of the log for readers is looked at.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -107,6 +108,7 @@ impl Flusher {
         let (tail, log_bytes_since_checkpoint) = (log.tail(), log.bytes());
         let now = shared.runtime.now();
         let store = shared.partition.borrow().store.kind();
+        let unflushed_bytes_max = options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX);
         let (retention_bytes, retention_time) = (options.log_retention_bytes, options.log_retention);
         let worker = Worker {
             shared: shared.clone(),
@@ -133,6 +135,7 @@ impl Flusher {
             log_bytes_in_checkpoint: 0,
             checkpoint_not_before: now,
             log_bytes_since_checkpoint,
+            backlog: Backlog::new(unflushed_bytes_max),
             retention: Retention::new(retention_bytes, retention_time, now, tail),
             needed: opened_at.sequence.next(),
             trimmed_below: LogSequence::ZERO,
@@ -246,6 +249,7 @@ struct Worker {
     checkpoint_not_before: Duration,
     /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
     log_bytes_since_checkpoint: u64,
+    backlog: Backlog,
     retention: Retention,
     /// The store needs the log's records from this one on.
     needed: LogSequence,
@@ -572,6 +576,11 @@ impl Worker {
         self.unsynced.push_back((self.tail, epoch.version));
         self.marked = false;
         self.log_bytes_since_checkpoint += bytes as u64;
+        if self.is_flushing_rows() {
+            let now = self.now();
+            self.backlog
+                .appended(now, bytes as u64, self.log_bytes_since_checkpoint);
+        }
         Ok(())
     }
 
@@ -621,10 +630,14 @@ impl Worker {
         self.shared.runtime.now()
     }
 
-    /// So much has changed while the store was being flushed that memory might not hold more.
+    /// So much has changed while the store was being flushed that writes have to wait a little, or until it has ended.
     fn store_is_behind(&self) -> bool {
-        let limit = self.options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX);
-        self.store == StoreKind::Ssd && self.checkpoint.is_some() && self.log_bytes_since_checkpoint > limit
+        self.is_flushing_rows() && self.backlog.holds(self.now(), self.log_bytes_since_checkpoint)
+    }
+
+    /// What is written meanwhile gathers in memory until the flush has ended.
+    fn is_flushing_rows(&self) -> bool {
+        self.store == StoreKind::Ssd && self.checkpoint.is_some()
     }
 
     fn checkpoint_due(&self, store: &PartitionStore) -> bool {
@@ -675,7 +688,10 @@ impl Worker {
         };
         let started = Job::start(self.shared.runtime.as_ref(), "checkpoint", write);
         match started {
-            Ok(job) => self.checkpoint = Some(RunningCheckpoint { position, job }),
+            Ok(job) => {
+                self.backlog.flush_began(self.now());
+                self.checkpoint = Some(RunningCheckpoint { position, job });
+            }
             Err(error) => self.give_up_checkpoint(format!("no thread for a checkpoint: {error}")),
         }
     }
@@ -710,6 +726,7 @@ impl Worker {
         RunningCheckpoint { position, job }: RunningCheckpoint,
         mut partition: MutexGuard<'_, PartitionState>,
     ) -> Result<(), LogError> {
+        self.backlog.flush_ended(self.now());
         let flushed = match job.join() {
             Some(flushed) => flushed.map_err(|error| error.to_string()),
             None => Err("the checkpoint thread panicked".into()),

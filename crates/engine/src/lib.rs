@@ -18,6 +18,7 @@
 #![warn(missing_docs)]
 
 mod attempt;
+mod backlog;
 mod busy;
 mod change;
 mod changes;

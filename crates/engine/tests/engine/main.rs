@@ -10,6 +10,7 @@ mod histories;
 mod log_readers;
 mod logs;
 mod replay;
+mod slow_flush;
 mod suspicions;
 mod watches;
 mod world;

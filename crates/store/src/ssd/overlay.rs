@@ -23,6 +23,8 @@ use crate::tree::{RemovedRows, Tree};
 pub(super) struct Overlay {
     pub rows: Tree,
     hidden: Tree,
+    /// A lower row was removed. As long as none was, each hidden key has one of `rows`.
+    has_removed: bool,
     masks: Arc<Vec<Mask>>,
 }
 
@@ -85,19 +87,24 @@ pub(super) fn hidden_bytes(hidden: &Row) -> u64 {
 impl Overlay {
     /// Writes a row; `seen` is the one under its key until now. No reading: it cannot fail.
     pub fn put(&mut self, row: Row, seen: Option<&Row>) {
-        let key = seen.map(|seen| hidden_row(seen.key(), seen.memory_bytes()));
         if self.rows.insert(row).is_none()
-            && let Some(key) = key
+            && let Some(seen) = seen
         {
-            self.hidden.insert(key);
+            self.hidden.insert(hidden_row(seen.key(), seen.memory_bytes()));
         }
     }
 
     /// Removes the row that is seen.
     pub fn take(&mut self, seen: &Row) {
+        self.has_removed = true;
         if self.rows.remove(seen.key()).is_none() {
             self.hidden.insert(hidden_row(seen.key(), seen.memory_bytes()));
         }
+    }
+
+    /// Whether a lower row under `key`, which none of `rows` has, is not seen. Where rows are only replaced, it costs no look-up.
+    pub fn hides_unwritten(&self, key: &[u8]) -> bool {
+        self.mask_of(key).is_some() || self.has_removed && self.is_hidden(key)
     }
 
     /// Whether a lower row under `key` is not seen.
@@ -158,6 +165,7 @@ impl Overlay {
 
     /// Clears a range as it was planned. No reading: it cannot fail.
     pub fn clear_range(&mut self, plan: ClearPlan, start: &[u8], end: &[u8]) -> ClearedPart {
+        self.has_removed = true;
         let rows = self.rows.remove_range(start, end);
         let masks_before = self.masks.clone();
         let (unhidden, hidden) = match plan {

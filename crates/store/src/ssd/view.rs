@@ -246,7 +246,7 @@ impl Read for SsdSnapshot {
         if let Some(row) = self.overlay.rows.get(key) {
             return Ok(Some(row.clone()));
         }
-        if self.overlay.hides(key) {
+        if self.overlay.hides_unwritten(key) {
             return Ok(None);
         }
         self.base.get(key)
