@@ -210,6 +210,21 @@ impl<'h> Transaction<'h> {
         Some(old)
     }
 
+    /// Removes the first row of `start..end`, or the last, and returns it.
+    pub fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Option<Row> {
+        let old = self.between(start, end, |transaction, start, end| {
+            let cleared = transaction.state.store.clear_end(start, end, last);
+            let old = transaction.readable(cleared);
+            if old.is_none() {
+                let newest = transaction.state.changes.newest_in(start, end);
+                transaction.depend_on(newest);
+            }
+            old
+        })?;
+        self.note_cleared(&old);
+        Some(old)
+    }
+
     fn note_cleared(&mut self, old: &Row) {
         self.take_version();
         self.grown_bytes -= row_bytes(old);

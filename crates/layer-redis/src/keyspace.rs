@@ -562,6 +562,11 @@ impl Elements {
         tx.nth(&self.key(start), &self.end(), index)
     }
 
+    /// Removes the first element of `start..end`, or the last, and returns it. `None` as the end: to the collection's last.
+    pub fn clear_end(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>, last: bool) -> Option<Row> {
+        tx.clear_end(&self.key(start), &self.bound(end), last)
+    }
+
     /// Removes the element at `index` of those that are `>= start`, and returns it.
     pub fn clear_nth(&self, tx: &mut Transaction<'_>, start: &[u8], index: u64) -> Option<Row> {
         tx.clear_nth(&self.key(start), &self.end(), index)

@@ -47,7 +47,8 @@ impl<S: Store> Check<S> {
         for version in 1..=STEPS {
             match self.below(100) {
                 0..55 => self.set(version),
-                55..75 => self.clear(),
+                55..70 => self.clear(),
+                70..75 => self.clear_end(),
                 75..80 => self.clear_nth(),
                 80..83 => self.clear_range(),
                 83..86 => self.clear_range_and_undo(version),
@@ -91,6 +92,17 @@ impl<S: Store> Check<S> {
         let key = self.key();
         let cleared = self.store.clear(&key).expect("a write");
         assert_eq!(cleared, self.model.remove(&key), "seed {}", self.seed);
+    }
+
+    fn clear_end(&mut self) {
+        let (start, end, last) = (self.key(), self.key(), self.below(2) == 1);
+        let inside = in_range(&self.model, &start, &end);
+        let expected = if last { inside.last() } else { inside.first() };
+        let cleared = self.store.clear_end(&start, &end, last).expect("a write");
+        assert_eq!(cleared.as_ref(), expected, "seed {}", self.seed);
+        if let Some(cleared) = cleared {
+            self.model.remove(cleared.key());
+        }
     }
 
     fn clear_nth(&mut self) {

@@ -93,6 +93,19 @@ pub trait Store: Read + Send {
         }
     }
 
+    /// Removes and returns the first row of the range, or the last. O(log n).
+    fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Result<Option<Row>, StoreError> {
+        let mut found = None;
+        self.scan(start, end, last, &mut |row| {
+            found = Some(row.clone());
+            ControlFlow::Break(())
+        })?;
+        match found {
+            Some(row) => self.clear(row.key()),
+            None => Ok(None),
+        }
+    }
+
     /// Takes out all rows of the range. O(log n) and the number of nodes cut off whole.
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<Self::Cleared, StoreError>;
 

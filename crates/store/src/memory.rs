@@ -148,6 +148,10 @@ impl Store for MemoryStore {
         Ok(found.and_then(|rank| self.tree.remove_nth(rank)))
     }
 
+    fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Result<Option<Row>, StoreError> {
+        Ok(self.tree.remove_end(start, end, last))
+    }
+
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<MemoryCleared, StoreError> {
         Ok(MemoryCleared {
             rows: self.tree.remove_range(start, end),

@@ -379,6 +379,14 @@ impl Store for PartitionStore {
         }
     }
 
+    fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Result<Option<Row>, StoreError> {
+        match self {
+            PartitionStore::Memory(store) => store.clear_end(start, end, last),
+            PartitionStore::Ssd(store) => store.clear_end(start, end, last),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
+        }
+    }
+
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<PartitionCleared, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.clear_range(start, end).map(PartitionCleared::Memory),

@@ -127,6 +127,28 @@ enum Inserted<const LEAF: usize, const INNER: usize> {
     Split(Row, Node<LEAF, INNER>),
 }
 
+/// Which row of a range is to be removed, beside the bound it is looked for from: the first at or above that, or the last below it.
+#[derive(Clone, Copy)]
+struct EndOfRange<'a> {
+    /// The range's other bound.
+    limit: &'a [u8],
+    last: bool,
+}
+
+impl EndOfRange<'_> {
+    fn holds(self, key: &[u8]) -> bool {
+        if self.last { key >= self.limit } else { key < self.limit }
+    }
+}
+
+enum EndFound {
+    Removed(Row),
+    /// The range is empty.
+    Empty,
+    /// Nothing in this subtree lies on the wanted side of the bound: the neighbour has the row.
+    Beyond,
+}
+
 impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
     /// An empty tree.
     pub fn new() -> Self {
@@ -197,6 +219,21 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
             return None;
         }
         let removed = self.root.remove_nth(index, Fences::OPEN);
+        self.len -= 1;
+        self.shrink();
+        Some(removed)
+    }
+
+    /// Removes and returns the first row from `start` up to, not including, `end`, or the last. One descent.
+    pub fn remove_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Option<Row> {
+        if start >= end {
+            return None;
+        }
+        let (bound, limit) = if last { (end, start) } else { (start, end) };
+        let wanted = EndOfRange { limit, last };
+        let EndFound::Removed(removed) = self.root.remove_end(Some(bound), wanted, Fences::OPEN) else {
+            return None;
+        };
         self.len -= 1;
         self.shrink();
         Some(removed)
@@ -452,6 +489,23 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
+    /// `None` as the bound is this node's own end.
+    fn remove_end(&mut self, bound: Option<&[u8]>, wanted: EndOfRange<'_>, fences: Fences<'_>) -> EndFound {
+        let run = match self {
+            Node::Leaf(run) => run,
+            Node::Inner(inner) => return Arc::make_mut(inner).remove_end(bound, wanted, fences),
+        };
+        let index = match wanted.last {
+            true => bound.map_or(run.len(), |end| run.rank(end)).checked_sub(1),
+            false => Some(bound.map_or(0, |start| run.rank(start))).filter(|&index| index < run.len()),
+        };
+        match index {
+            None => EndFound::Beyond,
+            Some(index) if !wanted.holds(run.row(index).key()) => EndFound::Empty,
+            Some(index) => EndFound::Removed(Arc::make_mut(run).remove(index)),
+        }
+    }
+
     /// Moves the rows from `start` up to `end` to `removed`; `None` is this node's own end. Never called for all of it.
     fn remove_range(
         &mut self,
@@ -695,6 +749,39 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         self.counts[index] -= 1;
         self.tidy(index, index + 1, fences);
         Some(removed)
+    }
+
+    fn remove_end(&mut self, bound: Option<&[u8]>, wanted: EndOfRange<'_>, fences: Fences<'_>) -> EndFound {
+        let own_end = if wanted.last { self.len() - 1 } else { 0 };
+        let index = bound.map_or(own_end, |bound| self.child_of(bound));
+        let found = self.remove_end_of_child(index, bound, wanted, fences);
+        if !matches!(found, EndFound::Beyond) {
+            return found;
+        }
+        let neighbour = match wanted.last {
+            true => index.checked_sub(1),
+            false => Some(index + 1).filter(|&index| index < self.len()),
+        };
+        match neighbour {
+            Some(index) => self.remove_end_of_child(index, None, wanted, fences),
+            None => EndFound::Beyond,
+        }
+    }
+
+    fn remove_end_of_child(
+        &mut self,
+        index: usize,
+        bound: Option<&[u8]>,
+        wanted: EndOfRange<'_>,
+        fences: Fences<'_>,
+    ) -> EndFound {
+        let (child, child_fences) = self.fenced_child(index, fences);
+        let found = child.remove_end(bound, wanted, child_fences);
+        if let EndFound::Removed(_) = found {
+            self.counts[index] -= 1;
+            self.tidy(index, index + 1, fences);
+        }
+        found
     }
 
     fn remove_nth(&mut self, rank: u64, fences: Fences<'_>) -> Row {
@@ -1133,6 +1220,7 @@ mod tests {
         Insert(Vec<u8>),
         Remove(Vec<u8>),
         RemoveNth(u64),
+        RemoveEnd(Vec<u8>, Vec<u8>, bool),
         RemoveRange(Vec<u8>, Vec<u8>),
         Snapshot,
     }
@@ -1147,7 +1235,8 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             12 => key().prop_map(Step::Insert),
-            4 => key().prop_map(Step::Remove),
+            3 => key().prop_map(Step::Remove),
+            1 => (key(), key(), prop::bool::ANY).prop_map(|(start, end, last)| Step::RemoveEnd(start, end, last)),
             1 => (0..40u64).prop_map(Step::RemoveNth),
             1 => (key(), key()).prop_map(|(start, end)| Step::RemoveRange(start, end)),
             1 => Just(Step::Snapshot),
@@ -1184,6 +1273,13 @@ mod tests {
             Step::RemoveNth(index) => {
                 let key = model.keys().nth(*index as usize).cloned();
                 let old = tree.remove_nth(*index).map(|old| old.key().to_vec());
+                assert_eq!(old, key);
+                key.and_then(|key| model.remove(&key));
+            }
+            Step::RemoveEnd(start, end, last) => {
+                let mut inside = model.keys().filter(|key| start <= *key && *key < end);
+                let key = if *last { inside.next_back() } else { inside.next() }.cloned();
+                let old = tree.remove_end(start, end, *last).map(|old| old.key().to_vec());
                 assert_eq!(old, key);
                 key.and_then(|key| model.remove(&key));
             }

@@ -251,13 +251,11 @@ pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End
     let Some(mut large) = Large::of(entry) else {
         return pop_small(keys, name, entry, end, 1).remove(0).into();
     };
-    let mut position = 0;
-    large.scan(keys, end, &mut |found, _| {
-        position = found;
-        ControlFlow::Break(())
-    });
-    let row = large.elements.clear(keys.tx, &position_key(position));
-    large.move_bound(end, position);
+    let start = position_key(large.first);
+    let row = large.elements.clear_end(keys.tx, &start, None, end == End::Right);
+    if let Some(row) = &row {
+        large.move_bound(end, position_of(Elements::name(row)));
+    }
     large.count -= 1;
     large.write(keys, name, Header::of(entry));
     Popped::from_slice(row.as_ref().map(Row::value).unwrap_or_default())

@@ -2,7 +2,7 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::value::{SortedSet, remove_pairs};
+use super::value::{SortedSet, pair_of, remove_pairs, take_end};
 use crate::context::Context;
 use crate::failure::{EmptyReply, Failure};
 use crate::keyspace::Kind;
@@ -157,19 +157,30 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], set: SortedSet, end: End, cou
         End::Highest => set.len() - count..set.len(),
     };
     let nested = write_shape(context, name, count as usize, shape);
+    if count == 1 && set.len() > 1 && set.entry().is_large() {
+        let row = take_end(&mut context.keys(), name, &set, end == End::Highest);
+        if let Some((member, score)) = row.as_ref().map(pair_of) {
+            write_pair(context, nested, member, score);
+        }
+        return;
+    }
     let mut popped = Vec::with_capacity(count as usize);
     set.visit(context.tx, ranks, end == End::Highest, &mut |member, score| {
         popped.push((member.to_vec(), score));
     });
     for (member, score) in &popped {
-        if nested {
-            context.reply.array(2);
-        }
-        context.reply.bulk(member);
-        context.reply.double(*score);
+        write_pair(context, nested, member, *score);
     }
     let config = &context.layer.config;
     remove_pairs(&mut context.keys(), config, name, &set, &popped);
+}
+
+fn write_pair(context: &mut Context<'_, '_>, nested: bool, member: &[u8], score: f64) {
+    if nested {
+        context.reply.array(2);
+    }
+    context.reply.bulk(member);
+    context.reply.double(score);
 }
 
 /// Writes what stands in front of the pairs. True if each pair is an array of its own.

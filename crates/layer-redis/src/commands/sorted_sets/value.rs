@@ -18,6 +18,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
+use quartet_store::Row;
 
 use crate::config::Config;
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, KeyBytes, Keyspace, Kind, LARGE};
@@ -234,6 +235,22 @@ pub fn remove_ranks(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], s
         victims.push((member.to_vec(), score))
     });
     remove_pairs(keys, config, name, set, &victims);
+}
+
+/// Removes the first pair, or the last, of a set that has others and whose pairs have rows. Returns the pair's row.
+pub fn take_end(keys: &mut Keyspace<'_, '_>, name: &[u8], set: &SortedSet, last: bool) -> Option<Row> {
+    let elements = set.entry.elements();
+    let row = elements.clear_end(keys.tx, &INDEX, Some(&scan::FIRST), last)?;
+    elements.clear(keys.tx, &scan::element_key(pair_of(&row).0));
+    let count = set.len - 1;
+    keys.put_parts(name, Header::of(&set.entry), &[elements.id(), &count.to_be_bytes()]);
+    Some(row)
+}
+
+/// The member and the score that a row of the set's order stands for.
+pub fn pair_of(row: &Row) -> (&[u8], f64) {
+    let (order, member) = index_pair(Elements::name(row));
+    (member, score_of(order))
 }
 
 /// Removes these pairs, which the set has; the key goes with the last one.
