@@ -13,6 +13,7 @@ mod archive;
 mod error;
 mod frame;
 mod manifest;
+mod passing;
 mod restore;
 mod session;
 mod take;

@@ -18,8 +18,6 @@ use crate::{Anchor, BackupError, DatabaseName};
 
 /// A frame of rows is closed once it holds so much.
 const FRAME_BYTES: usize = 64 << 10;
-/// Behind every key.
-const END: [u8; 4] = [0xff; 4];
 
 /// One backup's place in an engine. As long as it lives, what it has still to give is kept.
 pub struct Session {
@@ -116,7 +114,7 @@ impl Session {
         let start = after.map_or_else(Vec::new, |after| [after, &[0]].concat());
         let mut frames = Vec::with_capacity(bytes_max + 2 * FRAME_BYTES);
         let mut payload = Vec::with_capacity(2 * FRAME_BYTES);
-        let read = snapshot.scan(&start, &END, false, &mut |row| {
+        let read = snapshot.walk(&start, &mut |row| {
             put_row(&mut payload, row);
             if payload.len() >= FRAME_BYTES {
                 put_rows(&mut frames, &payload);

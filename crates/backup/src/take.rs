@@ -422,7 +422,7 @@ impl<'s, 'e> Parts<'s, 'e> {
             scope,
             target,
             name,
-            open: part_header(),
+            open: empty_part(),
             writing: None,
             closed: Vec::new(),
             bytes: 0,
@@ -444,7 +444,7 @@ impl<'s, 'e> Parts<'s, 'e> {
             return Ok(());
         }
         self.wait()?;
-        let bytes = std::mem::replace(&mut self.open, part_header());
+        let bytes = std::mem::replace(&mut self.open, empty_part());
         let (target, name) = (self.target, format!("{}-{:06}", self.name, self.closed.len()));
         self.writing = Some(self.scope.spawn(move || write_part(target, name, bytes)));
         Ok(())
@@ -458,6 +458,13 @@ impl<'s, 'e> Parts<'s, 'e> {
         }
         Ok(())
     }
+}
+
+/// With room for a part, which is otherwise copied again and again while it grows.
+fn empty_part() -> Vec<u8> {
+    let mut part = Vec::with_capacity(PART_BYTES + 2 * PIECE_BYTES);
+    part.extend_from_slice(&part_header());
+    part
 }
 
 fn write_part(target: &dyn Target, name: String, bytes: Vec<u8>) -> Result<Part, BackupError> {

@@ -3,7 +3,7 @@
 //! A file appears whole or not at all, and is durable once `put` has answered.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use object_store::path::Path as ObjectPath;
 use object_store::{Error, ObjectStore, PutMode, PutPayload};
 use tokio::runtime::Runtime;
 
-use crate::BackupError;
+use crate::{BackupError, passing};
 
 /// Where the files of backups are. Names are flat.
 pub trait Target: Send + Sync {
@@ -122,14 +122,12 @@ impl Target for Folder {
     }
 
     fn get(&self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.path.join(name))
+        passing::read(&self.path.join(name))
     }
 
     fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
         let unfinished = self.path.join(format!("{name}{UNFINISHED}"));
-        let mut file = File::create(&unfinished)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
+        passing::write(&unfinished, &bytes)?;
         fs::rename(&unfinished, self.path.join(name))?;
         sync_folder(&self.path)
     }

@@ -132,7 +132,7 @@ pub(crate) fn judge(
             });
             if reader.is_unreadable() {
                 // Reading it once more tells the reason.
-                rows.walk(&mut |_| std::ops::ControlFlow::Continue(()))?;
+                rows.walk(b"", &mut |_| std::ops::ControlFlow::Continue(()))?;
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::replay::apply;
 /// A directory that is being filled. Until it is finished, it is nothing that could be opened.
 pub struct Restoration {
     store: PartitionStore,
-    /// Until the first record. The store is empty as long.
+    /// Until the first transaction of a record. The store is empty as long.
     load: Option<PartitionLoad>,
     /// Of the rows that were loaded.
     hasher: StateHasher,
@@ -73,15 +73,15 @@ impl Restoration {
     pub fn record(&mut self, payload: &[u8], after: Version, through: Version) -> Result<Version, OpenError> {
         let malformed = |_| OpenError::Log(quartet_log::LogError::Damaged("a record is malformed".into()));
         let mut transactions = EffectsReader::new(payload);
-        self.end_load(Position {
-            version: self.version,
-            ..Position::default()
-        })?;
         let mut newest = Version::ZERO;
         while let Some((version, effects)) = transactions.next_transaction().map_err(malformed)? {
             if version <= after || version > through {
                 continue;
             }
+            self.end_load(Position {
+                version: self.version,
+                ..Position::default()
+            })?;
             for effect in effects {
                 let effect = effect.map_err(malformed)?;
                 // Nothing that is not wanted is there to be cleared.

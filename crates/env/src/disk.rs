@@ -59,6 +59,9 @@ pub trait File: Send + Sync {
     fn sync_gently(&self) -> io::Result<()> {
         self.sync_data()
     }
+    /// Says of bytes that are read or synced that nobody will ask for them soon: the system need not keep them at hand, and has the memory for
+    /// what comes next.
+    fn forget(&self, _offset: u64, _bytes: u64) {}
     /// Syncs gently if so much was written since the last sync that others would have to wait for it. True if it has.
     fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {
         let is_due = unsynced_bytes >= UNSYNCED_BYTES_MAX;

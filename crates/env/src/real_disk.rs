@@ -259,6 +259,15 @@ impl File for RealFile {
         self.others.sync_beside(&self.file)
     }
 
+    /// Fresh memory for a gigabyte of a file costs the system more than the disk takes for it.
+    fn forget(&self, offset: u64, bytes: u64) {
+        #[cfg(target_os = "linux")]
+        if let Some(bytes) = std::num::NonZeroU64::new(bytes) {
+            // It is advice: whatever becomes of it, the file holds the same.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), rustix::fs::Advice::DontNeed);
+        }
+    }
+
     fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {
         let is_due = unsynced_bytes >= self.others.unsynced_bytes_max();
         if is_due {

@@ -18,6 +18,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 use quartet_model::{LogSequence, Version};
 
@@ -195,48 +196,44 @@ impl Writer<'_> {
 }
 
 /// Reads a checkpoint to its end and gives every row to `sink` in strictly ascending order of keys; `progress` hears
-/// the rows read so far after each block. After an error the rows given so far are worth nothing.
+/// the rows read so far, now and then. After an error the rows given so far are worth nothing.
+///
+/// Blocks are read and verified on a thread of their own, while the rows of those before are made on this one.
 pub fn read(
-    input: &mut dyn Read,
+    input: &mut (dyn Read + Send),
     sink: &mut dyn FnMut(Row),
     progress: &mut dyn FnMut(u64),
 ) -> Result<CheckpointSummary, CheckpointError> {
-    let mut reader = Reader {
-        input,
-        offset: 0,
-        part: 0,
-        payload: Vec::new(),
-    };
-    let position = reader.header()?;
-    let mut rows = Rows {
-        sink,
-        count: 0,
-        last: None,
-        hasher: StateHasher::new(),
-    };
-    while reader.part()? == TAG_ROWS {
-        rows.take(&reader.payload).map_err(|what| reader.damaged(what))?;
-        progress(rows.count);
-    }
-    let state_hash = rows.hasher.finish();
-    reader.footer(rows.count, state_hash)?;
-    Ok(CheckpointSummary {
-        position,
-        rows: rows.count,
-        bytes: reader.offset,
-        state_hash,
+    // Nothing waits between the two: what is being verified and what is being taken apart is all there is in memory.
+    let (give, verified) = sync_channel(0);
+    let (give_back, used) = channel();
+    std::thread::scope(|scope| {
+        let verify = move || Verifier::new(input).run(&give, &used);
+        let verifying = std::thread::Builder::new()
+            .name("checkpoint".into())
+            .spawn_scoped(scope, verify)
+            .map_err(|source| CheckpointError::Input { offset: 0, source })?;
+        let mut rows = 0;
+        for blocks in verified {
+            let mut rest: &[u8] = &blocks;
+            while let Some((row, behind)) = parse_row(rest) {
+                rest = behind;
+                rows += 1;
+                sink(row);
+            }
+            progress(rows);
+            // At the end nobody takes it.
+            let _ = give_back.send(blocks);
+        }
+        verifying
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
 /// Reads only the header: which point of history a checkpoint claims to hold, its content unverified.
 pub fn read_position(input: &mut dyn Read) -> Result<Position, CheckpointError> {
-    Reader {
-        input,
-        offset: 0,
-        part: 0,
-        payload: Vec::new(),
-    }
-    .header()
+    Reader::new(input).header()
 }
 
 struct Reader<'a> {
@@ -244,10 +241,20 @@ struct Reader<'a> {
     /// Bytes read so far, and where the part being read starts.
     offset: u64,
     part: u64,
+    /// Of the parts that were read, one behind the other.
     payload: Vec<u8>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(input: &'a mut dyn Read) -> Reader<'a> {
+        Reader {
+            input,
+            offset: 0,
+            part: 0,
+            payload: Vec::new(),
+        }
+    }
+
     fn header(&mut self) -> Result<Position, CheckpointError> {
         let header: [u8; HEADER_BYTES] = self.array()?;
         if &header[..8] != MAGIC {
@@ -266,8 +273,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads and verifies the next block or footer into `payload`; returns its tag.
-    fn part(&mut self) -> Result<u8, CheckpointError> {
+    /// Reads the next block or footer and verifies its checksum; returns its tag, and where in `payload` it begins.
+    fn part(&mut self) -> Result<(u8, usize), CheckpointError> {
         self.part = self.offset;
         let frame: FrameBytes = self.array()?;
         let (tag, bytes) = (frame[0], u32_at(&frame, 1) as usize);
@@ -277,15 +284,16 @@ impl Reader<'_> {
         if bytes > BLOCK_BYTES_MAX {
             return Err(self.damaged("an impossible length"));
         }
+        let start = self.payload.len();
         self.fill(bytes)?;
-        if crc_of_part(&frame, &self.payload, &[]) != u32_at(&frame, 5) {
+        if crc_of_part(&frame, &self.payload[start..], &[]) != u32_at(&frame, 5) {
             return Err(self.damaged("a wrong checksum"));
         }
-        Ok(tag)
+        Ok((tag, start))
     }
 
-    fn footer(&mut self, rows: u64, state_hash: u128) -> Result<(), CheckpointError> {
-        let Ok(footer) = <[u8; FOOTER_BYTES]>::try_from(self.payload.as_slice()) else {
+    fn footer(&mut self, footer: &[u8], rows: u64, state_hash: u128) -> Result<(), CheckpointError> {
+        let Ok(footer) = <[u8; FOOTER_BYTES]>::try_from(footer) else {
             return Err(self.damaged("a footer of a wrong length"));
         };
         if u64_at(&footer, 0) != rows {
@@ -302,15 +310,14 @@ impl Reader<'_> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], CheckpointError> {
+        let start = self.payload.len();
         self.fill(N)?;
-        Ok(self
-            .payload
-            .as_slice()
-            .try_into()
-            .expect("as many bytes as were asked for"))
+        let array = self.payload[start..].try_into();
+        self.payload.truncate(start);
+        Ok(array.expect("as many bytes as were asked for"))
     }
 
-    /// Reads exactly `bytes` bytes into `payload`.
+    /// Reads exactly `bytes` bytes to the end of `payload`.
     fn fill(&mut self, bytes: usize) -> Result<(), CheckpointError> {
         match self.some_bytes(bytes)? {
             read if read == bytes => Ok(()),
@@ -318,9 +325,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads `bytes` bytes, or up to the end of the input, into `payload`, which grows as they arrive.
+    /// Reads `bytes` bytes, or up to the end of the input, to the end of `payload`, which grows as they arrive.
     fn some_bytes(&mut self, bytes: usize) -> Result<usize, CheckpointError> {
-        self.payload.clear();
         let read = (&mut *self.input).take(bytes as u64).read_to_end(&mut self.payload);
         let read = read.map_err(|source| CheckpointError::Input {
             offset: self.offset,
@@ -338,44 +344,109 @@ impl Reader<'_> {
     }
 }
 
-/// Takes verified blocks apart and watches over what spans them.
-struct Rows<'a> {
-    sink: &'a mut dyn FnMut(Row),
-    count: u64,
-    last: Option<Row>,
+/// So many bytes of blocks are given at once, or one block that is larger.
+const GIVEN_BYTES: usize = 1 << 20;
+
+/// Reads blocks, and watches over what spans them.
+struct Verifier<'a> {
+    reader: Reader<'a>,
+    rows: u64,
+    last_key: Vec<u8>,
     hasher: StateHasher,
 }
 
-impl Rows<'_> {
-    fn take(&mut self, mut payload: &[u8]) -> Result<(), &'static str> {
-        if payload.is_empty() {
+impl<'a> Verifier<'a> {
+    fn new(input: &'a mut (dyn Read + Send)) -> Verifier<'a> {
+        Verifier {
+            reader: Reader::new(input),
+            rows: 0,
+            last_key: Vec::new(),
+            hasher: StateHasher::new(),
+        }
+    }
+
+    /// Gives blocks that are sound, and takes back what was used for them.
+    fn run(
+        mut self,
+        give: &SyncSender<Vec<u8>>,
+        used: &Receiver<Vec<u8>>,
+    ) -> Result<CheckpointSummary, CheckpointError> {
+        let position = self.reader.header()?;
+        loop {
+            let (tag, start) = self.reader.part()?;
+            if tag == TAG_FOOTER {
+                let footer = self.reader.payload.split_off(start);
+                return self.end(position, &footer, give);
+            }
+            self.block(start).map_err(|what| self.reader.damaged(what))?;
+            if self.reader.payload.len() >= GIVEN_BYTES {
+                let mut next = used.try_recv().unwrap_or_default();
+                next.clear();
+                // Whoever has gone has failed by itself.
+                let _ = give.send(std::mem::replace(&mut self.reader.payload, next));
+            }
+        }
+    }
+
+    /// Judges the rows of the block that begins there.
+    fn block(&mut self, start: usize) -> Result<(), &'static str> {
+        let mut rest = &self.reader.payload[start..];
+        if rest.is_empty() {
             return Err("a block without rows");
         }
-        while !payload.is_empty() {
-            let (row, rest) = parse_row(payload).ok_or("a row beyond its block")?;
-            payload = rest;
-            self.row(row)?;
+        let mut last: &[u8] = &self.last_key;
+        while !rest.is_empty() {
+            let (row, behind) = RowBytes::parse(rest).ok_or("a row beyond its block")?;
+            if self.rows > 0 && last >= row.key {
+                return Err("rows out of order");
+            }
+            self.hasher.push_parts(row.key, row.value, row.version);
+            self.rows += 1;
+            (last, rest) = (row.key, behind);
         }
+        self.last_key = last.to_vec();
         Ok(())
     }
 
-    fn row(&mut self, row: Row) -> Result<(), &'static str> {
-        if self.last.as_ref().is_some_and(|last| last.key() >= row.key()) {
-            return Err("rows out of order");
-        }
-        self.hasher.push(&row);
-        self.count += 1;
-        self.last = Some(row.clone());
-        (self.sink)(row);
-        Ok(())
+    fn end(
+        mut self,
+        position: Position,
+        footer: &[u8],
+        give: &SyncSender<Vec<u8>>,
+    ) -> Result<CheckpointSummary, CheckpointError> {
+        let state_hash = self.hasher.finish();
+        let _ = give.send(std::mem::take(&mut self.reader.payload));
+        self.reader.footer(footer, self.rows, state_hash)?;
+        Ok(CheckpointSummary {
+            position,
+            rows: self.rows,
+            bytes: self.reader.offset,
+            state_hash,
+        })
+    }
+}
+
+/// A row where it was read.
+struct RowBytes<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    version: Version,
+}
+
+impl RowBytes<'_> {
+    /// The first row of `payload`, and what stands behind it.
+    fn parse(payload: &[u8]) -> Option<(RowBytes<'_>, &[u8])> {
+        let (header, rest) = payload.split_first_chunk::<ROW_HEADER_BYTES>()?;
+        let (key, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
+        let (value, rest) = rest.split_at_checked(u32_at(header, 12) as usize)?;
+        let version = Version(u64_at(header, 0));
+        Some((RowBytes { key, value, version }, rest))
     }
 }
 
 pub(crate) fn parse_row(payload: &[u8]) -> Option<(Row, &[u8])> {
-    let (header, rest) = payload.split_first_chunk::<ROW_HEADER_BYTES>()?;
-    let (key, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
-    let (value, rest) = rest.split_at_checked(u32_at(header, 12) as usize)?;
-    Some((Row::new(key, value, Version(u64_at(header, 0))), rest))
+    let (row, rest) = RowBytes::parse(payload)?;
+    Some((Row::new(row.key, row.value, row.version), rest))
 }
 
 pub(crate) fn crc_of_part(frame: &FrameBytes, payload: &[u8], rest: &[u8]) -> u32 {
@@ -396,6 +467,8 @@ pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::{MemoryBuilder, MemorySnapshot, MemoryStore, Read as _, Store, state_hash};
 
@@ -455,8 +528,47 @@ mod tests {
         assert_eq!(heard.last(), Some(&5_000));
         let mut heard_again = Vec::new();
         read(&mut bytes.as_slice(), &mut drop, &mut |rows| heard_again.push(rows)).expect("read");
-        assert_eq!(heard, heard_again);
+        assert!(heard_again.is_sorted());
+        assert_eq!(heard_again.last(), Some(&5_000));
     }
+
+    struct Counting<'b> {
+        bytes: &'b [u8],
+        read: &'b AtomicUsize,
+    }
+
+    impl Read for Counting<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.bytes.read(buffer)?;
+            self.read.fetch_add(count, Ordering::Relaxed);
+            Ok(count)
+        }
+    }
+
+    /// What is being verified and what is being taken apart, and no more, however slow the one is beside the other.
+    #[test]
+    fn little_is_read_ahead_of_the_rows() {
+        let (bytes, _) = written(store(100_000, 100).snapshot());
+        assert!(bytes.len() > 10 * GIVEN_BYTES);
+        let (read_bytes, mut taken, mut most) = (AtomicUsize::new(0), 0, 0);
+        let mut input = Counting {
+            bytes: &bytes,
+            read: &read_bytes,
+        };
+        let mut sink = |row: Row| {
+            taken += ROW_HEADER_BYTES + row.key().len() + row.value().len();
+            if taken % 1000 == 0 {
+                std::thread::yield_now();
+            }
+            most = most.max(read_bytes.load(Ordering::Relaxed) - taken);
+        };
+        read(&mut input, &mut sink, &mut |_| {}).expect("an undamaged checkpoint");
+        let (given, frames) = (GIVEN_BYTES + BLOCK_BYTES_MOST, bytes.len() - taken);
+        assert!(most <= 2 * given + frames, "{most} bytes ahead");
+    }
+
+    /// Of these rows.
+    const BLOCK_BYTES_MOST: usize = BLOCK_BYTES + 1000;
 
     #[test]
     fn every_flipped_bit_is_refused() {
@@ -541,12 +653,7 @@ mod tests {
         bytes.extend_from_slice(&(BLOCK_BYTES_MAX as u32).to_le_bytes());
         bytes.extend_from_slice(&[0; 100]);
         let mut input = bytes.as_slice();
-        let mut reader = Reader {
-            input: &mut input,
-            offset: 0,
-            part: 0,
-            payload: Vec::new(),
-        };
+        let mut reader = Reader::new(&mut input);
         reader.header().expect("an undamaged header");
         assert!(reader.part().is_err());
         assert!(reader.payload.capacity() < 1 << 20);

@@ -180,6 +180,8 @@ struct Reading {
 impl Read for Reading {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read_at(self.offset, buffer)?;
+        // The next time is the next start.
+        self.file.forget(self.offset, count as u64);
         self.offset += count as u64;
         Ok(count)
     }
@@ -209,7 +211,9 @@ impl Writing<'_> {
         if self.given_up.load(Ordering::Relaxed) {
             return Err(io::Error::other("given up: the memory that it held was needed"));
         }
-        if self.file.sync_if_due(self.offset - self.synced)? {
+        let unsynced = self.offset - self.synced;
+        if self.file.sync_if_due(unsynced)? {
+            self.file.forget(self.synced, unsynced);
             self.synced = self.offset;
         }
         Ok(())

@@ -216,7 +216,7 @@ fn scan(rows: &impl Read, start: &[u8], end: &[u8], reverse: bool, limit: usize)
 
 fn compare_all(rows: &impl Read, model: &Model, seed: u64) {
     let mut visited = Vec::new();
-    rows.walk(&mut |row| {
+    rows.walk(b"", &mut |row| {
         visited.push(row.clone());
         ControlFlow::Continue(())
     })
@@ -225,6 +225,15 @@ fn compare_all(rows: &impl Read, model: &Model, seed: u64) {
         visited.iter().eq(model.values()),
         "seed {seed}: {visited:?} is not {model:?}"
     );
+    if let Some(from) = model.keys().nth(model.len() / 2) {
+        let mut first = None;
+        rows.walk(from, &mut |row| {
+            first = Some(row.key().to_vec());
+            ControlFlow::Break(())
+        })
+        .expect("a read");
+        assert_eq!(first.as_ref(), Some(from), "seed {seed}");
+    }
     assert_eq!(rows.len(), model.len() as u64, "seed {seed}");
     assert_eq!(rows.is_empty(), model.is_empty(), "seed {seed}");
 }

@@ -56,7 +56,7 @@ pub fn state_hash(rows: &impl Read, range: Option<&KeyRange>) -> Result<u128, St
     };
     match range {
         Some(range) => rows.scan(&range.start, &range.end, false, &mut visit)?,
-        None => rows.walk(&mut visit)?,
+        None => rows.walk(b"", &mut visit)?,
     }
     Ok(hasher.finish())
 }

@@ -23,8 +23,9 @@ pub trait Read {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Visits all rows in key order until the visitor breaks: the one range without an end.
-    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
+    /// Visits all rows from `start` on in key order until the visitor breaks: the one range without an end. For who reads everything
+    /// once: nothing that others use is put out of a cache for it.
+    fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
 
     /// The number of rows in the range. About O(log n).
     fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;

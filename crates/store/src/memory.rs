@@ -247,9 +247,9 @@ impl<T: Rows> Read for T {
         Ok(())
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
+    fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         // The visitor decides how far; that it stopped is no news to the caller.
-        let _ = self.tree().rows().try_for_each(visit);
+        let _ = self.tree().rows_from(start).try_for_each(visit);
         Ok(())
     }
 

@@ -225,11 +225,11 @@ impl Read for PartitionStore {
         }
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
+    fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         match self {
-            PartitionStore::Memory(store) => store.walk(visit),
-            PartitionStore::Ssd(store) => store.walk(visit),
-            PartitionStore::Frozen(snapshot) => snapshot.walk(visit),
+            PartitionStore::Memory(store) => store.walk(start, visit),
+            PartitionStore::Ssd(store) => store.walk(start, visit),
+            PartitionStore::Frozen(snapshot) => snapshot.walk(start, visit),
         }
     }
 
@@ -296,10 +296,10 @@ impl Read for PartitionSnapshot {
         }
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
+    fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         match self {
-            PartitionSnapshot::Memory(snapshot) => snapshot.walk(visit),
-            PartitionSnapshot::Ssd(snapshot) => snapshot.walk(visit),
+            PartitionSnapshot::Memory(snapshot) => snapshot.walk(start, visit),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.walk(start, visit),
         }
     }
 

@@ -154,7 +154,7 @@ pub(crate) fn fill(disk: Arc<dyn Disk>, rows: &impl Read, position: Position) ->
     let opened = SsdStore::open(disk, FILL_CACHE_BYTES, 0);
     let mut store = opened.map_err(|error| StoreError::io(root::NAME, io::Error::other(error)))?;
     let (mut load, mut loaded) = (store.begin_load(), Ok(()));
-    rows.walk(&mut |row| {
+    rows.walk(b"", &mut |row| {
         loaded = load.push(row.key(), row.value(), row.version());
         match loaded {
             Ok(()) => ControlFlow::Continue(()),
@@ -299,8 +299,8 @@ impl Read for SsdStore {
         self.view.scan(start, end, reverse, visit)
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
-        self.view.walk(visit)
+    fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
+        self.view.walk(start, visit)
     }
 
     fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {

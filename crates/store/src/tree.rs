@@ -314,6 +314,11 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         Range::new(&self.root, 0, self.len)
     }
 
+    /// All rows from `start` on in key order.
+    pub fn rows_from(&self, start: &[u8]) -> Range<'_, LEAF, INNER> {
+        Range::new(&self.root, self.rank(start), self.len)
+    }
+
     /// Visits all rows in key order until the visitor breaks, and lets go of each node behind it. An inner node goes when
     /// its children are known, so a clone that is written meanwhile copies only nodes that are still to be visited.
     pub fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {

@@ -136,9 +136,10 @@ impl Base {
     }
 
     /// A cursor at the first row at or above `key`.
-    pub fn cursor_at(&self, key: &[u8]) -> Result<Cursor<'_>, StoreError> {
+    pub fn cursor_at(&self, key: &[u8], keeps: Keeps) -> Result<Cursor<'_>, StoreError> {
         let mut cursor = Cursor {
             base: self,
+            keeps,
             path: Vec::new(),
             leaf: None,
             index: 0,
@@ -261,9 +262,18 @@ fn leaf_of(node: &Node) -> &Leaf {
     }
 }
 
+/// What of what a cursor reads is kept at hand for others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeps {
+    Leaves,
+    /// Inner nodes all the same: they are few, and the cursor itself comes back to them.
+    Nothing,
+}
+
 /// A place between rows, from which rows are read in either direction.
 pub(super) struct Cursor<'b> {
     base: &'b Base,
+    keeps: Keeps,
     /// The inner nodes above the leaf, and which child was taken.
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Arc<Node>>,
@@ -344,7 +354,7 @@ impl Cursor<'_> {
     }
 
     fn go_down(&mut self, place: &Place, child_of: impl Fn(&Inner) -> usize) -> Result<(), StoreError> {
-        let mut node = self.base.files.node(place)?;
+        let mut node = self.node(place)?;
         loop {
             let next = match &*node {
                 Node::Leaf(_) => break,
@@ -352,12 +362,22 @@ impl Cursor<'_> {
                     let index = child_of(inner);
                     let place = inner.children[index].place;
                     self.path.push((node.clone(), index));
-                    self.base.files.node(&place)?
+                    self.node(&place)?
                 }
             };
             node = next;
         }
         self.leaf = Some(node);
         Ok(())
+    }
+
+    /// The node at a place below the end of the path.
+    fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
+        let parent = self.path.last().map(|(parent, _)| &**parent);
+        let is_leaf = matches!(parent, Some(Node::Inner(inner)) if inner.height == 1);
+        match is_leaf && self.keeps == Keeps::Nothing {
+            true => self.base.files.node_once(place),
+            false => self.base.files.node(place),
+        }
     }
 }

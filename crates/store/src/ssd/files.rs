@@ -101,6 +101,19 @@ impl Files {
         Ok(node)
     }
 
+    /// The node at `place`, for who needs it once: what is kept at hand stays as it is.
+    pub fn node_once(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
+        match self.cache.peek(&(place.file, place.offset)) {
+            Some(node) => Ok(node),
+            None => self.read_node(place).map(Arc::new),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn kept_nodes(&self) -> usize {
+        self.cache.len()
+    }
+
     pub fn cached(&self, place: &Place) -> Option<Arc<Node>> {
         self.cache.get(&(place.file, place.offset))
     }

@@ -40,8 +40,10 @@ struct Filling {
 
 impl SsdLoad {
     pub(super) fn new(files: Arc<Files>) -> SsdLoad {
+        let mut writer = Writer::new(files.clone(), Default::default());
+        writer.is_forgotten = true;
         SsdLoad {
-            writer: Writer::new(files.clone(), Default::default()),
+            writer,
             files,
             leaf: Filling::from(b""),
             levels: vec![Vec::new()],

@@ -58,7 +58,7 @@ fn filled(disk: &FaultyDisk, rows: u64, value_bytes: usize) -> SsdStore {
 
 fn all(rows: &impl Read) -> Result<Vec<Row>, StoreError> {
     let mut all = Vec::new();
-    rows.walk(&mut |row| {
+    rows.walk(b"", &mut |row| {
         all.push(row.clone());
         ControlFlow::Continue(())
     })?;
@@ -696,4 +696,24 @@ fn a_load_that_fails_leaves_an_empty_store() {
         }
         assert!(failures > 0, "{operation:?}");
     }
+}
+
+/// A backup that read everything once put what others read again and again out of the cache.
+#[test]
+fn a_walk_keeps_no_leaves_at_hand() {
+    let disk = FaultyDisk::new();
+    drop(filled(&disk, 20_000, 100));
+    let store = open(&disk);
+    assert_eq!(all(&store).unwrap().len(), 20_000);
+    let inner_nodes = store.files.kept_nodes();
+    assert!(inner_nodes < 20, "{inner_nodes} nodes");
+    let mut visited = 0;
+    store
+        .scan(b"", b"z", false, &mut |_| {
+            visited += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(visited, 20_000);
+    assert!(store.files.kept_nodes() > 10 * inner_nodes);
 }

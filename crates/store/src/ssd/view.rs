@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use quartet_model::Version;
 
-use super::base::{Base, Cursor, Found};
+use super::base::{Base, Cursor, Found, Keeps};
 use super::overlay::{Lower, Overlay, hidden_bytes, hidden_row};
 use crate::error::StoreError;
 use crate::interface::{Read, Snapshot};
@@ -79,16 +79,16 @@ impl SsdSnapshot {
             .last_before(|key, before| self.seen_below(key, before) <= seen)
     }
 
-    fn visit_forwards(&self, span: Span<'_>, visit: Visit<'_>) -> Result<(), StoreError> {
+    fn visit_forwards(&self, span: Span<'_>, keeps: Keeps, visit: Visit<'_>) -> Result<(), StoreError> {
         let own = &self.overlay.rows;
         let mut own = match span.end {
             Some(end) => own.range(span.start, end),
-            None => own.rows(),
+            None => own.rows_from(span.start),
         }
         .peekable();
         let mut below = Below {
             view: self,
-            cursor: self.base.cursor_at(span.start)?,
+            cursor: self.base.cursor_at(span.start, keeps)?,
         };
         let mut next = below.next(span.end)?;
         loop {
@@ -117,7 +117,7 @@ impl SsdSnapshot {
         let mut own = self.overlay.rows.range(start, end).rev().peekable();
         let mut below = Below {
             view: self,
-            cursor: self.base.cursor_at(end)?,
+            cursor: self.base.cursor_at(end, Keeps::Leaves)?,
         };
         let mut next = below.previous(start)?;
         loop {
@@ -259,12 +259,12 @@ impl Read for SsdSnapshot {
         let span = Span { start, end: Some(end) };
         match reverse {
             true => self.visit_backwards(start, end, visit),
-            false => self.visit_forwards(span, visit),
+            false => self.visit_forwards(span, Keeps::Leaves, visit),
         }
     }
 
-    fn walk(&self, visit: Visit<'_>) -> Result<(), StoreError> {
-        self.visit_forwards(Span { start: b"", end: None }, visit)
+    fn walk(&self, start: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.visit_forwards(Span { start, end: None }, Keeps::Nothing, visit)
     }
 
     fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
@@ -305,7 +305,7 @@ impl Read for SsdSnapshot {
 
 impl Snapshot for SsdSnapshot {
     fn drain(self, visit: Visit<'_>) -> Result<(), StoreError> {
-        self.walk(visit)
+        self.walk(b"", visit)
     }
 }
 
@@ -315,7 +315,7 @@ impl Lower for Base {
     }
 
     fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError> {
-        let (mut cursor, mut keys) = (self.cursor_at(start)?, Vec::new());
+        let (mut cursor, mut keys) = (self.cursor_at(start, Keeps::Leaves)?, Vec::new());
         while let Some(entry) = cursor.after()?.filter(|entry| entry.key < end) {
             keys.push(hidden_row(entry.key, entry.row_bytes()));
             cursor.step();

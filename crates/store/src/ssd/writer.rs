@@ -23,6 +23,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 pub(super) struct Writer {
     files: Arc<Files>,
+    /// Nobody reads soon what is written.
+    pub is_forgotten: bool,
     /// Of all files, those of this flush included.
     pub uses: BTreeMap<u32, Use>,
     current: Option<Current>,
@@ -49,6 +51,7 @@ impl Writer {
         Writer {
             files,
             live_bytes: uses.values().map(|usage| usage.live_bytes).sum(),
+            is_forgotten: false,
             uses,
             current: None,
             begun: Vec::new(),
@@ -180,7 +183,11 @@ impl Writer {
         current.write()?;
         // Gives back what was reserved and not needed.
         current.file.set_len(current.offset)?;
-        current.file.sync_gently()
+        current.file.sync_gently()?;
+        if self.is_forgotten {
+            current.file.forget(0, current.offset);
+        }
+        Ok(())
     }
 }
 
