@@ -1,8 +1,7 @@
 //! The states that can be read, by version.
 //!
 //! A state is kept as long as somebody reads at it, within the window. A few that nobody uses any more stay until the window
-//! has passed, so that another transaction can be told to read at the same version, where that may happen: at the beginning of
-//! a connection, and as long as clients name versions. A client that names a version at which no
+//! has passed, so that another transaction can be told to read at the same version. A client that names a version at which no
 //! state was kept gets the first one after it: what it reads is still the state of one moment, and a commit is judged by the
 //! version that the client named, which is the stricter one.
 //!
@@ -38,14 +37,6 @@ struct States {
     by_version: BTreeMap<Version, Kept>,
     /// Versions that came out of use, oldest first; some may be in use again, or gone.
     unused: VecDeque<Version>,
-}
-
-/// What becomes of a state that nobody uses any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unused {
-    /// Somebody may name its version.
-    Stays,
-    Goes,
 }
 
 struct Kept {
@@ -98,20 +89,15 @@ impl Versions {
     }
 
     /// One user less.
-    pub fn release(&self, version: Version, unused: Unused) {
+    pub fn release(&self, version: Version) {
         let mut states = self.states.lock();
         let Some(kept) = states.by_version.get_mut(&version) else {
             return;
         };
         kept.users = kept.users.saturating_sub(1);
-        if kept.users > 0 {
-            return;
+        if kept.users == 0 {
+            states.unused.push_back(version);
         }
-        if unused == Unused::Goes {
-            states.by_version.remove(&version);
-            return;
-        }
-        states.unused.push_back(version);
         if states.unused.len() > UNUSED_MAX {
             states.drop_oldest_unused();
         }
@@ -183,7 +169,7 @@ mod tests {
         assert!(is_there[..10].iter().all(|is_there| !is_there));
         assert!(is_there[10..].iter().all(|is_there| *is_there));
         // The count goes on after one that is gone.
-        versions.release(kept[0].0, Unused::Stays);
+        versions.release(kept[0].0);
         assert_eq!(versions.count(), STATES_MAX);
     }
 
