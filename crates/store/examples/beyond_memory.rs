@@ -46,6 +46,8 @@ struct Bench {
     store: PartitionStore,
     /// A flush in the background.
     flushing: Option<JoinHandle<Result<PartitionFlushed, StoreError>>>,
+    /// Those that have ended.
+    flushes: u64,
     unflushed_bytes: u64,
     /// So much gathers in memory before it is flushed.
     buffer_bytes: u64,
@@ -87,6 +89,7 @@ impl Bench {
             let flushed = flushing.join().expect("a flush does not panic");
             let flushed = flushed.expect("the disk can be written");
             drop(self.store.end_flush(Some(flushed)));
+            self.flushes += 1;
         }
     }
 
@@ -129,6 +132,7 @@ fn main() {
         version: opened.store.applied().version.0,
         store: opened.store,
         flushing: None,
+        flushes: 0,
         unflushed_bytes: 0,
         buffer_bytes: number(buffer_mebibytes) as u64 * (1 << 20),
         numbers: Numbers(1),
@@ -144,7 +148,9 @@ fn main() {
     }
     let seconds = Duration::from_secs_f64(number(seconds));
     for (name, reads_in_ten) in READS_IN_TEN.into_iter().filter(|_| !seconds.is_zero()) {
+        let flushes_before = bench.flushes;
         println!("{name} {:.0}", bench.run(reads_in_ten, seconds));
+        println!("{name}, flushes {}", bench.flushes - flushes_before);
     }
     bench.end_flush();
 }
