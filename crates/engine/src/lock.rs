@@ -30,6 +30,8 @@ struct Left {
 pub(crate) struct PartitionLock {
     state: Mutex<PartitionState>,
     taken: Condvar,
+    /// How often the lent lock was returned. Waited for without the lock itself, which whoever returns it may keep for long.
+    returns: Mutex<u64>,
     returned: Condvar,
     /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
     failed: AtomicBool,
@@ -42,6 +44,7 @@ impl PartitionLock {
         PartitionLock {
             state: Mutex::new(state),
             taken: Condvar::new(),
+            returns: Mutex::new(0),
             returned: Condvar::new(),
             failed: AtomicBool::new(false),
             announcement: Announcement::default(),
@@ -51,19 +54,35 @@ impl PartitionLock {
 
     /// For whoever executes transactions.
     pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
-        let mut state = self.state.lock();
-        while state.full_epochs.is_lent {
-            self.returned.wait(&mut state);
+        loop {
+            let state = self.state.lock();
+            if !state.full_epochs.is_lent {
+                return state;
+            }
+            let seen = *self.returns.lock();
+            drop(state);
+            let mut returns = self.returns.lock();
+            self.returned.wait_while(&mut returns, |returns| *returns == seen);
         }
-        state
     }
 
     /// The same, but gives up after about `timeout`.
     pub fn lock_within(&self, timeout: Duration) -> Option<MutexGuard<'_, PartitionState>> {
-        let mut state = self.state.try_lock_for(timeout)?;
-        let is_lent = |state: &mut PartitionState| state.full_epochs.is_lent;
-        let waited = self.returned.wait_while_for(&mut state, is_lent, timeout);
-        (!waited.timed_out()).then_some(state)
+        let state = self.state.try_lock_for(timeout)?;
+        if !state.full_epochs.is_lent {
+            return Some(state);
+        }
+        let seen = *self.returns.lock();
+        drop(state);
+        let is_out = |returns: &mut u64| *returns == seen;
+        let mut returns = self.returns.lock();
+        let waited = self.returned.wait_while_for(&mut returns, is_out, timeout);
+        drop(returns);
+        if waited.timed_out() {
+            return None;
+        }
+        let state = self.state.try_lock_for(timeout);
+        state.filter(|state| !state.full_epochs.is_lent)
     }
 
     /// The same, but gives up after as long as the calling thread may wait.
@@ -159,7 +178,12 @@ impl PartitionLock {
             state.full_epochs.is_lent = true;
             self.taken.wait(state);
         }
+        self.give_back(state);
+    }
+
+    fn give_back(&self, state: &mut PartitionState) {
         if std::mem::take(&mut state.full_epochs.is_lent) {
+            *self.returns.lock() += 1;
             self.returned.notify_all();
         }
     }
@@ -188,5 +212,49 @@ impl PartitionLock {
 
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use quartet_env::FaultyDisk;
+    use quartet_store::{PartitionStore, StoreOptions};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(50);
+    const FOREVER: Duration = Duration::from_secs(60);
+
+    /// Whoever had waited for a lent lock to be returned waited on without end, when a script then kept it.
+    #[test]
+    fn a_lock_that_was_returned_and_is_kept_is_not_waited_for() {
+        let disk = std::sync::Arc::new(FaultyDisk::new());
+        for _ in 0..10 {
+            let opened = PartitionStore::open(disk.clone(), &StoreOptions::default(), &mut |_| {}).unwrap();
+            let lock = &PartitionLock::new(PartitionState::new(opened.store, Version::ZERO));
+            let ((lent, is_lent), (let_go, may_let_go), (gave_up, has_given_up)) =
+                (mpsc::channel(), mpsc::channel::<()>(), mpsc::channel());
+            let outcome = thread::scope(|scope| {
+                scope.spawn(move || {
+                    let mut state = lock.state.lock();
+                    state.full_epochs.is_lent = true;
+                    lent.send(()).unwrap();
+                    lock.taken.wait(&mut state);
+                    lock.give_back(&mut state);
+                    may_let_go.recv().unwrap();
+                });
+                is_lent.recv().unwrap();
+                scope.spawn(move || gave_up.send(lock.lock_within(PATIENCE).is_none()).unwrap());
+                (0..100).for_each(|_| thread::yield_now());
+                lock.release();
+                let outcome = has_given_up.recv_timeout(FOREVER);
+                let_go.send(()).unwrap();
+                outcome
+            });
+            assert_eq!(outcome, Ok(true));
+        }
     }
 }
