@@ -215,8 +215,10 @@ impl<'l> Reader<'l> {
 
     /// true, false, null, or the annotation of a set and the set.
     fn word(&mut self, level: usize) -> Option<Json<'static>> {
+        let is_symbol = self.rest.starts_with('\'');
         let word = self.name()?;
         let kind = match word.as_str() {
+            "true" | "false" | "null" if is_symbol => return None,
             "true" | "false" => return Some(typed("BOOL", Json::Bool(word == "true"))),
             "null" => return Some(typed("NULL", Json::Bool(true))),
             "$dynamodb_SS" => ("SS", "S"),
@@ -314,8 +316,8 @@ mod tests {
             ),
         );
         check(
-            r#" { Item : { b : {{ AP8= }} , s : "\x41\u00e9\U0001F600" , l : [ 1 , ] , } } "#,
-            Some(r#"{"b":{"B":"AP8="},"l":{"L":[{"N":"1"}]},"s":{"S":"Aé😀"}}"#),
+            r#" { Item : { '$dynamodb_NS' : '$dynamodb_NS' :: [ 1 ] , b : {{ AP8= }} , s : "\x41\u00e9\U0001F600" , l : [ 1 , ] , } } "#,
+            Some(r#"{"$dynamodb_NS":{"NS":["1"]},"b":{"B":"AP8="},"l":{"L":[{"N":"1"}]},"s":{"S":"Aé😀"}}"#),
         );
     }
 
@@ -333,6 +335,8 @@ mod tests {
             "{Item:{a:b}}",
             "{Item:{a:2007-01-01}}",
             "{Item:{a:null.string}}",
+            "{Item:{a:'true'}}",
+            "{Item:{a:'null'}}",
             "{Item:{a:$dynamodb_SS::[1]}}",
             "{Item:{a:$dynamodb_SS::[]}}",
             "{Item:{a:{{é}}}}",

@@ -27,7 +27,7 @@ mod history;
 mod imports;
 mod insights;
 mod invariants;
-mod ion;
+pub mod ion;
 mod items;
 pub mod json;
 mod key;

@@ -368,7 +368,7 @@ fn compared(parser: &mut Parser<'_, '_>, left: Operand) -> Result<Condition, Fai
     parser.next();
     parser.count_operator()?;
     let right = operand(parser)?;
-    check_distinct(parser, comparison.symbol(), &left, &right);
+    check_distinct(parser, comparison.symbol(), &left, &[&right]);
     if !matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
         for operand in [&left, &right] {
             check_type(parser, operand, comparison.symbol(), &["S", "N", "B"]);
@@ -384,6 +384,7 @@ fn between(parser: &mut Parser<'_, '_>, operand_between: Operand) -> Result<Cond
         return Err(parser.syntax_error());
     }
     let high = operand(parser)?;
+    check_distinct(parser, "BETWEEN", &operand_between, &[&low, &high]);
     for operand in [&operand_between, &low, &high] {
         check_type(parser, operand, "BETWEEN", &["S", "N", "B"]);
     }
@@ -433,6 +434,7 @@ fn one_of(parser: &mut Parser<'_, '_>, operand_of: Operand) -> Result<Condition,
             list.len()
         )));
     }
+    check_distinct(parser, "IN", &operand_of, &list.iter().collect::<Vec<_>>());
     Ok(Condition::In(operand_of, list))
 }
 
@@ -505,7 +507,7 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
         "attribute_exists" | "attribute_not_exists" => 1,
         "attribute_type" | "begins_with" | "contains" => 2,
         _ => {
-            unsuited(parser, name);
+            unsuited(parser, "a condition", name);
             return Ok(Condition::And(Vec::new()));
         }
     };
@@ -513,7 +515,7 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
     let mut arguments = arguments.into_iter();
     let first = arguments.next().expect("an operand");
     let second = arguments.next().unwrap_or(Operand::Value(Value::Null));
-    check_distinct(parser, name, &first, &second);
+    check_distinct(parser, name, &first, &[&second]);
     Ok(match name {
         "attribute_exists" => Condition::Exists(document_path(parser, name, first)),
         "attribute_not_exists" => Condition::NotExists(document_path(parser, name, first)),
@@ -527,8 +529,8 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
     })
 }
 
-fn check_distinct(parser: &mut Parser<'_, '_>, operator: &str, first: &Operand, second: &Operand) {
-    if let (Operand::Path(path), true) = (first, first == second) {
+fn check_distinct(parser: &mut Parser<'_, '_>, operator: &str, first: &Operand, remaining: &[&Operand]) {
+    if let (Operand::Path(path), true) = (first, remaining.contains(&first)) {
         let text = "The first operand must be distinct from the remaining operands for this operator or function";
         let text = format!("{text}; operator: {operator}, first operand: {path}");
         parser.fault(Fault::SameOperands, text);
@@ -542,10 +544,13 @@ pub fn take_name<'s>(parser: &mut Parser<'s, '_>) -> &'s str {
     name
 }
 
-/// Notes a function that is of another language, or of none.
-pub fn unsuited(parser: &mut Parser<'_, '_>, name: &str) {
+/// Notes a function that is of another language, or of none. `language` is this one, with its article.
+pub fn unsuited(parser: &mut Parser<'_, '_>, language: &str, name: &str) {
     match FUNCTIONS.contains(&name) {
-        true => misused(parser, name),
+        true => parser.fault(
+            Fault::Misuse,
+            format_args!("The function is not allowed in {language} expression; function: {name}"),
+        ),
         false => parser.fault(
             Fault::UnknownFunction,
             format_args!("Invalid function name; function: {name}"),

@@ -113,7 +113,15 @@ fn faulty_conditions_have_their_texts() {
         ),
         (
             "list_append(s, s)",
-            "not allowed to be used this way in an expression; function: list_append",
+            "The function is not allowed in a condition expression; function: list_append",
+        ),
+        (
+            "n BETWEEN :one AND n",
+            "The first operand must be distinct from the remaining operands for this operator or function; operator: BETWEEN, first operand: [n]",
+        ),
+        (
+            "m.x IN (n, m.x)",
+            "operator or function; operator: IN, first operand: [m, x]",
         ),
         (
             "attribute_exists(s, n)",
@@ -260,7 +268,19 @@ fn faulty_updates_have_their_texts() {
         ),
         (
             "SET s = size(s)",
-            "The function is not allowed to be used this way in an expression; function: size",
+            "The function is not allowed in an update expression; function: size",
+        ),
+        (
+            "SET s = n + list_append(l, l)",
+            "not allowed to be used this way in an expression; function: list_append",
+        ),
+        (
+            "SET s = list_append(l, l) - n",
+            "not allowed to be used this way in an expression; function: list_append",
+        ),
+        (
+            "SET s = if_not_exists(s, list_append(l, l))",
+            "not allowed to be used this way in an expression; function: list_append",
         ),
         ("SET s = foo(s)", "Invalid function name; function: foo"),
         (

@@ -347,6 +347,8 @@ fn right_side(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
             parser.count_operator()?;
             check_literal(parser, &left, symbol, "N");
             let right = term(parser)?;
+            refuse_list(parser, &left);
+            refuse_list(parser, &right);
             check_literal(parser, &right, symbol, "N");
             return Ok(make(Box::new(left), Box::new(right)));
         }
@@ -373,7 +375,7 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
     let name = take_name(parser);
     let arguments = parser.deeper(arguments)?;
     if !matches!(name, "if_not_exists" | "list_append") {
-        unsuited(parser, name);
+        unsuited(parser, "an update", name);
         return Ok(Term::Value(Value::Null));
     }
     check_count(parser, name, &arguments, 2);
@@ -382,7 +384,10 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
     let second = arguments.next().unwrap_or(Term::Value(Value::Null));
     match (name, first) {
         ("list_append", first) => Ok(list_append(parser, first, second)),
-        (_, Term::Path(path)) => Ok(Term::IfNotExists(path, Box::new(second))),
+        (_, Term::Path(path)) => {
+            refuse_list(parser, &second);
+            Ok(Term::IfNotExists(path, Box::new(second)))
+        }
         _ => {
             need_path(parser, name);
             Ok(second)
@@ -390,11 +395,16 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
     }
 }
 
+/// `list_append` is nobody's operand.
+fn refuse_list(parser: &mut Parser<'_, '_>, term: &Term) {
+    if matches!(term, Term::ListAppend(..)) {
+        misused(parser, "list_append");
+    }
+}
+
 fn list_append(parser: &mut Parser<'_, '_>, first: Term, second: Term) -> Term {
     for term in [&first, &second] {
-        if matches!(term, Term::ListAppend(..)) {
-            misused(parser, "list_append");
-        }
+        refuse_list(parser, term);
         check_literal(parser, term, "list_append", "L");
     }
     Term::ListAppend(Box::new(first), Box::new(second))

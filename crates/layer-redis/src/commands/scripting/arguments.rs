@@ -65,6 +65,7 @@ impl Arguments<'_> {
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Integer(_) => "number",
+        Value::LightUserData(_) => "userdata",
         other => other.type_name(),
     }
 }

@@ -136,6 +136,10 @@ impl Bridge<'_, '_, '_> {
     fn command(&mut self, lua: &Lua, arguments: Arguments<'_>, bytes_max: usize) -> mlua::Result<Value> {
         let command = match self.layer.table.find_of(arguments) {
             Ok(command) => command,
+            // A container without its subcommand.
+            Err(_) if arguments.len() == 1 && self.layer.table.find(&arguments[0]).is_some() => {
+                return self.refusal("ERR Wrong number of args calling Redis command from script");
+            }
             Err(_) => return self.refusal("ERR Unknown Redis command called from script"),
         };
         if let Some(refused) = self.refused(command, arguments) {

@@ -201,6 +201,7 @@ fn unpack(lua: &Lua, arguments: Arguments<'_>) -> Result<MultiValue, String> {
             b'c' => {
                 if item.bytes == 0 {
                     let size = match values.pop_back() {
+                        Some(Value::Number(size)) if size < 0.0 => return Err(too_short()),
                         Some(Value::Number(size)) => size,
                         _ => return Err("format 'c0' needs a previous size".into()),
                     };

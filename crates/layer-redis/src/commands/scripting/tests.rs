@@ -126,6 +126,12 @@ fn counts_do_not_wrap() {
             "data string too short",
         ),
         ("return struct.unpack('c0', 'x')", "needs a previous size"),
+        ("return struct.unpack('bc0', '\\255x')", "data string too short"),
+        ("return bit.bnot(cjson.null)", "number expected, got userdata"),
+        (
+            "return redis.call('xgroup')",
+            "ERR Wrong number of args calling Redis command from script",
+        ),
         ("return struct.size('c2147483647c2147483647c2147483647')", "6442450941"),
         (
             "return cmsgpack.unpack('\\221\\255\\255\\255\\255')",
