@@ -15,7 +15,7 @@ use crate::{SPACE_BYTES, Transaction};
 /// What is left of an attempt when the layer's code has ended.
 pub(crate) struct Attempt {
     pub read_version: Version,
-    pub points_read: PointsRead,
+    pub points_read: FullKeys,
     pub ranges_read: Vec<KeyRange>,
     /// By full key.
     pub writes: BTreeMap<Vec<u8>, Write>,
@@ -23,15 +23,15 @@ pub(crate) struct Attempt {
 }
 
 /// Full keys, one behind the other: a transaction reads many, and looks at them again only if something else committed.
-pub(crate) struct PointsRead {
+pub(crate) struct FullKeys {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl PointsRead {
+impl FullKeys {
     /// With room for the keys of a usual transaction: growing would copy them again and again.
-    pub fn new() -> PointsRead {
-        PointsRead {
+    pub fn new() -> FullKeys {
+        FullKeys {
             bytes: Vec::with_capacity(256),
             ends: Vec::with_capacity(8),
         }
@@ -51,7 +51,7 @@ impl PointsRead {
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
     }

@@ -8,8 +8,9 @@
 use std::sync::atomic::Ordering;
 
 use quartet_model::{KeyRange, Version};
+use quartet_store::Read;
 
-use crate::attempt::unchanged_range;
+use crate::attempt::{FullKeys, unchanged_range};
 use crate::state::PartitionState;
 use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, Space};
 
@@ -71,6 +72,17 @@ impl CommitRequest {
         }
     }
 
+    /// Has what it is about to overwrite brought near the processor.
+    fn fetch(&self, state: &PartitionState, prefix: &[u8]) {
+        if self.mutations.len() < 2 || !state.store.is_far() {
+            return;
+        }
+        let mut full = FullKeys::new();
+        let keys = self.mutations.iter().filter_map(Mutation::key);
+        keys.for_each(|key| _ = full.push(prefix, key));
+        state.store.fetch(&full.iter().collect::<Vec<_>>());
+    }
+
     fn writes_nothing(&self) -> bool {
         self.mutations.is_empty() && self.write_conflicts.is_empty()
     }
@@ -110,6 +122,7 @@ impl PartitionGuard<'_> {
         if request.writes_nothing() {
             return Ok((self.last_version(), self.latest_dependency(space)));
         }
+        request.fetch(self.state(), &prefix);
         let committed = self.execute(space, |target| -> Result<Version, std::convert::Infallible> {
             request.mutations.iter().for_each(|mutation| mutation.apply(target));
             Ok(target.commit_version())

@@ -65,6 +65,17 @@ pub fn versionstamp(version: Version) -> [u8; VERSIONSTAMP_BYTES] {
 }
 
 impl Mutation {
+    /// The one key that it writes, if that is known before it commits.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match self {
+            Mutation::Set { key, .. }
+            | Mutation::Clear { key }
+            | Mutation::Atomic { key, .. }
+            | Mutation::SetVersionstampedValue { key, .. } => Some(key),
+            Mutation::ClearRange { .. } | Mutation::SetVersionstampedKey { .. } => None,
+        }
+    }
+
     pub(crate) fn apply(&self, target: &mut Transaction<'_>) {
         match self {
             Mutation::Set { key, value } => drop(target.set(key, value)),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use quartet_model::Version;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
+use crate::attempt::FullKeys;
 use crate::{Busy, Dependency, Engine, PartitionGuard, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
@@ -56,6 +57,14 @@ impl Readable {
 
     pub fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         self.readable(self.snapshot.scan(start, end, reverse, visit));
+    }
+
+    pub fn is_far(&self) -> bool {
+        self.snapshot.is_far()
+    }
+
+    pub fn fetch(&self, keys: &[&[u8]]) {
+        self.snapshot.fetch(keys);
     }
 
     #[inline]
@@ -119,6 +128,18 @@ impl Reader {
     pub fn get_row(&self, key: &[u8]) -> Option<RowValue> {
         let row = self.snapshot.get(&[&self.prefix, key].concat());
         row.map(RowValue::Stored)
+    }
+
+    /// There are so many rows that reading several of them after [`Reader::fetch`] is quicker.
+    pub fn is_far(&self) -> bool {
+        self.snapshot.is_far()
+    }
+
+    /// Has what is to be read soon brought near the processor: for several keys that costs about as much as for one.
+    pub fn fetch(&self, keys: &[&[u8]]) {
+        let mut full = FullKeys::new();
+        keys.iter().for_each(|key| _ = full.push(&self.prefix, key));
+        self.snapshot.fetch(&full.iter().collect::<Vec<_>>());
     }
 
     /// How many rows `start..end` holds.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_model::Version;
 
-use crate::attempt::{Attempt, PointsRead};
+use crate::attempt::{Attempt, FullKeys};
 use crate::reader::Readable;
 use crate::state::PartitionState;
 use crate::{Busy, Dependency, Durability, Engine, ExecuteError, OptimisticTransaction, Space};
@@ -116,7 +116,7 @@ impl Engine {
             now_micros,
             attempt: Attempt {
                 read_version,
-                points_read: PointsRead::new(),
+                points_read: FullKeys::new(),
                 ranges_read: Vec::new(),
                 writes: BTreeMap::new(),
                 deletes: false,

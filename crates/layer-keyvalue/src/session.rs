@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use quartet_engine::{CommitError, Dependency, Reader};
 use quartet_model::Version;
 use quartet_wire_keyvalue::{
-    Commit, ErrorCode, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome,
+    Commit, ErrorCode, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome, next_frame,
 };
 
 use crate::watches::{Wake, Watches};
@@ -52,6 +52,9 @@ struct Reading {
 
 /// So many first commits of a session leave their state behind, whether anybody has named a version before or not.
 const COMMITS_KEPT: u32 = 1_000;
+
+/// So many reads of keys are looked at together.
+const READS_AHEAD_MAX: usize = 16;
 
 /// With fewer versions than this under way, those whose window has passed are left.
 const READING_MANY: usize = 10_000;
@@ -94,6 +97,20 @@ impl Session {
             self.layer.versions.keep(reader);
             self.layer.versions.release(version);
         }
+    }
+
+    /// Looks at the requests that `input` begins with, if they read keys at `version`, and has what they ask for brought near the
+    /// processor together. Returns how many bytes of `input` that was worth: where to look again.
+    pub fn look_ahead(&self, version: u64, input: &[u8]) -> usize {
+        let reader = self.reader(version).ok().filter(|reader| reader.is_far());
+        let Some(reader) = reader else {
+            return input.len();
+        };
+        let (keys, bytes) = keys_ahead(version, input, self.frame_bytes_max());
+        if keys.len() > 1 {
+            reader.fetch(&keys);
+        }
+        bytes
     }
 
     pub fn answer(&mut self, id: u32, request: &Request<'_>, output: &mut Vec<u8>) -> Answered {
@@ -412,6 +429,23 @@ impl Session {
     }
 }
 
+/// The keys that the first requests read at `version`, and how many bytes these take. A request that is not wholly there, or cannot
+/// be understood, is for whoever answers it.
+fn keys_ahead(version: u64, input: &[u8], frame_bytes_max: usize) -> (Vec<&[u8]>, usize) {
+    let (mut keys, mut bytes) = (Vec::with_capacity(READS_AHEAD_MAX), 0);
+    while keys.len() < READS_AHEAD_MAX
+        && let Ok(Some(frame)) = next_frame(&input[bytes..], frame_bytes_max)
+        && let Ok(Request::Get {
+            version: other, key, ..
+        }) = Request::parse(&frame)
+        && other == version
+    {
+        keys.push(key);
+        bytes += frame.bytes;
+    }
+    (keys, bytes)
+}
+
 /// A watch keeps both, so what could never be stored is refused.
 fn check_watched(key: &[u8], value: Option<&[u8]>, system: bool) -> Result<(), ErrorCode> {
     check_readable_key(key, system)?;
@@ -445,7 +479,7 @@ impl Drop for Session {
 
 #[cfg(test)]
 mod tests {
-    use quartet_wire_keyvalue::{FRAME_BYTES_MAX, Mutation, MutationKind, next_frame};
+    use quartet_wire_keyvalue::{FRAME_BYTES_MAX, Mutation, MutationKind};
 
     use super::*;
 
@@ -503,6 +537,32 @@ mod tests {
         assert_eq!(value(&mut session, second).as_deref(), Some(&b"new"[..]));
         assert_eq!(value(&mut session, first), None);
         session.end_batch();
+    }
+
+    #[test]
+    fn reads_at_one_version_are_looked_at_together() {
+        let mut input = Vec::new();
+        let get = |version| Request::Get {
+            version,
+            system: false,
+            key: b"k",
+        };
+        let check = |input: &[u8], keys, bytes| {
+            let (found, looked_at) = keys_ahead(7, input, FRAME_BYTES_MAX);
+            assert_eq!((found.len(), looked_at), (keys, bytes));
+        };
+        check(&input, 0, 0);
+        get(7).put(1, &mut input);
+        let one = input.len();
+        get(7).put(2, &mut input);
+        check(&input, 2, 2 * one);
+        check(&input[..2 * one - 1], 1, one);
+        get(8).put(3, &mut input);
+        check(&input, 2, 2 * one);
+        check(&input[2 * one..], 0, 0);
+        let many = input[..one].repeat(100);
+        check(&many, READS_AHEAD_MAX, READS_AHEAD_MAX * one);
+        check(b"\xff\xff\xff\xff and no frame", 0, 0);
     }
 
     fn batch(session: &mut Session, request: &Request<'_>) -> u64 {

@@ -43,6 +43,14 @@ pub trait Read {
     /// The number of all rows. O(1).
     fn len(&self) -> u64;
 
+    /// There are so many rows in memory that reading one mostly waits for it, and [`fetch`](Read::fetch) pays.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Has what lies on the ways to the keys brought near the processor, for several at a time. Changes and answers nothing.
+    fn fetch(&self, _keys: &[&[u8]]) {}
+
     /// True if there is no row at all. O(1).
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -213,6 +213,9 @@ impl Snapshot for MemorySnapshot {
     }
 }
 
+/// Fewer rows lie in the caches of the processor, near enough: there two descents cost more than what the first one saves.
+const FAR_FROM_ROWS: u64 = 1 << 20;
+
 /// What is read alike, a store or a moment of it.
 trait Rows {
     fn tree(&self) -> &Tree;
@@ -271,6 +274,14 @@ impl<T: Rows> Read for T {
 
     fn len(&self) -> u64 {
         self.tree().len()
+    }
+
+    fn is_far(&self) -> bool {
+        self.tree().len() >= FAR_FROM_ROWS
+    }
+
+    fn fetch(&self, keys: &[&[u8]]) {
+        self.tree().fetch(keys);
     }
 }
 

@@ -272,6 +272,22 @@ impl Read for PartitionStore {
             PartitionStore::Frozen(snapshot) => snapshot.len(),
         }
     }
+
+    fn is_far(&self) -> bool {
+        match self {
+            PartitionStore::Memory(store) => store.is_far(),
+            PartitionStore::Ssd(store) => store.is_far(),
+            PartitionStore::Frozen(snapshot) => snapshot.is_far(),
+        }
+    }
+
+    fn fetch(&self, keys: &[&[u8]]) {
+        match self {
+            PartitionStore::Memory(store) => store.fetch(keys),
+            PartitionStore::Ssd(store) => store.fetch(keys),
+            PartitionStore::Frozen(snapshot) => snapshot.fetch(keys),
+        }
+    }
 }
 
 impl Read for PartitionSnapshot {
@@ -335,6 +351,20 @@ impl Read for PartitionSnapshot {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.len(),
             PartitionSnapshot::Ssd(snapshot) => snapshot.len(),
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        match self {
+            PartitionSnapshot::Memory(snapshot) => snapshot.is_far(),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.is_far(),
+        }
+    }
+
+    fn fetch(&self, keys: &[&[u8]]) {
+        match self {
+            PartitionSnapshot::Memory(snapshot) => snapshot.fetch(keys),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.fetch(keys),
         }
     }
 }

@@ -23,7 +23,9 @@ use std::ops::{Deref, DerefMut};
 
 use crate::row::Row;
 
+/// Laid out as it is searched: the counts of whoever holds it, these fields and the first heads share a cache line.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct Run<const N: usize> {
     len: u16,
     assured: u32,
@@ -32,6 +34,9 @@ pub(crate) struct Run<const N: usize> {
     /// The first `len` are present.
     rows: Rows<N>,
 }
+
+/// A cache line of most processors has eight words.
+const HEADS_A_LINE: usize = 8;
 
 /// Handles of rows that lie anywhere in memory. Copying and dropping them changes the count in each row, so all are fetched first.
 struct Rows<const N: usize>([Option<Row>; N]);
@@ -130,6 +135,25 @@ impl<const N: usize> Run<N> {
 
     pub fn last(&self) -> &Row {
         self.row(self.len() - 1)
+    }
+
+    /// Reads a word of each cache line that a search may visit, and no more, so that they are fetched at a time.
+    pub fn fetch(&self) {
+        let words = self.heads.iter().step_by(HEADS_A_LINE);
+        black_box(words.fold(u64::from(self.len), |sum, head| sum.wrapping_add(*head)));
+    }
+
+    /// The same of the row that the heads alone say to be at `key`, or to follow it. The key lies between the fences.
+    pub fn fetch_row(&self, key: &[u8]) {
+        let skip = self.skip as usize;
+        if key.len() < skip {
+            return;
+        }
+        let head = head(key, skip);
+        let index = self.heads[..self.len()].partition_point(|other| *other < head);
+        if let Some(row) = self.rows().get(index).and_then(Option::as_ref) {
+            black_box(row.fetch());
+        }
     }
 
     /// Where `key` is, or would have to be inserted. The key lies between the fences.

@@ -349,12 +349,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (mut answered_bytes, frame_bytes_max) = (0, self.session.frame_bytes_max());
         let tenants = self.scheduler_handle.tenants().clone();
         let mut started_micros = tenants.maker.engine.now_micros();
+        let mut looked_at = self.consumed;
         loop {
             let frame = next_frame(&self.input[self.consumed..], frame_bytes_max);
             let Some(frame) = frame.map_err(|_| io::ErrorKind::InvalidData)? else {
                 return Ok(false);
             };
             let request = Request::parse(&frame).map_err(|_| io::ErrorKind::InvalidData)?;
+            if let Request::Get { version, .. } = request
+                && self.consumed >= looked_at
+            {
+                looked_at = self.consumed + self.session.look_ahead(version, &self.input[self.consumed..]);
+            }
             let before = self.output.len();
             let answered = match self.admit(&request, frame.bytes) {
                 Err(code) => {
