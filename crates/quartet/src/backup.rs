@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quartet_backup::{Anchor, BackupError, Begun, Gap, Progress, Source, Take, Taken, open_target, take};
+use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
 use serde_json::{Value, json};
 
@@ -44,6 +45,8 @@ const ANSWER_BYTES: u64 = 4 << 20;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn backup(arguments: &BackupArguments) -> Result<()> {
+    // The server, if it is on this machine, and who asks it come first.
+    SystemRuntime::default().make_way();
     let target = open_target(&arguments.to, true)?;
     let mut server = Server::new(&arguments.server, &arguments.key.read()?);
     let options = Take {

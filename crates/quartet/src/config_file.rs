@@ -39,13 +39,23 @@ impl ParameterValue {
     }
 }
 
-/// Gives parameters new values in the file. It is replaced as a whole, and keeps its permissions.
+/// What this server shows to the one that it copies.
+const CREDENTIAL: [&str; 2] = ["masteruser", "masterauth"];
+const OWNER_ONLY: u32 = 0o700;
+
+/// Gives parameters new values in the file. It is replaced as a whole, and keeps its permissions; a credential is written into one that its owner alone
+/// may read.
 pub fn write_parameters(path: &Path, parameters: &[(&'static str, String)]) -> Result<(), String> {
     let write = || -> io::Result<()> {
         // A link stays one.
         let path = fs::canonicalize(path)?;
         let text = with_parameters(&fs::read_to_string(&path)?, parameters).map_err(io::Error::other)?;
         let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
+        let is_secret = |(name, text): &(&str, String)| CREDENTIAL.contains(name) && !text.is_empty();
+        let mode = match parameters.iter().any(is_secret) {
+            true => mode & OWNER_ONLY,
+            false => mode,
+        };
         replace_with_mode(&path, &text, mode)
     };
     write().map_err(|error| error.to_string())
@@ -60,8 +70,9 @@ fn with_parameters(text: &str, parameters: &[(&'static str, String)]) -> Result<
     let table = table.as_table_like_mut().ok_or("redis is no table")?;
     for (name, text) in parameters {
         let mut value = match text.parse::<i64>() {
-            Ok(number) => Value::from(number),
-            Err(_) => Value::from(text.as_str()),
+            Ok(number) if number.to_string() == *text => Value::from(number),
+            // A password of digits may begin with a zero.
+            _ => Value::from(text.as_str()),
         };
         match table.get_mut(name).and_then(Item::as_value_mut) {
             Some(old) => {
@@ -103,6 +114,23 @@ mod tests {
         check("redis.hz = 10\n", &[("hz", "20")], "redis.hz = 20\n");
         assert!(with_parameters("redis = 1", &[("hz", "1".into())]).is_err());
         assert!(with_parameters("[", &[]).is_err());
+    }
+
+    #[test]
+    fn a_password_is_kept_to_the_letter_and_from_others() {
+        check("", &[("masterauth", "0123")], "[redis]\nmasterauth = \"0123\"\n");
+        check("", &[("masterauth", "+5")], "[redis]\nmasterauth = \"+5\"\n");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("quartet.toml");
+        let mode = || fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        write_parameters(&file, &[("masterauth", String::new()), ("hz", "20".into())]).unwrap();
+        assert_eq!(mode(), 0o644, "there is no secret in it");
+        write_parameters(&file, &[("masterauth", "hidden".into())]).unwrap();
+        assert_eq!(mode(), 0o600);
+        write_parameters(&file, &[("masterauth", String::new())]).unwrap();
+        assert_eq!(mode(), 0o600, "nobody is let in again");
     }
 
     #[test]

@@ -58,10 +58,14 @@ pub fn replace(path: &Path, line: &str) -> std::io::Result<()> {
 /// The same with permissions of one's own.
 pub fn replace_with_mode(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
+    // One that was left behind may be open to others.
+    match fs::remove_file(&partial) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut file = fs::OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(mode)
         .open(&partial)?;
     file.write_all(text.as_bytes())?;

@@ -25,6 +25,7 @@ use quartet_backup::{
     Anchor, Archive, BackupError, Begun, Chain, Progress, Session, Source, Take, Target, open_target, take,
 };
 use quartet_engine::StoreKind;
+use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::{LogSequence, Version};
 use quartet_tenancy::{DEFAULT_NAME, is_name};
 use serde::Deserialize;
@@ -266,6 +267,8 @@ impl BackupTasks {
         });
         let own = state.clone();
         let run = move || {
+            // Those that it starts make way as it does.
+            SystemRuntime::default().make_way();
             let outcome = work(&own).map_err(|error| format!("{error:#}"));
             match &outcome {
                 Ok(_) => tracing::info!(kind, target = own.target, "a task of the console has ended"),

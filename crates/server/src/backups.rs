@@ -13,11 +13,15 @@
 //! A backup that nobody asks for is ended after two minutes, with what is kept for it. There are at most four.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quartet_backup::{Anchor, BackupError, DatabaseName, Session};
+use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -45,8 +49,53 @@ struct Sessions {
 }
 
 struct Open {
-    session: Mutex<Session>,
+    /// None once it ends.
+    asked: Option<Sender<Asked>>,
+    thread: Option<JoinHandle<()>>,
     last_used: Mutex<Instant>,
+}
+
+/// The engine, which the session uses, is in nobody's hands afterwards.
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.asked = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// What is done with the session, on the session's own thread: that one makes way for the server's others.
+type Asked = Box<dyn FnOnce(&mut Session) + Send>;
+
+impl Open {
+    fn new(mut session: Session) -> io::Result<Open> {
+        let (asked, asks) = channel::<Asked>();
+        let serve = move || {
+            SystemRuntime::default().make_way();
+            asks.into_iter().for_each(|ask| ask(&mut session));
+        };
+        let thread = std::thread::Builder::new().name("backup".into()).spawn(serve)?;
+        Ok(Open {
+            asked: Some(asked),
+            thread: Some(thread),
+            last_used: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Waits for what the session gives.
+    fn ask(
+        &self,
+        what: impl FnOnce(&mut Session) -> Result<Vec<u8>, BackupError> + Send + 'static,
+    ) -> Result<Vec<u8>, Refused> {
+        let (answer, answered) = sync_channel(1);
+        // Whoever waits has not gone.
+        let ask = move |session: &mut Session| drop(answer.send(what(session)));
+        let ended = || Refused(503, "the backup has ended".into());
+        let asked = self.asked.as_ref().ok_or_else(ended)?;
+        asked.send(Box::new(ask)).map_err(|_| ended())?;
+        Ok(answered.recv().map_err(|_| ended())??)
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -120,7 +169,9 @@ impl Backups {
         let random = |_| Refused(503, "the system gives no random numbers".into());
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(random)?;
         let id = format!("{:032x}", u128::from_le_bytes(id));
-        self.sessions.keep(id.clone(), session);
+        let no_thread = |error| Refused(503, format!("no thread can be started: {error}"));
+        let open = Open::new(session).map_err(no_thread)?;
+        self.sessions.keep(id.clone(), open);
         let mut answer = serde_json::to_value(begun).expect("numbers and texts are JSON");
         answer["id"] = id.into();
         Ok(answer)
@@ -132,16 +183,15 @@ impl Backups {
         let not_hexadecimal = || Refused(400, "after is not hexadecimal".into());
         let after = wanted.after.map(|text| bytes_of(&text).ok_or_else(not_hexadecimal));
         let bytes_max = wanted.bytes_max.clamp(1, PIECE_BYTES_MAX);
-        let rows = open.session.lock().rows(after.transpose()?.as_deref(), bytes_max)?;
-        Ok(rows)
+        let after = after.transpose()?;
+        open.ask(move |session| session.rows(after.as_deref(), bytes_max))
     }
 
     fn log(&self, id: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
         let open = self.sessions.find(id)?;
         let wanted: LogWanted = wanted_in(body)?;
         let bytes_max = wanted.bytes_max.clamp(1, PIECE_BYTES_MAX);
-        let records = open.session.lock().log(LogSequence(wanted.from), bytes_max)?;
-        Ok(records)
+        open.ask(move |session| session.log(LogSequence(wanted.from), bytes_max))
     }
 
     fn end(&self, id: &str) -> Result<(), Refused> {
@@ -174,11 +224,7 @@ impl Sessions {
     }
 
     /// While there are any, a thread looks whether somebody still asks for them.
-    fn keep(self: &Arc<Self>, id: String, session: Session) {
-        let open = Open {
-            session: Mutex::new(session),
-            last_used: Mutex::new(Instant::now()),
-        };
+    fn keep(self: &Arc<Self>, id: String, open: Open) {
         let mut sessions = self.open.lock();
         sessions.insert(id, Arc::new(open));
         if sessions.len() == 1 {

@@ -103,3 +103,21 @@ def test_a_file_that_cannot_be_written_is_told(serve, tmp_path):
 def test_a_wrong_parameter_ends_the_start(serve, line):
     with pytest.raises(RuntimeError, match=f"quartet.toml: redis.{line.split()[0]}"):
         serve(f"[redis]\n{line}\n")
+
+
+def test_the_credential_for_a_source_is_kept_from_others(serve, tmp_path):
+    """After a start nothing was known of it, so REPLICAOF was refused by a source that wants a password."""
+    server, file = serve(BEFORE), tmp_path / "quartet.toml"
+    file.chmod(0o644)
+    client = connect(server)
+    client.config_set("masteruser", "copies")
+    client.config_set("masterauth", "0123 \"hidden\"")
+    client.config_set("requirepass", "secret")
+    client.config_set("requirepass", "")
+    assert client.config_rewrite()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "requirepass" not in file.read_text()
+    server.restart()
+    client = connect(server)
+    assert client.config_get("master*") == {"masteruser": "copies", "masterauth": '0123 "hidden"'}
+    assert not any("hidden" in line for line in server.output)

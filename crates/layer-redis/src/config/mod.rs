@@ -144,18 +144,18 @@ impl Config {
         self.apply(changes);
     }
 
-    /// What CONFIG SET has changed, with the present values. Passwords are no part of it: users are kept by ACL SAVE.
+    /// What CONFIG SET has changed and a file may keep, with the present values.
     pub fn changed(&self) -> Vec<(&'static str, String)> {
         let names = self.changed.lock().clone();
         let parameters = PARAMETERS.iter().filter(|parameter| names.contains(parameter.name));
-        let kept = parameters.filter(|parameter| !parameter.is_secret());
+        let kept = parameters.filter(|parameter| parameter.may_stand_in_a_file());
         kept.map(|parameter| (parameter.name, self.text(parameter))).collect()
     }
 
     /// Sets a parameter as the configuration file does. The error says what is wrong with it.
     pub fn start_with_file(&self, name: &str, value: &str) -> Result<(), String> {
         let parameter = PARAMETERS.iter().find(|parameter| parameter.name == name);
-        let parameter = parameter.filter(|parameter| !parameter.is_secret());
+        let parameter = parameter.filter(|parameter| parameter.may_stand_in_a_file());
         let parameter = parameter.ok_or("there is no such parameter, or it cannot stand in a file")?;
         self.apply(vec![self.check(parameter, value.as_bytes())?]);
         Ok(())

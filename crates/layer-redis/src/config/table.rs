@@ -99,6 +99,11 @@ impl Parameter {
         )
     }
 
+    /// False for passwords that let in here: users are kept by ACL SAVE. What this server shows elsewhere is kept, as in Redis.
+    pub fn may_stand_in_a_file(&self) -> bool {
+        !self.is_secret() || matches!(self.name, "masterauth" | "masteruser")
+    }
+
     /// A value that MONITOR and SLOWLOG must not show.
     pub fn is_secret(&self) -> bool {
         matches!(
