@@ -3,14 +3,14 @@
 //!
 //! No path leads out of the root, by its parts or by a link that lies in it. A file appears whole or not at all, and is durable once `put` has answered.
 
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use object_store::path::Path as ObjectPath;
-use object_store::{ObjectStore, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, PutPayload};
 
 use crate::BackupError;
 use crate::target::{Bucket, UNFINISHED, sync_folder};
@@ -26,6 +26,8 @@ pub trait Tree: Send + Sync {
     fn put(&self, path: &str, bytes: Vec<u8>) -> io::Result<()>;
     /// The paths that begin with `prefix`, sorted.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
+    /// How many bytes all files take together.
+    fn bytes(&self) -> io::Result<u64>;
     /// The content of a file, from its beginning.
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>>;
 }
@@ -62,8 +64,11 @@ fn folder_of(prefix: &str) -> &str {
     prefix.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-fn too_many() -> io::Error {
-    io::Error::other(format!("more than {LISTED_MAX} files"))
+fn bounded(files: usize) -> io::Result<()> {
+    match files > LISTED_MAX {
+        true => Err(io::Error::other(format!("more than {LISTED_MAX} files"))),
+        false => Ok(()),
+    }
 }
 
 struct FolderTree {
@@ -93,10 +98,25 @@ impl Tree for FolderTree {
             folder => self.below(folder)?,
         };
         let mut found = Vec::new();
-        collect(&self.root, &start, &mut found)?;
+        each_file(&start, &mut |path, _| {
+            // Those that are being written are none yet.
+            let path = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
+            found.extend(path.filter(|path| !path.ends_with(UNFINISHED)).map(str::to_owned));
+            bounded(found.len())
+        })?;
         found.retain(|path| path.starts_with(prefix));
         found.sort();
         Ok(found)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        let (mut files, mut bytes) = (0, 0_u64);
+        each_file(&self.root, &mut |_, entry| {
+            bytes = bytes.saturating_add(entry.metadata()?.len());
+            files += 1;
+            bounded(files)
+        })?;
+        Ok(bytes)
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
@@ -119,7 +139,8 @@ impl FolderTree {
     }
 }
 
-fn collect(root: &Path, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
+/// Visits the files below a folder. A link may lead anywhere: it is none.
+fn each_file(folder: &Path, visit: &mut dyn FnMut(&Path, &DirEntry) -> io::Result<()>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -128,17 +149,9 @@ fn collect(root: &Path, folder: &Path, found: &mut Vec<String>) -> io::Result<()
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            collect(root, &entry.path(), found)?;
-            continue;
-        }
-        let path = entry.path();
-        let path = path.strip_prefix(root).ok().and_then(Path::to_str);
-        // A link may lead anywhere.
-        if let Some(path) = path.filter(|path| kind.is_file() && !path.ends_with(UNFINISHED)) {
-            found.push(path.to_owned());
-        }
-        if found.len() > LISTED_MAX {
-            return Err(too_many());
+            each_file(&entry.path(), visit)?;
+        } else if kind.is_file() {
+            visit(&entry.path(), &entry)?;
         }
     }
     Ok(())
@@ -147,6 +160,20 @@ fn collect(root: &Path, folder: &Path, found: &mut Vec<String>) -> io::Result<()
 impl Bucket {
     fn at(&self, path: &str) -> ObjectPath {
         ObjectPath::from(format!("{}/{path}", self.prefix))
+    }
+
+    fn each_object(&self, folder: &str, visit: &mut dyn FnMut(&ObjectMeta)) -> io::Result<()> {
+        let mut folders = vec![self.at(folder)];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            let within = (!folder.as_ref().is_empty()).then_some(&folder);
+            let listed = self.runtime.block_on(self.store.list_with_delimiter(within))?;
+            folders.extend(listed.common_prefixes);
+            listed.objects.iter().for_each(&mut *visit);
+            files += listed.objects.len();
+            bounded(files + folders.len())?;
+        }
+        Ok(())
     }
 }
 
@@ -159,24 +186,21 @@ impl Tree for Bucket {
     }
 
     fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let mut folders = vec![self.at(folder_of(prefix))];
         let mut found = Vec::new();
-        while let Some(folder) = folders.pop() {
-            let within = (!folder.as_ref().is_empty()).then_some(&folder);
-            let listed = self.runtime.block_on(self.store.list_with_delimiter(within))?;
-            folders.extend(listed.common_prefixes);
-            for object in listed.objects {
-                let path = object.location.as_ref();
-                let path = path.strip_prefix(self.prefix.as_ref()).unwrap_or(path);
-                found.push(path.trim_start_matches('/').to_owned());
-            }
-            if found.len() + folders.len() > LISTED_MAX {
-                return Err(too_many());
-            }
-        }
+        self.each_object(folder_of(prefix), &mut |object| {
+            let path = object.location.as_ref();
+            let path = path.strip_prefix(self.prefix.as_ref()).unwrap_or(path);
+            found.push(path.trim_start_matches('/').to_owned());
+        })?;
         found.retain(|path| path.starts_with(prefix));
         found.sort();
         Ok(found)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        let mut bytes = 0_u64;
+        self.each_object("", &mut |object| bytes = bytes.saturating_add(object.size))?;
+        Ok(bytes)
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
@@ -256,6 +280,7 @@ mod tests {
         assert_eq!(tree.list("").unwrap(), ["a/b/c", "a/d"]);
         assert_eq!(tree.list("a/b").unwrap(), ["a/b/c"]);
         assert_eq!(tree.list("none/").unwrap(), [""; 0]);
+        assert_eq!(tree.bytes().unwrap(), "content".len() as u64);
         let mut read = String::new();
         tree.open("a/b/c").unwrap().read_to_string(&mut read).unwrap();
         assert_eq!(read, "content");

@@ -54,6 +54,7 @@ impl Status {
             io::ErrorKind::NotFound => "S3NoSuchKey",
             io::ErrorKind::PermissionDenied => "S3AccessDenied",
             io::ErrorKind::InvalidData => "InvalidData",
+            io::ErrorKind::QuotaExceeded => "LimitExceededException",
             _ => "S3Error",
         };
         let reason = error.to_string().chars().take(REASON_CHARACTERS_MAX).collect();

@@ -89,6 +89,9 @@ pub struct ServeArguments {
     /// between [default: none]
     #[arg(long, env = "QUARTET_DYNAMODB_BUCKETS")]
     dynamodb_buckets: Option<String>,
+    /// Bytes that each of these buckets may hold, whoever wrote them: an export that would make it more fails [default: no limit]
+    #[arg(long, env = "QUARTET_DYNAMODB_BUCKET_BYTES_MAX", value_parser = clap::value_parser!(u64).range(1..))]
+    dynamodb_bucket_bytes_max: Option<u64>,
     /// Where backups go that an operator takes at the console, as NAME=FOLDER or NAME=s3://BUCKET/PREFIX, with commas between
     /// [default: none]
     #[arg(long, env = "QUARTET_BACKUP_TARGETS")]
@@ -341,6 +344,7 @@ impl ServeArguments {
             dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
             dynamodb_regions: self.dynamodb_regions.or(file.dynamodb_regions),
             dynamodb_buckets: self.dynamodb_buckets.or(file.dynamodb_buckets),
+            dynamodb_bucket_bytes_max: self.dynamodb_bucket_bytes_max.or(file.dynamodb_bucket_bytes_max),
             backup_targets: self.backup_targets.or(file.backup_targets),
             restore_folder: self.restore_folder.or(file.restore_folder),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
@@ -451,6 +455,7 @@ impl ServeArguments {
                 .map_or(!self.dev, |given| given == "on"),
             dynamodb_regions_are_separate: self.dynamodb_regions.as_deref() == Some("separate"),
             dynamodb_buckets: named_places("dynamodb-buckets", self.dynamodb_buckets.as_deref())?,
+            dynamodb_bucket_bytes_max: self.dynamodb_bucket_bytes_max,
             backup_targets: named_places("backup-targets", self.backup_targets.as_deref())?,
             restore_folder: self.restore_folder.as_deref().map(absolute),
             io_threads: self.io_threads,

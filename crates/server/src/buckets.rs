@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use quartet_backup::{Tree, open_tree};
 use quartet_layer_dynamodb::{Buckets, DynamoDb};
 use tokio::sync::watch;
@@ -16,32 +17,62 @@ use tokio::sync::watch;
 const LOOKS_EVERY: Duration = Duration::from_millis(200);
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 
-/// Addresses by the names that clients say. Each is opened for each file: what an object store's client keeps would have to be
+/// The places by the names that clients say. Each is opened for each file: what an object store's client keeps would have to be
 /// dropped on a thread that may wait.
-pub struct NamedBuckets(BTreeMap<String, String>);
+pub struct NamedBuckets {
+    addresses: BTreeMap<String, String>,
+    /// Each may hold as many, whoever has written them.
+    bytes_max: Option<u64>,
+    /// How many each held when it was counted, and what was written since.
+    held_bytes: Mutex<BTreeMap<String, u64>>,
+}
 
 impl NamedBuckets {
     /// Refuses an address that cannot be opened.
-    pub fn new(named: &[(String, String)]) -> Result<NamedBuckets> {
+    pub fn new(named: &[(String, String)], bytes_max: Option<u64>) -> Result<NamedBuckets> {
         for (name, address) in named {
             open_tree(address).with_context(|| format!("dynamodb-buckets: {name}"))?;
         }
-        Ok(NamedBuckets(named.iter().cloned().collect()))
+        Ok(NamedBuckets {
+            addresses: named.iter().cloned().collect(),
+            bytes_max,
+            held_bytes: Mutex::default(),
+        })
     }
 
     fn tree(&self, bucket: &str) -> io::Result<Arc<dyn Tree>> {
-        let address = self.0.get(bucket).ok_or(io::ErrorKind::NotFound)?;
+        let address = self.addresses.get(bucket).ok_or(io::ErrorKind::NotFound)?;
         open_tree(address).map_err(io::Error::other)
+    }
+
+    /// Counts `bytes` that are about to be written, if there is room for them. What the bucket holds is counted anew before anything is
+    /// refused: somebody may have made room.
+    fn take_room(&self, bucket: &str, tree: &dyn Tree, bytes: u64) -> io::Result<()> {
+        let Some(bytes_max) = self.bytes_max else { return Ok(()) };
+        let mut held_bytes = self.held_bytes.lock();
+        let fits = |held: &u64| held.saturating_add(bytes) <= bytes_max;
+        let held = match held_bytes.get(bucket).copied().filter(fits) {
+            Some(held) => held,
+            None => tree.bytes()?,
+        };
+        if !fits(&held) {
+            let text = format!("the bucket {bucket} holds {held} bytes, and may hold {bytes_max}");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        held_bytes.insert(bucket.to_owned(), held + bytes);
+        Ok(())
     }
 }
 
 impl Buckets for NamedBuckets {
     fn has(&self, bucket: &str) -> bool {
-        self.0.contains_key(bucket)
+        self.addresses.contains_key(bucket)
     }
 
     fn put(&self, bucket: &str, path: &str, bytes: Vec<u8>) -> io::Result<()> {
-        self.tree(bucket)?.put(path, bytes)
+        let tree = self.tree(bucket)?;
+        self.take_room(bucket, tree.as_ref(), bytes.len() as u64)?;
+        tree.put(path, bytes)
     }
 
     fn list(&self, bucket: &str, prefix: &str) -> io::Result<Vec<String>> {
@@ -66,5 +97,32 @@ pub fn transfer(layer: &DynamoDb, stopped: &watch::Receiver<bool>) {
             }
         };
         std::thread::sleep(pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_takes_no_more_than_it_may_hold() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("there before"), [0; 30]).unwrap();
+        let named = [("here".to_owned(), folder.path().to_str().unwrap().to_owned())];
+        let buckets = NamedBuckets::new(&named, Some(100)).unwrap();
+        buckets.put("here", "a/1", vec![0; 40]).unwrap();
+        let refused = buckets.put("here", "a/2", vec![0; 31]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+        assert_eq!(
+            buckets.list("here", "a/").unwrap(),
+            ["a/1"],
+            "nothing is written in part"
+        );
+        buckets.put("here", "a/2", vec![0; 30]).unwrap();
+        assert!(buckets.put("here", "a/3", vec![0; 1]).is_err());
+        std::fs::remove_file(folder.path().join("there before")).unwrap();
+        buckets.put("here", "a/3", vec![0; 30]).unwrap();
+        let unbounded = NamedBuckets::new(&named, None).unwrap();
+        unbounded.put("here", "a/4", vec![0; 1000]).unwrap();
     }
 }

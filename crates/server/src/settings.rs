@@ -76,6 +76,8 @@ pub struct Settings {
     pub dynamodb_regions_are_separate: bool,
     /// The buckets that exports go to and imports come from: names, and folders or `s3://` addresses.
     pub dynamodb_buckets: Vec<(String, String)>,
+    /// An export is refused what would make a bucket hold more.
+    pub dynamodb_bucket_bytes_max: Option<u64>,
     /// Where the server takes backups to when an operator asks it to: names, and folders or `s3://` addresses.
     pub backup_targets: Vec<(String, String)>,
     /// Where data folders are made that an operator restores.
@@ -319,6 +321,7 @@ impl Settings {
             dynamodb_throttling: false,
             dynamodb_regions_are_separate: false,
             dynamodb_buckets: Vec::new(),
+            dynamodb_bucket_bytes_max: None,
             backup_targets: Vec::new(),
             restore_folder: None,
             io_threads: Some(2),

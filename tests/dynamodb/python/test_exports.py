@@ -25,8 +25,8 @@ GZIP_JSON = {"InputFormat": "DYNAMODB_JSON", "InputCompressionType": "GZIP"}
 
 
 @contextmanager
-def serving(bucket):
-    server = Server("always", options=["--dynamodb-buckets", f"here={bucket}"]).start()
+def serving(bucket, *options):
+    server = Server("always", options=["--dynamodb-buckets", f"here={bucket}", *options]).start()
     try:
         yield server
     finally:
@@ -314,6 +314,29 @@ def test_bombs_are_refused(tmp_path):
             assert failure_of_import(client, "bomb", name, **options) == "InvalidData", name
         assert server.rss_bytes() - before < 200 << 20
         assert client.list_tables()["TableNames"] == []
+
+
+def test_exports_keep_to_the_room_of_a_bucket(tmp_path):
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    (bucket / "there before").write_bytes(bytes(50_000))
+    with serving(bucket, "--dynamodb-bucket-bytes-max", "100000") as server:
+        client = connect(server)
+        arn = make_table(client)
+        put(client, numbered(10))
+        first = exported(client, arn)
+        assert first["ItemCount"] == 10
+        random_value = base64.b64encode(random.Random(1).randbytes(100_000)).decode()
+        put(client, [{"p": {"S": "large"}, "v": {"S": random_value}}])
+        with pytest.raises(WaiterError):
+            client.get_waiter("export_completed").wait(ExportArn=(second := export(client, arn)), WaiterConfig=WAIT)
+        failed = client.describe_export(ExportArn=second)["ExportDescription"]
+        assert (failed["ExportStatus"], failed["FailureCode"]) == ("FAILED", "LimitExceededException")
+        assert "may hold 100000" in failed["FailureMessage"]
+        assert sum(file.stat().st_size for file in bucket.rglob("*") if file.is_file()) <= 100_000
+        (bucket / "there before").unlink()
+        client.delete_item(TableName="shop", Key={"p": {"S": "large"}})
+        assert exported(client, arn)["ItemCount"] == 10
 
 
 def test_other_databases_have_no_buckets(tmp_path):

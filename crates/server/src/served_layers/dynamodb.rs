@@ -37,7 +37,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     maker.dynamodb_endpoint.get_or_init(|| address.to_string());
     let mut layer = maker.dynamodb(maker.default_space(LayerId::DynamoDb));
     let named = &assembly.settings.dynamodb_buckets;
-    layer.buckets = Arc::new(NamedBuckets::new(named)?);
+    layer.buckets = Arc::new(NamedBuckets::new(named, assembly.settings.dynamodb_bucket_bytes_max)?);
     let layer = Arc::new(DynamoDbHttp::new(
         layer,
         &assembly.settings.access_keys,
