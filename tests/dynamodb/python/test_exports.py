@@ -239,10 +239,11 @@ def test_a_killed_server_goes_on_with_what_it_imported_and_exported(tmp_path):
                 time.sleep(0.005)
             if found["ImportStatus"] == "IN_PROGRESS":
                 seen.append(found["ProcessedItemCount"])
-                # Nobody reads it, and nobody takes it away.
-                assert client.describe_table(TableName="shop")["Table"]["TableStatus"] == "CREATING"
-                assert refused(client.scan, TableName="shop") == "ResourceNotFoundException"
-                assert refused(client.delete_table, TableName="shop") == "ResourceInUseException"
+                # Nobody reads it, and nobody takes it away. Looked at when it has just begun: later it may end between two of these.
+                if len(seen) == 1:
+                    assert client.describe_table(TableName="shop")["Table"]["TableStatus"] == "CREATING"
+                    assert refused(client.scan, TableName="shop") == "ResourceNotFoundException"
+                    assert refused(client.delete_table, TableName="shop") == "ResourceInUseException"
             server.kill()
             server.start()
             client = connect(server)
