@@ -24,8 +24,8 @@ use crate::{Anchor, Archive, BackupError, Begun, Chain, DatabaseName, Kind, Mani
 const PART_BYTES: usize = 16 << 20;
 /// A step of the log is closed once it holds so much.
 const STEP_BYTES: u64 = 256 << 20;
-/// Asked for at once.
-const PIECE_BYTES: usize = 2 << 20;
+/// Asked for at once. It is copied and sent by a thread that serves others too: two megabytes at a time, those waited for a millisecond and more.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Gives what is to be backed up. Its frames are those of [`Session`](crate::Session).
 pub trait Source: Send {
@@ -208,7 +208,7 @@ struct Passing<'a> {
 }
 
 /// So many pieces of rows wait to be verified.
-const PIECES_AHEAD: usize = 1;
+const PIECES_AHEAD: usize = 8;
 
 impl<'s, 'e> Taking<'_, 's, 'e> {
     /// Adds the log behind `anchor` up to `last`, which ends the old chain.

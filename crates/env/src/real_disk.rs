@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const LOCK_NAME: &str = "LOCK";
+/// What one call to the system reads or writes at most. A kernel that does not interrupt itself copies megabytes in one go, and whoever wants
+/// the processor waits for it.
+const COPIED_AT_ONCE_BYTES_MAX: usize = 128 << 10;
 /// What is created is for its owner alone: it holds everybody's data.
 const OWNER_ONLY_FILE: u32 = 0o600;
 const OWNER_ONLY_DIRECTORY: u32 = 0o700;
@@ -219,7 +222,8 @@ impl File for RealFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;
         while read < buffer.len() {
-            match self.file.read_at(&mut buffer[read..], offset + read as u64) {
+            let end = buffer.len().min(read + COPIED_AT_ONCE_BYTES_MAX);
+            match self.file.read_at(&mut buffer[read..end], offset + read as u64) {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -230,7 +234,11 @@ impl File for RealFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        for (index, piece) in bytes.chunks(COPIED_AT_ONCE_BYTES_MAX).enumerate() {
+            let before = index * COPIED_AT_ONCE_BYTES_MAX;
+            self.file.write_all_at(piece, offset + before as u64)?;
+        }
+        Ok(())
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -314,6 +322,18 @@ mod tests {
         assert_eq!(RealDisk::open(&path).err().unwrap().kind(), io::ErrorKind::ResourceBusy);
         drop(reader);
         RealDisk::open(&path).unwrap();
+    }
+
+    #[test]
+    fn much_is_copied_in_pieces_that_join() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(directory.path()).unwrap();
+        let file = disk.create("a").unwrap();
+        let content: Vec<u8> = (0..2 * COPIED_AT_ONCE_BYTES_MAX + 5).map(|at| (at / 7) as u8).collect();
+        file.write_at(3, &content).unwrap();
+        let mut read = vec![0; content.len() + 10];
+        assert_eq!(file.read_at(3, &mut read).unwrap(), content.len());
+        assert!(read[..content.len()] == content);
     }
 
     #[test]

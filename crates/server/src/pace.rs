@@ -8,10 +8,31 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 /// A peer that takes its replies more slowly is cut off, once its timeout for a stall is over.
 pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
+
+/// What one call to the system sends at most. A kernel that does not interrupt itself copies a reply of megabytes in one go, for a
+/// millisecond or two in which the thread serves nobody else.
+const SENT_AT_ONCE_BYTES_MAX: usize = 128 << 10;
+
+/// Writes all of `bytes`. The thread's other tasks have their turn in between.
+pub async fn write_in_turns(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    for (index, piece) in bytes.chunks(SENT_AT_ONCE_BYTES_MAX).enumerate() {
+        if index > 0 {
+            yield_now().await;
+        }
+        socket.write_all(piece).await?;
+    }
+    Ok(())
+}
+
+/// What of `bytes` is to be sent next.
+pub fn sent_at_once(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(SENT_AT_ONCE_BYTES_MAX)]
+}
 
 /// `timeout` to begin with, and a second more for each `bytes_per_second` bytes that have moved.
 #[derive(Clone, Copy, Debug)]
@@ -27,16 +48,19 @@ impl Pace {
         started + self.timeout + Duration::from_millis(earned_ms)
     }
 
-    /// Writes all of `bytes`, at this pace and without a pause longer than its timeout.
+    /// Writes all of `bytes`, at this pace and without a pause longer than its timeout. The thread's other tasks have their turn in between.
     pub async fn write_all(&self, socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
         let started = Instant::now();
         let whole = bytes.len();
         while !bytes.is_empty() {
             let moved_bytes = (whole - bytes.len()) as u64;
             let deadline = self.deadline(started, moved_bytes).min(Instant::now() + self.timeout);
-            match timeout_at(deadline, socket.write(bytes)).await?? {
+            match timeout_at(deadline, socket.write(sent_at_once(bytes))).await?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => bytes = &bytes[count..],
+            }
+            if !bytes.is_empty() {
+                yield_now().await;
             }
         }
         // What encrypts keeps bytes of its own.
@@ -48,6 +72,8 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
     use tokio::io::AsyncReadExt;
 
     const PACE: Pace = Pace {
@@ -73,6 +99,60 @@ mod tests {
         let elapsed = started.elapsed();
         reading.abort();
         (elapsed, is_whole)
+    }
+
+    /// Takes all that it is given, and notes how much that was and how often another task had its turn before.
+    struct Taking {
+        turns: std::rc::Rc<std::cell::Cell<usize>>,
+        taken: Vec<(usize, usize)>,
+    }
+
+    impl AsyncWrite for Taking {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let turns = self.turns.get();
+            self.taken.push((bytes.len(), turns));
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Replies of megabytes held the thread for a millisecond and more.
+    #[tokio::test]
+    async fn others_have_their_turn_while_much_is_sent() {
+        const BYTES: usize = 2 * SENT_AT_ONCE_BYTES_MAX + 1;
+        let turns = std::rc::Rc::new(std::cell::Cell::new(0));
+        let count = async {
+            loop {
+                turns.set(turns.get() + 1);
+                yield_now().await;
+            }
+        };
+        let socket = || Taking {
+            turns: turns.clone(),
+            taken: Vec::new(),
+        };
+        let (mut paced, mut plain) = (socket(), socket());
+        let write = async {
+            PACE.write_all(&mut paced, &[0; BYTES]).await.unwrap();
+            write_in_turns(&mut plain, &[0; BYTES]).await.unwrap();
+        };
+        tokio::select! {
+            biased;
+            () = count => unreachable!("it never ends"),
+            () = write => {}
+        }
+        for taken in [paced.taken, plain.taken] {
+            let bytes: Vec<usize> = taken.iter().map(|(bytes, _)| *bytes).collect();
+            assert_eq!(bytes, [SENT_AT_ONCE_BYTES_MAX, SENT_AT_ONCE_BYTES_MAX, 1]);
+            assert!(taken.windows(2).all(|pair| pair[0].1 < pair[1].1), "{taken:?}");
+        }
     }
 
     /// A stall of sixty seconds was all that was bounded: a reader of one byte each half minute held a reply for ever.

@@ -34,7 +34,7 @@ use crate::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::connection_waker::{ConnectionWaker, ThreadWaker};
 use crate::dealer::{Admitting, Entrance};
 use crate::durability::DurableWaiters;
-use crate::pace::{OUTPUT_BYTES_PER_SECOND_MIN, Pace};
+use crate::pace::{OUTPUT_BYTES_PER_SECOND_MIN, Pace, sent_at_once};
 use crate::rdb_file;
 use crate::replicas::Serving;
 use crate::settings::Settings;
@@ -586,7 +586,7 @@ impl Connection {
             self.waiters.settled(self.dependency).await;
         }
         // Nearly always the socket takes it all at once, and no timer is needed.
-        let sent = match socket.write_now(&self.output) {
+        let sent = match socket.write_now(sent_at_once(&self.output)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             sent => sent?,
         };
@@ -606,7 +606,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer has not read enough for the socket to take the rest at once. It is given time, unless the connection is killed
+    /// The socket did not take all at once, because it is much or because the peer has not read enough. The peer is given time, unless the connection is killed
     /// meanwhile, perhaps because too much is waiting for it.
     async fn send_slowly(&mut self, socket: &mut impl Socket, sent: usize) -> io::Result<()> {
         let pace = Pace {

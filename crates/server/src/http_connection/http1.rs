@@ -25,6 +25,7 @@ use super::{
 };
 use crate::durability::DurableWaiters;
 use crate::kept_input::{self, KeptInput};
+use crate::pace::sent_at_once;
 use crate::telemetry::spans::UnderWay;
 
 /// What is read at once, and what a buffer shrinks back to.
@@ -418,7 +419,8 @@ impl<S: Socket> Connection<S> {
         }
         // Nearly always the socket takes it all at once, and no clock is needed.
         let (socket, output) = (&mut self.socket, &self.outgoing.bytes);
-        let sent = poll_fn(|context| match Pin::new(&mut *socket).poll_write(context, output) {
+        let first = sent_at_once(output);
+        let sent = poll_fn(|context| match Pin::new(&mut *socket).poll_write(context, first) {
             Poll::Pending => Poll::Ready(Ok(0)),
             sent => sent,
         });

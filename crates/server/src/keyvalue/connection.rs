@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 
 use quartet_engine::{Dependency, Reserved};
@@ -23,6 +22,7 @@ use super::measuring;
 use super::takeover::Seated;
 use crate::connection_limit::Permit;
 use crate::durability::DurableWaiters;
+use crate::pace::write_in_turns;
 use crate::tenants::admission_control;
 use crate::tenants::turns::SchedulerHandle;
 use crate::tls::{TlsEntrance, Transport};
@@ -476,11 +476,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let mut sending = pin!(async {
-            self.socket.write_all(&self.output).await?;
+        let sending = async {
+            write_in_turns(&mut self.socket, &self.output).await?;
             self.socket.flush().await
-        });
-        tokio::time::timeout(self.output_stall_timeout, sending.as_mut()).await??;
+        };
+        tokio::time::timeout(self.output_stall_timeout, sending).await??;
         self.output.clear();
         if self.output.capacity() > BUFFER_BYTES_KEPT {
             self.output = Vec::new();
