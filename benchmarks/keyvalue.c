@@ -1,10 +1,10 @@
-// Transactions of ten operations through libfdb_c, so many under way at once, from callbacks: one program, one network thread.
+// Transactions of ten operations, or of one, through libfdb_c, so many under way at once, from callbacks: one program, one network thread.
 //
-//   keyvalue CLUSTER_FILE load|reads|ranges|writes|mixed TRANSACTIONS_UNDER_WAY SECONDS [KEYS [VALUE_BYTES_MAX [EACH_SECOND]]]
+//   keyvalue CLUSTER_FILE load|reads|ranges|writes|mixed|lone TRANSACTIONS_UNDER_WAY SECONDS [KEYS [VALUE_BYTES_MAX [EACH_SECOND]]]
 //
 // prints one line: operations, seconds, the client's CPU seconds, transactions refused, and the median and 99th percentile of a transaction in microseconds.
-// There are 100,000 keys of 16 bytes, and values have 8 to 100. The reads of a transaction are asked for together; `mixed` writes once for nine reads; an operation
-// of `ranges` reads ten rows. With EACH_SECOND a line before the last one has the operations of each second.
+// There are 100,000 keys of 16 bytes, and values have 8 to 100. The reads of a transaction are asked for together; `mixed` writes once for nine reads, `lone`
+// writes once and does nothing else; an operation of `ranges` reads ten rows. With EACH_SECOND a line before the last one has the operations of each second.
 #define FDB_API_VERSION 730
 #include <errno.h>
 #include <foundationdb/fdb_c.h>
@@ -16,11 +16,11 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { OPERATIONS = 10, ROWS = 10, LOADED_AT_ONCE = 1000, LOADS_UNDER_WAY = 8, LATENCIES_MAX = 1 << 22 };
+enum { OPERATIONS_MAX = 10, ROWS = 10, LOADED_AT_ONCE = 1000, LOADS_UNDER_WAY = 8, LATENCIES_MAX = 1 << 22 };
 
 typedef struct {
     FDBTransaction *transaction;
-    FDBFuture *reads[OPERATIONS];
+    FDBFuture *reads[OPERATIONS_MAX];
     int waiting;
     int failed;
     double began;
@@ -29,7 +29,7 @@ typedef struct {
 
 static FDBDatabase *database;
 static long keys = 100000;
-static int value_bytes_max = 100, each_second, reads, writes, reads_ranges;
+static int value_bytes_max = 100, each_second, operations = OPERATIONS_MAX, reads, writes, reads_ranges;
 static double until;
 static long completed, refused;
 static int running;
@@ -191,7 +191,7 @@ static void measure(int under_way, double seconds) {
             pthread_cond_wait(&has_ended, &ended);
         } else if (pthread_cond_timedwait(&has_ended, &ended, &second) == ETIMEDOUT) {
             long until_now = __atomic_load_n(&completed, __ATOMIC_RELAXED);
-            printf("%ld ", (until_now - counted) * OPERATIONS);
+            printf("%ld ", (until_now - counted) * operations);
             counted = until_now;
         }
     }
@@ -201,7 +201,7 @@ static void measure(int under_way, double seconds) {
     fdb_transaction_destroy(first);
     long count = completed < LATENCIES_MAX ? completed : LATENCIES_MAX;
     qsort(latencies, count, sizeof *latencies, compare);
-    printf("%ld %.3f %.3f %ld %.0f %.0f\n", completed * OPERATIONS, took, cpu_seconds() - cpu, refused, count ? latencies[count / 2] : 0,
+    printf("%ld %.3f %.3f %ld %.0f %.0f\n", completed * operations, took, cpu_seconds() - cpu, refused, count ? latencies[count / 2] : 0,
            count ? latencies[count * 99 / 100] : 0);
 }
 
@@ -224,8 +224,10 @@ int main(int count, char **arguments) {
     pthread_t thread;
     pthread_create(&thread, NULL, network, NULL);
     check(fdb_create_database(arguments[1], &database));
-    writes = strcmp(test, "writes") == 0 ? OPERATIONS : strcmp(test, "mixed") == 0;
-    reads = OPERATIONS - writes;
+    if (strcmp(test, "lone") == 0) operations = writes = 1;
+    if (strcmp(test, "writes") == 0) writes = operations;
+    if (strcmp(test, "mixed") == 0) writes = 1;
+    reads = operations - writes;
     if (strcmp(test, "load") == 0)
         load();
     else
