@@ -90,12 +90,17 @@ impl Session {
 
     /// To be called when the requests that were there are answered. Of the commits among them the last one's state stays
     /// readable, for whoever names its version: a client that commits step by step can look at each. A state that is kept
-    /// makes the next commits copy what they change, so a busy client that never names one stops paying for it.
+    /// makes the next commits copy what they change, so a busy client that never names one stops paying for it, for those that it
+    /// has left already, too.
     pub fn end_batch(&mut self) {
         if let Some(reader) = self.committed.take() {
             let version = reader.version;
             self.layer.versions.keep(reader);
             self.layer.versions.release(version);
+        }
+        if self.commits_kept == COMMITS_KEPT && !self.layer.versions.are_named(self.now_micros) {
+            self.commits_kept += 1;
+            self.layer.versions.forget_unused();
         }
     }
 
@@ -570,6 +575,22 @@ mod tests {
         let answer = number(session, request).unwrap();
         session.end_batch();
         answer
+    }
+
+    /// The states of its first commits stayed for seconds, and every write meanwhile copied what it changed.
+    #[test]
+    fn a_busy_client_that_names_no_version_leaves_no_state_behind() {
+        let (engine, space) = crate::test_engine();
+        let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
+        let commits = |count, then_kept| {
+            let mut session = Session::new(layer.clone(), true, Arc::new(|| {}));
+            (0..count).for_each(|_| _ = batch(&mut session, &set(b"v")));
+            assert_eq!(layer.versions.count() > 0, then_kept, "after {count} commits");
+        };
+        commits(COMMITS_KEPT - 1, true);
+        commits(COMMITS_KEPT, false);
+        layer.versions.named(layer.engine.now_micros());
+        commits(2 * COMMITS_KEPT, true);
     }
 
     /// With 64 states kept for those who had named none yet, bindingtester's `api` with seed 8 read what was written later: it

@@ -115,6 +115,19 @@ impl Versions {
             .retain(|_, kept| now_micros.saturating_sub(kept.given_micros) <= window_micros);
     }
 
+    /// Lets go of all states that nobody reads at.
+    pub fn forget_unused(&self) {
+        let mut states = self.states.lock();
+        let unused = std::mem::take(&mut states.unused);
+        let forgotten: Vec<_> = unused
+            .iter()
+            .filter_map(|version| states.take_unused(*version))
+            .collect();
+        // What only they held is freed without the lock.
+        drop(states);
+        drop(forgotten);
+    }
+
     pub fn count(&self) -> usize {
         self.states.lock().by_version.len()
     }
@@ -130,11 +143,14 @@ impl Kept {
 
 impl States {
     fn drop_oldest_unused(&mut self) {
-        if let Some(version) = self.unused.pop_front()
-            && self.by_version.get(&version).is_some_and(|kept| kept.users == 0)
-        {
-            self.by_version.remove(&version);
-        }
+        let oldest = self.unused.pop_front();
+        oldest.and_then(|version| self.take_unused(version));
+    }
+
+    /// Takes out the state of a version that came out of use, unless it is in use again.
+    fn take_unused(&mut self, version: Version) -> Option<Kept> {
+        let is_unused = self.by_version.get(&version).is_some_and(|kept| kept.users == 0);
+        is_unused.then(|| self.by_version.remove(&version)).flatten()
     }
 }
 
@@ -171,6 +187,22 @@ mod tests {
         // The count goes on after one that is gone.
         versions.release(kept[0].0);
         assert_eq!(versions.count(), STATES_MAX);
+    }
+
+    #[test]
+    fn what_nobody_reads_at_is_forgotten_and_nothing_else() {
+        let (engine, space) = crate::test_engine();
+        let versions = Versions::new(u64::MAX);
+        let [unused, used, again] = [(); 3].map(|()| keep(&versions, &engine, space));
+        versions.release(unused.0);
+        versions.release(again.0);
+        let given = versions.first_at_or_after(again.0, 0).unwrap();
+        versions.forget_unused();
+        let counts = [unused.1, used.1, given.1].map(|reader| reader.strong_count());
+        assert_eq!(counts, [0, 1, 1]);
+        versions.release(again.0);
+        versions.forget_unused();
+        assert_eq!(versions.count(), 1);
     }
 
     #[test]
