@@ -1,4 +1,4 @@
-//! How many bytes the rows of each logical database take.
+//! How many bytes the rows of each logical database count for.
 //!
 //! Counted where transactions commit and where cleared ranges are freed, so asking costs one load and needs no lock. What a
 //! range clear took out counts until the flusher has freed it: walking it under the lock would make others wait.
@@ -79,7 +79,7 @@ impl StoredBytes {
 
 /// What a row counts for.
 pub(crate) fn row_bytes(row: &Row) -> i64 {
-    row.memory_bytes() as i64
+    row.stored_bytes() as i64
 }
 
 /// Above every key: no database has the highest number twice.
@@ -128,7 +128,7 @@ mod tests {
         write(&engine, 700, |tx| drop(tx.set(b"b", b"1")));
         write(&engine, 700, |tx| drop(tx.set(b"b", b"123")));
         let stored = |engine: &Engine, database| engine.stored_bytes(DatabaseId(database));
-        // A row takes 36 bytes beside its key and value, and a key three beside the layer's part.
+        // A row counts 36 bytes beside its key and value, and a key three beside the layer's part.
         assert_eq!((stored(&engine, 1), stored(&engine, 700)), (36 + 9, 36 + 11 + 36 + 7));
         assert_eq!(engine.live_bytes(), stored(&engine, 1) + stored(&engine, 700));
         let refused = engine.partition().execute(

@@ -61,7 +61,7 @@ impl Bench {
         let bytes = 8 + (self.numbers.next() % 93) as usize;
         self.version += 1;
         let row = Row::new(&key(number, self.rows), &self.value[..bytes], Version(self.version));
-        let row_bytes = row.memory_bytes();
+        let row_bytes = row.stored_bytes();
         drop(self.store.set(row).expect("the disk can be read"));
         self.unflushed_bytes += row_bytes;
         let is_over = self.flushing.as_ref().is_some_and(JoinHandle::is_finished);

@@ -189,7 +189,7 @@ impl<S: Store> Check<S> {
 }
 
 fn row_bytes(rows: &[Row]) -> u64 {
-    rows.iter().map(Row::memory_bytes).sum()
+    rows.iter().map(Row::stored_bytes).sum()
 }
 
 fn in_range(model: &Model, start: &[u8], end: &[u8]) -> Vec<Row> {

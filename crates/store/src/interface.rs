@@ -33,7 +33,7 @@ pub trait Read {
     /// The row with `index` rows of the range before it, if the range is that long. About O(log n).
     fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError>;
 
-    /// What the rows of the range take ([`Row::memory_bytes`]), together. May visit each of those that are in memory.
+    /// What the rows of the range count for ([`Row::stored_bytes`]), together. May visit each of those that are in memory.
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;
 
     /// Whether a row of the range is newer than `version`. About O(log n), however many rows there are. A row that was removed
@@ -69,7 +69,7 @@ pub trait Cleared: Send {
     /// The number of rows. O(1).
     fn count(&self) -> u64;
 
-    /// What they took ([`Row::memory_bytes`]), together. May visit each of those that are in memory.
+    /// What they counted for ([`Row::stored_bytes`]), together. May visit each of those that are in memory.
     fn row_bytes(&self) -> u64;
 }
 

@@ -112,7 +112,7 @@ impl Cleared for MemoryCleared {
     }
 
     fn row_bytes(&self) -> u64 {
-        self.rows.rows().map(Row::memory_bytes).sum()
+        self.rows.rows().map(Row::stored_bytes).sum()
     }
 }
 
@@ -265,7 +265,7 @@ impl<T: Rows> Read for T {
     }
 
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
-        Ok(self.tree().range(start, end).map(Row::memory_bytes).sum())
+        Ok(self.tree().range(start, end).map(Row::stored_bytes).sum())
     }
 
     fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {

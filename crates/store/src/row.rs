@@ -1,40 +1,84 @@
 //! One row: key, value and the version that wrote it, behind a pointer of eight bytes.
 //!
-//! A database of small rows is mostly row headers and pointers, so a row is one allocation and its handle is thin:
+//! A database of small rows is mostly row headers and pointers, so a row is one allocation, its handle is thin, and the
+//! header comes in two forms:
 //!
 //! ```text
-//! Row ──> | references u32 | key length u32 | value length u32 | version 2 x u32 | key bytes | value bytes |
+//! Row ──> short  | count 12 bits, version's top 4 | version, 48 bits | key bytes u8, not 0 | value bytes u8     | key | value
+//!         long   | count u32 | value bytes u32    | 0 u8 | key bytes, 24 bits | version 2 x u32                 | key | value
 //! ```
 //!
-//! The header is 20 bytes: the version is kept as two halves so that four-byte alignment suffices and nothing is lost
-//! to padding. The handle is never null, so `Option<Row>` is eight bytes too.
+//! A short header is 10 bytes. It serves keys and values of at most 255 bytes and versions below 2^52, which the clock
+//! reaches in 2112; a long one is 20 bytes and serves the rest. The byte at offset 8 tells them apart. So few bits count
+//! a short row's handles that old versions of a node that is written often would use them up: a clone of a row with
+//! so many handles is a copy of the row.
 //!
-//! This is the only file of the crate with unsafe code. Invariants: the bytes are written once, before the first handle
-//! exists, and never change; the allocation lives until the last handle is dropped; every handle's pointer may reach
-//! the whole allocation.
+//! The handle is never null, so `Option<Row>` is eight bytes too.
+//!
+//! This is the only file of the crate with unsafe code. Invariants: but for the count, the bytes are written once, before
+//! the first handle exists, and never change; the allocation lives until the last handle is dropped; every handle's
+//! pointer may reach the whole allocation.
 
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
+use std::mem::offset_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use quartet_model::Version;
 
-/// A shared, immutable row. Cloning counts a reference and copies nothing.
+/// A shared, immutable row. Cloning counts a reference and, but for short rows with thousands of handles, copies nothing.
 pub struct Row {
-    header: NonNull<Header>,
+    start: NonNull<u8>,
 }
 
 #[repr(C)]
-struct Header {
-    references: AtomicU32,
-    key_bytes: u32,
+struct Short {
+    /// The count of handles, and in the upper bits the highest of the version.
+    count: AtomicU16,
+    /// From low to high.
+    version: [u16; 3],
+    /// Not 0: that is a long header.
+    key_bytes: u8,
+    value_bytes: u8,
+}
+
+#[repr(C)]
+struct Long {
+    count: AtomicU32,
     value_bytes: u32,
+    /// 0 where a short header has the length of its key.
+    form: u8,
+    /// From low to high.
+    key_bytes: [u8; 3],
     /// Low half, then high half.
     version: [u32; 2],
 }
+
+enum Header<'a> {
+    Short(&'a Short),
+    Long(&'a Long),
+}
+
+const FORM_OFFSET: usize = offset_of!(Short, key_bytes);
+const _: () = assert!(FORM_OFFSET == offset_of!(Long, form));
+
+const SHORT_BYTES: usize = size_of::<Short>();
+const LONG_BYTES: usize = size_of::<Long>();
+
+/// Versions of short rows are below.
+const SHORT_VERSION_END: u64 = 1 << 52;
+/// The bits of a short header's count that count.
+const SHORT_COUNT: u16 = (1 << 12) - 1;
+/// As many handles of a short row there are before a clone is a copy. What is left up to [`SHORT_COUNT`] is for threads
+/// that find this at the same moment, each of which counts one for an instant.
+const SHORT_SHARED_MAX: u16 = SHORT_COUNT / 2;
+/// The same of a long row, where going beyond is given up: there is no room for as many handles.
+const LONG_SHARED_MAX: u32 = u32::MAX / 2;
+/// Keys of long rows are shorter.
+const LONG_KEY_END: usize = 1 << 24;
 
 /// Bytes of all rows of this process: those of a store, of its snapshots, and those that are about to be freed.
 static ALL_ROWS_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -47,9 +91,8 @@ pub fn all_rows_bytes() -> u64 {
 /// What the tree holds for each row: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
-const HEADER_BYTES: usize = size_of::<Header>();
-/// More handles than any tree can hold; beyond it the counter could wrap and free a row in use.
-const REFERENCES_MAX: u32 = u32::MAX / 2;
+/// What a row counts for beside its key and value.
+const STORED_BYTES: u64 = 36;
 
 // SAFETY: the bytes behind a handle are never written after construction and the counter is atomic, so handles may be
 // used and dropped on any thread.
@@ -65,109 +108,235 @@ impl Row {
 
     /// A row whose key and value are the given parts joined, so that a caller with a prefix needs no buffer of its own.
     ///
-    /// Panics if key or value reach 4 GiB: the model's limits are far below.
+    /// Panics if the key reaches 16 MiB or the value 4 GiB: the model's limits are far below.
     pub fn from_parts(key: &[&[u8]], value: &[&[u8]], version: Version) -> Row {
-        let key_bytes = joined_bytes(key);
-        let value_bytes = joined_bytes(value);
-        let header = Header {
-            references: AtomicU32::new(1),
-            key_bytes,
-            value_bytes,
-            version: [version.0 as u32, (version.0 >> 32) as u32],
-        };
-        let layout = layout(key_bytes, value_bytes);
+        let (key_bytes, value_bytes) = (joined_bytes(key), joined_bytes(value));
+        let short = Short::new(key_bytes, value_bytes, version);
+        let header_bytes = if short.is_some() { SHORT_BYTES } else { LONG_BYTES };
+        let layout = layout(header_bytes, key_bytes, value_bytes);
         // SAFETY: the layout holds at least a header, so its size is not zero.
-        let Some(pointer) = NonNull::new(unsafe { alloc(layout) }) else {
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
         };
         ALL_ROWS_BYTES.fetch_add(layout.size() as u64 + TREE_BYTES, Ordering::Relaxed);
-        // SAFETY: the allocation is aligned for a header and large enough for it followed by all parts; it is ours
-        // alone, so it cannot overlap the parts.
+        // SAFETY: the allocation is aligned for either header and large enough for the chosen one followed by all parts;
+        // it is ours alone, so it cannot overlap the parts.
         unsafe {
-            pointer.cast::<Header>().write(header);
-            let mut end = pointer.add(HEADER_BYTES);
+            match short {
+                Some(short) => start.cast::<Short>().write(short),
+                None => start.cast::<Long>().write(Long::new(key_bytes, value_bytes, version)),
+            }
+            let mut end = start.add(header_bytes);
             for part in key.iter().chain(value) {
                 end.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
                 end = end.add(part.len());
             }
         }
-        Row { header: pointer.cast() }
+        Row { start }
     }
 
     /// The whole key, the prefix of its logical database included.
+    #[inline]
     pub fn key(&self) -> &[u8] {
-        self.bytes(0, self.header().key_bytes as usize)
+        let (start, key_bytes, _) = self.extent();
+        self.bytes(start, key_bytes)
     }
 
     /// The value; may be empty.
+    #[inline]
     pub fn value(&self) -> &[u8] {
-        self.bytes(self.header().key_bytes as usize, self.header().value_bytes as usize)
+        let (start, key_bytes, value_bytes) = self.extent();
+        self.bytes(start + key_bytes, value_bytes)
     }
 
     /// The version of the transaction that wrote this row.
+    #[inline]
     pub fn version(&self) -> Version {
-        let [low, high] = self.header().version;
-        Version(u64::from(high) << 32 | u64::from(low))
+        match self.header() {
+            Header::Short(short) => short.version(),
+            Header::Long(long) => long.version(),
+        }
     }
 
-    /// Reads the count of handles, and no more: for its effect on the processor's caches. Of counts that are changed one after the
-    /// other each is waited for, because changing one is a barrier; of those that are read many are fetched at a time.
-    pub(crate) fn fetch(&self) -> u32 {
-        self.header().references.load(Ordering::Relaxed)
+    /// What a row with a key and a value of so many bytes counts for where the rows of a database are summed up: the same for each
+    /// form, engine and release, because trees on disk keep such sums. Its part of [`all_rows_bytes`] is ten or none less.
+    pub fn stored_bytes_of(key_bytes: usize, value_bytes: usize) -> u64 {
+        (key_bytes + value_bytes) as u64 + STORED_BYTES
     }
 
-    fn header(&self) -> &Header {
-        // SAFETY: the handle holds a reference, so the header is alive; it is only ever shared.
-        unsafe { self.header.as_ref() }
+    /// The same of this row.
+    #[inline]
+    pub fn stored_bytes(&self) -> u64 {
+        let (_, key_bytes, value_bytes) = self.extent();
+        Row::stored_bytes_of(key_bytes, value_bytes)
     }
 
-    /// `bytes` bytes at `offset` behind the header. The caller stays within key and value.
+    /// Reads a byte of the header, and no more: for its effect on the processor's caches. Of counts that are changed one after the
+    /// other each is waited for, because changing one is a barrier; of headers that are read many are fetched at a time.
+    #[inline]
+    pub(crate) fn fetch(&self) -> u8 {
+        // SAFETY: the handle holds a reference, so the header is alive, and both forms have a byte there that never changes.
+        unsafe { self.start.add(FORM_OFFSET).read() }
+    }
+
+    #[inline]
+    fn header(&self) -> Header<'_> {
+        // SAFETY: the handle holds a reference, so the header is alive; it is only ever shared, and of the form that the
+        // byte says.
+        unsafe {
+            match self.fetch() {
+                0 => Header::Long(self.start.cast().as_ref()),
+                _ => Header::Short(self.start.cast().as_ref()),
+            }
+        }
+    }
+
+    /// Where the key begins, its length and the value's.
+    #[inline]
+    fn extent(&self) -> (usize, usize, usize) {
+        match self.header() {
+            Header::Short(short) => (SHORT_BYTES, short.key_bytes.into(), short.value_bytes.into()),
+            Header::Long(long) => (LONG_BYTES, long.key_bytes(), long.value_bytes as usize),
+        }
+    }
+
+    /// `bytes` bytes at `offset`. The caller stays within key and value.
+    #[inline]
     fn bytes(&self, offset: usize, bytes: usize) -> &[u8] {
         // SAFETY: key and value were written contiguously behind the header, the callers' ranges lie inside them, and
         // the pointer derives from the allocation itself, not from a reference to the header.
-        unsafe {
-            let start = self.header.add(1).cast::<u8>().add(offset);
-            std::slice::from_raw_parts(start.as_ptr(), bytes)
+        unsafe { std::slice::from_raw_parts(self.start.add(offset).as_ptr(), bytes) }
+    }
+}
+
+impl Short {
+    /// The header of a row with one handle, unless it needs a long one.
+    fn new(key_bytes: usize, value_bytes: usize, Version(version): Version) -> Option<Short> {
+        if key_bytes == 0 || version >= SHORT_VERSION_END {
+            return None;
         }
+        Some(Short {
+            count: AtomicU16::new((version >> 48 << SHORT_COUNT.count_ones()) as u16 | 1),
+            version: [version as u16, (version >> 16) as u16, (version >> 32) as u16],
+            key_bytes: u8::try_from(key_bytes).ok()?,
+            value_bytes: u8::try_from(value_bytes).ok()?,
+        })
+    }
+
+    #[inline]
+    fn version(&self) -> Version {
+        let [low, middle, high] = self.version;
+        let top = self.count.load(Ordering::Relaxed) >> SHORT_COUNT.count_ones();
+        Version(u64::from(low) | u64::from(middle) << 16 | u64::from(high) << 32 | u64::from(top) << 48)
+    }
+
+    /// Counts a handle more, unless there are too many.
+    #[inline]
+    fn share(&self) -> bool {
+        // Relaxed suffices: the new handle comes from one that keeps the row alive.
+        let before = self.count.fetch_add(1, Ordering::Relaxed) & SHORT_COUNT;
+        if before < SHORT_SHARED_MAX {
+            return true;
+        }
+        self.take_back(before);
+        false
+    }
+
+    #[cold]
+    fn take_back(&self, before: u16) {
+        if before > SHORT_COUNT / 4 * 3 {
+            std::process::abort();
+        }
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a handle less. True if it was the last.
+    #[inline]
+    fn release(&self) -> bool {
+        self.count.fetch_sub(1, Ordering::Release) & SHORT_COUNT == 1
+    }
+}
+
+impl Long {
+    fn new(key_bytes: usize, value_bytes: usize, Version(version): Version) -> Long {
+        assert!(key_bytes < LONG_KEY_END, "a key below 16 MiB");
+        Long {
+            count: AtomicU32::new(1),
+            value_bytes: u32::try_from(value_bytes).expect("a value below 4 GiB"),
+            form: 0,
+            key_bytes: [key_bytes as u8, (key_bytes >> 8) as u8, (key_bytes >> 16) as u8],
+            version: [version as u32, (version >> 32) as u32],
+        }
+    }
+
+    #[inline]
+    fn key_bytes(&self) -> usize {
+        let [low, middle, high] = self.key_bytes;
+        usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16
+    }
+
+    #[inline]
+    fn version(&self) -> Version {
+        let [low, high] = self.version;
+        Version(u64::from(high) << 32 | u64::from(low))
+    }
+
+    #[inline]
+    fn share(&self) {
+        // Relaxed suffices, as above.
+        if self.count.fetch_add(1, Ordering::Relaxed) > LONG_SHARED_MAX {
+            std::process::abort();
+        }
+    }
+
+    #[inline]
+    fn release(&self) -> bool {
+        self.count.fetch_sub(1, Ordering::Release) == 1
     }
 }
 
 impl Clone for Row {
+    #[inline]
     fn clone(&self) -> Row {
-        // Relaxed suffices: the new handle comes from one that keeps the row alive.
-        let before = self.header().references.fetch_add(1, Ordering::Relaxed);
-        if before > REFERENCES_MAX {
-            std::process::abort();
+        let is_shared = match self.header() {
+            Header::Short(short) => short.share(),
+            Header::Long(long) => {
+                long.share();
+                true
+            }
+        };
+        if is_shared {
+            Row { start: self.start }
+        } else {
+            Row::new(self.key(), self.value(), self.version())
         }
-        Row { header: self.header }
     }
 }
 
 impl Drop for Row {
+    #[inline]
     fn drop(&mut self) {
-        if self.header().references.fetch_sub(1, Ordering::Release) != 1 {
-            return;
+        let is_last = match self.header() {
+            Header::Short(short) => short.release(),
+            Header::Long(long) => long.release(),
+        };
+        if is_last {
+            self.free();
         }
-        // Everything other threads did with their handles happened before the memory is given back.
-        fence(Ordering::Acquire);
-        let layout = layout(self.header().key_bytes, self.header().value_bytes);
-        ALL_ROWS_BYTES.fetch_sub(layout.size() as u64 + TREE_BYTES, Ordering::Relaxed);
-        // SAFETY: this was the last handle; the layout is the one the row was allocated with, because lengths never
-        // change; a header needs no drop of its own.
-        unsafe { dealloc(self.header.as_ptr().cast(), layout) }
     }
 }
 
 impl Row {
-    /// What this row takes in memory, the tree's pointer to it included: its part of [`all_rows_bytes`].
-    pub fn memory_bytes(&self) -> u64 {
-        let header = self.header();
-        Row::memory_bytes_of(header.key_bytes as usize, header.value_bytes as usize)
-    }
-
-    /// The same of a row with a key and a value of so many bytes.
-    pub(crate) fn memory_bytes_of(key_bytes: usize, value_bytes: usize) -> u64 {
-        (HEADER_BYTES + key_bytes + value_bytes) as u64 + TREE_BYTES
+    /// Gives the memory back. This was the last handle.
+    fn free(&mut self) {
+        // Everything other threads did with their handles happened before.
+        fence(Ordering::Acquire);
+        let (header_bytes, key_bytes, value_bytes) = self.extent();
+        let layout = layout(header_bytes, key_bytes, value_bytes);
+        ALL_ROWS_BYTES.fetch_sub(layout.size() as u64 + TREE_BYTES, Ordering::Relaxed);
+        // SAFETY: nobody else has a handle; the layout is the one the row was allocated with, because form and lengths
+        // never change; a header needs no drop of its own.
+        unsafe { dealloc(self.start.as_ptr(), layout) }
     }
 }
 
@@ -186,33 +355,81 @@ impl fmt::Debug for Row {
     }
 }
 
-fn joined_bytes(parts: &[&[u8]]) -> u32 {
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    u32::try_from(bytes).expect("a key or value below 4 GiB")
+fn joined_bytes(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
 }
 
-fn layout(key_bytes: u32, value_bytes: u32) -> Layout {
-    let bytes = HEADER_BYTES + key_bytes as usize + value_bytes as usize;
-    Layout::from_size_align(bytes, align_of::<Header>()).expect("a row below the address space")
+/// Aligned for either header.
+fn layout(header_bytes: usize, key_bytes: usize, value_bytes: usize) -> Layout {
+    let bytes = header_bytes + key_bytes + value_bytes;
+    Layout::from_size_align(bytes, align_of::<Long>()).expect("a row below the address space")
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn handles_are_thin_and_the_header_is_packed() {
-        assert_eq!(size_of::<Row>(), 8);
-        assert_eq!(size_of::<Option<Row>>(), 8);
-        assert_eq!(HEADER_BYTES, 20);
+    fn is_short(row: &Row) -> bool {
+        matches!(row.header(), Header::Short(_))
+    }
+
+    fn handles(row: &Row) -> u32 {
+        match row.header() {
+            Header::Short(short) => u32::from(short.count.load(Ordering::Relaxed) & SHORT_COUNT),
+            Header::Long(long) => long.count.load(Ordering::Relaxed),
+        }
     }
 
     #[test]
-    fn a_row_gives_back_what_it_was_made_of() {
-        for (key, value) in [("", ""), ("k", ""), ("", "v"), ("key", "a longer value")] {
-            let row = Row::new(key.as_bytes(), value.as_bytes(), Version(u64::MAX - 7));
-            assert_eq!((row.key(), row.value()), (key.as_bytes(), value.as_bytes()));
-            assert_eq!(row.version(), Version(u64::MAX - 7));
+    fn handles_are_thin_and_headers_packed() {
+        assert_eq!((size_of::<Row>(), size_of::<Option<Row>>()), (8, 8));
+        assert_eq!((SHORT_BYTES, LONG_BYTES), (10, 20));
+    }
+
+    #[test]
+    fn small_rows_have_short_headers() {
+        let now = 1_795_000_000_000_000;
+        for (key_bytes, value_bytes, version, short) in [
+            (0, 0, 0, false),
+            (1, 0, 0, true),
+            (255, 255, now, true),
+            (256, 255, now, false),
+            (255, 256, now, false),
+            (16, 64, SHORT_VERSION_END - 1, true),
+            (16, 64, SHORT_VERSION_END, false),
+        ] {
+            let row = Row::new(&vec![1; key_bytes], &vec![2; value_bytes], Version(version));
+            assert_eq!(is_short(&row), short, "{key_bytes}, {value_bytes}, {version}");
+        }
+    }
+
+    fn near(border: u64) -> impl Strategy<Value = u64> {
+        border.saturating_sub(3)..=border.saturating_add(3)
+    }
+
+    proptest! {
+        /// Whatever the form, and whatever the count has gone through.
+        #[test]
+        fn a_row_gives_back_what_it_was_made_of(
+            key_bytes in prop_oneof![0..20_u64, near(255), near(65_536)],
+            value_bytes in prop_oneof![0..300_u64, near(255), near(65_536)],
+            version in prop_oneof![any::<u64>(), near(0), near(1 << 48), near(SHORT_VERSION_END), near(u64::MAX)],
+            clones in prop_oneof![Just(0_u64), near(SHORT_SHARED_MAX.into()), near(5_000)],
+        ) {
+            let bytes = |seed: u64, count: u64| (0..count).map(|index| seed.wrapping_add(index * 7) as u8).collect::<Vec<u8>>();
+            let (key, value) = (bytes(version, key_bytes), bytes(key_bytes, value_bytes));
+            let row = Row::new(&key, &value, Version(version));
+            let check = |row: &Row| {
+                assert_eq!((row.key(), row.value(), row.version()), (&key[..], &value[..], Version(version)));
+            };
+            check(&row);
+            let clones: Vec<Row> = (0..clones).map(|_| row.clone()).collect();
+            clones.iter().for_each(check);
+            prop_assert!(clones.iter().all(|clone| is_short(clone) == is_short(&row)));
+            drop(row);
+            clones.iter().rev().take(2).for_each(check);
         }
     }
 
@@ -226,12 +443,34 @@ mod tests {
 
     #[test]
     fn the_last_handle_frees() {
-        let row = Row::new(b"k", b"v", Version(1));
-        let other = row.clone();
-        assert_eq!(row.header().references.load(Ordering::Relaxed), 2);
-        drop(row);
-        assert_eq!(other.header().references.load(Ordering::Relaxed), 1);
-        assert_eq!(other.value(), b"v");
+        for row in [Row::new(b"k", b"v", Version(1)), Row::new(b"", b"v", Version(1))] {
+            let other = row.clone();
+            assert_eq!(handles(&row), 2);
+            drop(row);
+            assert_eq!(handles(&other), 1);
+            assert_eq!(other.value(), b"v");
+        }
+    }
+
+    /// The count is twelve bits, and the highest bits of the version stand above it.
+    #[test]
+    fn a_short_row_with_too_many_handles_is_copied() {
+        let row = Row::new(b"key", b"value", Version(SHORT_VERSION_END - 1));
+        let mut clones: Vec<Row> = (0..20_000).map(|_| row.clone()).collect();
+        assert_eq!(handles(&row), u32::from(SHORT_SHARED_MAX));
+        assert!(clones.iter().all(|clone| *clone == row));
+        let copies = clones.iter().filter(|clone| clone.start != row.start).count();
+        assert_eq!(copies, 20_000 + 1 - usize::from(SHORT_SHARED_MAX));
+        clones.retain(|clone| clone.start != row.start);
+        assert_eq!(handles(&row), 1);
+        assert_eq!(row.clone().start, row.start);
+    }
+
+    #[test]
+    fn a_long_row_is_never_copied() {
+        let row = Row::new(b"key", &[7; 1000], Version(1));
+        let clones: Vec<Row> = (0..100_000).map(|_| row.clone()).collect();
+        assert!(clones.iter().all(|clone| clone.start == row.start));
     }
 
     /// Other tests of this process have rows too, so the row is one that no other would outweigh.
@@ -251,9 +490,12 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let row = row.clone();
-                scope.spawn(move || (0..100).for_each(|_| assert_eq!(row.clone().value(), b"value")));
+                scope.spawn(move || {
+                    let clones: Vec<Row> = (0..1_000).map(|_| row.clone()).collect();
+                    assert!(clones.iter().all(|clone| clone.value() == b"value"));
+                });
             }
         });
-        assert_eq!(row.header().references.load(Ordering::Relaxed), 1);
+        assert_eq!(handles(&row), 1);
     }
 }

@@ -45,8 +45,8 @@ impl<const N: usize> Rows<N> {
     const EMPTY: Rows<N> = Rows([const { None }; N]);
 
     fn fetch(&self) {
-        let counts = self.0.iter().flatten().map(Row::fetch);
-        black_box(counts.fold(0, u32::wrapping_add));
+        let headers = self.0.iter().flatten().map(Row::fetch);
+        black_box(headers.fold(0, u8::wrapping_add));
     }
 }
 

@@ -429,7 +429,7 @@ impl Cleared for SsdCleared {
 
     fn row_bytes(&self) -> u64 {
         let Some(part) = &self.part else { return 0 };
-        let own: u64 = part.rows.rows().map(Row::memory_bytes).sum();
+        let own: u64 = part.rows.rows().map(Row::stored_bytes).sum();
         let hidden_before: u64 = part.unhidden.rows().map(hidden_bytes).sum();
         own + self.bytes_below - hidden_before
     }

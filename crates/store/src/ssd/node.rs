@@ -78,7 +78,7 @@ pub(super) struct Child {
     pub low: Box<[u8]>,
     pub place: Place,
     pub rows: u64,
-    /// What the rows take in memory ([`Row::memory_bytes`]).
+    /// What the rows count for ([`Row::stored_bytes`]).
     pub row_bytes: u64,
     /// No row is newer.
     pub newest: Version,
@@ -303,9 +303,9 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What it takes as a row.
+    /// What it counts for as a row.
     pub fn row_bytes(&self) -> u64 {
-        Row::memory_bytes_of(self.key.len(), self.value_bytes())
+        Row::stored_bytes_of(self.key.len(), self.value_bytes())
     }
 
     /// Adds it to `output`. Where its key begins there.

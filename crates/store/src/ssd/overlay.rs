@@ -74,12 +74,12 @@ pub(super) struct ClearedPart {
     masks_before: Arc<Vec<Mask>>,
 }
 
-/// A hidden key, with what its row takes.
+/// A hidden key, with what its row counts for.
 pub(super) fn hidden_row(key: &[u8], row_bytes: u64) -> Row {
     Row::new(key, &row_bytes.to_le_bytes(), Version::ZERO)
 }
 
-/// What the row takes that is hidden.
+/// What the row counts for that is hidden.
 pub(super) fn hidden_bytes(hidden: &Row) -> u64 {
     hidden.value().try_into().map_or(0, u64::from_le_bytes)
 }
@@ -90,7 +90,7 @@ impl Overlay {
         if self.rows.insert(row).is_none()
             && let Some(seen) = seen
         {
-            self.hidden.insert(hidden_row(seen.key(), seen.memory_bytes()));
+            self.hidden.insert(hidden_row(seen.key(), seen.stored_bytes()));
         }
     }
 
@@ -98,7 +98,7 @@ impl Overlay {
     pub fn take(&mut self, seen: &Row) {
         self.has_removed = true;
         if self.rows.remove(seen.key()).is_none() {
-            self.hidden.insert(hidden_row(seen.key(), seen.memory_bytes()));
+            self.hidden.insert(hidden_row(seen.key(), seen.stored_bytes()));
         }
     }
 

@@ -179,7 +179,7 @@ impl Walk {
         let (start, end) = self.range();
         let expected = in_range(&self.model, &start, &end);
         let cleared = self.store.clear_range(&start, &end).unwrap();
-        let bytes: u64 = expected.iter().map(Row::memory_bytes).sum();
+        let bytes: u64 = expected.iter().map(Row::stored_bytes).sum();
         assert_eq!((cleared.count(), cleared.row_bytes()), (expected.len() as u64, bytes));
         if self.random.below(2) == 0 {
             self.model.retain(|key, _| !(start <= *key && *key < end));

@@ -288,7 +288,7 @@ impl Read for SsdSnapshot {
         if start >= end {
             return Ok(0);
         }
-        let own: u64 = self.overlay.rows.range(start, end).map(Row::memory_bytes).sum();
+        let own: u64 = self.overlay.rows.range(start, end).map(Row::stored_bytes).sum();
         let hidden: u64 = self.overlay.hidden().range(start, end).map(hidden_bytes).sum();
         Ok(own + self.unmasked_bytes(start, end)? - hidden)
     }
@@ -332,7 +332,7 @@ impl Lower for SsdSnapshot {
     fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError> {
         let mut keys = Vec::new();
         self.scan(start, end, false, &mut |row| {
-            keys.push(hidden_row(row.key(), row.memory_bytes()));
+            keys.push(hidden_row(row.key(), row.stored_bytes()));
             ControlFlow::Continue(())
         })?;
         Ok(keys)
