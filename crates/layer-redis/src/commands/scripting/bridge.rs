@@ -3,17 +3,20 @@
 //! A command of a script runs inside the script's own transaction, as one of EXEC does. What it is refused for is checked
 //! here, in Redis' order and words (`scriptCall`, Redis 7).
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mlua::{Lua, LuaString, MultiValue, Value};
+use mlua::Lua;
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Args, Arguments, Protocol, Reply};
 use smallvec::SmallVec;
 
-use super::conversion::{Fields, ReplyReader};
+use super::conversion::{ReplyReader, put_error};
+use super::interpreter::limit_memory;
 use super::numbers::general;
+use super::stack::{Argument, Stack};
 use crate::clients::ClientState;
 use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
 use crate::commands::transactions::writes_or_publishes;
@@ -26,24 +29,27 @@ use crate::{errors, execution};
 
 /// Marks a call that is no command: what follows says which. No script can lay hands on this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
-const PROTOCOL: i64 = 2;
+const PROTOCOL: f64 = 2.0;
+const NO_LIMIT: usize = 0;
 /// A larger buffer of a reply is not kept for the next run.
 const REPLY_BYTES_KEPT_MAX: usize = 64 << 10;
 /// Commands of more words need memory of their own on the way.
 const WORDS_INLINE: usize = 8;
 
-/// An error that a script may catch: it becomes a table with the field `err`.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{text}")]
-pub struct Raised {
-    pub text: String,
-    /// The statistics know of it already.
-    pub counted: bool,
+/// An error that a script may catch.
+pub enum Raised {
+    /// It becomes a table with the field `err`.
+    Table {
+        text: String,
+        /// The statistics know of it already.
+        counted: bool,
+    },
+    OutOfMemory,
 }
 
-fn raise<T>(text: &str) -> mlua::Result<T> {
+fn raised(text: &str) -> Raised {
     let text = text.to_owned();
-    Err(mlua::Error::external(Raised { text, counted: false }))
+    Raised::Table { text, counted: false }
 }
 
 /// Calls of the present run.
@@ -59,10 +65,14 @@ pub struct Bridge<'a, 't, 'l> {
     pub has_written: bool,
     /// Told of the first write, if the script may be killed.
     pub long: Option<Arc<LongScripts>>,
-    pub fields: Rc<Fields>,
     /// The keys that the script was given.
-    pub declared: &'l [&'l [u8]],
+    pub keys: &'l [&'l [u8]],
+    /// What else it was given.
+    pub values: &'l [&'l [u8]],
     pub buffers: Buffers,
+    pub lua: Lua,
+    /// Memory at which the interpreter ends, while it runs the code of others.
+    pub bytes_max: Rc<Cell<usize>>,
 }
 
 /// A command of a script, and its reply.
@@ -86,65 +96,83 @@ impl Buffers {
 }
 
 impl Bridge<'_, '_, '_> {
-    /// `redis.call`, or what the prelude asks for behind a mark. The interpreter may grow to `bytes_max`.
-    pub fn call(&mut self, lua: &Lua, mut values: MultiValue, bytes_max: usize) -> mlua::Result<Value> {
-        let is_marked = matches!(values.front(), Some(Value::LightUserData(mark)) if mark.0 == MARK.0);
-        if is_marked {
-            values.pop_front();
-            let operation = values.pop_front().and_then(|value| value.as_integer());
-            if operation == Some(PROTOCOL) {
-                self.set_protocol(values.front());
-                return Ok(Value::Nil);
-            }
+    /// `redis.call`, or what the prelude asks for behind a mark. Puts one result.
+    pub fn call(&mut self, stack: &Stack) -> Result<(), Raised> {
+        let is_marked = stack.arguments() > 0 && matches!(stack.argument(0), Argument::Pointer(mark) if mark == MARK.0);
+        if is_marked && matches!(stack.argument(1), Argument::Number(operation) if operation == PROTOCOL) {
+            self.client.protocol = match stack.argument(2) {
+                Argument::Number(3.0) => Protocol::Resp3,
+                _ => Protocol::Resp2,
+            };
+            stack.nil();
+            return Ok(());
         }
-        let mut words: SmallVec<[Word; WORDS_INLINE]> = SmallVec::with_capacity(values.len());
-        for value in values {
-            match Word::of(value) {
-                Some(word) => words.push(word),
-                None => return raise("ERR Lua redis lib command arguments must be strings or integers"),
-            }
-        }
+        let first = if is_marked { 2 } else { 0 };
+        let words = (first..stack.arguments()).map(|index| Word::of(stack.argument(index)));
+        let words = words.collect::<Option<SmallVec<[Word<'_>; WORDS_INLINE]>>>();
+        let words = words.ok_or_else(|| raised("ERR Lua redis lib command arguments must be strings or integers"))?;
         if words.is_empty() {
-            return raise("ERR Please specify at least one argument for this redis lib call");
+            return Err(raised(
+                "ERR Please specify at least one argument for this redis lib call",
+            ));
         }
         let mut request = std::mem::take(&mut self.buffers.request);
-        request.gather(words.iter().map(Word::bytes));
+        request.gather(words.iter());
         let arguments = request.of(b"");
         let answer = if is_marked {
-            self.check_permission(arguments)
+            self.check_permission(stack, arguments)
         } else {
-            self.command(lua, arguments, bytes_max)
+            self.command(stack, arguments)
         };
         self.buffers.request = request;
         answer
     }
 
-    fn set_protocol(&mut self, version: Option<&Value>) {
-        self.client.protocol = match version.and_then(Value::as_integer) {
-            Some(3) => Protocol::Resp3,
-            _ => Protocol::Resp2,
-        };
+    /// Puts the keys and the other arguments of the script, as two tables.
+    pub fn give_words(&self, stack: &Stack) {
+        for words in [self.keys, self.values] {
+            stack.table(words.len());
+            for (index, word) in words.iter().enumerate() {
+                stack.text(word);
+                stack.set_element(index + 1);
+            }
+        }
+    }
+
+    pub fn put_error(&self, stack: &Stack, raised: Raised) {
+        match raised {
+            Raised::Table { text, counted } => put_error(stack, text.as_bytes(), counted),
+            Raised::OutOfMemory => stack.text(b"not enough memory"),
+        }
+    }
+
+    pub fn lift_memory_limit(&self) {
+        limit_memory(&self.lua, NO_LIMIT);
+    }
+
+    pub fn restore_memory_limit(&self) {
+        limit_memory(&self.lua, self.bytes_max.get());
     }
 
     /// A refusal, counted as an error reply already.
-    fn refusal(&self, text: &str) -> mlua::Result<Value> {
+    fn refusal(&self, text: &str) -> Raised {
         self.layer.observation.statistics.error_sent(text.as_bytes());
         let text = text.to_owned();
-        Err(mlua::Error::external(Raised { text, counted: true }))
+        Raised::Table { text, counted: true }
     }
 
-    fn command(&mut self, lua: &Lua, arguments: Arguments<'_>, bytes_max: usize) -> mlua::Result<Value> {
+    fn command(&mut self, stack: &Stack, arguments: Arguments<'_>) -> Result<(), Raised> {
         let command = match self.layer.table.find_of(arguments) {
             Ok(command) => command,
             // A container without its subcommand.
             Err(_) if arguments.len() == 1 && self.layer.table.find(&arguments[0]).is_some() => {
-                return self.refusal("ERR Wrong number of args calling Redis command from script");
+                return Err(self.refusal("ERR Wrong number of args calling Redis command from script"));
             }
-            Err(_) => return self.refusal("ERR Unknown Redis command called from script"),
+            Err(_) => return Err(self.refusal("ERR Unknown Redis command called from script")),
         };
         if let Some(refused) = self.refused(command, arguments) {
             execution::call::count_rejected(self.layer, command);
-            return self.refusal(refused);
+            return Err(self.refusal(refused));
         }
         if command.has(WRITE) && !self.has_written {
             self.has_written = true;
@@ -164,22 +192,22 @@ impl Bridge<'_, '_, '_> {
         };
         context.reply.set_protocol(context.client.protocol);
         execution::call::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
-        remember_declared(&context, command, self.declared);
-        self.answer(lua, bytes_max)
+        remember_declared(&context, command, self.keys);
+        self.answer(stack)
     }
 
-    fn answer(&mut self, lua: &Lua, bytes_max: usize) -> mlua::Result<Value> {
+    fn answer(&mut self, stack: &Stack) -> Result<(), Raised> {
         if let Some(error) = self.buffers.reply.strip_prefix(b"-") {
             let text = String::from_utf8_lossy(error).trim_end().to_owned();
-            return Err(mlua::Error::external(Raised { text, counted: true }));
+            return Err(Raised::Table { text, counted: true });
         }
-        if lua.used_memory() + self.bytes_in_lua() > bytes_max {
+        if self.lua.used_memory() + self.bytes_in_lua() > self.bytes_max.get() {
             self.buffers.reply = Vec::new();
-            return Err(mlua::Error::MemoryError("not enough memory".into()));
+            return Err(Raised::OutOfMemory);
         }
-        let fields = &self.fields;
         let bytes = &self.buffers.reply;
-        ReplyReader { lua, fields, bytes }.value()
+        ReplyReader { stack, bytes }.value();
+        Ok(())
     }
 
     /// What the reply takes as a value of Lua, at most: the shortest element of an array has four bytes and takes sixteen.
@@ -189,11 +217,11 @@ impl Bridge<'_, '_, '_> {
     }
 
     /// `redis.acl_check_cmd`: may the user who runs the script run this?
-    fn check_permission(&self, arguments: Arguments<'_>) -> mlua::Result<Value> {
-        match self.layer.table.find_of(arguments) {
-            Ok(command) => Ok(Value::Boolean(self.client.user.check(command, arguments).is_ok())),
-            Err(_) => raise("ERR Invalid command passed to redis.acl_check_cmd()"),
-        }
+    fn check_permission(&self, stack: &Stack, arguments: Arguments<'_>) -> Result<(), Raised> {
+        let command = self.layer.table.find_of(arguments);
+        let command = command.map_err(|_| raised("ERR Invalid command passed to redis.acl_check_cmd()"))?;
+        stack.boolean(self.client.user.check(command, arguments).is_ok());
+        Ok(())
     }
 
     fn refused(&self, command: &Command, arguments: Arguments<'_>) -> Option<&'static str> {
@@ -226,42 +254,36 @@ impl Bridge<'_, '_, '_> {
 }
 
 /// One argument of a command.
-enum Word {
-    Text(LuaString),
+enum Word<'s> {
+    Text(&'s [u8]),
     Number(String),
 }
 
-impl Word {
-    fn of(value: Value) -> Option<Word> {
-        match value {
-            Value::String(text) => Some(Word::Text(text)),
-            Value::Integer(number) if number.unsigned_abs() < 100_000_000_000_000_000 => {
-                Some(Word::Number(number.to_string()))
-            }
-            Value::Integer(number) => Some(Word::Number(general(number as f64, 17))),
-            Value::Number(number) => Some(Word::Number(general(number, 17))),
-            _ => None,
-        }
-    }
-
-    fn bytes(&self) -> WordBytes<'_> {
-        match self {
-            Word::Text(text) => WordBytes::Text(text.as_bytes()),
-            Word::Number(text) => WordBytes::Number(text.as_bytes()),
+impl Word<'_> {
+    fn of(argument: Argument<'_>) -> Option<Word<'_>> {
+        match argument {
+            Argument::Text(text) => Some(Word::Text(text)),
+            Argument::Number(number) => Some(Word::Number(written(number))),
+            Argument::Pointer(_) | Argument::Other => None,
         }
     }
 }
 
-enum WordBytes<'a> {
-    Text(mlua::BorrowedBytes),
-    Number(&'a [u8]),
-}
-
-impl AsRef<[u8]> for WordBytes<'_> {
+impl AsRef<[u8]> for Word<'_> {
     fn as_ref(&self) -> &[u8] {
         match self {
-            WordBytes::Text(text) => text,
-            WordBytes::Number(text) => text,
+            Word::Text(text) => text,
+            Word::Number(text) => text.as_bytes(),
         }
+    }
+}
+
+fn written(number: f64) -> String {
+    let integer = number as i64;
+    let is_integer = (integer as f64).to_bits() == number.to_bits();
+    if is_integer && integer.unsigned_abs() < 100_000_000_000_000_000 {
+        integer.to_string()
+    } else {
+        general(number, 17)
     }
 }

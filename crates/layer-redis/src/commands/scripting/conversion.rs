@@ -3,6 +3,8 @@
 use mlua::{Lua, LuaString, Table, Value};
 use quartet_wire_resp::{Protocol, Reply};
 
+use super::stack::Stack;
+
 /// Deepest nesting of a script's answer.
 const DEPTH_MAX: usize = 200;
 
@@ -37,15 +39,14 @@ impl Fields {
     }
 }
 
-/// Reads a reply that this server has just written.
+/// Reads a reply that this server has just written, and puts it on Lua's stack.
 pub struct ReplyReader<'a> {
-    pub lua: &'a Lua,
-    pub fields: &'a Fields,
+    pub stack: &'a Stack,
     pub bytes: &'a [u8],
 }
 
-impl ReplyReader<'_> {
-    fn line(&mut self) -> (u8, &[u8]) {
+impl<'a> ReplyReader<'a> {
+    fn line(&mut self) -> (u8, &'a [u8]) {
         let end = self
             .bytes
             .iter()
@@ -56,90 +57,87 @@ impl ReplyReader<'_> {
         (line[0], &line[1..])
     }
 
-    fn text(&mut self, length: usize) -> &[u8] {
+    fn text(&mut self, length: usize) -> &'a [u8] {
         let (text, rest) = self.bytes.split_at(length);
         self.bytes = &rest[2..];
         text
     }
 
-    fn table(&self, name: &LuaString, value: Value) -> mlua::Result<Value> {
-        let table = self.lua.create_table()?;
-        table.raw_set(name, value)?;
-        Ok(Value::Table(table))
+    /// A table with one field, which `put` puts.
+    fn table(&mut self, name: &str, put: impl FnOnce(&mut Self)) {
+        self.stack.table(0);
+        self.field(name, put);
     }
 
-    pub fn value(&mut self) -> mlua::Result<Value> {
-        let lua = self.lua;
-        let fields = self.fields;
+    fn field(&mut self, name: &str, put: impl FnOnce(&mut Self)) {
+        self.stack.text(name.as_bytes());
+        put(self);
+        self.stack.set_field();
+    }
+
+    /// One value.
+    pub fn value(&mut self) {
+        let stack = self.stack;
         let (kind, line) = self.line();
         match kind {
-            b':' => Ok(Value::Number(number(line) as f64)),
+            b':' => stack.number(number(line) as f64),
             b'$' => match number(line) {
-                -1 => Ok(Value::Boolean(false)),
-                length => Ok(Value::String(lua.create_string(self.text(length as usize))?)),
+                -1 => stack.boolean(false),
+                length => stack.text(self.text(length as usize)),
             },
             b'*' | b'>' => match number(line) {
-                -1 => Ok(Value::Boolean(false)),
+                -1 => stack.boolean(false),
                 count => self.array(count as usize),
             },
-            b'+' => {
-                let text = Value::String(lua.create_string(line)?);
-                self.table(&fields.ok, text)
-            }
-            b'-' => {
-                let text = lua.create_string(line)?;
-                error_table(lua, fields, text, true).map(Value::Table)
-            }
-            b'_' => Ok(Value::Nil),
-            b'#' => Ok(Value::Boolean(line == b"t")),
+            b'+' => self.table("ok", |_| stack.text(line)),
+            b'-' => put_error(stack, line, true),
+            b'_' => stack.nil(),
+            b'#' => stack.boolean(line == b"t"),
             b',' => {
                 let value = std::str::from_utf8(line).ok().and_then(|text| text.parse().ok());
-                self.table(&fields.double, Value::Number(value.unwrap_or(f64::NAN)))
+                self.table("double", |_| stack.number(value.unwrap_or(f64::NAN)));
             }
-            b'(' => {
-                let digits = Value::String(lua.create_string(line)?);
-                self.table(&fields.big_number, digits)
-            }
+            b'(' => self.table("big_number", |_| stack.text(line)),
             b'=' => {
-                let length = number(line) as usize;
-                let text = self.text(length);
-                let inner = lua.create_table()?;
-                inner.raw_set(&fields.format, lua.create_string(&text[..3])?)?;
-                inner.raw_set(&fields.string, lua.create_string(&text[4..])?)?;
-                self.table(&fields.verbatim_string, Value::Table(inner))
+                let text = self.text(number(line) as usize);
+                self.table("verbatim_string", |reader| {
+                    reader.table("format", |_| stack.text(&text[..3]));
+                    reader.field("string", |_| stack.text(&text[4..]));
+                });
             }
-            b'%' => {
-                let inner = lua.create_table()?;
+            b'%' => self.table("map", |reader| {
+                stack.table(0);
                 for _ in 0..number(line) {
-                    let key = self.value()?;
-                    inner.raw_set(key, self.value()?)?;
+                    reader.value();
+                    reader.value();
+                    stack.set_field();
                 }
-                self.table(&fields.map, Value::Table(inner))
-            }
-            b'~' => {
-                let inner = lua.create_table()?;
+            }),
+            b'~' => self.table("set", |reader| {
+                stack.table(0);
                 for _ in 0..number(line) {
-                    inner.raw_set(self.value()?, true)?;
+                    reader.value();
+                    stack.boolean(true);
+                    stack.set_field();
                 }
-                self.table(&fields.set, Value::Table(inner))
-            }
+            }),
             b'|' => {
                 for _ in 0..2 * number(line) {
-                    self.value()?;
+                    self.value();
+                    stack.drop_last();
                 }
-                self.value()
+                self.value();
             }
             other => unreachable!("no reply begins with {other}"),
         }
     }
 
-    fn array(&mut self, count: usize) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(count, 0)?;
+    fn array(&mut self, count: usize) {
+        self.stack.table(count);
         for index in 1..=count {
-            let value = self.value()?;
-            table.raw_seti(index, value)?;
+            self.value();
+            self.stack.set_element(index);
         }
-        Ok(Value::Table(table))
     }
 }
 
@@ -148,14 +146,17 @@ fn number(line: &[u8]) -> i64 {
     text.parse().expect("a number that this server wrote")
 }
 
-/// The table that stands for an error. `counted`: the statistics know of it already.
-pub fn error_table(lua: &Lua, fields: &Fields, text: LuaString, counted: bool) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    table.raw_set(&fields.err, text)?;
+/// Puts the table that stands for an error. `counted`: the statistics know of it already.
+pub fn put_error(stack: &Stack, text: &[u8], counted: bool) {
+    stack.table(0);
+    stack.text(b"err");
+    stack.text(text);
+    stack.set_field();
     if counted {
-        table.raw_set(&fields.ignore_error_stats_update, true)?;
+        stack.text(b"ignore_error_stats_update");
+        stack.boolean(true);
+        stack.set_field();
     }
-    Ok(table)
 }
 
 /// Writes a script's answer as a reply.

@@ -16,12 +16,11 @@ use quartet_engine::Engine;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{Located, define};
-use super::bridge::{Bridge, Buffers, MARK, Raised};
+use super::bridge::{Bridge, Buffers, MARK};
 use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX};
-use super::conversion::{Fields, error_table};
+use super::conversion::Fields;
 use super::registration::{self, Registration};
-use super::scoped_bridge::ScopedBridge;
-use super::{bits, cjson, cmsgpack, strings, structs};
+use super::{bits, cjson, cmsgpack, stack, strings, structs};
 use crate::facts::REDIS_VERSION;
 use crate::layer::{Log, Redis};
 use crate::long_scripts::Stop;
@@ -49,7 +48,7 @@ thread_local! {
 }
 
 pub struct Interpreter {
-    lua: Lua,
+    pub lua: Lua,
     pub budget: Rc<Budget>,
     pub fields: Rc<Fields>,
     log: Rc<RefCell<Option<Log>>>,
@@ -69,10 +68,8 @@ pub struct Interpreter {
     source_bytes: usize,
     /// Memory in use after the latest full collection.
     floor_bytes: Rc<Cell<usize>>,
-    /// Whom `redis.call` asks.
-    bridge: Rc<ScopedBridge>,
     /// Memory at which the code of others ends.
-    bytes_max: Rc<Cell<usize>>,
+    pub bytes_max: Rc<Cell<usize>>,
     /// What the commands of a run are written into, kept from run to run.
     pub buffers: Buffers,
     /// Lua does not hold on to a chunk's name while it parses: these stay.
@@ -179,13 +176,12 @@ impl Interpreter {
         let native = lua.create_table()?;
         define_natives(&lua, &native, &budget, &log)?;
         native.raw_set("mark", MARK)?;
-        let (bridge, bytes_max) = (Rc::<ScopedBridge>::default(), Rc::<Cell<usize>>::default());
-        native.raw_set("bridge", lua.create_function(calls(&bridge, &bytes_max))?)?;
-        let plain_fields = fields.clone();
-        native.raw_set(
-            "plain",
-            lua.create_function(move |lua, failure: Value| plain(lua, &plain_fields, failure))?,
-        )?;
+        let (call, given) = stack::functions(&lua)?;
+        native.raw_set("bridge", call)?;
+        native.raw_set("given", given)?;
+        let functions = lua.create_table()?;
+        native.raw_set("functions", &functions)?;
+        native.raw_set("plain", lua.create_function(plain)?)?;
         define_random(&lua, &native, &seed)?;
         strings::define_strings(&lua, &native, &budget)?;
         let redis = lua.create_table()?;
@@ -213,6 +209,7 @@ impl Interpreter {
         let hook_budget = budget.clone();
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
         let floor_bytes = Rc::new(Cell::new(lua.used_memory()));
+        let bytes_max = Rc::<Cell<usize>>::default();
         let (hook_floor, hook_max) = (floor_bytes.clone(), bytes_max.clone());
         lua.set_global_hook(triggers, move |lua, _| {
             collect_in_time(lua, &hook_floor, hook_max.get())?;
@@ -223,7 +220,7 @@ impl Interpreter {
             }
         })?;
         Ok(Interpreter {
-            functions: lua.create_table()?,
+            functions,
             lua,
             budget,
             fields,
@@ -239,7 +236,6 @@ impl Interpreter {
             next_place: 1,
             source_bytes: 0,
             floor_bytes,
-            bridge,
             bytes_max,
             buffers: Buffers::default(),
             _names: names,
@@ -352,15 +348,13 @@ impl Interpreter {
     pub fn run(
         &mut self,
         chunk: &Chunk<'_>,
-        keys: &[&[u8]],
-        arguments: &[&[u8]],
         host: &Host<'_>,
         limit: Limit,
         bridge: &mut Bridge<'_, '_, '_>,
     ) -> Outcome {
         self.begin(host, limit);
-        let call = AssertUnwindSafe(|| self.call(chunk, keys, arguments, host.bytes_max, bridge));
-        let ended = catch_unwind(call).unwrap_or_else(|_| {
+        let call = AssertUnwindSafe(|| self.call(chunk, host.bytes_max, bridge));
+        let ended = catch_unwind(call).ok().flatten().unwrap_or_else(|| {
             // Whatever it was, the next script gets an interpreter that has not seen it.
             self.budget.spoilt.set(true);
             Err(mlua::Error::runtime("the interpreter failed"))
@@ -396,14 +390,13 @@ impl Interpreter {
         }
     }
 
+    /// `None`: something panicked on the way.
     fn call(
         &self,
         chunk: &Chunk<'_>,
-        keys: &[&[u8]],
-        arguments: &[&[u8]],
         bytes_max: usize,
         bridge: &mut Bridge<'_, '_, '_>,
-    ) -> mlua::Result<(bool, Value, usize)> {
+    ) -> Option<mlua::Result<(bool, Value, usize)>> {
         let (run, place) = match chunk {
             Chunk::Script(digest) => (&self.run, self.scripts[*digest]),
             Chunk::Function { library, name } => {
@@ -414,12 +407,7 @@ impl Interpreter {
                 (&self.run_function, registered.expect("a function of its library").place)
             }
         };
-        let function: Function = self.functions.raw_get(place)?;
-        let keys = self.sequence(keys)?;
-        let arguments = self.sequence(arguments)?;
-        self.bridge.during(bridge, || {
-            self.limited(bytes_max, || run.call((function, keys, arguments)))
-        })
+        stack::lend(bridge, || self.limited(bytes_max, || run.call(place)))
     }
 
     /// Code of others runs with this much memory at most. Our own runs without a limit: with one, each string and table that we
@@ -440,14 +428,6 @@ impl Interpreter {
         {
             self.budget.spoilt.set(true);
         }
-    }
-
-    fn sequence(&self, items: &[&[u8]]) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(items.len(), 0)?;
-        for (index, item) in items.iter().enumerate() {
-            table.raw_seti(index + 1, self.lua.create_string(item)?)?;
-        }
-        Ok(table)
     }
 
     fn begin(&self, host: &Host<'_>, limit: Limit) {
@@ -482,20 +462,6 @@ impl Interpreter {
     }
 }
 
-/// What `redis.call` is while a script runs.
-fn calls(
-    bridge: &Rc<ScopedBridge>,
-    bytes_max: &Rc<Cell<usize>>,
-) -> impl Fn(&Lua, MultiValue) -> mlua::Result<Value> + 'static {
-    let (bridge, bytes_max) = (bridge.clone(), bytes_max.clone());
-    move |lua, values| {
-        limit_memory(lua, NO_LIMIT);
-        let answer = bridge.with(|bridge| bridge.call(lua, values, bytes_max.get()));
-        limit_memory(lua, bytes_max.get());
-        answer.unwrap_or_else(|| Err(mlua::Error::runtime("no script runs")))
-    }
-}
-
 /// Collects once a running script has brought memory nearer to its limit, so that garbage alone never reaches it.
 fn collect_in_time(lua: &Lua, floor_bytes: &Cell<usize>, bytes_max: usize) -> mlua::Result<()> {
     let half_way = bytes_max.saturating_sub(floor_bytes.get()) / 2;
@@ -512,7 +478,7 @@ fn collect(lua: &Lua, floor_bytes: &Cell<usize>) -> mlua::Result<()> {
     outcome
 }
 
-fn limit_memory(lua: &Lua, bytes_max: usize) {
+pub fn limit_memory(lua: &Lua, bytes_max: usize) {
     // Every interpreter keeps its own allocator, so a limit can always be set.
     let _ = lua.set_memory_limit(bytes_max);
 }
@@ -586,8 +552,8 @@ fn define_natives(lua: &Lua, native: &Table, budget: &Rc<Budget>, log: &Rc<RefCe
     Ok(())
 }
 
-/// An error from Rust as scripts know errors: a table, or a text.
-fn plain(lua: &Lua, fields: &Fields, failure: Value) -> mlua::Result<Value> {
+/// An error from Rust as scripts know errors: a text.
+fn plain(lua: &Lua, failure: Value) -> mlua::Result<Value> {
     let Value::Error(error) = &failure else {
         return Ok(failure);
     };
@@ -597,10 +563,6 @@ fn plain(lua: &Lua, fields: &Fields, failure: Value) -> mlua::Result<Value> {
             _ => String::new(),
         };
         return Ok(Value::String(lua.create_string(place + text)?));
-    }
-    if let Some(raised) = error.downcast_ref::<Raised>() {
-        let text = lua.create_string(&raised.text)?;
-        return error_table(lua, fields, text, raised.counted).map(Value::Table);
     }
     Ok(Value::String(lua.create_string(message(error))?))
 }

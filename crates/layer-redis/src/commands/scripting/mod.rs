@@ -16,7 +16,7 @@ pub mod libraries;
 mod numbers;
 mod patterns;
 mod registration;
-mod scoped_bridge;
+mod stack;
 mod strings;
 mod structs;
 #[cfg(test)]
@@ -304,7 +304,7 @@ impl Run<'_> {
             prepare(interpreter, &host)?;
             let (limit, outer) = self.limit(context, chunk);
             let mut bridge = self.bridge(context, interpreter);
-            let outcome = interpreter.run(chunk, &self.keys, &self.values, &host, limit, &mut bridge);
+            let outcome = interpreter.run(chunk, &host, limit, &mut bridge);
             let protocol = bridge.client.protocol;
             let slept_micros = bridge.client.sleep_micros;
             interpreter.buffers = bridge.buffers.kept();
@@ -356,8 +356,10 @@ impl Run<'_> {
             client,
             now_ms: context.now_ms,
             has_written: false,
-            fields: interpreter.fields.clone(),
-            declared: &self.keys,
+            keys: &self.keys,
+            values: &self.values,
+            lua: interpreter.lua.clone(),
+            bytes_max: interpreter.bytes_max.clone(),
             buffers: std::mem::take(&mut interpreter.buffers),
             tx: context.tx,
         }

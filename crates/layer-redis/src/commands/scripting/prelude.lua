@@ -399,15 +399,17 @@ local function finish(ok, answer)
   return ok, answer, plain_length(answer)
 end
 
-local function run(script, keys, arguments)
+local functions, given = native.functions, native.given
+
+local function run(place)
   bridge, redis.call = native.bridge, native.bridge
-  real.KEYS, real.ARGV = keys, arguments
-  return finish(xpcall(script, describe))
+  real.KEYS, real.ARGV = given()
+  return finish(xpcall(functions[place], describe))
 end
 
-local function run_function(callback, keys, arguments)
+local function run_function(place)
   bridge, redis.call = native.bridge, native.bridge
-  real.KEYS, real.ARGV = nil, nil
+  local callback, keys, arguments = functions[place], given()
   return finish(xpcall(function() return callback(keys, arguments) end, describe))
 end
 

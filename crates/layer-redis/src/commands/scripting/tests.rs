@@ -63,6 +63,45 @@ fn nothing_is_left_for_the_next_script() {
     assert!(eval(&mut connection, "return cjson.encode(1/0)").contains("must not be NaN or Inf"));
 }
 
+/// Arguments are read where they lie on the stack of whichever coroutine calls, and replies are put there.
+#[test]
+fn calls_use_the_stack_they_are_made_from() {
+    let many = "local t = {} for i = 1, 7000 do t[i] = i end redis.call('RPUSH', 'list', unpack(t)) ";
+    check(&[
+        ("return redis.call('ECHO', -0.0)", "$2\r\n-0\r\n"),
+        ("return redis.call('ECHO', 1e15)", "$16\r\n1000000000000000\r\n"),
+        ("return redis.call('ECHO', 2^63)", "$22\r\n9.2233720368547758e+18\r\n"),
+        ("return redis.call('ECHO', 'a\\0b')", "$3\r\na\0b\r\n"),
+        ("return redis.call('ECHO', '')", "$0\r\n\r\n"),
+        ("return redis.call('ECHO', {})", "must be strings or integers"),
+        ("return redis.call()", "at least one argument"),
+        (
+            "return coroutine.wrap(function() return redis.call('ECHO', 'x') end)()",
+            "$1\r\nx\r\n",
+        ),
+        (
+            "return {pcall(coroutine.wrap(function() redis.call('x') end))}",
+            "Unknown Redis command",
+        ),
+        (
+            &format!("{many} return #redis.call('LRANGE', 'list', 0, -1)"),
+            ":7000\r\n",
+        ),
+        (
+            &format!("{many} return redis.call('LRANGE', 'list', 0, -1)[7000]"),
+            "$4\r\n7000\r\n",
+        ),
+        (
+            "redis.call('HSET', 'h', 'f', 'v') redis.setresp(3) return redis.call('HGETALL', 'h').map.f",
+            "$1\r\nv\r\n",
+        ),
+        (
+            "redis.call('SADD', 's', 'm') redis.setresp(3) return tostring(redis.call('SMEMBERS', 's').set.m)",
+            "true",
+        ),
+    ]);
+}
+
 /// What would reach the machine, or the interpreter from below (CVE-2022-0543 among them).
 #[test]
 fn the_world_outside_is_not_there() {

@@ -1,0 +1,248 @@
+//! What Rust does for a running script as Lua's own C functions would: arguments are read where they lie on Lua's stack, and
+//! results are put there. On the safe way each of them is a handle of its own, which cost as much as a short command.
+//!
+//! Invariants: an error of Lua's never passes a frame of Rust that has something to drop. So memory is not limited while Rust is
+//! at work here (without a limit the allocator ends the process rather than fail), places on the stack are asked for before they
+//! are used, and an error is raised by the outermost function, when everything else has returned.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use mlua::ffi::{self, lua_State};
+use mlua::{Function, Lua};
+
+use super::bridge::{Bridge, Raised};
+
+type Lent = NonNull<Bridge<'static, 'static, 'static>>;
+
+thread_local! {
+    /// The bridge of the present run, if there is one and nobody uses it.
+    static LENT: Cell<Option<Lent>> = const { Cell::new(None) };
+}
+
+/// Takes the bridge back, however the run ends.
+struct TakenBack;
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        LENT.set(None);
+    }
+}
+
+/// Lends the bridge to the functions below while `body` runs. `None`: one of them has panicked.
+pub fn lend<R>(bridge: &mut Bridge<'_, '_, '_>, body: impl FnOnce() -> R) -> Option<R> {
+    let _taken_back = TakenBack;
+    LENT.set(Some(NonNull::from(bridge).cast()));
+    let result = body();
+    LENT.get().map(|_| result)
+}
+
+/// Gives `body` the bridge, to it alone; `None` outside of a run. It is not there again if `body` panics.
+fn with_bridge<R>(body: impl FnOnce(&mut Bridge<'_, '_, '_>) -> R) -> Option<R> {
+    let mut bridge = LENT.take()?;
+    // SAFETY: `lend` holds the only reference and does not use it before this one is given back; while this one is in use,
+    // nobody else finds the bridge. Its lifetimes end after `lend` does, and none of them leaves `body`, which must do with any.
+    let result = body(unsafe { bridge.as_mut() });
+    LENT.set(Some(bridge));
+    Some(result)
+}
+
+/// The functions for the prelude: `redis.call`, and the script's keys and arguments as two tables.
+pub fn functions(lua: &Lua) -> mlua::Result<(Function, Function)> {
+    // SAFETY: both do with their stack what C functions may.
+    unsafe { Ok((lua.create_c_function(call)?, lua.create_c_function(given)?)) }
+}
+
+unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this.
+    unsafe { enter(state, |bridge, stack| bridge.call(stack).map(|()| 1)) }
+}
+
+unsafe extern "C-unwind" fn given(state: *mut lua_State) -> c_int {
+    let body = |bridge: &mut Bridge<'_, '_, '_>, stack: &Stack| {
+        bridge.give_words(stack);
+        Ok(2)
+    };
+    // SAFETY: Lua calls this.
+    unsafe { enter(state, body) }
+}
+
+/// What a function leaves behind. Nothing in it is dropped.
+enum Left {
+    Results(c_int),
+    /// The error is on the stack.
+    Failure,
+    NoScript,
+    Panic,
+}
+
+/// Runs `body`, which answers how many results it has put on the stack.
+///
+/// # Safety
+///
+/// To be called by a C function, with what Lua has called that with.
+unsafe fn enter(state: *mut lua_State, body: fn(&mut Bridge<'_, '_, '_>, &Stack) -> Result<c_int, Raised>) -> c_int {
+    let work = || {
+        with_bridge(|bridge| {
+            bridge.lift_memory_limit();
+            // SAFETY: as above, and memory has no limit now.
+            let stack = unsafe { Stack::of(state) };
+            let left = match body(bridge, &stack) {
+                Ok(results) => Left::Results(results),
+                Err(raised) => {
+                    bridge.put_error(&stack, raised);
+                    Left::Failure
+                }
+            };
+            bridge.restore_memory_limit();
+            left
+        })
+    };
+    let left = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(left) => left.unwrap_or(Left::NoScript),
+        Err(payload) => {
+            drop(payload);
+            Left::Panic
+        }
+    };
+    let text: &[u8] = match left {
+        Left::Results(results) => return results,
+        Left::Failure => b"",
+        Left::NoScript => b"no script runs",
+        Left::Panic => b"the interpreter failed",
+    };
+    // SAFETY: a C function has room for twenty values; nothing is left here that an error would skip.
+    unsafe {
+        if !text.is_empty() {
+            ffi::lua_pushlstring(state, text.as_ptr().cast(), text.len());
+        }
+        ffi::lua_error(state)
+    }
+}
+
+/// The stack of a C function of Lua's: its arguments, and what has been put behind them.
+pub struct Stack {
+    state: *mut lua_State,
+    arguments: c_int,
+}
+
+/// One argument.
+pub enum Argument<'s> {
+    Text(&'s [u8]),
+    Number(f64),
+    Pointer(*mut c_void),
+    Other,
+}
+
+impl Stack {
+    /// # Safety
+    ///
+    /// `state` is what Lua has called a C function with that has not returned yet and has put nothing on the stack. Memory has no
+    /// limit as long as this is used.
+    unsafe fn of(state: *mut lua_State) -> Stack {
+        // SAFETY: the state is alive, as for all that follows here.
+        let arguments = unsafe { ffi::lua_gettop(state) };
+        Stack { state, arguments }
+    }
+
+    /// The number of arguments.
+    pub fn arguments(&self) -> usize {
+        self.arguments as usize
+    }
+
+    /// The argument at `index`, from 0.
+    pub fn argument(&self, index: usize) -> Argument<'_> {
+        assert!(index < self.arguments());
+        let place = index as c_int + 1;
+        // SAFETY: there is such an argument. A text stays where it is as long as it is on the stack, and no argument is taken off.
+        unsafe {
+            match ffi::lua_type(self.state, place) {
+                ffi::LUA_TSTRING => {
+                    let mut bytes = 0;
+                    let start = ffi::lua_tolstring(self.state, place, &mut bytes);
+                    Argument::Text(std::slice::from_raw_parts(start.cast(), bytes))
+                }
+                ffi::LUA_TNUMBER => Argument::Number(ffi::lua_tonumber(self.state, place)),
+                ffi::LUA_TLIGHTUSERDATA => Argument::Pointer(ffi::lua_touserdata(self.state, place)),
+                _ => Argument::Other,
+            }
+        }
+    }
+
+    pub fn nil(&self) {
+        self.make_room();
+        // SAFETY: there is room, as in those that follow.
+        unsafe { ffi::lua_pushnil(self.state) }
+    }
+
+    pub fn boolean(&self, value: bool) {
+        self.make_room();
+        unsafe { ffi::lua_pushboolean(self.state, c_int::from(value)) }
+    }
+
+    pub fn number(&self, value: f64) {
+        self.make_room();
+        unsafe { ffi::lua_pushnumber(self.state, value) }
+    }
+
+    pub fn text(&self, text: &[u8]) {
+        self.make_room();
+        // Lua copies it.
+        unsafe { ffi::lua_pushlstring(self.state, text.as_ptr().cast(), text.len()) };
+    }
+
+    /// An empty table with room for an array of so many elements.
+    pub fn table(&self, elements: usize) {
+        self.make_room();
+        let elements = c_int::try_from(elements).expect("a table of Lua's");
+        unsafe { ffi::lua_createtable(self.state, elements, 0) }
+    }
+
+    /// Takes the last value off and makes it the element at `index`, from 1, of the table before it.
+    pub fn set_element(&self, index: usize) {
+        self.assert_table_before(1);
+        let index = c_int::try_from(index).expect("a table of Lua's");
+        // SAFETY: table and value are there.
+        unsafe { ffi::lua_rawseti(self.state, -2, index.into()) }
+    }
+
+    /// Takes the last two values off, a key and what is there, and puts them into the table before them. Nothing stands under `nil`.
+    pub fn set_field(&self) {
+        self.assert_table_before(2);
+        // SAFETY: all three are there, and the key is one.
+        unsafe {
+            match ffi::lua_type(self.state, -2) {
+                ffi::LUA_TNIL => ffi::lua_pop(self.state, 2),
+                _ => ffi::lua_rawset(self.state, -3),
+            }
+        }
+    }
+
+    /// Takes the last value off.
+    pub fn drop_last(&self) {
+        assert!(self.put() >= 1);
+        // SAFETY: it is there and no argument.
+        unsafe { ffi::lua_pop(self.state, 1) }
+    }
+
+    /// How many values have been put.
+    fn put(&self) -> c_int {
+        // SAFETY: the state is alive.
+        unsafe { ffi::lua_gettop(self.state) - self.arguments }
+    }
+
+    fn assert_table_before(&self, values: c_int) {
+        assert!(self.put() > values);
+        // SAFETY: there are more values than these.
+        assert_eq!(unsafe { ffi::lua_type(self.state, -1 - values) }, ffi::LUA_TTABLE);
+    }
+
+    fn make_room(&self) {
+        // SAFETY: the state is alive.
+        assert_ne!(unsafe { ffi::lua_checkstack(self.state, 1) }, 0, "room on Lua's stack");
+    }
+}
