@@ -2,6 +2,7 @@
 //!
 //! A small key is told whole each time. An element of a large collection stands below the collection's id; which key has it is
 //! known from the key's own row, seen in the feed before or looked up once. A key that is gone by then is not named, only its id.
+//! A large list is told as it is kept (`commands/lists/blocks.rs`): with the key what stands at its ends, else by blocks.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -10,8 +11,9 @@ use quartet_engine::{Change, ChangeDecoder, Reach, Reader, Shown, Transaction, d
 use quartet_model::{Effect, LayerId, Version};
 use quartet_store::Row;
 
+use crate::commands::lists;
 use crate::commands::sorted_sets::score_of_bytes;
-use crate::keyspace::{Entry, FLAG_B, Kind};
+use crate::keyspace::{Entry, FLAG_A, FLAG_B, Kind};
 use crate::packed;
 
 const ID_BYTES: usize = 10;
@@ -25,6 +27,19 @@ struct Owner {
     db: u8,
     name: Vec<u8>,
     kind: Kind,
+    /// Its rows hold several elements each.
+    has_blocks: bool,
+}
+
+impl Owner {
+    fn new(db: u8, name: &[u8], entry: &Entry) -> Owner {
+        Owner {
+            db,
+            name: name.to_vec(),
+            kind: entry.kind,
+            has_blocks: entry.kind == Kind::List && entry.flags & FLAG_A != 0,
+        }
+    }
 }
 
 /// Tells keys and elements.
@@ -121,22 +136,30 @@ impl RedisChanges {
             return Some(change.with("value", whole_value(&entry)));
         }
         let id: Id = entry.payload().get(..ID_BYTES)?.try_into().ok()?;
-        self.learn(id, db, name, entry.kind);
+        let owner = Owner::new(db, name, &entry);
+        let has_blocks = owner.has_blocks;
+        self.learn(id, owner);
         let count = entry
             .large_payload()
             .first_chunk()
             .map_or(0, |count| u64::from_be_bytes(*count));
+        let change = change
+            .with("collection", collection(&id))
+            .with("count", Shown::Number(count));
+        if !has_blocks {
+            return Some(change);
+        }
+        let ends = lists::Ends::of(&entry)?;
         Some(
             change
-                .with("collection", collection(&id))
-                .with("count", Shown::Number(count)),
+                .with("head", list(ends.head.into_iter().map(bytes)))
+                .with("tail", list(ends.tail.into_iter().map(bytes))),
         )
     }
 
-    fn learn(&mut self, id: Id, db: u8, name: &[u8], kind: Kind) {
+    fn learn(&mut self, id: Id, owner: Owner) {
         if self.owners.len() < KNOWN_MAX || self.owners.contains_key(&id) {
-            let name = name.to_vec();
-            self.owners.insert(id, Owner { db, name, kind });
+            self.owners.insert(id, owner);
         }
     }
 
@@ -159,7 +182,7 @@ impl RedisChanges {
             if let (Some(entry), Some(id), [_, db, name @ ..]) = (&entry, id, key)
                 && !self.owners.contains_key(&id)
             {
-                self.learn(id, *db, name, entry.kind);
+                self.learn(id, Owner::new(*db, name, entry));
             }
             match self.owners.len() < KNOWN_MAX {
                 true => ControlFlow::Continue(()),
@@ -190,10 +213,12 @@ impl RedisChanges {
         reader: &mut dyn FnMut() -> Option<Reader>,
     ) -> Option<Change> {
         let (id, element) = rest.split_first_chunk::<ID_BYTES>()?;
-        let operation = if value.is_some() {
-            "put_element"
-        } else {
-            "delete_element"
+        let has_blocks = self.owner(id, reader).is_some_and(|owner| owner.has_blocks);
+        let operation = match (value, has_blocks) {
+            (Some(_), false) => "put_element",
+            (None, false) => "delete_element",
+            (Some(_), true) => "put_elements",
+            (None, true) => "delete_elements",
         };
         let (change, kind) = self.of_collection(operation, id, reader);
         let told = |change: Change, element: &[u8]| change.with_bytes("element", element);
@@ -210,6 +235,13 @@ impl RedisChanges {
             }
             Some(Kind::Hash) => field(told(change, element.get(8..)?), value),
             Some(Kind::Stream) => entry_of_stream(change, element, value),
+            _ if has_blocks => {
+                let change = change.with_bytes("position", element);
+                Some(match value {
+                    Some(block) => change.with("elements", list(packed::iter(block).map(bytes))),
+                    None => change,
+                })
+            }
             // A position orders elements; a collection that nobody knows is shown as it is kept.
             _ => {
                 let change = change.with_bytes("position", element);

@@ -14,7 +14,8 @@ use quartet_engine::{Invariants, Judged, Repair, Transaction, decoded};
 use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 
-use crate::keyspace::{Entry, FLAG_B, Kind};
+use crate::commands::lists::Ends;
+use crate::keyspace::{Entry, FLAG_A, FLAG_B, Kind};
 use crate::packed;
 
 /// Redis' promises.
@@ -110,7 +111,8 @@ fn judge_collection(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
         Kind::Set => collections::judge_set(judged, found, value),
         Kind::Hash => collections::judge_hash(judged, found, value),
         Kind::SortedSet => collections::judge_sorted_set(judged, found, value),
-        Kind::List => collections::judge_list(judged, found, value),
+        Kind::List if found.entry.flags & FLAG_A != 0 => collections::judge_blocks(judged, found, value),
+        Kind::List => collections::judge_list_of_single_rows(judged, found, value),
         Kind::Stream => streams::judge(judged, found, value),
         Kind::String | Kind::Json => unreachable!("no row says so and is whole"),
     }
@@ -122,6 +124,7 @@ fn entry(row: &Row) -> Option<Entry> {
     let payload = entry.payload();
     let is_whole = match (entry.kind, entry.is_large()) {
         (Kind::String | Kind::Json, true) => false,
+        (Kind::List, true) if entry.flags & FLAG_A != 0 => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::List, true) => payload.len() == ID_BYTES + 3 * 8,
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + if entry.flags & FLAG_B != 0 { 8 } else { 0 },
         (Kind::Set | Kind::SortedSet, true) => payload.len() == ID_BYTES + 8,

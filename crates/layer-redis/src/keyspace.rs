@@ -291,7 +291,7 @@ impl Keyspace<'_, '_> {
             head[1..].copy_from_slice(&expiry_ms.to_be_bytes());
             head_bytes = 9;
         }
-        let mut parts: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        let mut parts: SmallVec<[&[u8]; 6]> = SmallVec::new();
         parts.push(&head[..head_bytes]);
         parts.extend_from_slice(payload);
         let old = self.tx.set_parts(&key_row(self.db, name), &parts).map(Entry::from_row);
@@ -570,6 +570,16 @@ impl Elements {
     /// Removes the element at `index` of those that are `>= start`, and returns it.
     pub fn clear_nth(&self, tx: &mut Transaction<'_>, start: &[u8], index: u64) -> Option<Row> {
         tx.clear_nth(&self.key(start), &self.end(), index)
+    }
+
+    /// The last element of `start..end`. `None` as the end: of the collection.
+    pub fn last(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>) -> Option<Row> {
+        let mut last = None;
+        tx.scan(&self.key(start), &self.bound(end), true, &mut |row| {
+            last = Some(row.clone());
+            ControlFlow::Break(())
+        });
+        last
     }
 
     /// Visits the elements of `start..end`, or backwards, until `visit` breaks.

@@ -27,6 +27,13 @@ pub fn iter(packed: &[u8]) -> Iter<'_> {
     Iter { rest: packed }
 }
 
+impl<'a> Iter<'a> {
+    /// What has not been walked yet.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
 pub fn count(packed: &[u8]) -> usize {
     iter(packed).count()
 }

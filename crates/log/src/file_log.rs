@@ -153,10 +153,7 @@ impl FileLog {
         if self.durable < self.tail {
             self.sync_active()?;
         }
-        let header = SegmentHeader {
-            first: self.tail.next(),
-            salt: self.options.salt,
-        };
+        let header = SegmentHeader::new(self.tail.next(), self.options.salt);
         let next = self.reserve.begin(header, bytes)?;
         let mut full = std::mem::replace(&mut self.active, next);
         self.reserve.set_active_room(self.active.room());

@@ -28,7 +28,9 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 32;
 pub(crate) const RECORD_ALIGNMENT: usize = 8;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"QRTETLOG";
-const FORMAT_VERSION: u32 = 1;
+/// The bytes are those of version 1; what layers put into records is not.
+const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION_OLDEST: u32 = 1;
 const EPOCH_MAGIC: &[u8; 4] = b"QEPO";
 const CONFIRMATION_MAGIC: &[u8; 4] = b"QCNF";
 
@@ -36,6 +38,7 @@ const CONFIRMATION_MAGIC: &[u8; 4] = b"QCNF";
 pub(crate) struct SegmentHeader {
     pub first: LogSequence,
     pub salt: u64,
+    format: u32,
 }
 
 /// Why a segment header cannot be used.
@@ -62,10 +65,20 @@ pub(crate) struct RecordHeader {
 }
 
 impl SegmentHeader {
+    pub fn new(first: LogSequence, salt: u64) -> SegmentHeader {
+        let format = FORMAT_VERSION;
+        SegmentHeader { first, salt, format }
+    }
+
+    /// An older version has begun the segment, and would read what is written there.
+    pub fn is_older(&self) -> bool {
+        self.format < FORMAT_VERSION
+    }
+
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(SEGMENT_MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.format.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.0.to_le_bytes());
         bytes[24..].copy_from_slice(&self.salt.to_le_bytes());
         let checksum = segment_checksum(&bytes);
@@ -78,9 +91,10 @@ impl SegmentHeader {
             return Err(SegmentHeaderError::Malformed);
         }
         match u32_at(bytes, 8) {
-            FORMAT_VERSION => Ok(SegmentHeader {
+            format @ FORMAT_VERSION_OLDEST..=FORMAT_VERSION => Ok(SegmentHeader {
                 first: LogSequence(u64_at(bytes, 16)),
                 salt: u64_at(bytes, 24),
+                format,
             }),
             other => Err(SegmentHeaderError::UnknownFormat(other)),
         }
@@ -184,10 +198,7 @@ mod tests {
 
     #[test]
     fn segment_headers_are_read_as_written_and_only_whole() {
-        let header = SegmentHeader {
-            first: LogSequence(9),
-            salt: 4,
-        };
+        let header = SegmentHeader::new(LogSequence(9), 4);
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         for bit in 0..SEGMENT_HEADER_BYTES * 8 {
@@ -203,14 +214,13 @@ mod tests {
 
     #[test]
     fn a_later_format_is_named() {
-        let mut bytes = SegmentHeader {
-            first: LogSequence(9),
-            salt: 4,
+        for unknown in [0, 3] {
+            let mut bytes = SegmentHeader::new(LogSequence(9), 4).encode();
+            bytes[8] = unknown;
+            let checksum = segment_checksum(&bytes);
+            bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+            let found = SegmentHeader::decode(&bytes);
+            assert_eq!(found, Err(SegmentHeaderError::UnknownFormat(unknown.into())));
         }
-        .encode();
-        bytes[8] = 2;
-        let checksum = segment_checksum(&bytes);
-        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(SegmentHeader::decode(&bytes), Err(SegmentHeaderError::UnknownFormat(2)));
     }
 }

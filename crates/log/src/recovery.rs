@@ -71,10 +71,7 @@ fn begin(
     first: LogSequence,
     stated: Option<Stated>,
 ) -> Result<Recovered, FileLogError> {
-    let header = SegmentHeader {
-        first,
-        salt: options.salt,
-    };
+    let header = SegmentHeader::new(first, options.salt);
     let active = reserve.begin(header, 0)?;
     let tail = LogSequence(first.0 - 1);
     Ok(Recovered {

@@ -78,8 +78,11 @@ impl Segment {
         self.end - SEGMENT_HEADER_BYTES as u64
     }
 
-    /// What epochs behind the last one may take, if a mark is to fit behind them.
+    /// What epochs behind the last one may take, if a mark is to fit behind them. Nothing is written behind what an older version wrote.
     pub fn room(&self) -> u64 {
+        if self.header.is_older() {
+            return 0;
+        }
         self.capacity.saturating_sub(self.end + RECORD_HEADER_BYTES as u64)
     }
 

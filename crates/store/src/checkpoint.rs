@@ -66,7 +66,9 @@ pub enum CheckpointError {
 }
 
 const MAGIC: &[u8; 8] = b"QUARTETC";
-const FORMAT_VERSION: u32 = 1;
+/// The bytes are those of version 1; what layers put into rows is not.
+const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION_OLDEST: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const TAG_ROWS: u8 = 1;
 pub(crate) const TAG_FOOTER: u8 = 2;
@@ -264,7 +266,7 @@ impl<'a> Reader<'a> {
             return Err(self.damaged("a wrong checksum"));
         }
         match u32_at(&header, 8) {
-            FORMAT_VERSION => {}
+            FORMAT_VERSION_OLDEST..=FORMAT_VERSION => {}
             other => return Err(CheckpointError::UnknownFormat(other)),
         }
         Ok(Position {
@@ -662,10 +664,10 @@ mod tests {
     #[test]
     fn an_unknown_format_is_named() {
         let (mut bytes, _) = written(store(0, 0).snapshot());
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();
         bytes[28..32].copy_from_slice(&crc);
-        assert!(matches!(read_back(&bytes), Err(CheckpointError::UnknownFormat(2))));
+        assert!(matches!(read_back(&bytes), Err(CheckpointError::UnknownFormat(3))));
     }
 
     #[test]

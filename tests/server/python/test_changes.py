@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
@@ -85,6 +86,46 @@ def test_elements_of_large_collections_are_told_with_their_key(host):
         {"op": "delete_element", "key": "sorted", "element": "member 3"},
         {"op": "put_element", "key": "stream", "id": "2-1", "fields": ["c", "d"]},
     ]
+
+
+def test_large_lists_are_told_by_their_ends_and_blocks(host):
+    """Who follows the feed has the list: head, blocks by position, tail."""
+    client = redis.Redis(port=host.port)
+
+    def write():
+        client.rpush("queue", *range(200))
+        for number in range(300):
+            client.lpush("queue", f"left {number}")
+            client.rpush("queue", f"right {number}")
+        for _ in range(150):
+            client.lpop("queue")
+            client.rpop("queue")
+        client.lset("queue", 250, "set")
+        client.lrem("queue", 1, "7")
+        client.linsert("queue", "BEFORE", "100", "x" * 100)
+
+    blocks, ends = {}, {}
+    for change in changes_of(host, write):
+        assert change["key"] == "queue"
+        position = change.get("position_base64", change.get("position"))
+        if change["op"] == "put":
+            ends = change
+        elif change["op"] == "put_elements":
+            blocks[position] = change["elements"]
+        elif change["op"] == "delete_elements":
+            del blocks[position]
+        else:
+            assert change["op"] == "clear_elements"
+            start, end = (_bytes(change, name) for name in ("start", "end"))
+            blocks = {position: elements for position, elements in blocks.items() if not start <= base64.b64decode(position) < end}
+    ordered = sorted(blocks, key=base64.b64decode)
+    told = ends["head"] + [element for position in ordered for element in blocks[position]] + ends["tail"]
+    assert told == [element.decode() for element in client.lrange("queue", 0, -1)]
+    assert len(told) == ends["count"] and len(blocks) > 5
+
+
+def _bytes(change: dict, name: str) -> bytes:
+    return base64.b64decode(change[f"{name}_base64"]) if f"{name}_base64" in change else change[name].encode()
 
 
 def test_items_documents_and_pairs_are_told(host):

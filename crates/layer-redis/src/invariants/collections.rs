@@ -1,13 +1,14 @@
 //! Large sets, hashes, sorted sets and lists: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
-//! `commands/hashes/value.rs`, `commands/sorted_sets/value.rs`, `commands/lists/rows.rs`.
+//! `commands/hashes/value.rs`, `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
 
 use std::ops::ControlFlow;
 
 use quartet_engine::{Judged, Repair};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
+use crate::commands::lists::{Ends, position_key, position_of};
 use crate::keyspace::{FLAG_B, NO_DEADLINE};
-use crate::scan;
+use crate::{packed, scan};
 
 /// What stands before the elements of a hash or a sorted set: the rows of an index of their own.
 const INDEX: [u8; 8] = [0; 8];
@@ -136,7 +137,67 @@ pub(super) fn judge_hash(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8
     judge_count(judged, found, value, counted);
 }
 
-pub(super) fn judge_list(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+/// Between the ends of a list its blocks follow each other without a gap. If they do not, those that can be read are moved together.
+pub(super) fn judge_blocks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+    let Some(Ends {
+        head,
+        tail,
+        blocks_start,
+    }) = Ends::of(found.entry)
+    else {
+        return;
+    };
+    let mut next = blocks_start;
+    let mut is_sound = true;
+    visit_blocks(judged, found, |position, elements, _| {
+        is_sound &= elements > 0 && position == Some(next);
+        next = next.saturating_add_unsigned(elements);
+    });
+    let counted = (head.len() + tail.len()) as u64 + next.abs_diff(blocks_start);
+    if is_sound {
+        return judge_count(judged, found, value, counted);
+    }
+    let (prefix, end) = found.elements();
+    let mut repairs = vec![Repair::ClearRange {
+        start: prefix.clone(),
+        end,
+    }];
+    next = blocks_start;
+    visit_blocks(judged, found, |_, elements, block| {
+        if elements > 0 {
+            let key = [prefix.as_slice(), &position_key(next)].concat();
+            let value = block.to_vec();
+            repairs.push(Repair::Set { key, value });
+            next = next.saturating_add_unsigned(elements);
+        }
+    });
+    repairs.push(match counted {
+        0 => Repair::Clear {
+            key: found.row_key.to_vec(),
+        },
+        _ => found.with_number(value, 0, counted),
+    });
+    judged.found(
+        format!("the blocks of {} do not follow each other", found.name()),
+        repairs,
+    );
+}
+
+/// Visits the rows of a list in blocks: position, how many elements (none if it is no block), bytes.
+fn visit_blocks(judged: &Judged<'_>, found: &Found<'_>, mut visit: impl FnMut(Option<i64>, u64, &[u8])) {
+    let (prefix, end) = found.elements();
+    judged.rows.scan(&prefix, &end, false, &mut |key, block| {
+        let elements = if packed::is_whole(block) {
+            packed::count(block)
+        } else {
+            0
+        };
+        visit(position_of(&key[ELEMENTS_PREFIX_BYTES..]), elements as u64, block);
+        ControlFlow::Continue(())
+    });
+}
+
+pub(super) fn judge_list_of_single_rows(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
     let payload = found.entry.large_payload();
     let number = |index: usize| u64::from_be_bytes(payload[8 * index..8 * index + 8].try_into().expect("eight bytes"));
     let order = |position: u64| position ^ 1 << 63;

@@ -192,6 +192,36 @@ fn elements_without_a_key_and_keys_without_elements() {
 }
 
 #[test]
+fn blocks_of_lists() {
+    let expected = "the blocks of key \"list\" of database 0 do not follow each other";
+    check(&[expected], |fixture| {
+        let Rows { prefix, .. } = rows_of(fixture, "list");
+        let row = first(fixture, &prefix);
+        plant(fixture, |tx| drop(tx.clear(&row)));
+    });
+    check(&[expected], |fixture| {
+        let Rows { prefix, .. } = rows_of(fixture, "list");
+        let row = [prefix.as_slice(), b"none"].concat();
+        plant(fixture, |tx| drop(tx.set(&row, b"\x01x")));
+    });
+    check(&[expected], |fixture| {
+        let Rows { prefix, .. } = rows_of(fixture, "list");
+        let row = first(fixture, &prefix);
+        plant(fixture, |tx| drop(tx.set(&row, b"\x05cut")));
+    });
+    check(
+        &[
+            "the row of key \"list\" of database 0 is none that a version has written",
+            "4 elements belong to no key",
+        ],
+        |fixture| {
+            let Rows { own, value, .. } = rows_of(fixture, "list");
+            plant(fixture, |tx| drop(tx.set(&own, &value[..value.len() - 1])));
+        },
+    );
+}
+
+#[test]
 fn groups_of_streams() {
     check(
         &["a pending entry of key \"stream\" of database 0 is not among its consumer's"],

@@ -1,12 +1,14 @@
 //! Lists: the table, and what other families use.
 //!
-//! [`rows`] knows how a list is stored; the commands are in [`push`], [`pop`], [`read`] and [`blocking`].
+//! [`rows`] knows how a list is stored, [`blocks`] how a large one is; the commands are in [`push`], [`pop`], [`read`] and [`blocking`].
 
 mod blocking;
+mod blocks;
 mod pop;
 mod push;
 mod read;
 mod rows;
+mod single_rows;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +17,7 @@ use crate::errors;
 use crate::keyspace::Entry;
 use crate::parse;
 
+pub use blocks::{Ends, position_key, position_of};
 pub use rows::{elements, length, store};
 
 use rows::End;

@@ -4,7 +4,12 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
+use quartet_engine::Invariants;
+
+use super::position_key;
 use super::rows::SMALL_COUNT_MAX;
+use crate::invariants::RedisInvariants;
+use crate::keyspace::{Header, Keyspace, Kind, LARGE};
 use crate::testing::{Connection, Fixture, show};
 
 #[test]
@@ -47,9 +52,8 @@ fn a_list_that_outgrows_one_row_stays_the_same() {
     );
 }
 
-/// Twenty insertions at one place use up a gap of 2^20; the next one numbers the list anew.
 #[test]
-fn a_gap_can_be_exhausted() {
+fn insertions_at_one_place_keep_the_expiry() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     fill(&mut connection, "l", 200);
@@ -160,6 +164,132 @@ fn a_move_onto_another_kind_ends_the_wait() {
     writer.check("LRANGE a 0 -1 => [x]");
 }
 
+/// What older versions wrote: a row for each element, with gaps between the positions.
+fn plant_single_rows(fixture: &Fixture, name: &[u8], values: &[Vec<u8>]) {
+    let mut partition = fixture.layer.engine.partition();
+    let planted = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
+        let mut keys = Keyspace {
+            tx,
+            db: 0,
+            now_ms: 0,
+            changes: &fixture.layer.changes,
+        };
+        let elements = keys.new_elements();
+        let mut position = -5;
+        for value in values {
+            position += 7;
+            elements.set(keys.tx, &position_key(position), value);
+        }
+        let numbers = [values.len() as u64, 0, position as u64].map(u64::to_be_bytes);
+        let header = Header::new(Kind::List).flags(LARGE).expiry(Some(1_800_000_000_000));
+        keys.put(name, header, &[elements.id(), numbers.as_flattened()].concat());
+        Ok(())
+    });
+    planted.unwrap();
+}
+
+fn findings(fixture: &Fixture) -> u64 {
+    let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(RedisInvariants)];
+    fixture.layer.engine.judge(&invariants).unwrap().count
+}
+
+/// Each change is the first one of a list that an older version has written.
+#[test]
+fn older_lists_are_read_and_changed() {
+    let numbers: Vec<Vec<u8>> = (0..200).map(|number| number.to_string().into_bytes()).collect();
+    for (change, reply, length, first, last) in [
+        ("LPUSH l a b", "202", "202", "b", "199"),
+        ("RPUSH l a b", "202", "202", "0", "b"),
+        ("LPOP l", "0", "199", "1", "199"),
+        ("RPOP l 2", "[199 198]", "198", "0", "197"),
+        ("LSET l 100 x", "OK", "200", "0", "199"),
+        ("LINSERT l BEFORE 0 x", "201", "201", "x", "199"),
+        ("LREM l -1 199", "1", "199", "0", "198"),
+        ("LTRIM l 50 -50", "OK", "101", "50", "150"),
+        ("COPY l l2", "1", "200", "0", "199"),
+        ("LMOVE l l RIGHT LEFT", "199", "200", "199", "198"),
+    ] {
+        let fixture = Fixture::new();
+        plant_single_rows(&fixture, b"l", &numbers);
+        assert_eq!(findings(&fixture), 0);
+        let mut connection = fixture.connect();
+        connection.check(
+            "LLEN l => 200
+             LINDEX l 100 => 100
+             LINDEX l -1 => 199
+             LRANGE l 98 100 => [98 99 100]
+             LPOS l 150 RANK -1 => 150",
+        );
+        connection.check(&format!(
+            "{change} => {reply}
+             LLEN l => {length}
+             LINDEX l 0 => {first}
+             LINDEX l -1 => {last}
+             PEXPIRETIME l => 1800000000000"
+        ));
+        assert_eq!(findings(&fixture), 0, "{change}");
+    }
+}
+
+/// A pop and a push at a border between blocks, from either end, until nothing is left.
+#[test]
+fn queues_run_in_both_directions() {
+    for (push, pop) in [
+        ("LPUSH", "RPOP"),
+        ("RPUSH", "LPOP"),
+        ("LPUSH", "LPOP"),
+        ("RPUSH", "RPOP"),
+    ] {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        let mut model = VecDeque::new();
+        for number in 0..600 {
+            let value = format!("{number:04}{}", "x".repeat(number % 70));
+            connection.run(&[push, "l", &value]);
+            model.push_front(value);
+            if number > 300 && number % 3 > 0 {
+                let expected = if push[..1] == pop[..1] {
+                    model.pop_front()
+                } else {
+                    model.pop_back()
+                };
+                assert_eq!(show(&connection.run(&[pop, "l"])), expected.unwrap());
+            }
+        }
+        assert_eq!(findings(&fixture), 0);
+        while let Some(expected) = if push[..1] == pop[..1] {
+            model.pop_front()
+        } else {
+            model.pop_back()
+        } {
+            assert_eq!(show(&connection.run(&[pop, "l"])), expected);
+        }
+        connection.check("EXISTS l => 0");
+        assert_eq!(findings(&fixture), 0);
+    }
+}
+
+/// The reason for blocks: the rows that a list takes, and those that a push writes.
+#[test]
+fn short_elements_share_rows_and_long_ones_do_not() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let rows = || {
+        let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+        reader.count(b"E", b"F")
+    };
+    fill(&mut connection, "l", 6400);
+    assert!((80..=200).contains(&rows()), "{}", rows());
+    connection.check("DEL l => 1");
+    assert_eq!(rows(), 0);
+    let long = "x".repeat(1000);
+    for _ in 0..20 {
+        connection.run(&["RPUSH", "l", &long]);
+        connection.run(&["LPUSH", "l", &long]);
+    }
+    assert_eq!(rows(), 40);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Push(bool, Vec<u8>),
@@ -175,13 +305,21 @@ fn step() -> impl Strategy<Value = Step> {
     let value = 0..20u8;
     prop_oneof![
         4 => (any::<bool>(), prop::collection::vec(value.clone(), 1..60)).prop_map(|(left, values)| Step::Push(left, values)),
-        2 => (any::<bool>(), 0..30usize).prop_map(|(left, count)| Step::Pop(left, count)),
-        1 => (-200..200i64, value.clone()).prop_map(|(index, value)| Step::Set(index, value)),
+        3 => (any::<bool>(), prop_oneof![0..3usize, 0..90usize]).prop_map(|(left, count)| Step::Pop(left, count)),
+        3 => (-200..200i64, value.clone()).prop_map(|(index, value)| Step::Set(index, value)),
         3 => (any::<bool>(), value.clone(), value.clone()).prop_map(|(left, pivot, value)| Step::Insert(left, pivot, value)),
         2 => (-3..3i64, value).prop_map(|(count, value)| Step::Remove(count, value)),
-        1 => (-300..30i64, -30..300i64).prop_map(|(start, stop)| Step::Trim(start, stop)),
+        1 => (-300..60i64, -60..300i64).prop_map(|(start, stop)| Step::Trim(start, stop)),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(from, to)| Step::Rotate(from, to)),
     ]
+}
+
+/// Most are short, some at the borders between short and long, some long.
+fn text(value: &u8) -> String {
+    let lengths = [0, 1, 2, 3, 63, 64, 65, 127, 128, 400];
+    let letter = char::from(b'a' + value);
+    let length = lengths[usize::from(*value).saturating_sub(10)];
+    letter.to_string().repeat(length.max(usize::from(*value < 10)))
 }
 
 fn side(left: bool) -> &'static str {
@@ -194,15 +332,17 @@ impl Step {
         match self {
             Step::Push(left, values) => {
                 let mut words: Vec<String> = texts(&[if *left { &"LPUSH" } else { &"RPUSH" }, &"l"]);
-                words.extend(values.iter().map(u8::to_string));
+                words.extend(values.iter().map(text));
                 words
             }
+            Step::Pop(left, 1) => texts(&[if *left { &"LPOP" } else { &"RPOP" }, &"l"]),
             Step::Pop(left, count) => texts(&[if *left { &"LPOP" } else { &"RPOP" }, &"l", count]),
-            Step::Set(index, value) => texts(&[&"LSET", &"l", index, value]),
+            Step::Set(index, value) => texts(&[&"LSET", &"l", index, &text(value)]),
             Step::Insert(left, pivot, value) => {
-                texts(&[&"LINSERT", &"l", if *left { &"BEFORE" } else { &"AFTER" }, pivot, value])
+                let side = if *left { &"BEFORE" } else { &"AFTER" };
+                texts(&[&"LINSERT", &"l", side, &text(pivot), &text(value)])
             }
-            Step::Remove(count, value) => texts(&[&"LREM", &"l", count, value]),
+            Step::Remove(count, value) => texts(&[&"LREM", &"l", count, &text(value)]),
             Step::Trim(start, stop) => texts(&[&"LTRIM", &"l", start, stop]),
             Step::Rotate(from, to) => texts(&[&"LMOVE", &"l", &"l", &side(*from), &side(*to)]),
         }
@@ -275,25 +415,47 @@ fn remove(model: &mut VecDeque<u8>, count: i64, value: u8) {
     *model = kept;
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Empty,
+    Pushed,
+    /// As older versions have written it.
+    Planted,
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
-    fn lists_are_sequences(start in prop_oneof![Just(0), Just(SMALL_COUNT_MAX * 2)], steps in prop::collection::vec(step(), 1..40)) {
+    fn lists_are_sequences(
+        start in prop_oneof![Just(Start::Empty), Just(Start::Pushed), Just(Start::Planted)],
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
-        let mut model: VecDeque<u8> = (0..start).map(|number| (number % 20) as u8).collect();
-        for value in &model {
-            connection.run(&["RPUSH", "l", &value.to_string()]);
+        let mut model: VecDeque<u8> = (0..SMALL_COUNT_MAX * 2).map(|number| (number % 20) as u8).collect();
+        match start {
+            Start::Empty => model.clear(),
+            Start::Pushed => model.iter().for_each(|value| drop(connection.run(&["RPUSH", "l", &text(value)]))),
+            Start::Planted => {
+                let values: Vec<Vec<u8>> = model.iter().map(|value| text(value).into_bytes()).collect();
+                plant_single_rows(&fixture, b"l", &values);
+            }
         }
         for step in steps {
             let words = step.words();
             connection.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
             step.apply(&mut model);
-            let expected: Vec<String> = model.iter().map(u8::to_string).collect();
+            let expected: Vec<String> = model.iter().map(text).collect();
             prop_assert_eq!(show(&connection.run(&["LRANGE", "l", "0", "-1"])), format!("[{}]", expected.join(" ")));
             prop_assert_eq!(show(&connection.run(&["LLEN", "l"])), expected.len().to_string());
             let last = connection.run(&["LINDEX", "l", "-1"]);
             prop_assert_eq!(show(&last), expected.last().cloned().unwrap_or("nil".into()));
+            let middle = connection.run(&["LRANGE", "l", &(expected.len() / 3).to_string(), &(expected.len() / 2).to_string()]);
+            let wanted = expected.get(expected.len() / 3..(expected.len() / 2 + 1).min(expected.len())).unwrap_or_default();
+            prop_assert_eq!(show(&middle), format!("[{}]", wanted.join(" ")));
+            let found = expected.iter().rposition(|element| *element == text(&3)).map_or("nil".into(), |index| index.to_string());
+            prop_assert_eq!(show(&connection.run(&["LPOS", "l", &text(&3), "RANK", "-1"])), found);
         }
+        prop_assert_eq!(findings(&fixture), 0);
     }
 }
