@@ -4,6 +4,7 @@
 //! here, in Redis' order and words (`scriptCall`, Redis 7).
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::{Args, Arguments, Protocol, Reply};
 use smallvec::SmallVec;
 
-use super::conversion::{ReplyReader, put_error};
+use super::conversion::{ReplyReader, put_error, truncated};
 use super::interpreter::limit_memory;
 use super::numbers::general;
 use super::stack::{Argument, Stack};
@@ -33,8 +34,8 @@ const PROTOCOL: f64 = 2.0;
 const NO_LIMIT: usize = 0;
 /// A larger buffer of a reply is not kept for the next run.
 const REPLY_BYTES_KEPT_MAX: usize = 64 << 10;
-/// Commands of more words need memory of their own on the way.
-const WORDS_INLINE: usize = 8;
+/// Longer arrays as answers go the way of all others.
+const ELEMENTS_MAX: usize = 128;
 
 /// An error that a script may catch.
 pub enum Raised {
@@ -70,12 +71,41 @@ pub struct Bridge<'a, 't, 'l> {
     /// What else it was given.
     pub values: &'l [&'l [u8]],
     pub buffers: Buffers,
+    /// What the script has answered, if it is plain.
+    pub answer: Option<Answer>,
     pub lua: Lua,
     /// Memory at which the interpreter ends, while it runs the code of others.
     pub bytes_max: Rc<Cell<usize>>,
 }
 
-/// A command of a script, and its reply.
+/// A plain answer of a script: one element, or an array of them.
+#[derive(Default)]
+pub struct Answer {
+    is_array: bool,
+    elements: SmallVec<[Element; 4]>,
+}
+
+enum Element {
+    Integer(i64),
+    /// Where it is in the buffer of the reply.
+    Text(Range<usize>),
+}
+
+impl Answer {
+    pub fn write(&self, buffers: &Buffers, reply: &mut Reply<'_>) {
+        if self.is_array {
+            reply.array(self.elements.len());
+        }
+        for element in &self.elements {
+            match element {
+                Element::Integer(value) => reply.integer(*value),
+                Element::Text(place) => reply.bulk(&buffers.reply[place.clone()]),
+            }
+        }
+    }
+}
+
+/// A command of a script, and its reply; then its answer's texts.
 #[derive(Default)]
 pub struct Buffers {
     request: Args,
@@ -108,24 +138,51 @@ impl Bridge<'_, '_, '_> {
             return Ok(());
         }
         let first = if is_marked { 2 } else { 0 };
-        let words = (first..stack.arguments()).map(|index| Word::of(stack.argument(index)));
-        let words = words.collect::<Option<SmallVec<[Word<'_>; WORDS_INLINE]>>>();
-        let words = words.ok_or_else(|| raised("ERR Lua redis lib command arguments must be strings or integers"))?;
-        if words.is_empty() {
-            return Err(raised(
-                "ERR Please specify at least one argument for this redis lib call",
-            ));
-        }
+        let mut all_words = true;
         let mut request = std::mem::take(&mut self.buffers.request);
-        request.gather(words.iter());
-        let arguments = request.of(b"");
-        let answer = if is_marked {
-            self.check_permission(stack, arguments)
-        } else {
-            self.command(stack, arguments)
+        request.gather((first..stack.arguments()).map(|index| {
+            let word = Word::of(stack.argument(index));
+            all_words &= word.is_some();
+            word.unwrap_or(Word::Text(b""))
+        }));
+        let answer = match first < stack.arguments() {
+            false => Err(raised(
+                "ERR Please specify at least one argument for this redis lib call",
+            )),
+            true if !all_words => Err(raised(
+                "ERR Lua redis lib command arguments must be strings or integers",
+            )),
+            true if is_marked => self.check_permission(stack, request.of(b"")),
+            true => self.command(stack, request.of(b"")),
         };
         self.buffers.request = request;
         answer
+    }
+
+    /// Takes over the answer of the script, the only argument, if it is a text, a number or a short array of those.
+    pub fn take_answer(&mut self, stack: &Stack) -> bool {
+        let bytes = &mut self.buffers.reply;
+        bytes.clear();
+        let mut answer = Answer::default();
+        let mut add = |argument: Argument<'_>| {
+            answer.elements.push(match argument {
+                Argument::Text(text) => {
+                    let start = bytes.len();
+                    bytes.extend_from_slice(text);
+                    Element::Text(start..bytes.len())
+                }
+                Argument::Number(number) => Element::Integer(truncated(number)),
+                _ => return false,
+            });
+            true
+        };
+        let (is_array, is_taken) = match stack.argument(0) {
+            Argument::Table => (true, stack.elements(0, ELEMENTS_MAX, &mut add)),
+            other => (false, add(other)),
+        };
+        answer.is_array = is_array;
+        self.answer = is_taken.then_some(answer);
+        is_taken
     }
 
     /// Puts the keys and the other arguments of the script, as two tables.
@@ -264,7 +321,7 @@ impl Word<'_> {
         match argument {
             Argument::Text(text) => Some(Word::Text(text)),
             Argument::Number(number) => Some(Word::Number(written(number))),
-            Argument::Pointer(_) | Argument::Other => None,
+            Argument::Pointer(_) | Argument::Table | Argument::Other => None,
         }
     }
 }

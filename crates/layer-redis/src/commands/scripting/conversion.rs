@@ -254,11 +254,6 @@ impl AnswerWriter<'_, '_> {
         while !matches!(table.raw_get(count + 1)?, Value::Nil) {
             count += 1;
         }
-        self.array(table, count, depth)
-    }
-
-    /// The first `count` elements, which are there.
-    pub fn array(&mut self, table: &Table, count: usize, depth: usize) -> mlua::Result<()> {
         self.reply.array(count);
         (1..=count).try_for_each(|index| self.value(&table.raw_get(index)?, depth + 1))
     }
@@ -269,7 +264,7 @@ fn one_line(text: &LuaString) -> String {
 }
 
 /// As C converts a double to a 64-bit integer on the machines that Redis runs on.
-fn truncated(value: f64) -> i64 {
+pub fn truncated(value: f64) -> i64 {
     if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {
         value as i64
     } else {

@@ -111,11 +111,9 @@ impl Chunk<'_> {
 
 /// How a run ended.
 pub enum Outcome {
-    Answer {
-        value: Value,
-        /// The length of a short array that is nothing else; 0 of any other value.
-        plain_length: usize,
-    },
+    /// The bridge has taken it over.
+    Plain,
+    Answer(Value),
     Failed {
         text: String,
         counted: bool,
@@ -176,9 +174,10 @@ impl Interpreter {
         let native = lua.create_table()?;
         define_natives(&lua, &native, &budget, &log)?;
         native.raw_set("mark", MARK)?;
-        let (call, given) = stack::functions(&lua)?;
-        native.raw_set("bridge", call)?;
-        native.raw_set("given", given)?;
+        let bridge = stack::functions(&lua)?;
+        native.raw_set("bridge", bridge.call)?;
+        native.raw_set("given", bridge.given)?;
+        native.raw_set("answered", bridge.answered)?;
         let functions = lua.create_table()?;
         native.raw_set("functions", &functions)?;
         native.raw_set("plain", lua.create_function(plain)?)?;
@@ -365,7 +364,7 @@ impl Interpreter {
             (Some(Stop::TooLong), _) => Outcome::TooLong,
             (Some(_), ended) => {
                 let place = match &ended {
-                    Ok((false, Value::Table(failure), _)) => place_of(failure, chunk),
+                    Ok((false, Value::Table(failure))) => place_of(failure, chunk),
                     _ => String::new(),
                 };
                 Outcome::Failed {
@@ -373,9 +372,10 @@ impl Interpreter {
                     counted: false,
                 }
             }
-            (None, Ok((true, value, plain_length))) => Outcome::Answer { value, plain_length },
-            (None, Ok((false, Value::Table(failure), _))) => self.failure(chunk, &failure),
-            (None, Ok((false, value, _))) => Outcome::Failed {
+            (None, Ok((true, _))) if bridge.answer.is_some() => Outcome::Plain,
+            (None, Ok((true, value))) => Outcome::Answer(value),
+            (None, Ok((false, Value::Table(failure)))) => self.failure(chunk, &failure),
+            (None, Ok((false, value))) => Outcome::Failed {
                 text: format!(
                     "ERR Error running script {}, {}",
                     chunk.name(),
@@ -396,7 +396,7 @@ impl Interpreter {
         chunk: &Chunk<'_>,
         bytes_max: usize,
         bridge: &mut Bridge<'_, '_, '_>,
-    ) -> Option<mlua::Result<(bool, Value, usize)>> {
+    ) -> Option<mlua::Result<(bool, Value)>> {
         let (run, place) = match chunk {
             Chunk::Script(digest) => (&self.run, self.scripts[*digest]),
             Chunk::Function { library, name } => {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Arguments, Protocol};
+use smallvec::SmallVec;
 
 use self::bridge::Bridge;
 use self::budget::Limit;
@@ -213,7 +214,7 @@ fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 
-type Words<'a> = Vec<&'a [u8]>;
+type Words<'a> = SmallVec<[&'a [u8]; 4]>;
 
 /// The keys and the other arguments, behind the number at index 2.
 fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'a>), Failure> {
@@ -307,7 +308,11 @@ impl Run<'_> {
             let outcome = interpreter.run(chunk, &host, limit, &mut bridge);
             let protocol = bridge.client.protocol;
             let slept_micros = bridge.client.sleep_micros;
-            interpreter.buffers = bridge.buffers.kept();
+            let (plain, buffers) = (bridge.answer, bridge.buffers);
+            if let (Outcome::Plain, Some(plain)) = (&outcome, plain) {
+                plain.write(&buffers, &mut context.reply);
+            }
+            interpreter.buffers = buffers.kept();
             context.client.sleep_micros += slept_micros;
             if let Some(outer) = outer {
                 layer.scripting.long_scripts.end(outer);
@@ -358,6 +363,7 @@ impl Run<'_> {
             has_written: false,
             keys: &self.keys,
             values: &self.values,
+            answer: None,
             lua: interpreter.lua.clone(),
             bytes_max: interpreter.bytes_max.clone(),
             buffers: std::mem::take(&mut interpreter.buffers),
@@ -372,7 +378,8 @@ impl Run<'_> {
         outcome: Outcome,
         script_protocol: Protocol,
     ) -> Result<(), Failure> {
-        let (value, plain_length) = match outcome {
+        let value = match outcome {
+            Outcome::Plain => return Ok(()),
             Outcome::Overrun => return Err(Failure::Overrun),
             // Alone it is taken back; what came before it in a transaction cannot be.
             Outcome::TooLong if context.in_exec => {
@@ -383,10 +390,9 @@ impl Run<'_> {
             }
             Outcome::TooLong => return Err(TOO_LONG.into()),
             Outcome::Failed { text, counted } => return Err(Failure::Kept { text, counted }),
-            Outcome::Answer { value, plain_length } => (value, plain_length),
+            Outcome::Answer(value) => value,
         };
         if let mlua::Value::Table(table) = &value
-            && plain_length == 0
             && let Ok(mlua::Value::String(text)) = table.raw_get(&interpreter.fields.err)
         {
             let counted = table.raw_get(&interpreter.fields.ignore_error_stats_update);
@@ -401,10 +407,7 @@ impl Run<'_> {
             reply: &mut context.reply,
             errors: Vec::new(),
         };
-        let written = match &value {
-            mlua::Value::Table(table) if plain_length > 0 => writer.array(table, plain_length, 0),
-            value => writer.value(value, 0),
-        };
+        let written = writer.value(&value, 0);
         for error in writer.errors {
             context.layer.observation.statistics.error_sent(&error);
         }

@@ -259,9 +259,8 @@ local function needs_run(name)
 end
 
 local redis = real.redis
--- While a script runs, `redis.call` is a function of Rust, so that an error in it is one at the line that calls it.
-local function call_outside() needs_run('redis.call/pcall') end
-redis.call = call_outside
+-- A function of Rust, so that an error in it is one at the line that calls it.
+redis.call = native.bridge
 local function reply_or_failure(ok, value)
   if ok then return value end
   if stopped() then error(value, 0) end
@@ -381,34 +380,23 @@ local function describe(failure)
   return failure
 end
 
--- The length of an answer that is a short array and nothing else: it need not be asked for the fields that give a table a
--- meaning. 0 for any other.
-local PLAIN_MOST = 16
-local function plain_length(answer)
-  if type(answer) ~= 'table' then return 0 end
-  local length, key = 0, next(answer)
-  while key == length + 1 and length < PLAIN_MOST do
-    length, key = key, next(answer, key)
-  end
-  return key == nil and length or 0
-end
-
 local function finish(ok, answer)
-  bridge, redis.call = nil, call_outside
+  bridge = nil
   real.KEYS, real.ARGV = nil, nil
-  return ok, answer, plain_length(answer)
+  if ok and native.answered(answer) then return true end
+  return ok, answer
 end
 
 local functions, given = native.functions, native.given
 
 local function run(place)
-  bridge, redis.call = native.bridge, native.bridge
+  bridge = redis.call
   real.KEYS, real.ARGV = given()
   return finish(xpcall(functions[place], describe))
 end
 
 local function run_function(place)
-  bridge, redis.call = native.bridge, native.bridge
+  bridge = redis.call
   local callback, keys, arguments = functions[place], given()
   return finish(xpcall(function() return callback(keys, arguments) end, describe))
 end

@@ -51,10 +51,25 @@ fn with_bridge<R>(body: impl FnOnce(&mut Bridge<'_, '_, '_>) -> R) -> Option<R> 
     Some(result)
 }
 
-/// The functions for the prelude: `redis.call`, and the script's keys and arguments as two tables.
-pub fn functions(lua: &Lua) -> mlua::Result<(Function, Function)> {
-    // SAFETY: both do with their stack what C functions may.
-    unsafe { Ok((lua.create_c_function(call)?, lua.create_c_function(given)?)) }
+/// The functions for the prelude.
+pub struct Functions {
+    /// `redis.call`.
+    pub call: Function,
+    /// The script's keys and its other arguments, as two tables.
+    pub given: Function,
+    /// Takes the script's answer over, if it is plain. True if it has.
+    pub answered: Function,
+}
+
+pub fn functions(lua: &Lua) -> mlua::Result<Functions> {
+    // SAFETY: they do with their stack what C functions may.
+    unsafe {
+        Ok(Functions {
+            call: lua.create_c_function(call)?,
+            given: lua.create_c_function(given)?,
+            answered: lua.create_c_function(answered)?,
+        })
+    }
 }
 
 unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {
@@ -66,6 +81,15 @@ unsafe extern "C-unwind" fn given(state: *mut lua_State) -> c_int {
     let body = |bridge: &mut Bridge<'_, '_, '_>, stack: &Stack| {
         bridge.give_words(stack);
         Ok(2)
+    };
+    // SAFETY: Lua calls this.
+    unsafe { enter(state, body) }
+}
+
+unsafe extern "C-unwind" fn answered(state: *mut lua_State) -> c_int {
+    let body = |bridge: &mut Bridge<'_, '_, '_>, stack: &Stack| {
+        stack.boolean(bridge.take_answer(stack));
+        Ok(1)
     };
     // SAFETY: Lua calls this.
     unsafe { enter(state, body) }
@@ -135,6 +159,7 @@ pub enum Argument<'s> {
     Text(&'s [u8]),
     Number(f64),
     Pointer(*mut c_void),
+    Table,
     Other,
 }
 
@@ -157,8 +182,38 @@ impl Stack {
     /// The argument at `index`, from 0.
     pub fn argument(&self, index: usize) -> Argument<'_> {
         assert!(index < self.arguments());
-        let place = index as c_int + 1;
-        // SAFETY: there is such an argument. A text stays where it is as long as it is on the stack, and no argument is taken off.
+        // SAFETY: there is such an argument, and no argument is taken off.
+        unsafe { self.value_at(index as c_int + 1) }
+    }
+
+    /// Visits the elements of the table that is the argument at `index`, until the visitor says no. True if that is all there is
+    /// in the table: an array of `most` elements at most, and not empty.
+    pub fn elements(&self, index: usize, most: usize, visit: &mut dyn FnMut(Argument<'_>) -> bool) -> bool {
+        assert!(matches!(self.argument(index), Argument::Table));
+        self.make_room(3);
+        let mut count = 0;
+        // SAFETY: there is room for key and value; each key is one that the table has just given.
+        unsafe {
+            ffi::lua_pushnil(self.state);
+            while ffi::lua_next(self.state, index as c_int + 1) != 0 {
+                let is_next = ffi::lua_type(self.state, -2) == ffi::LUA_TNUMBER
+                    && ffi::lua_tonumber(self.state, -2) == (count + 1) as f64;
+                if !is_next || count == most || !visit(self.value_at(-1)) {
+                    ffi::lua_pop(self.state, 2);
+                    return false;
+                }
+                ffi::lua_pop(self.state, 1);
+                count += 1;
+            }
+        }
+        count > 0
+    }
+
+    /// # Safety
+    ///
+    /// There is a value at `place`, and what is made of it is gone before the value is.
+    unsafe fn value_at(&self, place: c_int) -> Argument<'_> {
+        // SAFETY: there is. A text stays where it is as long as it is on the stack or in a table there.
         unsafe {
             match ffi::lua_type(self.state, place) {
                 ffi::LUA_TSTRING => {
@@ -168,36 +223,37 @@ impl Stack {
                 }
                 ffi::LUA_TNUMBER => Argument::Number(ffi::lua_tonumber(self.state, place)),
                 ffi::LUA_TLIGHTUSERDATA => Argument::Pointer(ffi::lua_touserdata(self.state, place)),
+                ffi::LUA_TTABLE => Argument::Table,
                 _ => Argument::Other,
             }
         }
     }
 
     pub fn nil(&self) {
-        self.make_room();
+        self.make_room(1);
         // SAFETY: there is room, as in those that follow.
         unsafe { ffi::lua_pushnil(self.state) }
     }
 
     pub fn boolean(&self, value: bool) {
-        self.make_room();
+        self.make_room(1);
         unsafe { ffi::lua_pushboolean(self.state, c_int::from(value)) }
     }
 
     pub fn number(&self, value: f64) {
-        self.make_room();
+        self.make_room(1);
         unsafe { ffi::lua_pushnumber(self.state, value) }
     }
 
     pub fn text(&self, text: &[u8]) {
-        self.make_room();
+        self.make_room(1);
         // Lua copies it.
         unsafe { ffi::lua_pushlstring(self.state, text.as_ptr().cast(), text.len()) };
     }
 
     /// An empty table with room for an array of so many elements.
     pub fn table(&self, elements: usize) {
-        self.make_room();
+        self.make_room(1);
         let elements = c_int::try_from(elements).expect("a table of Lua's");
         unsafe { ffi::lua_createtable(self.state, elements, 0) }
     }
@@ -241,8 +297,12 @@ impl Stack {
         assert_eq!(unsafe { ffi::lua_type(self.state, -1 - values) }, ffi::LUA_TTABLE);
     }
 
-    fn make_room(&self) {
+    fn make_room(&self, values: c_int) {
         // SAFETY: the state is alive.
-        assert_ne!(unsafe { ffi::lua_checkstack(self.state, 1) }, 0, "room on Lua's stack");
+        assert_ne!(
+            unsafe { ffi::lua_checkstack(self.state, values) },
+            0,
+            "room on Lua's stack"
+        );
     }
 }

@@ -102,6 +102,42 @@ fn calls_use_the_stack_they_are_made_from() {
     ]);
 }
 
+/// Plain answers are taken from Lua's stack, all others go another way; both look alike.
+#[test]
+fn plain_answers_look_as_all_others() {
+    let list = |count: usize| format!("local t = {{}} for i = 1, {count} do t[i] = i end return t");
+    let expected = |count: usize| {
+        let elements: String = (1..=count).map(|number| format!(":{number}\r\n")).collect();
+        format!("*{count}\r\n{elements}")
+    };
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    for count in [1, 2, 127, 128, 129, 300] {
+        assert_eq!(eval(&mut connection, &list(count)), expected(count));
+    }
+    for (script, answer) in [
+        ("return 3.9", ":3\r\n"),
+        ("return -3.9", ":-3\r\n"),
+        ("return 'a\\0b'", "$3\r\na\0b\r\n"),
+        ("return {}", "*0\r\n"),
+        ("return {'a', 2.5, ''}", "*3\r\n$1\r\na\r\n:2\r\n$0\r\n\r\n"),
+        (
+            "return {'a', {1, {'b'}}}",
+            "*2\r\n$1\r\na\r\n*2\r\n:1\r\n*1\r\n$1\r\nb\r\n",
+        ),
+        ("return {'a', false, true}", "*3\r\n$1\r\na\r\n$-1\r\n:1\r\n"),
+        ("return {1, nil, 3}", "*1\r\n:1\r\n"),
+        ("return {1, x = 2}", "*1\r\n:1\r\n"),
+        ("return {[2] = 1}", "*0\r\n"),
+        ("return {ok = 'fine', 1}", "+fine\r\n"),
+        ("return {1, err = 'ERR bad'}", "-ERR bad\r\n"),
+        ("return redis.call('INCR', 'n')", ":1\r\n"),
+        ("return", "$-1\r\n"),
+    ] {
+        assert_eq!(eval(&mut connection, script), answer, "{script}");
+    }
+}
+
 /// What would reach the machine, or the interpreter from below (CVE-2022-0543 among them).
 #[test]
 fn the_world_outside_is_not_there() {
