@@ -336,7 +336,8 @@ impl Connection {
 
     async fn run(mut self, mut socket: impl Socket, must_authenticate_by: Instant) -> io::Result<()> {
         loop {
-            match self.wait(&mut socket, must_authenticate_by).await? {
+            let event = self.wait(&mut socket, must_authenticate_by).await?;
+            match event {
                 Event::Input(0) | Event::Silence => return Ok(()),
                 Event::Input(count) => {
                     self.note_input(count);
@@ -356,7 +357,9 @@ impl Connection {
                     self.collect_mail();
                 }
             }
-            let close = self.execute(&mut socket).await?;
+            // Mail needs no turn of its own: whoever has sent it has had one.
+            let is_mail_alone = matches!(event, Event::Rung) && self.consumed == self.input.len();
+            let close = !is_mail_alone && self.execute(&mut socket).await?;
             if self.permit.is_stranger() && !self.may_stay_a_stranger() {
                 return Ok(());
             }
@@ -364,7 +367,7 @@ impl Connection {
                 return Ok(());
             }
             self.note_buffers();
-            if !self.waiters.is_alone() {
+            if !is_mail_alone && !self.waiters.is_alone() {
                 // All requests that have arrived on this thread are executed, then all replies leave: the peer wakes once for
                 // many, writes of many wait for one sync, and code and data stay in the caches.
                 tokio::task::yield_now().await;
