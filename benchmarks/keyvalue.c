@@ -1,10 +1,11 @@
 // Transactions of ten operations, or of one, through libfdb_c, so many under way at once, from callbacks: one program, one network thread.
 //
-//   keyvalue CLUSTER_FILE load|reads|ranges|writes|mixed|lone TRANSACTIONS_UNDER_WAY SECONDS [KEYS [VALUE_BYTES_MAX [EACH_SECOND]]]
+//   keyvalue CLUSTER_FILE load|reads|ranges|writes|mixed|lone TRANSACTIONS_UNDER_WAY SECONDS [KEYS [VALUE_BYTES_MAX [EACH_SECOND [SEED]]]]
 //
 // prints one line: operations, seconds, the client's CPU seconds, transactions refused, and the median and 99th percentile of a transaction in microseconds.
 // There are 100,000 keys of 16 bytes, and values have 8 to 100. The reads of a transaction are asked for together; `mixed` writes once for nine reads, `lone`
-// writes once and does nothing else; an operation of `ranges` reads ten rows. With EACH_SECOND a line before the last one has the operations of each second.
+// writes once and does nothing else; an operation of `ranges` reads ten rows. With EACH_SECOND 1 a line before the last one has the operations of each second.
+// With another SEED other keys: rows that are written again in the order in which they were written last lie in that order in memory.
 #define FDB_API_VERSION 730
 #include <errno.h>
 #include <foundationdb/fdb_c.h>
@@ -28,7 +29,7 @@ typedef struct {
 } Slot;
 
 static FDBDatabase *database;
-static long keys = 100000;
+static long keys = 100000, seed;
 static int value_bytes_max = 100, each_second, operations = OPERATIONS_MAX, reads, writes, reads_ranges;
 static double until;
 static long completed, refused;
@@ -178,7 +179,7 @@ static void measure(int under_way, double seconds) {
     FDBTransaction *first;
     check(fdb_database_create_transaction(database, &first));
     for (int index = 0; index < under_way; index++) {
-        slots[index].random = 0x9e3779b97f4a7c15u * (index + 1);
+        slots[index].random = 0x9e3779b97f4a7c15u * (index + 1 + seed * under_way);
         check(fdb_future_set_callback(fdb_transaction_get_read_version(first), begin_first, &slots[index]));
     }
     long counted = 0;
@@ -212,11 +213,12 @@ static void *network(void *unused) {
 }
 
 int main(int count, char **arguments) {
-    if (count < 5 || count > 8) return 2;
+    if (count < 5 || count > 9) return 2;
     const char *test = arguments[2];
     if (count > 5) keys = atol(arguments[5]);
     if (count > 6) value_bytes_max = atoi(arguments[6]);
     if (count > 7) each_second = atoi(arguments[7]);
+    if (count > 8) seed = atol(arguments[8]);
     if (keys < 1 || value_bytes_max < 8 || value_bytes_max > 100) return 2;
     reads_ranges = strcmp(test, "ranges") == 0;
     check(fdb_select_api_version(FDB_API_VERSION));

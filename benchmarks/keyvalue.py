@@ -83,9 +83,11 @@ class Program:
         include = ROOT / "crates/fdb-c/include"
         command = ["gcc", "-O2", "-I", include, ROOT / "benchmarks/keyvalue.c", "-L", self.library, "-lfdb_c", "-lpthread", "-o", self.path]
         subprocess.run(command, check=True)
+        self.runs = 0
 
     def run(self, server, test, under_way, seconds, keys, value_bytes_max, each_second=False):
-        command = [self.path, f"{server.data}/fdb.cluster", test, under_way, seconds, keys, value_bytes_max, int(each_second)]
+        command = [self.path, f"{server.data}/fdb.cluster", test, under_way, seconds, keys, value_bytes_max, int(each_second), self.runs]
+        self.runs += 1
         environment = dict(os.environ, LD_LIBRARY_PATH=str(self.library))
         before = server.cpu_us()
         done = subprocess.run([str(part) for part in command], env=environment, check=True, capture_output=True, text=True)
