@@ -86,12 +86,38 @@ fn times(keys: &[[u8; 16]], cold: &[[u8; 16]], hot: &[[u8; 16]]) {
     }
     let scan_tree = tree.rows().map(|row| u64::from(row.key()[0])).sum::<u64>();
     assert_eq!(scan_tree, map.keys().map(|key| u64::from(key[0])).sum::<u64>());
+    together(&mut tree, cold);
     with_snapshots(&mut tree, cold);
     let rank = nanoseconds(cold, |key| tree.rank(key));
     let remove_tree = nanoseconds(cold, |key| tree.remove(key));
     let remove_map = nanoseconds(cold, |key| map.remove(&key[..]));
     print("remove, cold", remove_tree, remove_map);
     println!("{:<34}{rank:>8.0}", "rank, cold");
+}
+
+/// Ten at a time whose ways are gone side by side first, as a request's are and a transaction's.
+fn together(tree: &mut Tree, cold: &[[u8; 16]]) {
+    let tens: Vec<Vec<&[u8]>> = cold
+        .chunks(10)
+        .map(|ten| ten.iter().map(<[u8; 16]>::as_slice).collect())
+        .collect();
+    let mut place = 0;
+    let mut fetch = |tree: &Tree| {
+        if place % 10 == 0 {
+            tree.fetch(&tens[place / 10]);
+        }
+        place = (place + 1) % cold.len();
+    };
+    let get = nanoseconds(cold, |key| {
+        fetch(tree);
+        tree.get(key).map(|row| row.value()[0])
+    });
+    println!("{:<34}{get:>8.0}", "get, cold, ten together");
+    let replace = nanoseconds(cold, |key| {
+        fetch(tree);
+        tree.insert(row(key))
+    });
+    println!("{:<34}{replace:>8.0}", "replace, cold, ten together");
 }
 
 /// Replacing while somebody holds a snapshot: one taken before all of it, and a new one every 100 writes.

@@ -143,17 +143,15 @@ impl<const N: usize> Run<N> {
         black_box(words.fold(u64::from(self.len), |sum, head| sum.wrapping_add(*head)));
     }
 
-    /// The same of the row that the heads alone say to be at `key`, or to follow it. The key lies between the fences.
-    pub fn fetch_row(&self, key: &[u8]) {
+    /// The row that the heads alone say to be at `key`, or to follow it, if there is one. The key lies between the fences.
+    pub fn row_near(&self, key: &[u8]) -> Option<&Row> {
         let skip = self.skip as usize;
         if key.len() < skip {
-            return;
+            return None;
         }
         let head = head(key, skip);
         let index = self.heads[..self.len()].partition_point(|other| *other < head);
-        if let Some(row) = self.rows().get(index).and_then(Option::as_ref) {
-            black_box(row.fetch());
-        }
+        self.rows().get(index)?.as_ref()
     }
 
     /// Where `key` is, or would have to be inserted. The key lies between the fences.

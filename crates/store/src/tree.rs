@@ -216,11 +216,13 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
             let mut nodes = [&self.root; SIDE_BY_SIDE];
             let nodes = &mut nodes[..keys.len()];
             while descend(nodes, keys) {}
-            for (node, key) in nodes.iter().zip(keys) {
+            let mut rows = [None; SIDE_BY_SIDE];
+            for ((row, node), key) in rows.iter_mut().zip(nodes.iter()).zip(keys) {
                 if let Node::Leaf(run) = node {
-                    run.fetch_row(key);
+                    *row = run.row_near(key);
                 }
             }
+            rows.iter().flatten().for_each(|row| _ = black_box(row.fetch()));
         }
     }
 
@@ -228,7 +230,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
     pub fn insert(&mut self, row: Row) -> Option<Row> {
         let version = row.version();
         self.newest = self.newest.max(version);
-        match self.root.insert(row, Fences::OPEN) {
+        match self.root.insert(row, None) {
             Inserted::Replaced(old) => {
                 if old.version() > version {
                     self.newest = self.root.newest();
@@ -515,10 +517,10 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
-    fn insert(&mut self, row: Row, fences: Fences<'_>) -> Inserted<LEAF, INNER> {
+    fn insert(&mut self, row: Row, place: Option<&Place<'_, INNER>>) -> Inserted<LEAF, INNER> {
         match self {
-            Node::Leaf(run) => insert_into_leaf(Arc::make_mut(run), row, fences),
-            Node::Inner(inner) => Arc::make_mut(inner).insert(row, fences),
+            Node::Leaf(run) => insert_into_leaf(Arc::make_mut(run), row, place),
+            Node::Inner(inner) => Arc::make_mut(inner).insert(row, place),
         }
     }
 
@@ -693,11 +695,16 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         child.fit(fences);
     }
 
-    fn insert(&mut self, row: Row, fences: Fences<'_>) -> Inserted<LEAF, INNER> {
+    fn insert(&mut self, row: Row, place: Option<&Place<'_, INNER>>) -> Inserted<LEAF, INNER> {
         let (index, version) = (self.child_of(row.key()), row.version());
-        let (child, child_fences) = self.fenced_child(index, fences);
-        let inserted = child.insert(row, child_fences);
-        let held = self.held_child(index);
+        let below = Place {
+            separators: &self.separators,
+            index,
+            parent: place,
+        };
+        let held = self.children[index].as_mut();
+        let held = held.expect("a child below the length is present");
+        let inserted = held.node.insert(row, Some(&below));
         held.newest = held.newest.max(version);
         match inserted {
             Inserted::Replaced(old) => {
@@ -713,7 +720,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
             Inserted::Split(separator, right) => {
                 let right = Child::split_off(right, held.newest);
                 self.counts[index] = self.counts[index] + 1 - right.node.count();
-                self.insert_child(index + 1, separator, right, fences)
+                self.insert_child(index + 1, separator, right, fences_at(place))
             }
         }
     }
@@ -952,10 +959,26 @@ fn fences_of_child<'a, const N: usize>(separators: &'a Run<N>, index: usize, fen
     Fences { low, high }
 }
 
+/// Where a node stands. Its fences are looked up only if it is split: they lie in lines of its parents that finding it does not visit.
+struct Place<'a, const INNER: usize> {
+    separators: &'a Run<INNER>,
+    /// The node is this child of the one with the separators.
+    index: usize,
+    parent: Option<&'a Place<'a, INNER>>,
+}
+
+/// `None` is the root's place.
+fn fences_at<'a, const INNER: usize>(place: Option<&'a Place<'a, INNER>>) -> Fences<'a> {
+    match place {
+        None => Fences::OPEN,
+        Some(place) => fences_of_child(place.separators, place.index, fences_at(place.parent)),
+    }
+}
+
 fn insert_into_leaf<const LEAF: usize, const INNER: usize>(
     run: &mut Run<LEAF>,
     row: Row,
-    fences: Fences<'_>,
+    place: Option<&Place<'_, INNER>>,
 ) -> Inserted<LEAF, INNER> {
     match run.find(row.key()) {
         Ok(index) => Inserted::Replaced(run.replace(index, row)),
@@ -963,7 +986,7 @@ fn insert_into_leaf<const LEAF: usize, const INNER: usize>(
             run.insert(index, row);
             Inserted::Added
         }
-        Err(index) => split_leaf(run, index, row, fences),
+        Err(index) => split_leaf(run, index, row, fences_at(place)),
     }
 }
 
