@@ -11,9 +11,9 @@
 //! empty one takes in the block beside it, or the other end if there is none. So about every [`BLOCK_BYTES_MAX`] a second row is written.
 //! An element longer than [`SHORT_BYTES_MAX`] is a block by itself: no push copies it again.
 //!
-//! What changes the number of elements in the middle moves all between there and the nearer end, which is rewritten. That LINSERT and
-//! LREM search from an end anyway; LSET does it only where a long element comes among short ones. Blocks of a fixed number of elements,
-//! with long ones behind references, would move less; but a range of long elements would be a descent for each of them.
+//! What changes the number of elements in the middle moves the blocks between there and the nearer end, as they are; LINSERT and LREM have
+//! searched from an end by then. Blocks of a fixed number of elements, with long ones behind references, would be less to move; but a
+//! range of long elements would be a descent for each of them.
 //!
 //! Invariants: ends, and blocks of several elements, hold short elements only; no block is empty; `count` is that of all elements.
 
@@ -119,6 +119,32 @@ impl<'e> Side<'e> {
             kept: b"",
         };
     }
+}
+
+/// A change of how many elements stand in blocks.
+enum Edit<'v> {
+    /// At the lowest position.
+    Insert(&'v [u8]),
+    /// Those whose position is so.
+    Remove(&'v dyn Fn(i64) -> bool),
+}
+
+/// Elements as blocks, each with their number.
+fn blocks(elements: &[&[u8]]) -> Vec<(usize, Vec<u8>)> {
+    let mut blocks: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut is_open = false;
+    for element in elements {
+        let is_short = element.len() <= SHORT_BYTES_MAX;
+        match blocks.last_mut() {
+            Some((count, block)) if is_open && is_short && block.len() + 1 + element.len() <= BLOCK_BYTES_MAX => {
+                packed::push(block, element);
+                *count += 1;
+            }
+            _ => blocks.push((1, pack(std::iter::once(*element)))),
+        }
+        is_open = is_short;
+    }
+    blocks
 }
 
 fn pack<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
@@ -425,72 +451,139 @@ impl<'e> Blocks<'e> {
         flow
     }
 
-    /// Replaces the element at `index`. True if the key's row is as it was.
-    pub fn set(&mut self, keys: &mut Keyspace<'_, '_>, index: u64, value: &[u8]) -> bool {
-        let is_short = value.len() <= SHORT_BYTES_MAX;
-        let (end, depth) = match index < self.count / 2 {
-            true => (End::Left, index),
-            false => (End::Right, self.count - 1 - index),
-        };
-        if depth >= self.side(end).count && self.set_in_block(keys, index, value, is_short) {
-            return true;
+    /// The end in whose part of the key's row an element stands, and how many are outside of it. `None`: it stands in a block.
+    fn end_of(&self, index: u64) -> Option<(End, u64)> {
+        if index < self.head.count {
+            Some((End::Left, index))
+        } else if self.count - index <= self.tail.count {
+            Some((End::Right, self.count - 1 - index))
+        } else {
+            None
         }
-        self.rewrite(keys, end, depth + 1, |elements| {
-            if let Some(innermost) = elements.last_mut() {
-                *innermost = value.to_vec();
-            }
-        });
-        false
     }
 
-    /// True if the element stands in a block that may hold `value` in its place; then it does.
-    fn set_in_block(&self, keys: &mut Keyspace<'_, '_>, index: u64, value: &[u8], is_short: bool) -> bool {
-        let position = self.first + index as i64;
-        let (start, behind) = self.between();
-        let found = (start..behind)
-            .contains(&position)
-            .then(|| self.block_of(keys, position));
-        let Some((at, row)) = found.flatten() else {
+    /// Replaces the element at `index`. True if the key's row is as it was.
+    pub fn set(&mut self, keys: &mut Keyspace<'_, '_>, index: u64, value: &[u8]) -> bool {
+        if let Some((end, depth)) = self.end_of(index) {
+            self.rewrite(keys, end, depth + 1, |elements| {
+                if let Some(innermost) = elements.last_mut() {
+                    *innermost = value.to_vec();
+                }
+            });
             return false;
+        }
+        let position = self.first + index as i64;
+        let Some((at, row)) = self.block_of(keys, position) else {
+            return true;
         };
         let mut elements: Several<'_> = packed::iter(row.value()).collect();
-        let count = elements.len();
-        match elements.get_mut((position - at) as usize) {
-            Some(element) if is_short || count == 1 => *element = value,
-            _ => return false,
+        if let Some(element) = elements.get_mut((position - at) as usize) {
+            *element = value;
         }
-        self.elements
-            .set(keys.tx, &position_key(at), &pack(elements.into_iter()));
+        // Lengths that change stay in their block, but for a long element among others.
+        let blocks = match value.len() <= SHORT_BYTES_MAX || elements.len() == 1 {
+            true => vec![(elements.len(), pack(elements.into_iter()))],
+            false => blocks(&elements),
+        };
+        self.write_blocks(keys, at, blocks);
         true
     }
 
     /// Inserts an element so that `index` is its own.
     pub fn insert(&mut self, keys: &mut Keyspace<'_, '_>, index: u64, value: &[u8]) {
-        let (end, depth) = match index <= self.count / 2 {
-            true => (End::Left, index),
-            false => (End::Right, self.count - index),
-        };
-        self.rewrite(keys, end, depth, |elements| elements.push(value.to_vec()));
+        if index <= self.head.count {
+            return self.rewrite(keys, End::Left, index, |elements| elements.push(value.to_vec()));
+        }
+        if self.count - index <= self.tail.count {
+            let depth = self.count - index;
+            return self.rewrite(keys, End::Right, depth, |elements| elements.push(value.to_vec()));
+        }
+        let position = self.first + index as i64;
+        self.edit_blocks(keys, position, position, &Edit::Insert(value));
     }
 
     /// Removes the elements at `indexes`, which ascend.
     pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, indexes: &[u64]) {
-        let (Some(&first), Some(&last)) = (indexes.first(), indexes.last()) else {
+        let (head, rest) = indexes.split_at(indexes.partition_point(|index| *index < self.head.count));
+        let (within, tail) = rest.split_at(rest.partition_point(|index| self.end_of(*index).is_none()));
+        let count = self.count;
+        for (end, indexes) in [(End::Left, head), (End::Right, tail)] {
+            let side = std::mem::take(self.side(end));
+            let mut kept = Several::new();
+            for (depth, element) in (0..).zip(side.iter()) {
+                let index = if end == End::Left { depth } else { count - 1 - depth };
+                if indexes.binary_search(&index).is_err() {
+                    kept.push(element);
+                }
+            }
+            self.side(end).hold(&kept);
+            self.shrink(end, indexes.len() as u64);
+        }
+        if let (Some(&lowest), Some(&highest)) = (within.first(), within.last()) {
+            let first = self.first - head.len() as i64;
+            let goes = |position: i64| within.binary_search(&((position - first) as u64)).is_ok();
+            let (lowest, highest) = (first + lowest as i64, first + highest as i64);
+            self.edit_blocks(keys, lowest, highest, &Edit::Remove(&goes));
+        }
+    }
+
+    /// Changes the blocks that hold the positions from `lowest` to `highest`. Those between them and the nearer end move.
+    fn edit_blocks(&mut self, keys: &mut Keyspace<'_, '_>, lowest: i64, highest: i64, edit: &Edit<'_>) {
+        let (start, behind) = self.between();
+        let Some((inner, _)) = self.block_of(keys, lowest) else {
             return;
         };
-        let count = self.count;
-        let (end, depth) = match last < count - first {
-            true => (End::Left, last + 1),
-            false => (End::Right, count - first),
+        let end = if highest - start < behind - inner {
+            End::Left
+        } else {
+            End::Right
         };
-        self.rewrite(keys, end, depth, |elements| {
-            let mut depth = 0;
-            elements.retain(|_| {
-                let index = if end == End::Left { depth } else { count - 1 - depth };
-                depth += 1;
-                indexes.binary_search(&index).is_err()
+        let (from, to) = if end == End::Left {
+            (start, highest + 1)
+        } else {
+            (inner, behind)
+        };
+        let mut edited = Vec::new();
+        let (mut count_before, mut count) = (0, 0);
+        let bounds = (position_key(from), position_key(to));
+        self.elements
+            .scan(keys.tx, &bounds.0, Some(&bounds.1), false, &mut |key, block| {
+                let mut elements: Several<'_> = packed::iter(block).collect();
+                let at = from + count_before;
+                count_before += elements.len() as i64;
+                if at <= highest && lowest < from + count_before {
+                    match edit {
+                        Edit::Insert(value) => elements.insert((lowest - at) as usize, value),
+                        Edit::Remove(goes) => {
+                            let mut positions = at..;
+                            elements.retain(|_| !positions.next().is_some_and(goes));
+                        }
+                    }
+                    edited.extend(blocks(&elements));
+                } else {
+                    edited.push((elements.len(), block.to_vec()));
+                }
+                debug_assert_eq!(position_of(key), Some(at));
+                count += elements.len() as i64;
+                ControlFlow::Continue(())
             });
-        });
+        self.clear(keys, from, to);
+        let grown = count - count_before;
+        self.count = self.count.saturating_add_signed(grown);
+        let mut at = from;
+        if end == End::Left {
+            self.first -= grown;
+            at -= grown;
+        }
+        self.write_blocks(keys, at, edited);
+    }
+
+    /// Writes blocks that follow each other.
+    fn write_blocks(&self, keys: &mut Keyspace<'_, '_>, mut at: i64, blocks: Vec<(usize, Vec<u8>)>) {
+        for (count, block) in blocks {
+            self.elements.set(keys.tx, &position_key(at), &block);
+            at += count as i64;
+        }
     }
 
     /// Takes `depth` elements from an end, lets `edit` change them, the outermost being the first, and puts them back.

@@ -290,6 +290,50 @@ fn short_elements_share_rows_and_long_ones_do_not() {
     assert_eq!(rows(), 40);
 }
 
+/// What is in the middle changes its block; the others are neither packed anew nor written if they are not between it and the nearer end.
+#[test]
+fn changes_in_the_middle_leave_blocks_as_they_are() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    fill(&mut connection, "l", 3000);
+    let blocks = || {
+        let mut blocks = Vec::new();
+        let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+        reader.scan_rows(b"E", b"F", &mut |row| {
+            blocks.push((row.version(), row.value().to_vec()));
+            std::ops::ControlFlow::Continue(())
+        });
+        blocks
+    };
+    let long = "x".repeat(100);
+    for (change, moved) in [
+        (["LREM", "l", "1", "1000"], true),
+        (["LINSERT", "l", "AFTER", "2000"], true),
+        (["LSET", "l", "1500", &long], false),
+        (["LREM", "l", "1", &long], true),
+    ] {
+        let before = blocks();
+        let words: Vec<&str> = change
+            .into_iter()
+            .chain((change[0] == "LINSERT").then_some("y"))
+            .collect();
+        connection.run(&words);
+        let after = blocks();
+        let changed = after
+            .iter()
+            .filter(|block| !before.iter().any(|old| old.1 == block.1))
+            .count();
+        assert!(changed <= 4, "{change:?} packs {changed} anew");
+        let written = after.iter().filter(|block| !before.contains(block)).count();
+        assert!(
+            written <= if moved { after.len() / 2 + 3 } else { 3 },
+            "{change:?} writes {written}"
+        );
+        assert_eq!(findings(&fixture), 0);
+    }
+    connection.check("LLEN l => 2999");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Push(bool, Vec<u8>),
