@@ -212,7 +212,7 @@ fn blocks_of_lists() {
     check(
         &[
             "the row of key \"list\" of database 0 is none that a version has written",
-            "4 elements belong to no key",
+            "8 elements belong to no key",
         ],
         |fixture| {
             let Rows { own, value, .. } = rows_of(fixture, "list");

@@ -25,10 +25,10 @@ use smallvec::SmallVec;
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, LARGE};
 use crate::packed;
 
-/// Of the packed elements of an end or a block; those that LSET has made longer may take more.
-const BLOCK_BYTES_MAX: usize = 256;
-/// Longer elements stand alone. Below 128, so that a packed length is one byte.
-const SHORT_BYTES_MAX: usize = 64;
+/// Of the packed elements of an end or a block; those that LSET has made longer may take more. Each push or pop logs both ends.
+const BLOCK_BYTES_MAX: usize = 128;
+/// Longer elements stand alone: fewer than three would share a block. Below 128, so that a packed length is one byte.
+const SHORT_BYTES_MAX: usize = 40;
 const ID_BYTES: usize = 10;
 const NUMBERS_BYTES: usize = 8 + 8 + 2 + 2 + 2;
 
@@ -67,7 +67,7 @@ pub fn position_of(key: &[u8]) -> Option<i64> {
 struct Side<'e> {
     count: u64,
     /// What has come there since the row was read: it lies outside of `kept`.
-    added: SmallVec<[u8; 96]>,
+    added: SmallVec<[u8; 64]>,
     kept: &'e [u8],
 }
 

@@ -279,7 +279,7 @@ fn short_elements_share_rows_and_long_ones_do_not() {
         reader.count(b"E", b"F")
     };
     fill(&mut connection, "l", 6400);
-    assert!((80..=200).contains(&rows()), "{}", rows());
+    assert!((200..=300).contains(&rows()), "{}", rows());
     connection.check("DEL l => 1");
     assert_eq!(rows(), 0);
     let long = "x".repeat(1000);
@@ -326,7 +326,7 @@ fn changes_in_the_middle_leave_blocks_as_they_are() {
         assert!(changed <= 4, "{change:?} packs {changed} anew");
         let written = after.iter().filter(|block| !before.contains(block)).count();
         assert!(
-            written <= if moved { after.len() / 2 + 3 } else { 3 },
+            written <= if moved { after.len() * 2 / 3 } else { 3 },
             "{change:?} writes {written}"
         );
         assert_eq!(findings(&fixture), 0);
@@ -360,7 +360,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Most are short, some at the borders between short and long, some long.
 fn text(value: &u8) -> String {
-    let lengths = [0, 1, 2, 3, 63, 64, 65, 127, 128, 400];
+    let lengths = [0, 1, 2, 3, 39, 40, 41, 127, 128, 400];
     let letter = char::from(b'a' + value);
     let length = lengths[usize::from(*value).saturating_sub(10)];
     letter.to_string().repeat(length.max(usize::from(*value < 10)))
