@@ -214,6 +214,8 @@ impl Telling {
         let mut transactions = EffectsReader::new(payload);
         // A record was verified when it was read; what cannot be taken apart ends there for everybody.
         while let Ok(Some((version, effects))) = transactions.next_transaction() {
+            // The log says so a moment before the engine does, and a client may come back with this version at once.
+            self.engine.wait_durable(version);
             self.seen = version;
             if version > self.from {
                 self.tell_transaction(version, effects)?;
