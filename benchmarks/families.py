@@ -139,7 +139,8 @@ def geosearch(server, requests):
 def idle_connections(server, requests):
     """GET by a hundred connections beside ten thousand that are silent."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
-    server.cli("CONFIG", "SET", "maxclients", str(IDLE_CONNECTIONS + 500))
+    if (answer := server.cli("CONFIG", "SET", "maxclients", str(IDLE_CONNECTIONS + 500))) != "OK":
+        raise SystemExit(f"{server.name} does not take so many connections: {answer}")
     server.cli("SET", "key", "v" * 64)
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(IDLE_CONNECTIONS)]
     try:

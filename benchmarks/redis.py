@@ -58,7 +58,7 @@ class Server:
             return [PEER, "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence, *PEER_OPTIONS]
         durability = {"always": "always", "interval": "interval"}.get(self.mode, "none")
         return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", durability,
-                "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
+                "--connections-max", "11000", "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
                 "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off"]
 
     def start(self):
