@@ -2,9 +2,10 @@
 //!
 //! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name of one]]]`
 //!
-//! The commands are those of `redis-benchmark`, one at a time and sixteen in a pipeline, on an engine whose disk is memory. A figure is
-//! the time that this thread ran, so neighbours disturb it little; the least of the rounds is told. Under `valgrind --tool=callgrind`
-//! with one round and one command it counts instructions instead.
+//! The commands are those of `redis-benchmark`, XADD and a rate limiter as a script, one at a time and sixteen in a pipeline, on an
+//! engine whose disk is memory; `hand_off` is an LPUSH that one of fifty who wait in BRPOP is served with, and the next BRPOP of that one.
+//! A figure is the time that this thread ran, so neighbours disturb it little; the least of the rounds is told. Under
+//! `valgrind --tool=callgrind` with one round and one command it counts instructions instead.
 
 use std::sync::Arc;
 
@@ -35,9 +36,21 @@ const COMMANDS: &[(&str, &str)] = &[
         "mset",
         "MSET key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx",
     ),
+    ("xadd", "XADD stream MAXLEN ~ 100000 * name sensor-17 value 21.5"),
+    ("script", "EVALSHA digest 1 user:__few_int__ 100 60000"),
 ];
+const HAND_OFF: &str = "hand_off";
+/// Those who wait.
+const WAITING: usize = 50;
 /// Keys and elements that there are.
 const RANGE: u64 = 100_000;
+/// Keys of the rate limiter.
+const FEW: u64 = 1000;
+
+const RATE_LIMITER: &str = "local count = redis.call('INCR', KEYS[1])
+if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+if count > tonumber(ARGV[1]) then return {0, redis.call('PTTL', KEYS[1])} end
+return {1, tonumber(ARGV[1]) - count}";
 
 fn main() {
     let given: Vec<String> = std::env::args().skip(1).collect();
@@ -53,11 +66,16 @@ fn main() {
         });
         println!("{name:12} {:6} ns alone {:6} ns of sixteen", figures[0], figures[1]);
     }
+    if given.get(2).is_none_or(|only| only == HAND_OFF) {
+        let measured = (0..rounds).map(|_| nanoseconds_each_hand_off(count));
+        println!("{HAND_OFF:12} {:6} ns", measured.min().unwrap_or_default());
+    }
 }
 
 /// Over a fresh engine, which holds what the command expects.
 fn nanoseconds_each(template: &str, pipeline: u64, count: u64) -> u64 {
-    let (mut session, mut random) = (connect(), Random(1));
+    let (mut session, mut random) = (connect_to(&layer()), Random(1));
+    let template = &template.replace("digest", &load(&mut session, RATE_LIMITER));
     let before = match template.split(' ').next().expect("a word") {
         "LPOP" | "RPOP" | "LRANGE" => "LPUSH mylist xxx",
         "SPOP" => "SADD myset element:__rand_int__",
@@ -79,7 +97,55 @@ fn nanoseconds_each(template: &str, pipeline: u64, count: u64) -> u64 {
     (ran_nanoseconds() - started) / (count / pipeline * pipeline)
 }
 
-fn connect() -> Session {
+/// A script's digest, by which it is called from now on.
+fn load(session: &mut Session, script: &str) -> String {
+    let (mut request, mut reply) = (Vec::new(), Vec::new());
+    encode_command(&["SCRIPT", "LOAD", script], &mut request);
+    session.receive(&request, &mut reply);
+    let reply = String::from_utf8(reply).expect("digits");
+    reply.lines().nth(1).expect("a digest").into()
+}
+
+/// Those who wait are served in their order.
+fn nanoseconds_each_hand_off(count: u64) -> u64 {
+    let layer = layer();
+    let mut waiting: Vec<Session> = (0..WAITING).map(|_| connect_to(&layer)).collect();
+    let mut pusher = connect_to(&layer);
+    let (mut push, mut pop) = (Vec::new(), Vec::new());
+    encode_command(&["LPUSH", "queue", "job"], &mut push);
+    encode_command(&["BRPOP", "queue", "0"], &mut pop);
+    let (mut pushed, mut popped) = (Vec::new(), Vec::new());
+    for session in &mut waiting {
+        session.receive(&pop, &mut popped);
+    }
+    let started = ran_nanoseconds();
+    for number in 0..count as usize {
+        hand_over(
+            &mut pusher,
+            &mut waiting[number % WAITING],
+            (&push, &mut pushed),
+            (&pop, &mut popped),
+        );
+    }
+    (ran_nanoseconds() - started) / count
+}
+
+#[inline(never)]
+fn hand_over(
+    pusher: &mut Session,
+    waiting: &mut Session,
+    (push, pushed): (&[u8], &mut Vec<u8>),
+    (pop, popped): (&[u8], &mut Vec<u8>),
+) {
+    pushed.clear();
+    popped.clear();
+    pusher.receive(push, pushed);
+    waiting.take_mail(popped);
+    assert!(pushed == b":1\r\n" && popped.ends_with(b"$3\r\njob\r\n") && !waiting.is_blocked());
+    waiting.receive(pop, popped);
+}
+
+fn layer() -> Arc<Redis> {
     let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
     let disk = Arc::new(MemoryDisk::new(DISK_BYTES));
     let engine = Engine::open(
@@ -95,10 +161,13 @@ fn connect() -> Session {
         durability: Durability::Interval,
     };
     let engine = Arc::new(engine.expect("an empty disk opens"));
-    let layer = Arc::new(Redis::new(engine, space, Identity::default(), Box::new(|| {})));
+    Arc::new(Redis::new(engine, space, Identity::default(), Box::new(|| {})))
+}
+
+fn connect_to(layer: &Arc<Redis>) -> Session {
     let clients = &layer.connections.clients;
     let client = clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
-    Session::new(layer, client)
+    Session::new(layer.clone(), client)
 }
 
 fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) -> Vec<Vec<u8>> {
@@ -107,7 +176,8 @@ fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) ->
         for _ in 0..pipeline {
             let mut words = Vec::new();
             for word in template.split(' ') {
-                words.push(word.replace("__rand_int__", &format!("{:012}", random.below(RANGE))));
+                let word = word.replace("__rand_int__", &format!("{:012}", random.below(RANGE)));
+                words.push(word.replace("__few_int__", &format!("{:012}", random.below(FEW))));
             }
             encode_command(&words, &mut bytes);
         }

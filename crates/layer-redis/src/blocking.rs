@@ -48,26 +48,38 @@ struct KeyQueue {
     watch: WatchId,
     /// By turn: first come, first served.
     clients: BTreeMap<u64, Place>,
+    /// How many of them want to be asked even if the key is gone.
+    if_gone_count: usize,
 }
 
 /// A client in a queue.
 #[derive(Clone, Copy)]
-pub struct Place {
-    pub client_id: u64,
+struct Place {
+    client_id: u64,
     /// It wants to be asked even if the key that changed is gone or holds another kind.
-    pub even_if_gone: bool,
+    even_if_gone: bool,
 }
 
 pub struct Waiter {
     pub client: Arc<Client>,
     pub command: &'static Command,
-    request: Vec<u8>,
+    request: Arc<[u8]>,
     pub protocol: Protocol,
     db: u8,
     /// What CLIENT CACHING said of the command.
     caching: Option<bool>,
     rows: Vec<Vec<u8>>,
     turn: u64,
+}
+
+/// A waiting command that is to be asked again.
+pub struct Asked {
+    pub turn: u64,
+    pub even_if_gone: bool,
+    pub command: &'static Command,
+    pub request: Arc<[u8]>,
+    /// What it saw as its connection.
+    pub client: ClientState,
 }
 
 /// What INFO shows of those who wait.
@@ -82,7 +94,7 @@ pub struct Counts {
 impl Blocking {
     pub fn counts(&self) -> Counts {
         let queues = self.queues.lock();
-        let is_told = |queue: &&KeyQueue| queue.clients.values().any(|place| place.even_if_gone);
+        let is_told = |queue: &&KeyQueue| queue.if_gone_count > 0;
         Counts {
             clients: queues.waiters.len(),
             keys: queues.keys.len(),
@@ -97,7 +109,7 @@ impl Blocking {
         space: Space,
         client: &ClientState,
         command: &'static Command,
-        request: Vec<u8>,
+        request: Arc<[u8]>,
         block: Block,
     ) {
         let mut queues = self.queues.lock();
@@ -121,8 +133,10 @@ impl Blocking {
                 KeyQueue {
                     watch: partition.watch_key(space, row, callback),
                     clients: BTreeMap::new(),
+                    if_gone_count: 0,
                 }
             });
+            queue.if_gone_count += usize::from(place.even_if_gone);
             queue.clients.insert(turn, place);
         }
         client.shared.blocked.store(true, Ordering::SeqCst);
@@ -155,11 +169,45 @@ impl Blocking {
         self.ready.pop()
     }
 
-    /// Who waits for a row, the longest first.
-    pub fn places(&self, row: &[u8]) -> Vec<Place> {
+    /// Somebody waits for the row; `if_gone`: somebody who wants to be asked even if it is gone.
+    pub fn has_waiter(&self, row: &[u8], if_gone: bool) -> bool {
         let queues = self.queues.lock();
         let queue = queues.keys.get(row);
-        queue.map_or(Vec::new(), |queue| queue.clients.values().copied().collect())
+        queue.is_some_and(|queue| !if_gone || queue.if_gone_count > 0)
+    }
+
+    /// Who has waited for the row the longest of those behind `turn`; `if_gone`: of those who want to be asked even if it is gone.
+    pub fn next_waiting(&self, users: &Users, row: &[u8], turn: u64, if_gone: bool) -> Option<Asked> {
+        let queues = self.queues.lock();
+        let queue = queues.keys.get(row)?;
+        if if_gone && queue.if_gone_count == 0 {
+            return None;
+        }
+        let behind = queue.clients.range(turn + 1..);
+        let mut wanted = behind.filter(|(_, place)| place.even_if_gone || !if_gone);
+        wanted.find_map(|(&turn, place)| {
+            let waiter = queues.waiters.get(&place.client_id)?;
+            // A killed connection is given nothing, even while it is still being closed.
+            if waiter.client.killed.load(Ordering::SeqCst) {
+                return None;
+            }
+            let mut client = ClientState::new(waiter.client.clone(), true, users.of(&waiter.client));
+            client.db = waiter.db;
+            client.protocol = waiter.protocol;
+            client.caching = waiter.caching;
+            Some(Asked {
+                turn,
+                even_if_gone: place.even_if_gone,
+                command: waiter.command,
+                request: waiter.request.clone(),
+                client,
+            })
+        })
+    }
+
+    /// Whatever has happened to the row, everybody who wants to know of it does.
+    pub fn is_done_with(&self, row: &[u8]) {
+        self.ready.remove(row);
     }
 
     /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
@@ -168,7 +216,8 @@ impl Blocking {
         let waiter = queues.waiters.remove(&client_id)?;
         for row in &waiter.rows {
             if let Some(queue) = queues.keys.get_mut(row) {
-                queue.clients.remove(&waiter.turn);
+                let place = queue.clients.remove(&waiter.turn);
+                queue.if_gone_count -= usize::from(place.is_some_and(|place| place.even_if_gone));
                 if queue.clients.is_empty() {
                     let queue = queues.keys.remove(row).expect("the queue that was just found");
                     partition.unwatch(queue.watch);
@@ -201,20 +250,6 @@ impl Blocking {
     pub fn forget(&self, partition: &mut PartitionGuard<'_>, client_id: u64) {
         self.remove(partition, client_id);
     }
-
-    pub fn waiting(&self, users: &Users, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {
-        let queues = self.queues.lock();
-        // A killed connection is given nothing, even while it is still being closed.
-        let waiter = queues.waiters.get(&client_id)?;
-        if waiter.client.killed.load(Ordering::SeqCst) {
-            return None;
-        }
-        let mut client = ClientState::new(waiter.client.clone(), true, users.of(&waiter.client));
-        client.db = waiter.db;
-        client.protocol = waiter.protocol;
-        client.caching = waiter.caching;
-        Some((waiter.command, waiter.request.clone(), client))
-    }
 }
 
 impl Ready {
@@ -224,6 +259,12 @@ impl Ready {
             rows.push_back(row.to_vec());
         }
         self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn remove(&self, row: &[u8]) {
+        let mut rows = self.rows.lock();
+        rows.retain(|other| other != row);
+        self.any.store(!rows.is_empty(), Ordering::Relaxed);
     }
 
     fn pop(&self) -> Option<Vec<u8>> {

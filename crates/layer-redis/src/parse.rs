@@ -49,6 +49,9 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
 
 /// A float as C's strtod reads it, the whole text, no blanks, `inf` allowed, `nan` not.
 pub fn float(text: &[u8]) -> Option<f64> {
+    if let Some(whole) = short_whole_number(text) {
+        return Some(whole as f64);
+    }
     let text = std::str::from_utf8(text).ok()?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let value = if unsigned.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("0x")) {
@@ -61,6 +64,17 @@ pub fn float(text: &[u8]) -> Option<f64> {
     let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
     let vanished = value == 0.0 && mantissa.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     (!value.is_nan() && !vanished && (spelled || value.is_finite())).then_some(value)
+}
+
+/// Nearly every number is a few digits. Each of these is a float without rounding.
+pub fn short_whole_number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 15 {
+        return None;
+    }
+    text.iter().try_fold(0, |number, &digit| match digit {
+        b'0'..=b'9' => Some(number * 10 + u64::from(digit - b'0')),
+        _ => None,
+    })
 }
 
 fn hexadecimal(text: &str, digits: &str) -> Option<f64> {

@@ -201,12 +201,29 @@ pub fn parse_digest(text: &[u8]) -> Option<Digest> {
     if text.len() != 2 * digest.len() {
         return None;
     }
-    for (byte, pair) in digest.iter_mut().zip(text.chunks(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    let mut is_sound = true;
+    for (index, byte) in digest.iter_mut().enumerate() {
+        let high = DIGIT_VALUES[usize::from(text[2 * index])];
+        let low = DIGIT_VALUES[usize::from(text[2 * index + 1])];
+        is_sound &= high | low != NO_DIGIT;
+        *byte = high << 4 | low;
     }
-    Some(digest)
+    is_sound.then_some(digest)
 }
+
+const NO_DIGIT: u8 = 0xff;
+
+/// By their bytes: each EVALSHA reads forty.
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
 
 #[cfg(test)]
 mod tests {

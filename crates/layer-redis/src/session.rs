@@ -589,7 +589,7 @@ impl Session {
             Err(Failure::Block(mut block)) => {
                 self.blocked = true;
                 self.deadline_ms = block.deadline_ms;
-                let request = block.ask_again.take().unwrap_or_else(|| raw.to_vec());
+                let request = block.ask_again.take().map_or_else(|| raw.into(), Into::into);
                 layer.wait(partition, &self.client, command, request, block);
                 Ok(Dependency::ZERO)
             }

@@ -1,6 +1,6 @@
 //! Serving those who wait for a key, once a transaction has changed it.
 
-use crate::blocking::Place;
+use crate::blocking::Asked;
 use crate::clients::ClientState;
 use crate::command::{Command, WRITE};
 use crate::errors;
@@ -10,6 +10,7 @@ use crate::keyspace::Keyspace;
 use crate::layer::Redis;
 use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
+use std::sync::Arc;
 
 impl Redis {
     /// The client waits from now on. `request` is its command as it is to be asked again.
@@ -18,7 +19,7 @@ impl Redis {
         partition: &mut PartitionGuard<'_>,
         client: &ClientState,
         command: &'static Command,
-        request: Vec<u8>,
+        request: Arc<[u8]>,
         block: Block,
     ) {
         self.connections
@@ -62,28 +63,28 @@ impl Redis {
     }
 
     fn serve_key(&self, partition: &mut PartitionGuard<'_>, row: &[u8]) {
-        let mut is_there = true;
-        for Place {
-            client_id,
-            even_if_gone,
-        } in self.connections.blocking.places(row)
-        {
-            is_there = is_there && exists(partition, self, row);
-            if !is_there && !even_if_gone {
-                continue;
-            }
-            let Some((command, request, client)) = self.connections.blocking.waiting(&self.access.users, client_id)
-            else {
-                continue;
+        let blocking = &self.connections.blocking;
+        let (mut turn, mut is_there) = (0, None);
+        while blocking.has_waiter(row, is_there == Some(false)) {
+            let is_there_now = *is_there.get_or_insert_with(|| exists(partition, self, row));
+            let Some(asked) = blocking.next_waiting(&self.access.users, row, turn, !is_there_now) else {
+                break;
             };
+            turn = asked.turn;
+            let client_id = asked.client.shared.id;
             let mut bytes = Vec::new();
-            let changed = (&row[2..], even_if_gone);
-            if let Some(dependency) = retry(partition, self, command, &request, changed, client, &mut bytes)
-                && let Some(waiter) = self.connections.blocking.remove(partition, client_id)
+            if let Some(dependency) = retry(partition, self, asked, &row[2..], &mut bytes)
+                && let Some(waiter) = blocking.remove(partition, client_id)
             {
                 waiter.client.post(&bytes, dependency, true);
                 self.send_outbox();
+                // Once it is gone, nobody is asked as if it were there, even if a command has brought it back.
+                is_there = is_there.filter(|is_there| !is_there);
             }
+        }
+        // What those who were served have done to the row made it ready once more.
+        if is_there == Some(false) && !blocking.has_waiter(row, true) {
+            blocking.is_done_with(row);
         }
     }
 }
@@ -93,17 +94,22 @@ impl Redis {
 fn retry(
     partition: &mut PartitionGuard<'_>,
     layer: &Redis,
-    command: &'static Command,
-    request: &[u8],
-    (changed, even_if_gone): (&[u8], bool),
-    mut client: ClientState,
+    asked: Asked,
+    changed: &[u8],
     bytes: &mut Vec<u8>,
 ) -> Option<quartet_engine::Dependency> {
+    let Asked {
+        command,
+        request,
+        even_if_gone,
+        mut client,
+        ..
+    } = asked;
     let mut parser = Parser::new();
-    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
+    let Ok(Parsed::Request { .. }) = parser.parse(&request, &Limits::unlimited()) else {
         return None;
     };
-    let arguments = parser.arguments(request);
+    let arguments = parser.arguments(&request);
     // So may the server's part have.
     if layer.replication.is_replica() && (command.has(WRITE) || layer.replication.is_partial()) {
         Reply::new(bytes, client.protocol).error(errors::UNBLOCKED);

@@ -11,6 +11,9 @@
 //! empty one takes in the block beside it, or the other end if there is none. So about every [`BLOCK_BYTES_MAX`] a second row is written.
 //! An element longer than [`SHORT_BYTES_MAX`] is a block by itself: no push copies it again.
 //!
+//! What both ends hold is copied and logged with each push or pop. So when one end becomes a block, or takes one in, the other follows: a
+//! list that is only pushed to at one end carries nothing of the other.
+//!
 //! What changes the number of elements in the middle moves the blocks between there and the nearer end, as they are; LINSERT and LREM have
 //! searched from an end by then. Blocks of a fixed number of elements, with long ones behind references, would be less to move; but a
 //! range of long elements would be a descent for each of them.
@@ -245,8 +248,11 @@ impl<'e> Blocks<'e> {
     /// Adds an element at an end.
     pub fn push(&mut self, end: End, value: &[u8]) {
         let is_short = value.len() <= SHORT_BYTES_MAX;
-        if !is_short || self.side(end).bytes() + 1 + value.len() > BLOCK_BYTES_MAX {
+        if !is_short {
             self.become_block(end);
+        } else if self.side(end).bytes() + 1 + value.len() > BLOCK_BYTES_MAX {
+            self.become_block(end);
+            self.become_block(end.other());
         }
         self.count += 1;
         if end == End::Left {
@@ -305,6 +311,10 @@ impl<'e> Blocks<'e> {
         }
         let (outermost, rest) = elements.split_first()?;
         self.side(end).hold(rest);
+        // Smaller ones stay, or pops of a short queue would leave ever smaller blocks, each of which ends in such a pop.
+        if self.side(end.other()).bytes() > BLOCK_BYTES_MAX / 2 {
+            self.become_block(end.other());
+        }
         Some(Popped::from_slice(outermost))
     }
 

@@ -196,7 +196,7 @@ fn transfer(keys: &mut Keyspace<'_, '_>, wanted: &Move<'_>, source: &Entry) -> P
     }
     let value = rows::pop_one(keys, wanted.source, source, wanted.from);
     let target = keys.find(wanted.target);
-    rows::push(keys, wanted.target, target.as_ref(), wanted.to, &[&value]);
+    rows::push(keys, wanted.target, target.as_ref(), wanted.to, [&*value].into_iter());
     value
 }
 

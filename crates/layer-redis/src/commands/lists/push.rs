@@ -1,7 +1,6 @@
 //! Commands that put elements into a list: LPUSH, RPUSH and their X twins, LINSERT, LSET.
 
 use quartet_wire_resp::Arguments;
-use smallvec::SmallVec;
 
 use super::rows::{self, End};
 use crate::context::Context;
@@ -30,8 +29,8 @@ fn push(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End, must_
     let entry = keys.find_kind(&arguments[1], Kind::List)?;
     let mut length = 0;
     if entry.is_some() || !must_exist {
-        let values: SmallVec<[&[u8]; 8]> = arguments.iter().skip(2).collect();
-        length = rows::push(&mut keys, &arguments[1], entry.as_ref(), end, &values);
+        let values = arguments.tail(2).iter();
+        length = rows::push(&mut keys, &arguments[1], entry.as_ref(), end, values);
     }
     context.reply.integer(length as i64);
     Ok(())

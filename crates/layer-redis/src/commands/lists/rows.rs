@@ -102,10 +102,16 @@ fn write_all<E: AsRef<[u8]>>(keys: &mut Keyspace<'_, '_>, name: &[u8], header: H
 }
 
 /// Adds `values` one after another at an end. `entry` is the list that `name` holds. Returns the new length.
-pub fn push(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: Option<&Entry>, end: End, values: &[&[u8]]) -> u64 {
+pub fn push<'v>(
+    keys: &mut Keyspace<'_, '_>,
+    name: &[u8],
+    entry: Option<&Entry>,
+    end: End,
+    values: impl ExactSizeIterator<Item = &'v [u8]> + DoubleEndedIterator + Clone,
+) -> u64 {
     let header = entry.map_or(Header::new(Kind::List), Header::of);
     if let Some(mut list) = entry.and_then(|entry| large(keys, name, entry)) {
-        values.iter().for_each(|value| list.push(end, value));
+        values.for_each(|value| list.push(end, value));
         list.write(keys, name, header);
         return list.count;
     }
@@ -113,22 +119,30 @@ pub fn push(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: Option<&Entry>, end
     push_small(keys, name, header, old, end, values)
 }
 
-fn push_small(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, old: &[u8], end: End, values: &[&[u8]]) -> u64 {
+fn push_small<'v>(
+    keys: &mut Keyspace<'_, '_>,
+    name: &[u8],
+    header: Header,
+    old: &[u8],
+    end: End,
+    values: impl ExactSizeIterator<Item = &'v [u8]> + DoubleEndedIterator + Clone,
+) -> u64 {
     let length = packed::count(old) + values.len();
-    let added_bytes: usize = values.iter().map(|value| value.len() + 1).sum();
+    let added_bytes: usize = values.clone().map(|value| value.len() + 1).sum();
     if length > SMALL_COUNT_MAX || old.len() + added_bytes > SMALL_BYTES_MAX {
         let old = packed::iter(old);
+        let values = values.map(|value| -> &[u8] { value });
         let all: Vec<&[u8]> = match end {
-            End::Left => values.iter().rev().copied().chain(old).collect(),
-            End::Right => old.chain(values.iter().copied()).collect(),
+            End::Left => values.rev().chain(old).collect(),
+            End::Right => old.chain(values).collect(),
         };
         in_blocks(keys, name, header, end, &all);
         return length as u64;
     }
     let mut added = Vec::with_capacity(added_bytes + values.len());
     match end {
-        End::Left => values.iter().rev().for_each(|value| packed::push(&mut added, value)),
-        End::Right => values.iter().for_each(|value| packed::push(&mut added, value)),
+        End::Left => values.rev().for_each(|value| packed::push(&mut added, value)),
+        End::Right => values.for_each(|value| packed::push(&mut added, value)),
     }
     match end {
         End::Left => keys.put_parts(name, header, &[&added, old]),
@@ -152,11 +166,33 @@ pub fn pop(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, co
 /// Removes one element from an end and returns it. No list is empty, so there is one.
 pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
     let Some(mut list) = large(keys, name, entry) else {
-        return pop_small(keys, name, entry, end, 1).remove(0).into();
+        return pop_one_small(keys, name, entry, end);
     };
     let popped = list.pop(keys, end);
     list.write(keys, name, Header::of(entry));
     popped.unwrap_or_default()
+}
+
+/// What is left stands in the payload in one piece.
+fn pop_one_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
+    let (all, mut walk) = (entry.payload(), small(entry));
+    let mut popped = walk.next().unwrap_or_default();
+    let mut kept = walk.as_bytes();
+    if end == End::Right {
+        let mut last_start = 0;
+        let mut rest_bytes = kept.len();
+        while let Some(element) = walk.next() {
+            popped = element;
+            last_start = all.len() - rest_bytes;
+            rest_bytes = walk.as_bytes().len();
+        }
+        kept = &all[..last_start];
+    }
+    match kept.is_empty() {
+        true => drop(keys.remove(name)),
+        false => keys.put(name, Header::of(entry).flags(0), kept),
+    }
+    Popped::from_slice(popped)
 }
 
 fn pop_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, count: u64) -> Vec<Vec<u8>> {

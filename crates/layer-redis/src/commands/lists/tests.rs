@@ -1,6 +1,7 @@
 //! Lists against scripts, against a model, and with several connections.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ use quartet_engine::Invariants;
 use super::position_key;
 use super::rows::SMALL_COUNT_MAX;
 use crate::invariants::RedisInvariants;
-use crate::keyspace::{Header, Keyspace, Kind, LARGE};
+use crate::keyspace::{Header, Keyspace, Kind, LARGE, key_row};
 use crate::testing::{Connection, Fixture, show};
 
 #[test]
@@ -79,6 +80,27 @@ fn waiting_clients_are_served_in_order() {
     assert_eq!(first.mail(), b"*2\r\n$1\r\na\r\n$1\r\n1\r\n");
     assert_eq!(second.mail(), b"*2\r\n$1\r\na\r\n$1\r\n3\r\n");
     writer.check("LRANGE a 0 -1 => [2]");
+}
+
+/// Each element used to cost three looks at whether the key is there, and a copy of the whole queue for two of them.
+#[test]
+fn handing_an_element_over_takes_four_transactions() {
+    let fixture = Fixture::new();
+    let mut waiting: Vec<_> = (0..3).map(|_| fixture.connect()).collect();
+    for connection in &mut waiting {
+        assert!(connection.bytes(&["BRPOP", "a", "0"]).is_empty());
+    }
+    let mut writer = fixture.connect();
+    let transactions = || fixture.layer.engine.statistics().transactions.load(Ordering::Relaxed);
+    for connection in &mut waiting[..2] {
+        let before = transactions();
+        writer.check("LPUSH a x => 1");
+        assert_eq!(connection.mail(), b"*2\r\n$1\r\na\r\n$1\r\nx\r\n");
+        // LPUSH, whether the key is there, BRPOP, and whether it is there for the next.
+        assert_eq!(transactions() - before, 4);
+    }
+    assert!(!fixture.layer.connections.blocking.has_work());
+    writer.check("EXISTS a => 0");
 }
 
 #[test]
@@ -288,6 +310,54 @@ fn short_elements_share_rows_and_long_ones_do_not() {
         connection.run(&["LPUSH", "l", &long]);
     }
     assert_eq!(rows(), 40);
+}
+
+/// Each push and pop used to write, log and copy what the other end held, although nobody came there.
+#[test]
+fn an_end_that_is_not_used_is_not_written() {
+    for (fill, change) in [
+        ("LPUSH", "RPUSH"),
+        ("RPUSH", "LPUSH"),
+        ("LPUSH", "RPOP"),
+        ("RPUSH", "LPOP"),
+    ] {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        let key_bytes = || {
+            let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+            reader.get(&key_row(0, b"l")).unwrap().len()
+        };
+        // 28 elements of four bytes are left at the end that has been pushed to.
+        (0..32 * 10 + 28).for_each(|_| drop(connection.run(&[fill, "l", "xyz"])));
+        for number in 0..100 {
+            let words: &[&str] = if change.ends_with("POP") {
+                &[change, "l"]
+            } else {
+                &[change, "l", "xyz"]
+            };
+            connection.run(words);
+            let bytes = key_bytes();
+            assert!(number < 40 || bytes <= 1 + 32 + 128, "{fill}, {change}: {bytes} bytes");
+        }
+        assert_eq!(findings(&fixture), 0);
+    }
+}
+
+/// A queue that stays short would be a row for each element, were whatever is at the other end made a block with each block that is taken in.
+#[test]
+fn a_short_queue_stays_in_few_rows() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    fill(&mut connection, "l", 200);
+    for number in 0..3000 {
+        connection.run(&["LPUSH", "l", &format!("{number:03}")]);
+        connection.run(&["RPOP", "l"]);
+    }
+    let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+    let rows = reader.count(b"E", b"F");
+    assert!(rows <= 15, "{rows} rows for 200 elements");
+    connection.check("LLEN l => 200");
+    assert_eq!(findings(&fixture), 0);
 }
 
 /// What is in the middle changes its block; the others are neither packed anew nor written if they are not between it and the nearer end.

@@ -178,6 +178,12 @@ impl Interpreter {
         native.raw_set("bridge", bridge.call)?;
         native.raw_set("given", bridge.given)?;
         native.raw_set("answered", bridge.answered)?;
+        real.raw_set(
+            "tonumber",
+            bridge
+                .faster_tonumber
+                .call::<Value>(real.raw_get::<Value>("tonumber")?)?,
+        )?;
         let functions = lua.create_table()?;
         native.raw_set("functions", &functions)?;
         native.raw_set("plain", lua.create_function(plain)?)?;

@@ -25,6 +25,49 @@ fn check(cases: &[(&str, &str)]) {
     }
 }
 
+/// Short texts of digits do not go the way of Lua's own function; all is as that has it.
+#[test]
+fn texts_become_numbers_as_in_lua() {
+    let numbers = [
+        ("'42'", "42"),
+        ("'007'", "7"),
+        ("'999999999999999'", "1e+15"),
+        ("'9007199254740993'", "9.007199254741e+15"),
+        ("' 12 '", "12"),
+        ("'-5'", "-5"),
+        ("'+5'", "5"),
+        ("'1e2'", "100"),
+        ("'0x10'", "16"),
+        ("'2.50'", "2.5"),
+        ("''", "nil"),
+        ("'12a'", "nil"),
+        ("'1\\0002'", "1"),
+        ("7", "7"),
+        ("nil", "nil"),
+        ("{}", "nil"),
+        ("'101', 2", "5"),
+        ("'10', 10", "10"),
+        ("'zz', 36", "1295"),
+        ("'8', 8", "nil"),
+    ];
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    for (argument, expected) in numbers {
+        let script = format!("return tostring(tonumber({argument}))");
+        assert_eq!(show(&connection.run(&["EVAL", &script, "0"])), expected, "{argument}");
+    }
+    check(&[
+        (
+            "tonumber()",
+            "user_script:1: bad argument #1 to 'tonumber' (value expected)",
+        ),
+        (
+            "tonumber('1', 99)",
+            "user_script:1: bad argument #2 to 'tonumber' (base out of range)",
+        ),
+    ]);
+}
+
 const READONLY: &str = "Attempt to modify a readonly table";
 
 /// CVE-2022-24735, CVE-2025-46818: a script changed what every later script, of any user, ran with.
