@@ -103,8 +103,8 @@ def test_watched_counter_loses_no_update(server, protocol):
 
 
 def test_watched_key_which_expires_aborts(connect, raw):
-    raw.do("SET", "k", "v", "PX", 30)
-    raw.do("WATCH", "k")
+    # In one go, so that the key is there when it is watched.
+    raw.pipeline(["SET", "k", "v", "PX", 30], ["WATCH", "k"])
     time.sleep(0.05)
     assert connect().do("GET", "k") is None
     raw.do("MULTI")
