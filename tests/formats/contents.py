@@ -27,6 +27,8 @@ def write_first(server: Server) -> None:
     client.set("large string", b"0123456789" * 400)
     client.rpush("list", *range(5))
     client.rpush("large list", *range(200))
+    client.rpush("shifted list", *range(300))
+    client.lrem("shifted list", 1, 150)
     client.sadd("integers", *range(20))
     client.sadd("large set", *(f"member {number}" for number in range(200)))
     client.zadd("sorted", {"a": -1.5, "b": float("inf"), "c": 0})

@@ -41,7 +41,7 @@ def segment(path: Path) -> Iterator[tuple[int, bytes]]:
     """Sequences and payloads of a segment's epochs."""
     content = path.read_bytes()
     magic, version, checksum, first, salt = struct.unpack_from("<8sIIQQ", content)
-    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version in (1, 2)
+    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version in (1, 2, 3)
     assert checksum == zlib.crc32(content[:12] + content[16:32])
     at, expected = 32, first
     while at + 32 <= len(content) and any(content[at : at + 32]):
@@ -91,7 +91,7 @@ def checkpoint(path: Path) -> tuple[int, dict[bytes, bytes]]:
     """The position in the log, and the rows."""
     file, rows = Bytes(path.read_bytes()), {}
     magic, version, _, sequence = file.numbers("8sIQQ")
-    assert (magic, f"checkpoint-{sequence:020}") == (b"QUARTETC", path.name) and version in (1, 2)
+    assert (magic, f"checkpoint-{sequence:020}") == (b"QUARTETC", path.name) and version in (1, 2, 3)
     assert file.number("I") == zlib.crc32(file.content[:28])
     while True:
         tag, length, checksum = file.numbers("BII")
@@ -111,7 +111,7 @@ def base(data: Path) -> tuple[int, dict[bytes, bytes]]:
     """The same of a tree."""
     root, rows = Bytes((data / "base").read_bytes()), {}
     magic, version, _, sequence, _, has_tree, height = root.numbers("8sIQQIBB")
-    assert magic == b"QUARTETB" and version in (1, 2, 3, 4)
+    assert magic == b"QUARTETB" and version in (1, 2, 3, 4, 5)
     top = child(root, is_dated=version > 1) if has_tree else None
     for _ in range(root.number("I")):
         root.numbers("IQQ")

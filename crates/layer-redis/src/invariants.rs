@@ -62,7 +62,7 @@ impl Found<'_> {
     /// Writes `number` over the one that begins `offset` bytes behind the id.
     fn with_number(&self, value: &[u8], offset: usize, number: u64) -> Repair {
         let mut value = value.to_vec();
-        let at = value.len() - self.entry.payload().len() + ID_BYTES + offset;
+        let at = self.entry.header_bytes() + ID_BYTES + offset;
         value[at..at + 8].copy_from_slice(&number.to_be_bytes());
         Repair::Set {
             key: self.row_key.to_vec(),

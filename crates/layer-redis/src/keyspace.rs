@@ -116,6 +116,11 @@ impl Entry {
         }
     }
 
+    /// Of the value of the key's row, before the payload.
+    pub fn header_bytes(&self) -> usize {
+        self.payload_start.into()
+    }
+
     /// The family's bytes. For a large collection they begin with its id.
     pub fn payload(&self) -> &[u8] {
         &self.row.value()[usize::from(self.payload_start)..]

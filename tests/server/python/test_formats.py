@@ -62,6 +62,8 @@ def test_the_drawings_of_the_formats_are_true(fixture):
     assert not any(key.startswith(default + redis + b"K\0integers") for key in rows)
     assert any(key.startswith(default + fauna) for key in rows)
     assert rows[default + b"\4" + b"plain"] == b"value"
+    # A list with a shift says so in its header, which is one byte here.
+    assert rows.get(default + redis + b"K\0shifted list", b"\xe1")[0] == 0xE1
 
 
 @pytest.mark.parametrize("engine", ["memory", "ssd"])

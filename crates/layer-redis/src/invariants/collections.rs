@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use quartet_engine::{Judged, Repair};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
-use crate::commands::lists::{Ends, position_key, position_of};
+use crate::commands::lists::{Ends, position_key, position_of, without_shifts};
 use crate::keyspace::{FLAG_B, NO_DEADLINE};
 use crate::{packed, scan};
 
@@ -137,23 +137,19 @@ pub(super) fn judge_hash(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8
     judge_count(judged, found, value, counted);
 }
 
-/// Between the ends of a list its blocks follow each other without a gap. If they do not, those that can be read are moved together.
+/// Between the ends of a list its blocks follow each other, each at its place. If they do not, those that can be read are moved together.
 pub(super) fn judge_blocks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
-    let Some(Ends {
-        head,
-        tail,
-        blocks_start,
-    }) = Ends::of(found.entry)
-    else {
+    let Some(ends) = Ends::of(found.entry) else {
         return;
     };
+    let blocks_start = ends.blocks_start;
     let mut next = blocks_start;
     let mut is_sound = true;
-    visit_blocks(judged, found, |position, elements, _| {
-        is_sound &= elements > 0 && position == Some(next);
+    visit_blocks(judged, found, |place, elements, _| {
+        is_sound &= elements > 0 && place.is_some() && place == ends.place_of(next);
         next = next.saturating_add_unsigned(elements);
     });
-    let counted = (head.len() + tail.len()) as u64 + next.abs_diff(blocks_start);
+    let counted = (ends.head.len() + ends.tail.len()) as u64 + next.abs_diff(blocks_start);
     if is_sound {
         return judge_count(judged, found, value, counted);
     }
@@ -175,7 +171,7 @@ pub(super) fn judge_blocks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[
         0 => Repair::Clear {
             key: found.row_key.to_vec(),
         },
-        _ => found.with_number(value, 0, counted),
+        _ => found.with_number(&without_shifts(found.entry, value), 0, counted),
     });
     judged.found(
         format!("the blocks of {} do not follow each other", found.name()),
@@ -183,7 +179,7 @@ pub(super) fn judge_blocks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[
     );
 }
 
-/// Visits the rows of a list in blocks: position, how many elements (none if it is no block), bytes.
+/// Visits the rows of a list in blocks: place, how many elements (none if it is no block), bytes.
 fn visit_blocks(judged: &Judged<'_>, found: &Found<'_>, mut visit: impl FnMut(Option<i64>, u64, &[u8])) {
     let (prefix, end) = found.elements();
     judged.rows.scan(&prefix, &end, false, &mut |key, block| {

@@ -209,6 +209,22 @@ fn blocks_of_lists() {
         let row = first(fixture, &prefix);
         plant(fixture, |tx| drop(tx.set(&row, b"\x05cut")));
     });
+    // What stands behind a place where something was removed is moved together, and so needs no shift.
+    check(&[expected], |fixture| {
+        fixture.connect().check("LREM list 1 150 => 1");
+        let Rows { prefix, .. } = rows_of(fixture, "list");
+        let row = first(fixture, &prefix);
+        plant(fixture, |tx| drop(tx.clear(&row)));
+    });
+    check(
+        &["key \"list\" of database 0 says that it has 301 elements and has 299"],
+        |fixture| {
+            fixture.connect().check("LREM list 1 150 => 1");
+            let Rows { own, mut value, .. } = rows_of(fixture, "list");
+            value[11..19].copy_from_slice(&301_u64.to_be_bytes());
+            plant(fixture, |tx| drop(tx.set(&own, &value)));
+        },
+    );
     check(
         &[
             "the row of key \"list\" of database 0 is none that a version has written",

@@ -2,7 +2,7 @@
 //! the ssd engine's.
 //!
 //! ```text
-//! "QUARTETB" | format version u32 = 4 | version u64 | log sequence u64 | next file u32
+//! "QUARTETB" | format version u32 = 5 | version u64 | log sequence u64 | next file u32
 //! has tree u8 | height u8 | root, as a child of an inner node, if there is a tree (in version 1, without its newest version)
 //! file count u32 | files, each: number u32 | bytes u64 | bytes in use u64
 //! checksum u64, XXH3-64 of everything before it
@@ -27,9 +27,8 @@ use crate::position::Position;
 pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
 const MAGIC: &[u8; 8] = b"QUARTETB";
-const FORMAT_VERSION: u32 = 4;
-/// The bytes are the same; what layers put into rows is not.
-const FORMAT_VERSION_NARROW: u32 = 3;
+/// The bytes are those of 3 and 4; what layers put into rows is not.
+const FORMAT_VERSION: u32 = 5;
 /// No node tells its children in little room.
 const FORMAT_VERSION_WIDE: u32 = 2;
 /// The root does not tell its newest version.
@@ -160,7 +159,7 @@ impl Root {
         }
         let mut input = Input(&content[MAGIC.len()..]);
         let take_child = match input.u32() {
-            Some(FORMAT_VERSION | FORMAT_VERSION_NARROW | FORMAT_VERSION_WIDE) => Child::take,
+            Some(FORMAT_VERSION_WIDE..=FORMAT_VERSION) => Child::take,
             Some(FORMAT_VERSION_UNDATED) => Child::take_undated,
             Some(other) => return Err(OpenError::UnknownFormat(other)),
             None => return Err(damaged("a sudden end")),

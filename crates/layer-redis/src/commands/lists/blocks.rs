@@ -1,31 +1,36 @@
 //! A large list in blocks: its ends stand in the key's own row, what lies between them in rows of several elements each.
 //!
 //! ```text
-//! payload: id (10 bytes) | count u64 | first i64 | head: count u16, bytes u16 | tail: count u16 | head | tail     big-endian
+//! payload: id (10 bytes) | count u64 | first i64 | head: count u16, bytes u16 | tail: count u16 | shifts | head | tail     big-endian
 //!          head and tail are elements, packed; the outermost is the first of either
-//! block row: the position of its first element, order-preserving -> its elements, packed, first to last
+//! shifts:  with FLAG_B: how many u8 | from i64, by i64 | from, by | ...
+//! block row: its place, order-preserving -> its elements, packed, first to last
 //! ```
 //!
-//! The element at an index has the position `first` + index. Head, blocks and tail follow each other without a gap, so the block of
-//! an index is found by one descent, and a push or a pop writes the key's row alone. An end that has no room becomes a block, and an
-//! empty one takes in the block beside it, or the other end if there is none. So about every [`BLOCK_BYTES_MAX`] a second row is written.
-//! An element longer than [`SHORT_BYTES_MAX`] is a block by itself: no push copies it again.
+//! The element at an index has the position `first` + index. Head, blocks and tail follow each other without a gap, and the place of a
+//! block is the position of its first element. So the block of an index is found by one descent, and a push or a pop writes the key's row
+//! alone. An end that has no room becomes a block, and an empty one takes in the block beside it, or the other end if there is none. So
+//! about every [`BLOCK_BYTES_MAX`] a second row is written. An element longer than [`SHORT_BYTES_MAX`] is a block by itself: no push copies
+//! it again.
 //!
 //! What both ends hold is copied and logged with each push or pop. So when one end becomes a block, or takes one in, the other follows: a
 //! list that is only pushed to at one end carries nothing of the other.
 //!
-//! What changes the number of elements in the middle moves the blocks between there and the nearer end, as they are; LINSERT and LREM have
-//! searched from an end by then. Blocks of a fixed number of elements, with long ones behind references, would be less to move; but a
-//! range of long elements would be a descent for each of them.
+//! A change in the middle writes the blocks there anew and leaves all others where they are. The positions of those behind it are others
+//! then, so a shift says that from a position on a block's place is its position and `by`. What comes in may find no room before the next
+//! place that is taken: then the blocks between there and the nearer end move, further than is needed. Of more than [`SHIFTS_MAX`] shifts
+//! two are made one, by moving what stands between them. Blocks of a fixed number of elements, with long ones behind references, would need
+//! no shifts; but a range of long elements would be a descent for each of them.
 //!
-//! Invariants: ends, and blocks of several elements, hold short elements only; no block is empty; `count` is that of all elements.
+//! Invariants: ends, and blocks of several elements, hold short elements only; no block is empty; `count` is that of all elements; shifts
+//! ascend, and each begins with a block, which is not the first.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use quartet_store::Row;
 use smallvec::SmallVec;
 
-use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, LARGE};
+use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, LARGE};
 use crate::packed;
 
 /// Of the packed elements of an end or a block; those that LSET has made longer may take more. Each push or pop logs both ends.
@@ -34,6 +39,13 @@ const BLOCK_BYTES_MAX: usize = 128;
 const SHORT_BYTES_MAX: usize = 40;
 const ID_BYTES: usize = 10;
 const NUMBERS_BYTES: usize = 8 + 8 + 2 + 2 + 2;
+const SHIFT_BYTES: usize = 16;
+/// Each push or pop logs them.
+const SHIFTS_MAX: usize = 8;
+/// Blocks that are written anew because there is room for an insertion behind them.
+const NEAR_MAX: usize = 256;
+/// Places that are left free where blocks have moved: so many elements can be inserted before any move again.
+const ROOM: i64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -124,30 +136,110 @@ impl<'e> Side<'e> {
     }
 }
 
-/// A change of how many elements stand in blocks.
+/// From a position on, the places of blocks are their positions and this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shift {
+    from: i64,
+    by: i64,
+}
+
+type Shifts = SmallVec<[Shift; SHIFTS_MAX]>;
+
+/// A block that was read.
+struct Block {
+    position: i64,
+    place: i64,
+    row: Row,
+}
+
+/// A change of elements that stand in blocks.
 enum Edit<'v> {
-    /// At the lowest position.
+    /// Before the one at the lowest position.
     Insert(&'v [u8]),
     /// Those whose position is so.
     Remove(&'v dyn Fn(i64) -> bool),
+    /// The one at the lowest position.
+    Replace(&'v [u8]),
+    /// What there is is written without a shift in it.
+    Join,
 }
 
-/// Elements as blocks, each with their number.
-fn blocks(elements: &[&[u8]]) -> Vec<(usize, Vec<u8>)> {
-    let mut blocks: Vec<(usize, Vec<u8>)> = Vec::new();
-    let mut is_open = false;
-    for element in elements {
-        let is_short = element.len() <= SHORT_BYTES_MAX;
-        match blocks.last_mut() {
-            Some((count, block)) if is_open && is_short && block.len() + 1 + element.len() <= BLOCK_BYTES_MAX => {
-                packed::push(block, element);
-                *count += 1;
+impl<'a> Edit<'a> {
+    /// Changes the elements of one block, the first of which has the position `at`.
+    fn change(&self, elements: &mut Several<'a>, at: i64, lowest: i64) {
+        match self {
+            Edit::Insert(value) => elements.insert((lowest - at) as usize, value),
+            Edit::Replace(value) => {
+                if let Some(element) = elements.get_mut((lowest - at) as usize) {
+                    *element = value;
+                }
             }
-            _ => blocks.push((1, pack(std::iter::once(*element)))),
+            Edit::Remove(goes) => {
+                let mut positions = at..;
+                elements.retain(|_| !positions.next().is_some_and(goes));
+            }
+            Edit::Join => {}
         }
-        is_open = is_short;
     }
-    blocks
+}
+
+/// An edit and the positions it is about.
+type Edited<'v> = (RangeInclusive<i64>, &'v Edit<'v>);
+
+/// Blocks as they are to be instead of those that there are.
+#[derive(Default)]
+struct Part {
+    run: Run,
+    /// How many elements there are.
+    count_before: i64,
+    /// The place of the block behind them, if there is one.
+    next: Option<i64>,
+    /// They can stand where those there are do.
+    has_room: bool,
+}
+
+/// Blocks that follow each other.
+#[derive(Default)]
+struct Run {
+    /// Each with the number of its elements.
+    blocks: Vec<(i64, Vec<u8>)>,
+    count: i64,
+}
+
+impl Run {
+    fn push(&mut self, count: i64, block: Vec<u8>) {
+        self.blocks.push((count, block));
+        self.count += count;
+    }
+
+    /// Packs elements, evenly if they do not fit into one block.
+    fn pack(&mut self, elements: &[&[u8]]) {
+        let bytes: usize = elements.iter().map(|element| 1 + element.len()).sum();
+        let bytes_max = match bytes <= BLOCK_BYTES_MAX {
+            true => BLOCK_BYTES_MAX,
+            false => BLOCK_BYTES_MAX.min(bytes / 2 + SHORT_BYTES_MAX / 2),
+        };
+        let mut is_open = false;
+        for element in elements {
+            let is_short = element.len() <= SHORT_BYTES_MAX;
+            self.count += 1;
+            match self.blocks.last_mut() {
+                Some((count, block)) if is_open && is_short && block.len() + 1 + element.len() <= bytes_max => {
+                    packed::push(block, element);
+                    *count += 1;
+                }
+                _ => self.blocks.push((1, pack(std::iter::once(*element)))),
+            }
+            is_open = is_short;
+        }
+    }
+
+    /// Whether the blocks, written from `place` on, leave the place `next` to another.
+    fn ends_before(&self, next: i64, place: i64) -> bool {
+        self.blocks
+            .last()
+            .is_none_or(|(last, _)| place + self.count - last < next)
+    }
 }
 
 fn pack<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
@@ -163,7 +255,9 @@ pub struct Blocks<'e> {
     first: i64,
     head: Side<'e>,
     tail: Side<'e>,
-    /// Blocks to be written behind the key's row, so that who follows the log knows whose they are. Nothing reads the list meanwhile.
+    shifts: Shifts,
+    /// Blocks to be written behind the key's row, with their places, so that who follows the log knows whose they are. Nothing reads the
+    /// list meanwhile.
     full: Vec<(i64, Vec<u8>)>,
 }
 
@@ -175,6 +269,7 @@ impl Blocks<'static> {
             first: 0,
             head: Side::default(),
             tail: Side::default(),
+            shifts: Shifts::new(),
             full: Vec::new(),
         }
     }
@@ -192,6 +287,7 @@ impl<'e> Blocks<'e> {
         let (head_count, rest) = rest.split_first_chunk()?;
         let (head_bytes, rest) = rest.split_first_chunk()?;
         let (tail_count, rest) = rest.split_first_chunk()?;
+        let (shifts, rest) = read_shifts(entry.flags, rest)?;
         let (head, tail) = rest.split_at_checked(u16::from_be_bytes(*head_bytes).into())?;
         Some(Blocks {
             elements: entry.elements(),
@@ -199,6 +295,7 @@ impl<'e> Blocks<'e> {
             first: i64::from_be_bytes(*first),
             head: Side::read(u16::from_be_bytes(*head_count), head),
             tail: Side::read(u16::from_be_bytes(*tail_count), tail),
+            shifts,
             full: Vec::new(),
         })
     }
@@ -217,10 +314,11 @@ impl<'e> Blocks<'e> {
         start[28..30].copy_from_slice(&(self.head.bytes() as u16).to_be_bytes());
         start[30..].copy_from_slice(&(self.tail.count as u16).to_be_bytes());
         let (head, tail) = (&self.head, &self.tail);
-        let parts = [&start, &*head.added, head.kept, &tail.added, tail.kept];
-        keys.put_parts(name, header.flags(LARGE | FLAG_A), &parts);
-        for (position, block) in self.full.drain(..) {
-            self.elements.set(keys.tx, &position_key(position), &block);
+        let (flags, shifts) = written_shifts(&self.shifts);
+        let parts = [&start, &*shifts, &*head.added, head.kept, &tail.added, tail.kept];
+        keys.put_parts(name, header.flags(LARGE | FLAG_A | flags), &parts);
+        for (place, block) in self.full.drain(..) {
+            self.elements.set(keys.tx, &position_key(place), &block);
         }
     }
 
@@ -235,6 +333,37 @@ impl<'e> Blocks<'e> {
     fn between(&self) -> (i64, i64) {
         let start = self.first + self.head.count as i64;
         (start, self.first + (self.count - self.tail.count) as i64)
+    }
+
+    /// The place of the block that would begin with a position.
+    fn place_of(&self, position: i64) -> i64 {
+        place_of(&self.shifts, position).expect("an element of this list has the position")
+    }
+
+    /// The bounds of the places of all blocks.
+    fn places(&self) -> ([u8; 8], [u8; 8]) {
+        let (start, behind) = self.between();
+        (
+            position_key(self.place_of(start)),
+            position_key(self.place_of(behind - 1) + 1),
+        )
+    }
+
+    /// Forgets shifts behind the last block, and takes one that begins with the first into `first`.
+    fn settle(&mut self) {
+        let (start, behind) = self.between();
+        while self.shifts.last().is_some_and(|shift| shift.from >= behind) {
+            self.shifts.pop();
+        }
+        let reached = self.shifts.partition_point(|shift| shift.from <= start);
+        let first = self.shifts.drain(..reached).next_back();
+        if let Some(Shift { by, .. }) = first {
+            self.first += by;
+            for shift in &mut self.shifts {
+                shift.from += by;
+                shift.by -= by;
+            }
+        }
     }
 
     /// So many elements are gone from an end.
@@ -263,7 +392,7 @@ impl<'e> Blocks<'e> {
         } else {
             let (start, behind) = self.between();
             let position = if end == End::Left { start } else { behind - 1 };
-            self.full.push((position, pack(std::iter::once(value))));
+            self.full.push((self.place_of(position), pack(std::iter::once(value))));
         }
     }
 
@@ -279,7 +408,7 @@ impl<'e> Blocks<'e> {
             elements.reverse();
             position += (self.count - side.count) as i64;
         }
-        self.full.push((position, pack(elements.into_iter())));
+        self.full.push((self.place_of(position), pack(elements.into_iter())));
     }
 
     /// Removes the element at an end. `None` if it could not be read.
@@ -289,6 +418,7 @@ impl<'e> Blocks<'e> {
             None => self.pop_beside(keys, end)?,
         };
         self.shrink(end, 1);
+        self.settle();
         Some(popped)
     }
 
@@ -298,7 +428,7 @@ impl<'e> Blocks<'e> {
         let (row, other);
         let mut is_turned = true;
         let mut elements: Several<'_> = if start < behind {
-            let (start, behind) = (position_key(start), position_key(behind));
+            let (start, behind) = self.places();
             is_turned = end == End::Right;
             row = self.elements.clear_end(keys.tx, &start, Some(&behind), is_turned)?;
             packed::iter(row.value()).collect()
@@ -332,10 +462,15 @@ impl<'e> Blocks<'e> {
         let (start, behind) = self.between();
         let (count, in_blocks) = (count - own, (behind - start) as u64);
         if count < in_blocks {
-            return self.cut_blocks(keys, end, count);
+            self.cut_blocks(keys, end, count);
+            return self.settle();
         }
-        self.clear(keys, start, behind);
+        if start < behind {
+            let (start, behind) = self.places();
+            self.elements.clear_range(keys.tx, &start, Some(&behind));
+        }
         self.shrink(end, in_blocks);
+        self.settle();
         let other = std::mem::take(self.side(end.other()));
         let kept: Several<'_> = other
             .iter()
@@ -355,16 +490,19 @@ impl<'e> Blocks<'e> {
             End::Left => start + count as i64,
             End::Right => behind - count as i64,
         };
-        let Some((position, row)) = self.block_of(keys, border - 1) else {
+        let Some(block) = self.block_of(keys, border - 1) else {
             return;
         };
-        let elements: Several<'_> = packed::iter(row.value()).collect();
-        let (left, right) = elements.split_at(elements.len().min((border - position) as usize));
+        let elements: Several<'_> = packed::iter(block.row.value()).collect();
+        let (left, right) = elements.split_at(elements.len().min((border - block.position) as usize));
         let is_split = !right.is_empty();
-        match end {
-            End::Left => self.clear(keys, start, if is_split { position + 1 } else { border }),
-            End::Right => self.clear(keys, if is_split { position } else { border }, behind),
-        }
+        let (start, behind) = self.places();
+        let (own, next) = (position_key(block.place), position_key(block.place + 1));
+        let (start, behind) = match end {
+            End::Left => (start, next),
+            End::Right => (if is_split { own } else { next }, behind),
+        };
+        self.elements.clear_range(keys.tx, &start, Some(&behind));
         self.shrink(end, count);
         match end {
             _ if !is_split => {}
@@ -373,19 +511,20 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    fn clear(&self, keys: &mut Keyspace<'_, '_>, start: i64, end: i64) {
-        if start < end {
-            let (start, end) = (position_key(start), position_key(end));
-            self.elements.clear_range(keys.tx, &start, Some(&end));
-        }
-    }
-
-    /// The block that holds a position between the ends, and where it begins.
-    fn block_of(&self, keys: &mut Keyspace<'_, '_>, position: i64) -> Option<(i64, Row)> {
-        let (start, _) = self.between();
-        let end = position_key(position + 1);
-        let row = self.elements.last(keys.tx, &position_key(start), Some(&end))?;
-        Some((position_of(Elements::name(&row))?, row))
+    /// The block that holds a position between the ends.
+    fn block_of(&self, keys: &mut Keyspace<'_, '_>, position: i64) -> Option<Block> {
+        let behind = self.shifts.partition_point(|shift| shift.from <= position);
+        let by = self.place_of(position) - position;
+        // What has been inserted reaches over places that the next blocks have.
+        let end = match self.shifts.get(behind) {
+            Some(next) => (position + by + 1).min(next.from + next.by),
+            None => position + by + 1,
+        };
+        let (start, _) = self.places();
+        let row = self.elements.last(keys.tx, &start, Some(&position_key(end)))?;
+        let place = position_of(Elements::name(&row))?;
+        let position = place - by;
+        Some(Block { position, place, row })
     }
 
     /// Visits the elements from an end, but for the first `skip`, until `visit` breaks.
@@ -422,13 +561,16 @@ impl<'e> Blocks<'e> {
         from: i64,
         visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let (mut start, behind) = self.between();
-        if start < from {
-            start = self.block_of(keys, from).map_or(from, |(position, _)| position);
+        let (mut start, behind) = self.places();
+        let mut skip = 0;
+        if self.between().0 < from {
+            let Some(block) = self.block_of(keys, from) else {
+                return ControlFlow::Continue(());
+            };
+            start = position_key(block.place);
+            skip = (from - block.position) as usize;
         }
         let mut flow = ControlFlow::Continue(());
-        let mut skip = (from - start) as usize;
-        let (start, behind) = (position_key(start), position_key(behind));
         self.elements
             .scan(keys.tx, &start, Some(&behind), false, &mut |_, block| {
                 let mut elements = packed::iter(block);
@@ -448,16 +590,18 @@ impl<'e> Blocks<'e> {
         before: i64,
         visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let (start, _) = self.between();
+        let Some(last) = self.block_of(keys, before - 1) else {
+            return ControlFlow::Continue(());
+        };
         let mut flow = ControlFlow::Continue(());
-        let (start, end) = (position_key(start), position_key(before));
-        self.elements
-            .scan(keys.tx, &start, Some(&end), true, &mut |key, block| {
-                let count = position_of(key).map_or(0, |position| (before - position) as usize);
-                let elements: Several<'_> = packed::iter(block).take(count).collect();
-                flow = elements.into_iter().rev().try_for_each(&mut *visit);
-                flow
-            });
+        let (start, end) = (self.places().0, position_key(last.place + 1));
+        let mut count = Some((before - last.position) as usize);
+        self.elements.scan(keys.tx, &start, Some(&end), true, &mut |_, block| {
+            let count = count.take().unwrap_or(usize::MAX);
+            let elements: Several<'_> = packed::iter(block).take(count).collect();
+            flow = elements.into_iter().rev().try_for_each(&mut *visit);
+            flow
+        });
         flow
     }
 
@@ -483,19 +627,18 @@ impl<'e> Blocks<'e> {
             return false;
         }
         let position = self.first + index as i64;
-        let Some((at, row)) = self.block_of(keys, position) else {
+        let Some(block) = self.block_of(keys, position) else {
             return true;
         };
-        let mut elements: Several<'_> = packed::iter(row.value()).collect();
-        if let Some(element) = elements.get_mut((position - at) as usize) {
-            *element = value;
-        }
+        let mut elements: Several<'_> = packed::iter(block.row.value()).collect();
         // Lengths that change stay in their block, but for a long element among others.
-        let blocks = match value.len() <= SHORT_BYTES_MAX || elements.len() == 1 {
-            true => vec![(elements.len(), pack(elements.into_iter()))],
-            false => blocks(&elements),
-        };
-        self.write_blocks(keys, at, blocks);
+        if value.len() > SHORT_BYTES_MAX && elements.len() > 1 {
+            self.edit_blocks(keys, position, position, &Edit::Replace(value));
+            return false;
+        }
+        Edit::Replace(value).change(&mut elements, block.position, position);
+        self.elements
+            .set(keys.tx, &position_key(block.place), &pack(elements.into_iter()));
         true
     }
 
@@ -537,62 +680,130 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    /// Changes the blocks that hold the positions from `lowest` to `highest`. Those between them and the nearer end move.
+    /// Changes the blocks that hold the positions from `lowest` to `highest`, which are between the ends.
     fn edit_blocks(&mut self, keys: &mut Keyspace<'_, '_>, lowest: i64, highest: i64, edit: &Edit<'_>) {
-        let (start, behind) = self.between();
-        let Some((inner, _)) = self.block_of(keys, lowest) else {
+        let Some(begin) = self.block_of(keys, lowest) else {
             return;
         };
-        let end = if highest - start < behind - inner {
-            End::Left
+        let edited = (lowest..=highest, edit);
+        let here = (begin.position, begin.place);
+        let near = self.part(keys, here, &edited, NEAR_MAX);
+        if near.has_room {
+            self.replace(keys, here, begin.place, &near);
         } else {
-            End::Right
-        };
-        let (from, to) = if end == End::Left {
-            (start, highest + 1)
-        } else {
-            (inner, behind)
-        };
-        let mut edited = Vec::new();
-        let (mut count_before, mut count) = (0, 0);
-        let bounds = (position_key(from), position_key(to));
-        self.elements
-            .scan(keys.tx, &bounds.0, Some(&bounds.1), false, &mut |key, block| {
-                let mut elements: Several<'_> = packed::iter(block).collect();
-                let at = from + count_before;
-                count_before += elements.len() as i64;
-                if at <= highest && lowest < from + count_before {
-                    match edit {
-                        Edit::Insert(value) => elements.insert((lowest - at) as usize, value),
-                        Edit::Remove(goes) => {
-                            let mut positions = at..;
-                            elements.retain(|_| !positions.next().is_some_and(goes));
-                        }
-                    }
-                    edited.extend(blocks(&elements));
-                } else {
-                    edited.push((elements.len(), block.to_vec()));
-                }
-                debug_assert_eq!(position_of(key), Some(at));
-                count += elements.len() as i64;
-                ControlFlow::Continue(())
-            });
-        self.clear(keys, from, to);
-        let grown = count - count_before;
-        self.count = self.count.saturating_add_signed(grown);
-        let mut at = from;
-        if end == End::Left {
-            self.first -= grown;
-            at -= grown;
+            self.make_room(keys, here, &edited);
         }
-        self.write_blocks(keys, at, edited);
+        self.settle();
+        self.limit_shifts(keys);
     }
 
-    /// Writes blocks that follow each other.
-    fn write_blocks(&self, keys: &mut Keyspace<'_, '_>, mut at: i64, blocks: Vec<(usize, Vec<u8>)>) {
-        for (count, block) in blocks {
-            self.elements.set(keys.tx, &position_key(at), &block);
-            at += count as i64;
+    /// Moves what is between an edited part, which begins `here`, and the nearer end.
+    fn make_room(&mut self, keys: &mut Keyspace<'_, '_>, here: (i64, i64), edited: &Edited<'_>) {
+        let (start, behind) = self.between();
+        if edited.0.end() - start < behind - here.0 {
+            let all = (start, self.place_of(start));
+            let part = self.part(keys, all, edited, 0);
+            let next = part.next.unwrap_or(all.1);
+            self.replace(keys, all, next - part.run.count - ROOM, &part);
+            return;
+        }
+        let part = self.part(keys, here, edited, 0);
+        if let Some(next) = part.next {
+            let rest = (here.0 + part.count_before, next);
+            let moved = self.part(keys, rest, &(rest.0..=behind, &Edit::Join), 0);
+            self.replace(keys, rest, next + part.run.count + ROOM, &moved);
+        }
+        let part = self.part(keys, here, edited, 0);
+        self.replace(keys, here, here.1, &part);
+    }
+
+    /// Reads the blocks from a position and place on up to those that an edit changes, and changes them. Reads more of them, though not more
+    /// than `near_max`, until there is room for all before the next.
+    fn part(
+        &self,
+        keys: &mut Keyspace<'_, '_>,
+        (position, place): (i64, i64),
+        (positions, edit): &Edited<'_>,
+        near_max: usize,
+    ) -> Part {
+        let mut part = Part::default();
+        let mut near = 0;
+        let bounds = (position_key(place), self.places().1);
+        self.elements
+            .scan(keys.tx, &bounds.0, Some(&bounds.1), false, &mut |key, block| {
+                let at = position + part.count_before;
+                if at > *positions.end() {
+                    part.next = position_of(key);
+                    part.has_room = part.next.is_some_and(|next| part.run.ends_before(next, place));
+                    if part.has_room || near == near_max {
+                        return ControlFlow::Break(());
+                    }
+                    near += 1;
+                }
+                let mut elements: Several<'_> = packed::iter(block).collect();
+                let count = elements.len() as i64;
+                part.count_before += count;
+                if matches!(edit, Edit::Join) || at > *positions.end() || at + count <= *positions.start() {
+                    part.run.push(count, block.to_vec());
+                } else {
+                    edit.change(&mut elements, at, *positions.start());
+                    part.run.pack(&elements);
+                }
+                part.next = None;
+                ControlFlow::Continue(())
+            });
+        part.has_room |= part.next.is_none();
+        part
+    }
+
+    /// Writes a part, which begins at a position and a place, anew at `place`.
+    fn replace(&mut self, keys: &mut Keyspace<'_, '_>, (position, old_place): (i64, i64), place: i64, part: &Part) {
+        let end = part.next.map_or(self.places().1, position_key);
+        self.elements.clear_range(keys.tx, &position_key(old_place), Some(&end));
+        let mut at = place;
+        for (count, block) in &part.run.blocks {
+            self.elements.set(keys.tx, &position_key(at), block);
+            at += count;
+        }
+        let grown = part.run.count - part.count_before;
+        let behind = self
+            .shifts
+            .partition_point(|shift| shift.from <= position + part.count_before);
+        let others: Shifts = self.shifts.drain(behind..).collect();
+        self.shifts.retain(|shift| shift.from < position);
+        if part.run.count > 0 {
+            self.stands_at(position, place);
+        }
+        if let Some(next) = part.next {
+            self.stands_at(position + part.run.count, next);
+        }
+        self.shifts.extend(others.iter().map(|shift| Shift {
+            from: shift.from + grown,
+            by: shift.by - grown,
+        }));
+        self.count = self.count.saturating_add_signed(grown);
+    }
+
+    /// Blocks stand so from a position on, behind which there is no shift yet.
+    fn stands_at(&mut self, position: i64, place: i64) {
+        if self.place_of(position) != place {
+            self.shifts.push(Shift {
+                from: position,
+                by: place - position,
+            });
+        }
+    }
+
+    /// Moves what stands between two shifts, of those that are nearest to each other.
+    fn limit_shifts(&mut self, keys: &mut Keyspace<'_, '_>) {
+        if self.shifts.len() <= SHIFTS_MAX {
+            return;
+        }
+        let ends = self.shifts.iter().skip(1).map(|shift| shift.from);
+        let pieces = self.shifts.iter().zip(ends.chain([self.between().1]));
+        let shortest = pieces.min_by_key(|(shift, end)| end - shift.from);
+        if let Some((from, end)) = shortest.map(|(shift, end)| (shift.from, end)) {
+            self.edit_blocks(keys, from - 1, end - 1, &Edit::Join);
         }
     }
 
@@ -620,6 +831,35 @@ impl<'e> Blocks<'e> {
     }
 }
 
+/// The shifts at the start of `rest`, and what is behind them.
+fn read_shifts(flags: u8, rest: &[u8]) -> Option<(Shifts, &[u8])> {
+    if flags & FLAG_B == 0 {
+        return Some((Shifts::new(), rest));
+    }
+    let (count, rest) = rest.split_first()?;
+    let (shifts, rest) = rest.split_at_checked(usize::from(*count) * SHIFT_BYTES)?;
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, i64::from_be_bytes);
+    let shifts = shifts.chunks_exact(SHIFT_BYTES).map(|shift| Shift {
+        from: number(&shift[..8]),
+        by: number(&shift[8..]),
+    });
+    Some((shifts.collect(), rest))
+}
+
+/// The flag that tells of shifts, and their bytes.
+fn written_shifts(shifts: &[Shift]) -> (u8, SmallVec<[u8; 1 + SHIFTS_MAX * SHIFT_BYTES]>) {
+    let mut bytes = SmallVec::new();
+    if shifts.is_empty() {
+        return (0, bytes);
+    }
+    bytes.push(shifts.len() as u8);
+    for Shift { from, by } in shifts {
+        bytes.extend_from_slice(&from.to_be_bytes());
+        bytes.extend_from_slice(&by.to_be_bytes());
+    }
+    (FLAG_B, bytes)
+}
+
 /// What the key's row of a list in blocks says besides the count.
 pub struct Ends<'e> {
     /// First to last, as is the tail.
@@ -627,6 +867,7 @@ pub struct Ends<'e> {
     pub tail: Vec<&'e [u8]>,
     /// The position of the first element that stands in a block.
     pub blocks_start: i64,
+    shifts: Shifts,
 }
 
 impl<'e> Ends<'e> {
@@ -639,10 +880,37 @@ impl<'e> Ends<'e> {
         };
         let mut tail = elements(&list.tail)?;
         tail.reverse();
+        list.shifts
+            .is_sorted_by(|one, next| one.from < next.from)
+            .then_some(())?;
         Some(Ends {
             head: elements(&list.head)?,
             tail,
             blocks_start: list.first.checked_add(list.head.count as i64)?,
+            shifts: list.shifts,
         })
     }
+
+    /// The place of the block that begins with a position.
+    pub fn place_of(&self, position: i64) -> Option<i64> {
+        place_of(&self.shifts, position)
+    }
+}
+
+/// The row's value of a list's key as it is without shifts.
+pub fn without_shifts(entry: &Entry, value: &[u8]) -> Vec<u8> {
+    let mut value = value.to_vec();
+    if entry.flags & FLAG_B != 0 {
+        let at = entry.header_bytes() + ID_BYTES + NUMBERS_BYTES;
+        let count = usize::from(value[at]);
+        value.drain(at..at + 1 + count * SHIFT_BYTES);
+        value[0] &= !FLAG_B;
+    }
+    value
+}
+
+/// A block's place tells the position of its first element, if need be with a shift. `None`: no block can stand there.
+fn place_of(shifts: &[Shift], position: i64) -> Option<i64> {
+    let shift = shifts.iter().rev().find(|shift| shift.from <= position);
+    position.checked_add(shift.map_or(0, |shift| shift.by))
 }

@@ -17,7 +17,7 @@ use crate::errors;
 use crate::keyspace::Entry;
 use crate::parse;
 
-pub use blocks::{Ends, position_key, position_of};
+pub use blocks::{Ends, position_key, position_of, without_shifts};
 pub use rows::{elements, length, store};
 
 use rows::End;
