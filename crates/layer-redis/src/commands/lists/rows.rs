@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! small: payload = the elements, packed
-//! large: in blocks, see `blocks.rs` (with FLAG_A), or as older versions wrote it, see `single_rows.rs`
+//! large: in blocks, see `blocks.rs` (with FLAG_A), or as older versions wrote it and not yet changed or too large, see `single_rows.rs`
 //! ```
 //!
 //! A list that outgrows [`SMALL_COUNT_MAX`] or [`SMALL_BYTES_MAX`] becomes large and stays so until it is emptied or rewritten.
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::blocks::Blocks;
 pub use super::blocks::{End, Popped};
-use super::single_rows;
+use super::single_rows::{self, SingleRows};
 use crate::keyspace::{Entry, FLAG_A, Header, Keyspace, Kind};
 use crate::packed;
 
@@ -110,6 +110,11 @@ pub fn push<'v>(
     values: impl ExactSizeIterator<Item = &'v [u8]> + DoubleEndedIterator + Clone,
 ) -> u64 {
     let header = entry.map_or(Header::new(Kind::List), Header::of);
+    if let Some(mut list) = entry.and_then(|entry| SingleRows::of(keys, entry)) {
+        values.for_each(|value| list.push(keys, end, value));
+        list.write(keys, name, header);
+        return list.count;
+    }
     if let Some(mut list) = entry.and_then(|entry| large(keys, name, entry)) {
         values.for_each(|value| list.push(end, value));
         list.write(keys, name, header);
@@ -153,6 +158,12 @@ fn push_small<'v>(
 
 /// Removes up to `count` elements from an end and returns them in the order of their removal.
 pub fn pop(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, count: u64) -> Vec<Vec<u8>> {
+    if let Some(mut list) = SingleRows::of(keys, entry) {
+        let popped = (0..count.min(list.count)).map_while(|_| list.pop(keys, end));
+        let popped = popped.map(Popped::into_vec).collect();
+        list.write(keys, name, Header::of(entry));
+        return popped;
+    }
     let Some(mut list) = large(keys, name, entry) else {
         return pop_small(keys, name, entry, end, count);
     };
@@ -165,6 +176,11 @@ pub fn pop(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, co
 
 /// Removes one element from an end and returns it. No list is empty, so there is one.
 pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
+    if let Some(mut list) = SingleRows::of(keys, entry) {
+        let popped = list.pop(keys, end);
+        list.write(keys, name, Header::of(entry));
+        return popped.unwrap_or_default();
+    }
     let Some(mut list) = large(keys, name, entry) else {
         return pop_one_small(keys, name, entry, end);
     };
@@ -253,6 +269,10 @@ fn scan(
 
 /// Replaces the element at `index`, which must be below the length.
 pub fn set(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, index: u64, value: &[u8]) {
+    if let Some(list) = SingleRows::of(keys, entry) {
+        list.set(keys, index, value);
+        return keys.touch(name);
+    }
     if let Some(mut list) = large(keys, name, entry) {
         match list.set(keys, index, value) {
             true => keys.touch(name),
@@ -275,6 +295,12 @@ pub fn insert(
     value: &[u8],
 ) -> Option<u64> {
     let index = matches(keys, entry, End::Left, pivot, 1).pop()? + u64::from(side == End::Right);
+    if let Some(mut list) = SingleRows::of(keys, entry)
+        && list.insert(keys, index, value)
+    {
+        list.write(keys, name, Header::of(entry));
+        return Some(list.count);
+    }
     if let Some(mut list) = large(keys, name, entry) {
         list.insert(keys, index, value);
         list.write(keys, name, Header::of(entry));
@@ -293,7 +319,10 @@ pub fn remove(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, from: End
         return 0;
     }
     indexes.sort_unstable();
-    if let Some(mut list) = large(keys, name, entry) {
+    if let Some(mut list) = SingleRows::of(keys, entry) {
+        list.remove(keys, &indexes);
+        list.write(keys, name, Header::of(entry));
+    } else if let Some(mut list) = large(keys, name, entry) {
         list.remove(keys, &indexes);
         list.write(keys, name, Header::of(entry));
     } else {
@@ -323,6 +352,10 @@ pub fn trim(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, kept: Range
     if kept.is_empty() {
         keys.remove(name);
         return;
+    }
+    if let Some(mut list) = SingleRows::of(keys, entry) {
+        list.keep(keys, kept);
+        return list.write(keys, name, Header::of(entry));
     }
     let Some(mut list) = large(keys, name, entry) else {
         let all: Vec<&[u8]> = small(entry).collect();

@@ -12,7 +12,7 @@ use quartet_model::Version;
 use super::position_key;
 use super::rows::SMALL_COUNT_MAX;
 use crate::invariants::RedisInvariants;
-use crate::keyspace::{Header, Keyspace, Kind, LARGE, key_row};
+use crate::keyspace::{FLAG_A, Header, Keyspace, Kind, LARGE, key_row};
 use crate::testing::{Connection, Fixture, show};
 
 #[test]
@@ -253,6 +253,56 @@ fn older_lists_are_read_and_changed() {
         ));
         assert_eq!(findings(&fixture), 0, "{change}");
     }
+}
+
+/// Such a list could be read and deleted, and no longer be written: putting all of it into blocks is more than a transaction takes.
+#[test]
+fn older_lists_that_are_too_large_for_blocks_are_changed_as_they_are() {
+    let fixture = Fixture::new();
+    let numbers: Vec<Vec<u8>> = (0..2000).map(|number| number.to_string().into_bytes()).collect();
+    plant_single_rows(&fixture, b"l", &numbers);
+    let mut connection = fixture.connect();
+    let is_kept = || {
+        let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+        reader.get(&key_row(0, b"l")).unwrap()[0] & FLAG_A == 0
+    };
+    for (change, reply) in [
+        ("LPUSH l a b", "2002"),
+        ("RPUSH l c", "2003"),
+        ("LPOP l", "b"),
+        ("RPOP l 2", "[c 1999]"),
+        ("LSET l 100 x", "OK"),
+        ("LINSERT l BEFORE a first", "2001"),
+        ("LINSERT l AFTER 1998 last", "2002"),
+        ("LINSERT l BEFORE 1000 y", "2003"),
+        ("LREM l -1 500", "1"),
+        ("LREM l 0 none", "0"),
+        ("LMOVE l l RIGHT LEFT", "last"),
+        ("LRANGE l 0 3", "[last first a 0]"),
+        ("LRANGE l 500 504", "[497 498 499 501 502]"),
+        ("LTRIM l 3 -3", "OK"),
+        ("LRANGE l 0 0", "[0]"),
+        ("LRANGE l -1 -1", "[1996]"),
+    ] {
+        connection.check(&format!("{change} => {reply}"));
+        assert!(is_kept(), "{change}");
+        assert_eq!(findings(&fixture), 0, "{change}");
+    }
+    // Until there is little left of it.
+    connection.check(
+        "LTRIM l 0 999 => OK
+         RPUSH l z => 1001",
+    );
+    assert!(!is_kept());
+    assert_eq!(findings(&fixture), 0);
+    plant_single_rows(&fixture, b"m", &numbers);
+    connection.check(
+        "LPOP m 1 => [0]
+         LREM m 0 7 => 1",
+    );
+    connection.run(&["RPOP", "m", "5000"]);
+    connection.check("EXISTS m => 0");
+    assert_eq!(findings(&fixture), 0);
 }
 
 /// A pop and a push at a border between blocks, from either end, until nothing is left.
@@ -693,22 +743,25 @@ enum Start {
     Pushed,
     /// As older versions have written it.
     Planted,
+    /// The same, and too large to be put into blocks.
+    PlantedLarger,
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn lists_are_sequences(
-        start in prop_oneof![Just(Start::Empty), Just(Start::Pushed), Just(Start::Planted)],
+        start in prop_oneof![Just(Start::Empty), Just(Start::Pushed), Just(Start::Planted), Just(Start::PlantedLarger)],
         steps in prop::collection::vec(step(), 1..40),
     ) {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
-        let mut model: VecDeque<u8> = (0..SMALL_COUNT_MAX * 2).map(|number| (number % 20) as u8).collect();
+        let count = SMALL_COUNT_MAX * if matches!(start, Start::PlantedLarger) { 5 } else { 2 };
+        let mut model: VecDeque<u8> = (0..count).map(|number| (number % 20) as u8).collect();
         match start {
             Start::Empty => model.clear(),
             Start::Pushed => model.iter().for_each(|value| drop(connection.run(&["RPUSH", "l", &text(value)]))),
-            Start::Planted => {
+            Start::Planted | Start::PlantedLarger => {
                 let values: Vec<Vec<u8>> = model.iter().map(|value| text(value).into_bytes()).collect();
                 plant_single_rows(&fixture, b"l", &values);
             }
