@@ -18,6 +18,7 @@ use crate::repair_report::{Report, shown};
 const WORK: &str = "repairing";
 /// The root of the ssd engine's tree: what it names counts.
 const ROOT: &str = "base";
+const COPY_OF_ROOT: &str = "base.copy";
 
 /// Puts a sound store in the place of the damaged one; false if nothing could be saved, and then nothing was changed.
 pub fn rebuild(data: &Path, disk: &Arc<RealDisk>, error: &OpenError, report: &mut Report) -> Result<bool> {
@@ -64,6 +65,7 @@ fn store_files(disk: &dyn Disk) -> Result<Vec<String>> {
     };
     if names.iter().any(|name| name == ROOT) {
         let mut files = is_of("base-");
+        files.extend(names.iter().filter(|name| *name == COPY_OF_ROOT).cloned());
         files.push(ROOT.into());
         return Ok(files);
     }

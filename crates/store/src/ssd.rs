@@ -139,7 +139,7 @@ fn create_from(disk: &dyn Disk, next_file: u32) -> io::Result<()> {
         ..Root::default()
     };
     empty.write_partial(disk)?;
-    Root::rename_partial(disk)
+    empty.rename_partial(disk)
 }
 
 /// Makes the empty directory `anew` a store's whose files have other names than those of `damaged`.
@@ -173,9 +173,9 @@ pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
         disk.remove(root::NAME)?;
         disk.sync_directory()?;
     }
-    let is_file = |name: &String| name == root::PARTIAL || name == RESERVE || Files::number(name).is_some();
-    for name in disk.list()?.into_iter().filter(is_file) {
-        disk.remove(&name)?;
+    let is_own = |name: &&str| [root::PARTIAL, root::COPY, RESERVE].contains(name) || Files::number(name).is_some();
+    for name in disk.list()?.iter().map(String::as_str).filter(is_own) {
+        disk.remove(name)?;
     }
     disk.sync_directory()
 }
@@ -215,7 +215,8 @@ impl SsdStore {
         let tree = load.finish()?;
         let root = self.files.write_root(position, tree, load.writer())?;
         load.keep();
-        Root::rename_partial(self.files.disk.as_ref()).map_err(|source| StoreError::io(root::NAME, source))?;
+        root.rename_partial(self.files.disk.as_ref())
+            .map_err(|source| StoreError::io(root::NAME, source))?;
         self.applied = position;
         self.uses = root.files;
         self.view.base.tree = root.tree.map(Arc::new);
@@ -239,7 +240,8 @@ impl SsdStore {
                 disk.remove(&name)?;
             }
         }
-        disk.sync_directory()
+        disk.sync_directory()?;
+        Root::renew_copy(disk.as_ref())
     }
 
     /// Sums over the files, from what is known in memory: nothing is read.
@@ -461,7 +463,8 @@ impl SsdFlush {
             }
         };
         // From here on the new files may be needed after a restart, also if this fails.
-        Root::rename_partial(self.files.disk.as_ref()).map_err(|source| StoreError::io(root::NAME, source))?;
+        root.rename_partial(self.files.disk.as_ref())
+            .map_err(|source| StoreError::io(root::NAME, source))?;
         self.remove_unneeded(&writer);
         let generation = self.since.base.pin.generation() + 1;
         Ok(SsdFlushed {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import formats
 import pytest
+import redis
 from formats import dissect
 from harness.server import Server, binary
 
@@ -122,7 +123,27 @@ def test_a_turned_bit_of_the_tree_is_turned_back(tmp_path):
     assert "mended: one bit of base at byte 21" in Report(data).text
 
 
+def test_a_damaged_root_of_the_tree_has_a_copy(tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(FIXTURES / "0.1-ssd" / "data", data)
+    # It is older than the copy, which comes when it is served.
+    Server(data=str(data)).start().stop()
+    sound = state(check(data))
+    damage(data / "base", 20, 30)
+    assert check(data).returncode == 1
+    repaired = check(data, "--repair", "--yes")
+    assert repaired.returncode == 0 and state(repaired) == sound, repaired.stdout
+    assert "mended: base, from base.copy" in Report(data).text
+    assert (data / "base").read_bytes() == (data / "base.copy").read_bytes()
+    server = Server(data=str(data)).start()
+    try:
+        assert redis.Redis(port=server.port).llen("large list") == 190
+    finally:
+        server.close()
+
+
 def test_without_a_root_nothing_is_changed(tmp_path):
+    # No copy either, as older versions leave it.
     original = FIXTURES / "0.1-ssd" / "data"
     data = tmp_path / "data"
     shutil.copytree(original, data)

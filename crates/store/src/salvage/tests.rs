@@ -252,9 +252,19 @@ fn a_file_of_a_tree_that_is_not_there_is_lost() {
 }
 
 #[test]
+fn a_root_that_is_damaged_has_a_copy() {
+    let (disk, rows) = directory(StoreKind::Ssd, value);
+    (10..40).for_each(|byte| disk.flip("base", byte, 0x5a));
+    let outcome = salvage_and_judge(&disk, &rows);
+    assert_eq!((outcome.missing, outcome.salvaged.position), (0, POSITION));
+    assert_eq!(outcome.mended, ["base, from base.copy"]);
+}
+
+#[test]
 fn nothing_is_saved_without_a_root() {
     let (disk, _) = directory(StoreKind::Ssd, value);
     disk.flip("base", 20, 0x18);
+    disk.flip("base.copy", 20, 0x18);
     let shared: Arc<dyn Disk> = Arc::new(disk);
     let refused = salvage(&shared, &mut |_| ControlFlow::Continue(()), &mut |_| {});
     assert!(refused.unwrap_err().is_damage());

@@ -10,6 +10,9 @@
 //!
 //! All numbers are little-endian. It is written as `base.partial`, synced, renamed, and the directory synced; what it points to
 //! is durable before. So a crash leaves the one or the other.
+//!
+//! `base.copy` is the same again, written next, before anything is removed that the root before needs. Only a repair reads it: without
+//! a root nothing of the tree could be saved.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,6 +29,7 @@ use crate::position::Position;
 
 pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
+pub(super) const COPY: &str = "base.copy";
 const MAGIC: &[u8; 8] = b"QUARTETB";
 /// The bytes are those of 3 and 4; what layers put into rows is not.
 const FORMAT_VERSION: u32 = 5;
@@ -68,19 +72,32 @@ impl Use {
 impl Root {
     /// What `base` says; `None` if there is none.
     pub fn read(disk: &dyn Disk) -> Result<Option<Root>, OpenError> {
-        Root::read_bytes(disk)?.map(|bytes| Root::parse(&bytes)).transpose()
+        Root::read_bytes(disk, NAME)?
+            .map(|bytes| Root::parse(&bytes))
+            .transpose()
     }
 
-    /// As [`Root::read`]; if one bit of it is turned over, that one is turned back. Which byte it was in.
-    pub fn read_mended(disk: &dyn Disk) -> Result<(Root, Option<usize>), OpenError> {
-        let mut bytes = Root::read_bytes(disk)?.unwrap_or_default();
+    /// As [`Root::read`]; if one bit of it is turned over, that one is turned back, and if more of it is wrong, its copy is taken. What was
+    /// mended.
+    pub fn read_mended(disk: &dyn Disk) -> Result<(Root, Option<String>), OpenError> {
+        let bytes = Root::read_bytes(disk, NAME)?.unwrap_or_default();
         let damage = match Root::parse(&bytes) {
             Ok(root) => return Ok((root, None)),
             Err(damage) => damage,
         };
-        let Some((content, checksum)) = bytes.split_last_chunk_mut::<8>() else {
-            return Err(damage);
-        };
+        if let Some((root, place)) = Root::mended(bytes) {
+            return Ok((root, Some(format!("one bit of {NAME} at byte {place}"))));
+        }
+        let copy = Root::read_bytes(disk, COPY)?.and_then(|bytes| Root::parse(&bytes).ok());
+        match copy {
+            Some(root) => Ok((root, Some(format!("{NAME}, from {COPY}")))),
+            None => Err(damage),
+        }
+    }
+
+    /// What the bytes are with one bit turned over, and in which byte it is.
+    fn mended(mut bytes: Vec<u8>) -> Option<(Root, usize)> {
+        let (content, checksum) = bytes.split_last_chunk_mut::<8>()?;
         let checksum_said = u64::from_le_bytes(*checksum);
         let checksum_found = xxh3_64(content);
         let place = match (checksum_said ^ checksum_found).count_ones() {
@@ -88,22 +105,19 @@ impl Root {
                 *checksum = checksum_found.to_le_bytes();
                 content.len()
             }
-            _ => match mend_bit(content, checksum_said) {
-                Some(place) => place,
-                None => return Err(damage),
-            },
+            _ => mend_bit(content, checksum_said)?,
         };
-        Ok((Root::parse(&bytes)?, Some(place)))
+        Some((Root::parse(&bytes).ok()?, place))
     }
 
-    fn read_bytes(disk: &dyn Disk) -> Result<Option<Vec<u8>>, OpenError> {
-        if !disk.exists(NAME)? {
+    fn read_bytes(disk: &dyn Disk, name: &str) -> Result<Option<Vec<u8>>, OpenError> {
+        if !disk.exists(name)? {
             return Ok(None);
         }
-        let file = disk.open(NAME)?;
+        let file = disk.open(name)?;
         let length = file.len()?;
         if length > BYTES_MAX {
-            return Err(StoreError::damaged(NAME, 0, "an impossible length").into());
+            return Err(StoreError::damaged(name, 0, "an impossible length").into());
         }
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(0, &mut bytes)?;
@@ -112,15 +126,23 @@ impl Root {
     }
 
     pub fn write_partial(&self, disk: &dyn Disk) -> io::Result<()> {
-        let file = disk.create(PARTIAL)?;
-        file.write_at(0, &self.bytes())?;
-        file.sync_data()
+        write_file(disk, PARTIAL, &self.bytes())
     }
 
     /// Puts what was written as `base.partial` in force. After an error, either may be.
-    pub fn rename_partial(disk: &dyn Disk) -> io::Result<()> {
+    pub fn rename_partial(&self, disk: &dyn Disk) -> io::Result<()> {
         disk.rename(PARTIAL, NAME)?;
-        disk.sync_directory()
+        disk.sync_directory()?;
+        write_file(disk, COPY, &self.bytes())
+    }
+
+    /// Writes the copy anew if it is missing or another's: an older version has written the root, or a crash has come in between.
+    pub fn renew_copy(disk: &dyn Disk) -> io::Result<()> {
+        let read = |name| Root::read_bytes(disk, name).ok().flatten();
+        match read(NAME) {
+            Some(bytes) if read(COPY).as_ref() != Some(&bytes) => write_file(disk, COPY, &bytes),
+            _ => Ok(()),
+        }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -193,4 +215,10 @@ impl Root {
         };
         input.0.is_empty().then_some(root)
     }
+}
+
+fn write_file(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = disk.create(name)?;
+    file.write_at(0, bytes)?;
+    file.sync_data()
 }

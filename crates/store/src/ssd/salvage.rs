@@ -10,7 +10,7 @@ use quartet_env::Disk;
 
 use super::files::{Files, damaged};
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
-use super::root::{NAME, Root, Tree};
+use super::root::{Root, Tree};
 use crate::damage::{Damage, Lost, Salvaged, mend_bit, note_likely};
 use crate::error::StoreError;
 use crate::open_error::OpenError;
@@ -23,8 +23,8 @@ pub(crate) fn salvage(
     tell: &mut dyn FnMut(Damage),
 ) -> Result<Salvaged, OpenError> {
     let (root, mended) = Root::read_mended(disk.as_ref())?;
-    if let Some(byte) = mended {
-        tell(Damage::Mended(format!("one bit of {NAME} at byte {byte}")));
+    if let Some(mended) = mended {
+        tell(Damage::Mended(mended));
     }
     let mut reading = Reading {
         files: Files::new(disk.clone(), 0),

@@ -477,15 +477,35 @@ fn trees_of_the_first_format_are_read() {
     store.verify().unwrap();
 }
 
-/// Opening reads the root and nothing of the tree.
+/// Opening reads the root and nothing of the tree, and tidying the root and its copy.
 #[test]
 fn opening_does_not_depend_on_the_rows() {
     let disk = FaultyDisk::new();
     drop(filled(&disk, 20_000, 50));
-    disk.fail(Operation::Read, 2, Fault::Error);
+    disk.fail(Operation::Read, 4, Fault::Error);
     let store = open(&disk);
     assert_eq!(store.len(), 20_000);
-    assert!(disk.fault_pending(), "one read");
+    assert!(disk.fault_pending(), "three reads");
+}
+
+/// Only a repair reads the copy, so nobody would notice that it is missing or another generation's.
+#[test]
+fn the_copy_of_the_root_is_that_of_the_root() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 20, 10);
+    let is_copied = || disk.content(root::NAME) == disk.content(root::COPY);
+    assert!(is_copied());
+    let older = disk.content(root::COPY);
+    store.set(row(3, 10, 2)).unwrap();
+    flush(&mut store, 2).unwrap();
+    assert!(is_copied() && disk.content(root::NAME) != older);
+    drop(store);
+    disk.create(root::COPY).unwrap().write_at(0, &older).unwrap();
+    drop(open(&disk));
+    assert!(is_copied());
+    disk.remove(root::COPY).unwrap();
+    drop(open(&disk));
+    assert!(is_copied());
 }
 
 /// What is deleted is given back to the file system by the next flush, and the rest by one that has little else to do.
