@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version};
+use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version, WrittenKey};
 use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store, StoreError};
 
 use crate::Durability;
@@ -29,7 +29,7 @@ const JOURNAL_CHANGES_KEPT: usize = 1024;
 /// One step of the open transaction: how to take it back, and what to tell the watchers.
 pub(crate) enum Change {
     Added {
-        new: Row,
+        key: WrittenKey,
     },
     /// By a row with the same key.
     Replaced {
@@ -181,7 +181,7 @@ impl PartitionState {
 
     fn tell_watchers(&self, change: &Change) {
         match change {
-            Change::Added { new } => self.watches.key_changed(new.key()),
+            Change::Added { key } => self.watches.key_changed(self.pending.key(*key)),
             Change::Touched { key } => self.watches.key_changed(key),
             Change::Replaced { old } | Change::Cleared { old } => self.watches.key_changed(old.key()),
             Change::ClearedRange(cleared) => {
@@ -193,12 +193,11 @@ impl PartitionState {
 
     /// Takes back the open transaction. `last` is the version before it.
     pub fn rollback(&mut self, last: Version) {
-        self.pending.rollback();
         self.last = last;
         while let Some(change) = self.journal.pop() {
             let undone = match change {
                 Change::Replaced { old } | Change::Cleared { old } => self.store.set(old),
-                Change::Added { new } => self.take_back_added(&new),
+                Change::Added { key } => take_back_added(&mut self.store, self.pending.key(key)),
                 Change::ClearedRange(cleared) => {
                     self.store.restore(&cleared.cleared);
                     continue;
@@ -207,13 +206,7 @@ impl PartitionState {
             };
             undone.expect("what was written can be taken back");
         }
-    }
-
-    /// Removes a row that was added. It is made old first, so that nothing remembers a version that never was
-    /// ([`quartet_store::Read::has_newer`]).
-    fn take_back_added(&mut self, new: &Row) -> Result<Option<Row>, StoreError> {
-        self.store.set(Row::new(new.key(), b"", Version::ZERO))?;
-        self.store.clear(new.key())
+        self.pending.rollback();
     }
 
     pub fn reader_started(&mut self, version: Version) {
@@ -254,4 +247,11 @@ impl PartitionState {
         }
         self.changes.forget_through(floor)
     }
+}
+
+/// Removes a row that was added. It is made old first, so that nothing remembers a version that never was
+/// ([`quartet_store::Read::has_newer`]).
+fn take_back_added(store: &mut PartitionStore, key: &[u8]) -> Result<Option<Row>, StoreError> {
+    store.set(Row::new(key, b"", Version::ZERO))?;
+    store.clear(key)
 }

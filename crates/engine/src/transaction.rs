@@ -148,7 +148,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// Sets `key` to the concatenation of `value_parts`. Returns the row it replaced.
-    pub fn set_parts(&mut self, key: &[u8], value_parts: &[&[u8]]) -> Option<Row> {
+    pub fn set_parts(&mut self, key: &[u8], value_parts: &[&[u8]]) -> Option<&Row> {
         let value_bytes: usize = value_parts.iter().map(|part| part.len()).sum();
         self.too_large |= key.len() + SPACE_BYTES > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX;
         if self.too_large {
@@ -161,29 +161,33 @@ impl<'h> Transaction<'h> {
 
     /// Gives `key` this value. Returns the row it replaced.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Option<Row> {
-        self.set_parts(key, &[value])
+        self.set_parts(key, &[value]).cloned()
     }
 
-    fn set_row(&mut self, row: Row) -> Option<Row> {
-        if row.value().len() >= SHARED_FROM {
-            self.state.pending.set_shared(row.key(), Box::new(ValueOf(row.clone())));
+    fn set_row(&mut self, row: Row) -> Option<&Row> {
+        let key = if row.value().len() >= SHARED_FROM {
+            self.state.pending.set_shared(row.key(), Box::new(ValueOf(row.clone())))
         } else {
-            self.state.pending.set(row.key(), row.value());
-        }
-        let old = match self.state.store.set(row.clone()) {
+            self.state.pending.set(row.key(), row.value())
+        };
+        let new_bytes = row_bytes(&row);
+        let old = match self.state.store.set(row) {
             Ok(old) => old,
             Err(error) => {
                 self.fail(&error);
                 return None;
             }
         };
-        self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
-        self.state.journal.push(match &old {
-            Some(old) => Change::Replaced { old: old.clone() },
-            None => Change::Added { new: row },
+        self.grown_bytes += new_bytes - old.as_ref().map_or(0, row_bytes);
+        self.state.journal.push(match old {
+            Some(old) => Change::Replaced { old },
+            None => Change::Added { key },
         });
         self.check_size();
-        old
+        match self.state.journal.last() {
+            Some(Change::Replaced { old }) => Some(old),
+            _ => None,
+        }
     }
 
     /// Removes `key`. Returns the row that was there.

@@ -102,16 +102,12 @@ pub struct Entry {
 impl Entry {
     /// What a row holds. Panics if no version has written it.
     pub fn from_row(row: Row) -> Entry {
-        let value = row.value();
-        let header = value[0];
-        let expiry_ms = (header & HAS_EXPIRY != 0)
-            .then(|| u64::from_be_bytes(value[1..9].try_into().expect("eight bytes of expiry")));
-        let payload_start = if expiry_ms.is_some() { 9 } else { 1 };
+        let (header, payload) = Header::read(row.value());
         Entry {
-            kind: Kind::from_header(header),
-            flags: header & FLAGS,
-            expiry_ms,
-            payload_start,
+            kind: header.kind,
+            flags: header.flags,
+            expiry_ms: header.expiry_ms,
+            payload_start: (row.value().len() - payload.len()) as u8,
             row,
         }
     }
@@ -132,11 +128,7 @@ impl Entry {
 
     /// The elements of a large collection.
     pub fn elements(&self) -> Elements {
-        Elements::of(
-            self.payload()[..10]
-                .try_into()
-                .expect("a large collection begins with its id"),
-        )
+        Elements::of_payload(self.payload())
     }
 
     /// What a large collection's payload holds after its id.
@@ -160,14 +152,11 @@ impl Entry {
     }
 
     fn deadlines(&self) -> Deadlines {
-        Deadlines {
-            key_ms: self.expiry_ms,
-            field_ms: self.field_deadline_ms(),
-        }
+        Header::of(self).deadlines(&[self.payload()])
     }
 
     fn is_expired(&self, now_ms: u64) -> bool {
-        self.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms)
+        Header::of(self).is_expired(now_ms)
     }
 }
 
@@ -220,6 +209,54 @@ impl Header {
 
     pub fn expiry(self, expiry_ms: Option<u64>) -> Header {
         Header { expiry_ms, ..self }
+    }
+
+    /// The header of a row's value, and the payload behind it.
+    #[inline]
+    fn read(value: &[u8]) -> (Header, &[u8]) {
+        let first = value[0];
+        let expiry_ms = (first & HAS_EXPIRY != 0)
+            .then(|| u64::from_be_bytes(value[1..9].try_into().expect("eight bytes of expiry")));
+        let header = Header {
+            kind: Kind::from_header(first),
+            flags: first & FLAGS,
+            expiry_ms,
+        };
+        (header, &value[if expiry_ms.is_some() { 9 } else { 1 }..])
+    }
+
+    /// Of a key with this header and payload.
+    #[inline]
+    fn deadlines(&self, payload: &[&[u8]]) -> Deadlines {
+        Deadlines {
+            key_ms: self.expiry_ms,
+            field_ms: field_deadline_ms(self.kind, self.flags, payload),
+        }
+    }
+
+    #[inline]
+    fn is_expired(&self, now_ms: u64) -> bool {
+        self.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms)
+    }
+}
+
+/// What stood where a key has been written.
+struct Overwritten {
+    header: Header,
+    deadlines: Deadlines,
+    /// Of a large collection.
+    elements: Option<Elements>,
+}
+
+impl Overwritten {
+    #[inline]
+    fn of(row: &Row) -> Overwritten {
+        let (header, payload) = Header::read(row.value());
+        Overwritten {
+            header,
+            deadlines: header.deadlines(&[payload]),
+            elements: (header.flags & LARGE != 0).then(|| Elements::of_payload(payload)),
+        }
     }
 }
 
@@ -299,17 +336,17 @@ impl Keyspace<'_, '_> {
         let mut parts: SmallVec<[&[u8]; 6]> = SmallVec::new();
         parts.push(&head[..head_bytes]);
         parts.extend_from_slice(payload);
-        let old = self.tx.set_parts(&key_row(self.db, name), &parts).map(Entry::from_row);
-        let deadlines = Deadlines {
-            key_ms: header.expiry_ms,
-            field_ms: field_deadline_ms(header.kind, header.flags, payload),
+        let old = self.tx.set_parts(&key_row(self.db, name), &parts).map(Overwritten::of);
+        let (old_header, old_deadlines, old_elements) = match old {
+            Some(old) => (Some(old.header), old.deadlines, old.elements),
+            None => (None, Deadlines::default(), None),
         };
-        self.move_deadlines(name, old.as_ref().map(Entry::deadlines).unwrap_or_default(), deadlines);
-        self.note_put(name, old.as_ref());
-        if let Some(old) = old.filter(Entry::is_large) {
-            let keeps_id = header.flags & LARGE != 0 && payload[0].starts_with(&old.payload()[..10]);
+        self.move_deadlines(name, old_deadlines, header.deadlines(payload));
+        self.note_put(name, old_header);
+        if let Some(elements) = old_elements {
+            let keeps_id = header.flags & LARGE != 0 && payload[0].starts_with(elements.id());
             if !keeps_id {
-                old.elements().clear_all(self.tx);
+                elements.clear_all(self.tx);
             }
         }
     }
@@ -354,7 +391,7 @@ impl Keyspace<'_, '_> {
     }
 
     #[inline]
-    fn note_put(&self, name: &[u8], old: Option<&Entry>) {
+    fn note_put(&self, name: &[u8], old: Option<Header>) {
         if !self.changes.are_wanted() {
             return;
         }
@@ -528,9 +565,17 @@ impl Elements {
         Elements { prefix }
     }
 
+    /// Those of a large collection with this payload.
+    #[inline]
+    fn of_payload(payload: &[u8]) -> Elements {
+        let id = payload.first_chunk().expect("a large collection begins with its id");
+        Elements::of(*id)
+    }
+
     /// The id that the key's payload begins with.
-    pub fn id(&self) -> &[u8] {
-        &self.prefix[1..]
+    pub fn id(&self) -> &UniqueId {
+        let [_, id @ ..] = &self.prefix;
+        id
     }
 
     pub fn get(&self, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {

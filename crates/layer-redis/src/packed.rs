@@ -4,6 +4,7 @@
 //! and reading simply ends there.
 
 /// Appends one element.
+#[inline]
 pub fn push(out: &mut Vec<u8>, element: &[u8]) {
     let mut length = element.len();
     while length >= 0x80 {

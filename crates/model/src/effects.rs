@@ -105,6 +105,13 @@ impl Payload {
     }
 }
 
+/// Where a key stands in what is gathered, until that is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenKey {
+    start: usize,
+    bytes: usize,
+}
+
 /// Appends transactions to an epoch's payload. A transaction that is rolled back leaves no trace.
 #[derive(Default)]
 pub struct EffectsWriter {
@@ -122,21 +129,37 @@ impl EffectsWriter {
         self.payload.bytes.extend_from_slice(&[0; HEADER_BYTES]);
     }
 
-    /// Adds to the open transaction that `key` has this value.
-    pub fn set(&mut self, key: &[u8], value: &[u8]) {
+    /// Adds to the open transaction that `key` has this value. Returns where the key stands.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> WrittenKey {
         self.payload.bytes.push(0);
         self.bytes(key);
+        let written = self.just_written(key);
         self.bytes(value);
+        written
     }
 
     /// Like `set`, for a value too large to be copied.
-    pub fn set_shared(&mut self, key: &[u8], value: SharedValue) {
+    pub fn set_shared(&mut self, key: &[u8], value: SharedValue) -> WrittenKey {
         self.payload.bytes.push(0);
         self.bytes(key);
+        let written = self.just_written(key);
         let length = (*value).as_ref().len();
         self.length(length);
         self.payload.shared_bytes += length;
         self.payload.shared.push((self.payload.bytes.len(), value));
+        written
+    }
+
+    fn just_written(&self, key: &[u8]) -> WrittenKey {
+        WrittenKey {
+            start: self.payload.bytes.len() - key.len(),
+            bytes: key.len(),
+        }
+    }
+
+    /// A key of the open transaction, or of the one that was closed last.
+    pub fn key(&self, written: WrittenKey) -> &[u8] {
+        &self.payload.bytes[written.start..][..written.bytes]
     }
 
     /// Adds to the open transaction that `key` is gone.
@@ -317,7 +340,13 @@ mod tests {
             for (version, effects) in transactions.iter().enumerate() {
                 writer.begin();
                 for (tag, a, b) in effects {
-                    match tag { 0 => writer.set(a, b), 1 => writer.clear(a), 2 => writer.clear_range(a, b), _ => writer.set_shared(a, Box::new(b.clone())) }
+                    let written = match tag {
+                        0 => Some(writer.set(a, b)),
+                        1 => { writer.clear(a); None }
+                        2 => { writer.clear_range(a, b); None }
+                        _ => Some(writer.set_shared(a, Box::new(b.clone()))),
+                    };
+                    prop_assert!(written.is_none_or(|written| writer.key(written) == a.as_slice()));
                 }
                 writer.commit(Version(version as u64));
                 writer.begin();

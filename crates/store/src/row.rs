@@ -253,7 +253,9 @@ impl Short {
     /// Counts a handle less. True if it was the last.
     #[inline]
     fn release(&self) -> bool {
-        self.count.fetch_sub(1, Ordering::Release) & SHORT_COUNT == 1
+        // A lone handle stays alone: a new one comes from one that there is. Most are, and a load is cheaper than a subtraction.
+        self.count.load(Ordering::Acquire) & SHORT_COUNT == 1
+            || self.count.fetch_sub(1, Ordering::Release) & SHORT_COUNT == 1
     }
 }
 
@@ -291,7 +293,8 @@ impl Long {
 
     #[inline]
     fn release(&self) -> bool {
-        self.count.fetch_sub(1, Ordering::Release) == 1
+        // As above.
+        self.count.load(Ordering::Acquire) == 1 || self.count.fetch_sub(1, Ordering::Release) == 1
     }
 }
 

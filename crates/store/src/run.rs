@@ -172,6 +172,10 @@ impl<const N: usize> Run<N> {
         }
         let equal = heads[first..].iter().take_while(|other| **other == head).count();
         let rest = &key[skip..];
+        // Keys that come in ascending order, as a stream's do, have the head of those before them now and then.
+        if equal > 1 && first + equal == heads.len() && rest_of(&self.rows[heads.len() - 1], skip) < rest {
+            return Err(heads.len());
+        }
         match self.rows[first..first + equal].binary_search_by(|row| rest_of(row, skip).cmp(rest)) {
             Ok(index) => Ok(first + index),
             Err(index) => Err(first + index),

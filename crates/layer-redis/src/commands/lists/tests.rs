@@ -206,7 +206,11 @@ fn plant_single_rows(fixture: &Fixture, name: &[u8], values: &[Vec<u8>]) {
         }
         let numbers = [values.len() as u64, 0, position as u64].map(u64::to_be_bytes);
         let header = Header::new(Kind::List).flags(LARGE).expiry(Some(1_800_000_000_000));
-        keys.put(name, header, &[elements.id(), numbers.as_flattened()].concat());
+        keys.put(
+            name,
+            header,
+            &[elements.id().as_slice(), numbers.as_flattened()].concat(),
+        );
         Ok(())
     });
     planted.unwrap();

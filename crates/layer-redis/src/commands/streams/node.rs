@@ -44,12 +44,18 @@ impl Node {
 
     /// `words` are fields and values by turns.
     pub fn add<'a>(&mut self, id: StreamId, words: impl Iterator<Item = &'a [u8]> + Clone) {
-        let names = words.clone().step_by(2);
-        let values = words.skip(1).step_by(2);
-        let (hash, count) = (hash(names.clone()), names.clone().count() as i64);
+        let (mut hasher, mut count, mut values_bytes) = (FxHasher::default(), 0, 0);
+        let mut rest = words.clone();
+        while let (Some(name), Some(value)) = (rest.next(), rest.next()) {
+            hasher.write_usize(name.len());
+            hasher.write(name);
+            count += 1;
+            values_bytes += word_bytes(value);
+        }
+        let hash = hasher.finish();
+        let names_bytes = || words.clone().step_by(2).map(word_bytes).sum::<usize>();
         if self.entries == 0 {
-            let head =
-                EMPTY_BYTES + integer_bytes(1) + 2 * integer_bytes(0) + integer_bytes(count) + all_bytes(names.clone());
+            let head = EMPTY_BYTES + integer_bytes(1) + 2 * integer_bytes(0) + integer_bytes(count) + names_bytes();
             *self = Node {
                 entries: 0,
                 bytes: u32::try_from(head).unwrap_or(u32::MAX),
@@ -60,28 +66,15 @@ impl Node {
         let flags = integer_bytes(0);
         let ms = id.ms().wrapping_sub(self.first.ms()) as i64;
         let seq = id.seq().wrapping_sub(self.first.seq()) as i64;
-        let mut bytes = flags + integer_bytes(ms) + integer_bytes(seq) + all_bytes(values);
+        let mut bytes = flags + integer_bytes(ms) + integer_bytes(seq) + values_bytes;
         bytes += if hash == self.names {
             integer_bytes(3 + count)
         } else {
-            integer_bytes(count) + all_bytes(names) + integer_bytes(4 + 2 * count)
+            integer_bytes(count) + names_bytes() + integer_bytes(4 + 2 * count)
         };
         self.entries = self.entries.saturating_add(1);
         self.bytes = self.bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
-}
-
-fn hash<'a>(names: impl Iterator<Item = &'a [u8]>) -> u64 {
-    let mut hasher = FxHasher::default();
-    for name in names {
-        hasher.write_usize(name.len());
-        hasher.write(name);
-    }
-    hasher.finish()
-}
-
-fn all_bytes<'a>(words: impl Iterator<Item = &'a [u8]>) -> usize {
-    words.map(word_bytes).sum()
 }
 
 fn word_bytes(word: &[u8]) -> usize {

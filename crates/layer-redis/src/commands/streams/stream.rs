@@ -120,24 +120,27 @@ impl Stream {
 
     /// Writes the key's row, which wakes those who wait for the stream.
     pub fn write(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) {
-        let mut payload = Vec::with_capacity(PAYLOAD_BYTES);
-        payload.extend_from_slice(self.elements.id());
-        payload.extend_from_slice(&self.length.to_be_bytes());
+        let mut payload = Payload {
+            bytes: [0; PAYLOAD_BYTES],
+            length: 0,
+        };
+        payload.put(*self.elements.id());
+        payload.put(self.length.to_be_bytes());
         for id in [self.last, self.first, self.max_deleted] {
-            payload.extend_from_slice(&id.to_bytes());
+            payload.put(id.to_bytes());
         }
-        payload.extend_from_slice(&self.entries_added.to_be_bytes());
+        payload.put(self.entries_added.to_be_bytes());
         for number in [
             self.next_group,
             self.node.entries,
             self.node.bytes,
             self.first_node_entries,
         ] {
-            payload.extend_from_slice(&number.to_be_bytes());
+            payload.put(number.to_be_bytes());
         }
-        payload.extend_from_slice(&self.node.first.to_bytes());
-        payload.extend_from_slice(&self.node.names.to_be_bytes());
-        keys.put(name, self.header.flags(LARGE), &payload);
+        payload.put(self.node.first.to_bytes());
+        payload.put(self.node.names.to_be_bytes());
+        keys.put(name, self.header.flags(LARGE), &payload.bytes);
     }
 
     /// Adds an entry. Its ID must be above `last`.
@@ -428,6 +431,21 @@ impl Stream {
         }
         let before = self.entries_added.wrapping_sub(self.length);
         Some(before.wrapping_add(u64::from(id == self.first)))
+    }
+}
+
+/// A payload, to be filled.
+struct Payload {
+    bytes: [u8; PAYLOAD_BYTES],
+    length: usize,
+}
+
+impl Payload {
+    #[inline]
+    fn put<const N: usize>(&mut self, field: [u8; N]) {
+        let place = self.bytes[self.length..].first_chunk_mut();
+        *place.expect("room for all the numbers") = field;
+        self.length += N;
     }
 }
 

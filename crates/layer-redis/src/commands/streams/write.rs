@@ -87,8 +87,9 @@ fn options(words: Arguments<'_>, adds: bool) -> Result<Options, Failure> {
     while let Some(word) = words.get(options.length) {
         let value = words.tail(options.length + 1);
         let has_value = !value.is_empty();
-        if has_value && (parse::is(word, "maxlen") || parse::is(word, "minid")) {
-            options.length += 1 + options.read_keep(parse::is(word, "maxlen"), value)?;
+        let by_length = parse::is(word, "maxlen");
+        if has_value && (by_length || parse::is(word, "minid")) {
+            options.length += 1 + options.read_keep(by_length, value)?;
         } else if has_value && parse::is(word, "limit") {
             let limit = parse::required_integer(&value[0])?;
             options.limit = Some(u64::try_from(limit).map_err(|_| "ERR The LIMIT argument must be >= 0.")?);
