@@ -43,7 +43,13 @@ pub trait Read {
     /// The number of all rows. O(1).
     fn len(&self) -> u64;
 
-    /// There are so many rows in memory that reading one mostly waits for it, and [`fetch`](Read::fetch) pays.
+    /// The rows under the keys, in their order. Of rows in memory several take little longer than one.
+    fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// There are so many rows in memory that reading one mostly waits for it, so [`get_each`](Read::get_each) and
+    /// [`fetch`](Read::fetch) pay.
     fn is_far(&self) -> bool {
         false
     }

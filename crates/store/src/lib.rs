@@ -42,6 +42,7 @@ mod open_error;
 mod options;
 mod partition_store;
 mod position;
+mod prefetch;
 mod row;
 mod run;
 pub mod salvage;

@@ -277,6 +277,12 @@ impl<T: Rows> Read for T {
         self.tree().len()
     }
 
+    fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        self.tree().get_each(keys, &mut |row| rows.push(row.cloned()));
+        Ok(rows)
+    }
+
     fn is_far(&self) -> bool {
         self.tree().len() >= FAR_FROM_ROWS
     }

@@ -273,6 +273,14 @@ impl Read for PartitionStore {
         }
     }
 
+    fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
+        match self {
+            PartitionStore::Memory(store) => store.get_each(keys),
+            PartitionStore::Ssd(store) => store.get_each(keys),
+            PartitionStore::Frozen(snapshot) => snapshot.get_each(keys),
+        }
+    }
+
     fn is_far(&self) -> bool {
         match self {
             PartitionStore::Memory(store) => store.is_far(),
@@ -351,6 +359,13 @@ impl Read for PartitionSnapshot {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.len(),
             PartitionSnapshot::Ssd(snapshot) => snapshot.len(),
+        }
+    }
+
+    fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
+        match self {
+            PartitionSnapshot::Memory(snapshot) => snapshot.get_each(keys),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.get_each(keys),
         }
     }
 

@@ -15,19 +15,22 @@
 //!
 //! The handle is never null, so `Option<Row>` is eight bytes too.
 //!
-//! This is the only file of the crate with unsafe code. Invariants: but for the count, the bytes are written once, before
+//! Beside `prefetch.rs` this is the only file of the crate with unsafe code. Invariants: but for the count, the bytes are written once, before
 //! the first handle exists, and never change; the allocation lives until the last handle is dropped; every handle's
 //! pointer may reach the whole allocation.
 
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::RefCell;
 use std::fmt;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use quartet_model::Version;
+
+use crate::prefetch::prefetch;
 
 /// A shared, immutable row. Cloning counts a reference and, but for short rows with thousands of handles, copies nothing.
 pub struct Row {
@@ -88,6 +91,9 @@ pub fn all_rows_bytes() -> u64 {
     ALL_ROWS_BYTES.load(Ordering::Relaxed)
 }
 
+/// Small rows reach into the line of a byte so far behind their start, if into a second.
+const SMALL_ROW_END: usize = 47;
+
 /// What the tree holds for each row: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
@@ -113,12 +119,9 @@ impl Row {
         let (key_bytes, value_bytes) = (joined_bytes(key), joined_bytes(value));
         let short = Short::new(key_bytes, value_bytes, version);
         let header_bytes = if short.is_some() { SHORT_BYTES } else { LONG_BYTES };
-        let layout = layout(header_bytes, key_bytes, value_bytes);
-        // SAFETY: the layout holds at least a header, so its size is not zero.
-        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
-            handle_alloc_error(layout)
-        };
-        ALL_ROWS_BYTES.fetch_add(layout.size() as u64 + TREE_BYTES, Ordering::Relaxed);
+        let bytes = header_bytes + key_bytes + value_bytes;
+        let start = allocate(bytes);
+        ALL_ROWS_BYTES.fetch_add(bytes as u64 + TREE_BYTES, Ordering::Relaxed);
         // SAFETY: the allocation is aligned for either header and large enough for the chosen one followed by all parts;
         // it is ours alone, so it cannot overlap the parts.
         unsafe {
@@ -171,20 +174,20 @@ impl Row {
         Row::stored_bytes_of(key_bytes, value_bytes)
     }
 
-    /// Reads a byte of the header, and no more: for its effect on the processor's caches. Of counts that are changed one after the
-    /// other each is waited for, because changing one is a barrier; of headers that are read many are fetched at a time.
+    /// Has the row brought near the processor, all of it if it is small.
     #[inline]
-    pub(crate) fn fetch(&self) -> u8 {
-        // SAFETY: the handle holds a reference, so the header is alive, and both forms have a byte there that never changes.
-        unsafe { self.start.add(FORM_OFFSET).read() }
+    pub(crate) fn prefetch(&self) {
+        let start = self.start.as_ptr();
+        prefetch(start);
+        prefetch(start.wrapping_add(SMALL_ROW_END));
     }
 
     #[inline]
     fn header(&self) -> Header<'_> {
-        // SAFETY: the handle holds a reference, so the header is alive; it is only ever shared, and of the form that the
-        // byte says.
+        // SAFETY: the handle holds a reference, so the header is alive; it is only ever shared, and of the form that a byte
+        // says which both forms have at the same place and which never changes.
         unsafe {
-            match self.fetch() {
+            match self.start.add(FORM_OFFSET).read() {
                 0 => Header::Long(self.start.cast().as_ref()),
                 _ => Header::Short(self.start.cast().as_ref()),
             }
@@ -335,11 +338,99 @@ impl Row {
         // Everything other threads did with their handles happened before.
         fence(Ordering::Acquire);
         let (header_bytes, key_bytes, value_bytes) = self.extent();
-        let layout = layout(header_bytes, key_bytes, value_bytes);
-        ALL_ROWS_BYTES.fetch_sub(layout.size() as u64 + TREE_BYTES, Ordering::Relaxed);
-        // SAFETY: nobody else has a handle; the layout is the one the row was allocated with, because form and lengths
-        // never change; a header needs no drop of its own.
-        unsafe { dealloc(self.start.as_ptr(), layout) }
+        let bytes = header_bytes + key_bytes + value_bytes;
+        ALL_ROWS_BYTES.fetch_sub(bytes as u64 + TREE_BYTES, Ordering::Relaxed);
+        // SAFETY: nobody else has a handle; the row was allocated for as many bytes, because form and lengths never change; a
+        // header needs no drop of its own.
+        unsafe { free(self.start, bytes) }
+    }
+}
+
+/// Sizes of small rows are multiples of this, as those of an allocator's small blocks are.
+const STEP_BYTES: usize = 16;
+/// Small rows have one of so many sizes.
+const SMALL_SIZES: usize = 16;
+/// As many blocks of each size are kept.
+const KEPT_BLOCKS: usize = 32;
+
+/// Blocks of small rows that this thread has freed: the next rows of their sizes take them, the last first. That one has just been
+/// used and lies near the processor, where an allocator's next free block is as far away as the row it belonged to.
+struct Kept {
+    blocks: [[NonNull<u8>; KEPT_BLOCKS]; SMALL_SIZES],
+    counts: [usize; SMALL_SIZES],
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = const {
+        RefCell::new(Kept {
+            blocks: [[NonNull::dangling(); KEPT_BLOCKS]; SMALL_SIZES],
+            counts: [0; SMALL_SIZES],
+        })
+    };
+}
+
+impl Kept {
+    #[inline]
+    fn take(&mut self, size: usize) -> Option<NonNull<u8>> {
+        let count = self.counts.get_mut(size)?;
+        *count = count.checked_sub(1)?;
+        Some(self.blocks[size][*count])
+    }
+
+    /// False if there is no room for it.
+    #[inline]
+    fn put(&mut self, size: usize, block: NonNull<u8>) -> bool {
+        let Some(count) = self.counts.get_mut(size).filter(|count| **count < KEPT_BLOCKS) else {
+            return false;
+        };
+        self.blocks[size][*count] = block;
+        *count += 1;
+        true
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        for size in 0..SMALL_SIZES {
+            while let Some(block) = self.take(size) {
+                // SAFETY: it was allocated with the layout of this size, and nobody has it.
+                unsafe { dealloc(block.as_ptr(), layout(size)) }
+            }
+        }
+    }
+}
+
+/// Which size a row of so many bytes has, in steps; not only of small ones.
+fn size_of_row(bytes: usize) -> usize {
+    bytes.div_ceil(STEP_BYTES)
+}
+
+/// Aligned for either header.
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size * STEP_BYTES, align_of::<Long>()).expect("a row below the address space")
+}
+
+#[inline]
+fn allocate(bytes: usize) -> NonNull<u8> {
+    let size = size_of_row(bytes);
+    // Nothing is kept any more by a thread that ends.
+    let kept = KEPT.try_with(|kept| kept.borrow_mut().take(size));
+    kept.ok().flatten().unwrap_or_else(|| {
+        let layout = layout(size);
+        // SAFETY: a row has at least a header, so its size is not zero.
+        NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+    })
+}
+
+/// # Safety
+///
+/// The block was allocated for so many bytes and is not used again.
+#[inline]
+unsafe fn free(block: NonNull<u8>, bytes: usize) {
+    let size = size_of_row(bytes);
+    if KEPT.try_with(|kept| kept.borrow_mut().put(size, block)) != Ok(true) {
+        // SAFETY: the caller's promise, and the size follows from the bytes as it did when it was allocated.
+        unsafe { dealloc(block.as_ptr(), layout(size)) }
     }
 }
 
@@ -360,12 +451,6 @@ impl fmt::Debug for Row {
 
 fn joined_bytes(parts: &[&[u8]]) -> usize {
     parts.iter().map(|part| part.len()).sum()
-}
-
-/// Aligned for either header.
-fn layout(header_bytes: usize, key_bytes: usize, value_bytes: usize) -> Layout {
-    let bytes = header_bytes + key_bytes + value_bytes;
-    Layout::from_size_align(bytes, align_of::<Long>()).expect("a row below the address space")
 }
 
 #[cfg(test)]
@@ -485,6 +570,27 @@ mod tests {
         assert!(all_rows_bytes() >= before + (32 << 20));
         drop(row);
         assert!(all_rows_bytes() < before + (32 << 20));
+    }
+
+    /// As many as are kept, whether the next row of their size is as long or not; a larger one takes another.
+    #[test]
+    fn the_next_rows_take_the_blocks_of_those_that_were_freed() {
+        let rows = |value: &[u8]| {
+            (0..KEPT_BLOCKS + 1)
+                .map(|_| Row::new(b"key", value, Version(1)))
+                .collect::<Vec<_>>()
+        };
+        let starts = |rows: &[Row]| rows.iter().map(|row| row.start).collect::<Vec<_>>();
+        let first = rows(b"123");
+        let mut freed = starts(&first);
+        drop(first);
+        freed.truncate(KEPT_BLOCKS);
+        freed.reverse();
+        let larger = rows(b"1234");
+        assert!(starts(&larger).iter().all(|start| !freed.contains(start)));
+        let next = rows(b"1");
+        assert_eq!(starts(&next)[..KEPT_BLOCKS], freed);
+        assert!(next.iter().all(|row| (row.key(), row.value()) == (b"key", b"1")));
     }
 
     #[test]

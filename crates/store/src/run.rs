@@ -18,25 +18,100 @@
 //! behind `skip`; `assured` is the length of the fences' common prefix; an empty run has `skip <= assured`.
 
 use std::cmp::Ordering;
-use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
 
+use crate::prefetch::prefetch;
 use crate::row::Row;
 
-/// Laid out as it is searched: the counts of whoever holds it, these fields and the first heads share a cache line.
+/// Laid out as it is searched: the count of whoever holds it, these fields and the landmarks share a cache line.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Run<const N: usize> {
     len: u16,
     assured: u32,
     skip: u32,
-    heads: [u64; N],
+    heads: Heads<N>,
     /// The first `len` are present.
     rows: Rows<N>,
 }
 
+/// The heads, of which as many are used as there are rows. What lies beyond the first fills lines of its own; the first of each such
+/// line is a landmark, so that a search visits the line of the landmarks and the one that they point to.
+#[derive(Clone)]
+#[repr(C)]
+struct Heads<const N: usize> {
+    /// Those of lines that are not used are the greatest number.
+    landmarks: [u64; LINES],
+    heads: [u64; N],
+}
+
 /// A cache line of most processors has eight words.
 const HEADS_A_LINE: usize = 8;
+/// Lines of heads beyond the first head.
+const LINES: usize = 4;
+
+impl<const N: usize> Heads<N> {
+    const EMPTY: Heads<N> = {
+        assert!(N <= 1 + LINES * HEADS_A_LINE);
+        Heads {
+            landmarks: [u64::MAX; LINES],
+            heads: [0; N],
+        }
+    };
+
+    /// To be called after each change.
+    #[inline]
+    fn mark(&mut self, len: usize) {
+        for (line, landmark) in self.landmarks.iter_mut().enumerate() {
+            *landmark = self.heads[..len].get(line_start(line)).copied().unwrap_or(u64::MAX);
+        }
+    }
+
+    /// Where the heads begin among which the first one not below `head` is, or behind which it follows.
+    #[inline]
+    fn line_of(&self, head: u64) -> usize {
+        let below: usize = self
+            .landmarks
+            .iter()
+            .map(|landmark| usize::from(*landmark < head))
+            .sum();
+        below.checked_sub(1).map_or(0, line_start)
+    }
+
+    /// The first of `len` heads that is not below `head`, given the line.
+    #[inline]
+    fn first_from(&self, start: usize, head: u64, len: usize) -> usize {
+        let line = &self.heads[start..len.min(start + HEADS_A_LINE)];
+        start + line.iter().map(|other| usize::from(*other < head)).sum::<usize>()
+    }
+}
+
+/// How far a search in a run has come.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought {
+    head: u64,
+    /// Where the line of heads to look at begins.
+    line: usize,
+}
+
+#[inline]
+fn line_start(line: usize) -> usize {
+    1 + line * HEADS_A_LINE
+}
+
+impl<const N: usize> Deref for Heads<N> {
+    type Target = [u64; N];
+
+    fn deref(&self) -> &[u64; N] {
+        &self.heads
+    }
+}
+
+impl<const N: usize> DerefMut for Heads<N> {
+    fn deref_mut(&mut self) -> &mut [u64; N] {
+        &mut self.heads
+    }
+}
 
 /// Handles of rows that lie anywhere in memory. Copying and dropping them changes the count in each row, so all are fetched first.
 struct Rows<const N: usize>([Option<Row>; N]);
@@ -45,8 +120,7 @@ impl<const N: usize> Rows<N> {
     const EMPTY: Rows<N> = Rows([const { None }; N]);
 
     fn fetch(&self) {
-        let headers = self.0.iter().flatten().map(Row::fetch);
-        black_box(headers.fold(0, u8::wrapping_add));
+        self.0.iter().flatten().for_each(Row::prefetch);
     }
 }
 
@@ -102,7 +176,7 @@ impl<const N: usize> Run<N> {
             len: 0,
             assured: 0,
             skip: 0,
-            heads: [0; N],
+            heads: Heads::EMPTY,
             rows: Rows::EMPTY,
         }
     }
@@ -137,21 +211,24 @@ impl<const N: usize> Run<N> {
         self.row(self.len() - 1)
     }
 
-    /// Reads a word of each cache line that a search may visit, and no more, so that they are fetched at a time.
-    pub fn fetch(&self) {
-        let words = self.heads.iter().step_by(HEADS_A_LINE);
-        black_box(words.fold(u64::from(self.len), |sum, head| sum.wrapping_add(*head)));
-    }
-
-    /// The row that the heads alone say to be at `key`, or to follow it, if there is one. The key lies between the fences.
-    pub fn row_near(&self, key: &[u8]) -> Option<&Row> {
-        let skip = self.skip as usize;
-        if key.len() < skip {
+    /// Begins to search for a key that lies between the fences, which visits the first line of the run, and has the line brought near
+    /// that the search visits next. None where the rest of the search depends on more than heads.
+    #[inline]
+    pub fn seek(&self, key: &[u8]) -> Option<Sought> {
+        if self.skip > self.assured {
             return None;
         }
-        let head = head(key, skip);
-        let index = self.heads[..self.len()].partition_point(|other| *other < head);
-        self.rows().get(index)?.as_ref()
+        let head = head(key, self.skip as usize);
+        let line = self.heads.line_of(head);
+        prefetch(self.heads.as_ptr().wrapping_add(line));
+        Some(Sought { head, line })
+    }
+
+    /// Goes on with a search: the place of the row that the heads alone say to be at the key, or to follow it.
+    #[inline]
+    pub fn slot_near(&self, sought: Sought) -> Option<&Option<Row>> {
+        self.rows
+            .get(self.heads.first_from(sought.line, sought.head, self.len()))
     }
 
     /// Where `key` is, or would have to be inserted. The key lies between the fences.
@@ -163,14 +240,21 @@ impl<const N: usize> Run<N> {
                 Ordering::Equal => {}
             }
         }
-        let skip = self.skip as usize;
-        let head = head(key, skip);
+        let head = head(key, self.skip as usize);
+        let line = self.heads.line_of(head);
+        self.find_sought(Sought { head, line }, key)
+    }
+
+    /// The end of a search that [`Run::seek`] began.
+    #[inline]
+    pub fn find_sought(&self, sought: Sought, key: &[u8]) -> Result<usize, usize> {
+        let first = self.heads.first_from(sought.line, sought.head, self.len());
         let heads = &self.heads[..self.len()];
-        let first = heads.partition_point(|other| *other < head);
-        if heads.get(first) != Some(&head) {
+        if heads.get(first) != Some(&sought.head) {
             return Err(first);
         }
-        let equal = heads[first..].iter().take_while(|other| **other == head).count();
+        let skip = self.skip as usize;
+        let equal = heads[first..].iter().take_while(|other| **other == sought.head).count();
         let rest = &key[skip..];
         // Keys that come in ascending order, as a stream's do, have the head of those before them now and then.
         if equal > 1 && first + equal == heads.len() && rest_of(&self.rows[heads.len() - 1], skip) < rest {
@@ -200,6 +284,7 @@ impl<const N: usize> Run<N> {
         self.rows[index..=len].rotate_right(1);
         self.rows[index] = Some(row);
         self.len += 1;
+        self.heads.mark(len + 1);
     }
 
     /// Puts a row in the place of the one with the same key and returns the old one.
@@ -224,6 +309,7 @@ impl<const N: usize> Run<N> {
             ..Run::empty()
         };
         taken.heads[..to - from].copy_from_slice(&self.heads[from..to]);
+        taken.heads.mark(to - from);
         taken.rows[..to - from].swap_with_slice(&mut self.rows[from..to]);
         taken.settle();
         self.close(from, to);
@@ -242,6 +328,7 @@ impl<const N: usize> Run<N> {
         right.move_heads(skip);
         let (len, more) = (self.len(), right.len());
         self.heads[len..len + more].copy_from_slice(&right.heads[..more]);
+        self.heads.mark(len + more);
         self.rows[len..len + more].swap_with_slice(&mut right.rows[..more]);
         self.len += right.len;
     }
@@ -271,6 +358,7 @@ impl<const N: usize> Run<N> {
         self.heads.copy_within(to..len, from);
         self.rows[from..len].rotate_left(to - from);
         self.len -= (to - from) as u16;
+        self.heads.mark(self.len());
         self.settle();
     }
 
@@ -308,6 +396,7 @@ impl<const N: usize> Run<N> {
             for slot in &mut self.heads[..usize::from(self.len)] {
                 *slot = first & !kept | slot.checked_shr(bits).unwrap_or(0);
             }
+            self.heads.mark(self.len());
         }
     }
 
@@ -316,6 +405,7 @@ impl<const N: usize> Run<N> {
         for (slot, row) in self.heads.iter_mut().zip(self.rows.iter().flatten()) {
             *slot = head(row.key(), skip);
         }
+        self.heads.mark(self.len());
     }
 
     /// How the beginning of `key` compares with the bytes all rows skip.
@@ -342,6 +432,10 @@ impl<const N: usize> Run<N> {
             assert!(index == 0 || self.row(index - 1).key() < key);
             assert_eq!(self.row(0).key()[..self.skip as usize], key[..self.skip as usize]);
             assert_eq!(self.heads[index], head(key, self.skip as usize));
+        }
+        for (line, landmark) in self.heads.landmarks.iter().enumerate() {
+            let heads = &self.heads[..self.len()];
+            assert_eq!(*landmark, heads.get(line_start(line)).copied().unwrap_or(u64::MAX));
         }
     }
 }

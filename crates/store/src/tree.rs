@@ -26,18 +26,18 @@
 //! `i` and is never 0; no row below a child is newer than its `newest`; an inner node has at least one child; the root is a
 //! leaf if the tree is empty.
 
-use std::hint::black_box;
 use std::ops::{ControlFlow, Deref, DerefMut};
 
 use quartet_model::Version;
 use triomphe::Arc;
 
+use crate::prefetch::prefetch;
 use crate::row::Row;
-use crate::run::{Fences, Run, common_prefix, separator};
+use crate::run::{Fences, Run, Sought, common_prefix, separator};
 
 /// The tree of the memory engine.
 ///
-/// A leaf of 30 rows is 512 bytes and an inner node of 31 children 1520, both just within an allocator's size class.
+/// A leaf of 28 rows is 504 bytes and an inner node of 30 children 1496, both just within an allocator's size class.
 /// Leaves of 14 rows cost 7 bytes a row more; leaves of 62 save 3, but twice as much is copied at the first write under
 /// a snapshot. `examples/tree_cost.rs` measures it.
 pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
@@ -46,9 +46,9 @@ pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
 pub type RemovedRows = Removed<LEAF_ROWS, INNER_CHILDREN>;
 
 /// Most rows of a leaf of a [`Tree`].
-pub const LEAF_ROWS: usize = 30;
+pub const LEAF_ROWS: usize = 28;
 /// Most children of an inner node of a [`Tree`].
-pub const INNER_CHILDREN: usize = 31;
+pub const INNER_CHILDREN: usize = 30;
 
 /// The tree by rows per leaf and children per inner node, both at least 4; tests use small ones to make deep trees.
 #[derive(Clone)]
@@ -89,8 +89,7 @@ impl<const LEAF: usize, const INNER: usize> Children<LEAF, INNER> {
     const EMPTY: Children<LEAF, INNER> = Children([const { None }; INNER]);
 
     fn fetch(&self) {
-        let counts = self.0.iter().flatten().map(|child| child.node.holders());
-        black_box(counts.fold(0, usize::wrapping_add));
+        self.0.iter().flatten().for_each(|child| child.node.prefetch());
     }
 }
 
@@ -124,23 +123,81 @@ impl<const LEAF: usize, const INNER: usize> DerefMut for Children<LEAF, INNER> {
 /// So many ways are gone side by side: about as many lines as a processor fetches at a time.
 const SIDE_BY_SIDE: usize = 16;
 
-/// Goes on to the children where the keys belong, and fetches what is looked at there. False if the nodes are leaves. Each pass does
-/// one thing for all of them, so that none waits for another.
-fn descend<const LEAF: usize, const INNER: usize>(nodes: &mut [&Node<LEAF, INNER>], keys: &[&[u8]]) -> bool {
-    let mut children = [0; SIDE_BY_SIDE];
-    for ((child, node), key) in children.iter_mut().zip(nodes.iter()).zip(keys) {
-        match node {
-            Node::Leaf(_) => return false,
-            Node::Inner(inner) => *child = inner.child_of(key),
-        }
+/// Searches that go down the tree side by side. Each step is one thing done for all of them, so that none waits for another.
+struct Searches<'t, 'k, const LEAF: usize, const INNER: usize> {
+    keys: &'k [&'k [u8]],
+    nodes: [&'t Node<LEAF, INNER>; SIDE_BY_SIDE],
+    /// Of those in the nodes; none where there is nothing to bring near.
+    sought: [Option<Sought>; SIDE_BY_SIDE],
+}
+
+impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER> {
+    /// Has gone down to the leaves, and has what they say to be at the keys brought near the processor.
+    fn new(root: &'t Node<LEAF, INNER>, keys: &'k [&'k [u8]]) -> Self {
+        let mut searches = Searches {
+            keys,
+            nodes: [root; SIDE_BY_SIDE],
+            sought: [None; SIDE_BY_SIDE],
+        };
+        while searches.descend() {}
+        searches.fetch_rows();
+        searches
     }
-    for (child, node) in children.iter().zip(nodes.iter_mut()) {
-        if let Node::Inner(inner) = node {
-            *node = inner.child(*child);
-        }
+
+    fn each(&self) -> impl Iterator<Item = (&'t Node<LEAF, INNER>, Option<Sought>, &'k [u8])> {
+        let found = self.nodes.iter().zip(&self.sought);
+        found.zip(self.keys).map(|((node, sought), key)| (*node, *sought, *key))
     }
-    nodes.iter().for_each(|node| node.fetch());
-    true
+
+    /// Goes on to the children where the keys belong. False if the nodes are leaves.
+    fn descend(&mut self) -> bool {
+        for ((node, sought), key) in self.nodes.iter().zip(&mut self.sought).zip(self.keys) {
+            *sought = match node {
+                Node::Leaf(run) => run.seek(key),
+                Node::Inner(inner) => inner.separators.seek(key),
+            };
+        }
+        let mut children = [None; SIDE_BY_SIDE];
+        for (place, (node, sought, key)) in children.iter_mut().zip(self.each()) {
+            let Node::Inner(inner) = node else {
+                return false;
+            };
+            let found = sought.map_or_else(
+                || inner.separators.find(key),
+                |sought| inner.separators.find_sought(sought, key),
+            );
+            let child = &inner.children[found.map_or_else(|index| index, |index| index + 1)];
+            prefetch(child);
+            *place = child.as_ref();
+        }
+        for (node, child) in self.nodes.iter_mut().zip(children.into_iter().flatten()) {
+            *node = &child.node;
+            child.node.prefetch();
+        }
+        true
+    }
+
+    fn fetch_rows(&self) {
+        let mut slots = [None; SIDE_BY_SIDE];
+        for (place, (node, sought, _)) in slots.iter_mut().zip(self.each()) {
+            if let (Node::Leaf(run), Some(sought)) = (node, sought) {
+                *place = run.slot_near(sought);
+                place.iter().for_each(|slot| prefetch(std::ptr::from_ref(*slot)));
+            }
+        }
+        slots.into_iter().flatten().flatten().for_each(Row::prefetch);
+    }
+
+    /// The rows at the keys.
+    fn rows(&self) -> impl Iterator<Item = Option<&'t Row>> {
+        self.each().map(|(node, sought, key)| {
+            let Node::Leaf(run) = node else {
+                return None;
+            };
+            let found = sought.map_or_else(|| run.find(key), |sought| run.find_sought(sought, key));
+            found.ok().map(|index| run.row(index))
+        })
+    }
 }
 
 enum Inserted<const LEAF: usize, const INNER: usize> {
@@ -210,19 +267,17 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
+    /// The rows under the keys, in their order. Several take little longer than one: see [`Searches`].
+    pub fn get_each<'t>(&'t self, keys: &[&[u8]], found: &mut dyn FnMut(Option<&'t Row>)) {
+        for keys in keys.chunks(SIDE_BY_SIDE) {
+            Searches::new(&self.root, keys).rows().for_each(&mut *found);
+        }
+    }
+
     /// Goes the ways to the keys side by side and does nothing there, so that going one of them soon afterwards waits for little.
     pub fn fetch(&self, keys: &[&[u8]]) {
         for keys in keys.chunks(SIDE_BY_SIDE) {
-            let mut nodes = [&self.root; SIDE_BY_SIDE];
-            let nodes = &mut nodes[..keys.len()];
-            while descend(nodes, keys) {}
-            let mut rows = [None; SIDE_BY_SIDE];
-            for ((row, node), key) in rows.iter_mut().zip(nodes.iter()).zip(keys) {
-                if let Node::Leaf(run) = node {
-                    *row = run.row_near(key);
-                }
-            }
-            rows.iter().flatten().for_each(|row| _ = black_box(row.fetch()));
+            Searches::new(&self.root, keys);
         }
     }
 
@@ -409,19 +464,11 @@ impl<const LEAF: usize, const INNER: usize> Default for CountedTree<LEAF, INNER>
 }
 
 impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
-    /// See [`Run::fetch`].
-    fn fetch(&self) {
+    /// Has the line that a search visits first brought near the processor.
+    fn prefetch(&self) {
         match self {
-            Node::Leaf(run) => run.fetch(),
-            Node::Inner(inner) => inner.separators.fetch(),
-        }
-    }
-
-    /// How many hold it: parents in this tree and in its clones.
-    fn holders(&self) -> usize {
-        match self {
-            Node::Leaf(run) => Arc::strong_count(run),
-            Node::Inner(inner) => Arc::strong_count(inner),
+            Node::Leaf(run) => prefetch(Arc::as_ptr(run)),
+            Node::Inner(inner) => prefetch(Arc::as_ptr(inner)),
         }
     }
 
@@ -1369,7 +1416,16 @@ mod tests {
     }
 
     fn compare_reads<const L: usize, const I: usize>(tree: &CountedTree<L, I>, model: &Model, a: &[u8], b: &[u8]) {
-        tree.fetch(&[a, b, b"", a]);
+        let asked = [a, b, b"", a].repeat(5);
+        tree.fetch(&asked);
+        let mut found = Vec::new();
+        tree.get_each(&asked, &mut |row| {
+            found.push(row.map(|row| (row.key().to_vec(), row.version().0)))
+        });
+        let expected = asked
+            .iter()
+            .map(|key| model.get(*key).map(|(_, version)| (key.to_vec(), *version)));
+        assert_eq!(found, expected.collect::<Vec<_>>());
         assert_eq!(
             tree.get(a).map(|row| row.version().0),
             model.get(a).map(|(_, version)| *version)
@@ -1584,7 +1640,10 @@ mod tests {
             up.insert(row(&numbered(number), 1));
             down.insert(row(&numbered(10_000 - number), 1));
         }
-        assert_eq!((rows_per_leaf(&up), rows_per_leaf(&down)), (29, 29));
+        assert_eq!(
+            (rows_per_leaf(&up), rows_per_leaf(&down)),
+            (LEAF_ROWS as u64 - 1, LEAF_ROWS as u64 - 1)
+        );
     }
 
     /// A list grows at its ends between the rows of others: its leaves were left half full, and beside a row of another kind a leaf
@@ -1599,7 +1658,11 @@ mod tests {
             tree.insert(row(&element(9_999 - number), 1));
         }
         tree.check();
-        assert!(rows_per_leaf(&tree) >= 28, "{} rows a leaf", rows_per_leaf(&tree));
+        assert!(
+            rows_per_leaf(&tree) >= LEAF_ROWS as u64 - 2,
+            "{} rows a leaf",
+            rows_per_leaf(&tree)
+        );
         for number in [5_000, 5_001, 9_999, 10_000, 14_998, 14_999] {
             let mut node = &tree.root;
             while let Node::Inner(inner) = node {

@@ -1,0 +1,21 @@
+//! Asking the processor for memory that will be read soon. Unlike a read, this is waited for by nobody, so many can be under way.
+
+#![allow(unsafe_code)]
+
+/// Begins to bring the line of this address near the processor.
+#[inline]
+pub(crate) fn prefetch<T>(address: *const T) {
+    // SAFETY: a prefetch changes nothing and fails nowhere, whatever the address.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
