@@ -63,8 +63,8 @@ impl Readable {
         self.snapshot.is_far()
     }
 
-    pub fn fetch(&self, keys: &[&[u8]]) {
-        self.snapshot.fetch(keys);
+    pub fn get_each(&self, keys: &[&[u8]]) -> Vec<Option<Row>> {
+        self.readable(self.snapshot.get_each(keys))
     }
 
     #[inline]
@@ -130,16 +130,21 @@ impl Reader {
         row.map(RowValue::Stored)
     }
 
-    /// There are so many rows that reading several of them after [`Reader::fetch`] is quicker.
+    /// There are so many rows that reading several of them together is quicker.
     pub fn is_far(&self) -> bool {
         self.snapshot.is_far()
     }
 
-    /// Has what is to be read soon brought near the processor: for several keys that costs about as much as for one.
-    pub fn fetch(&self, keys: &[&[u8]]) {
+    /// The rows at the keys, in their order: several take little longer than one.
+    pub fn get_each(&self, keys: &[&[u8]]) -> Vec<Option<Row>> {
         let mut full = FullKeys::new();
         keys.iter().for_each(|key| _ = full.push(&self.prefix, key));
-        self.snapshot.fetch(&full.iter().collect::<Vec<_>>());
+        self.snapshot.get_each(&full.iter().collect::<Vec<_>>())
+    }
+
+    /// Whether the row is one of this space, at `key`.
+    pub fn is_at(&self, row: &Row, key: &[u8]) -> bool {
+        row.key().strip_prefix(&self.prefix[..]) == Some(key)
     }
 
     /// How many rows `start..end` holds.

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{CommitError, Dependency, Reader};
+use quartet_engine::{CommitError, Dependency, Reader, RowValue};
 use quartet_model::Version;
+use quartet_store::Row;
 use quartet_wire_keyvalue::{
     Commit, ErrorCode, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome, next_frame,
 };
@@ -40,8 +41,16 @@ pub struct Session {
     committed: Option<Reader>,
     /// How many commits have left their state behind.
     commits_kept: u32,
+    ahead: Ahead,
     may_write: bool,
     now_micros: u64,
+}
+
+/// Rows that the next requests of this batch will ask for, as far as they were there, and at which version.
+#[derive(Default)]
+struct Ahead {
+    version: u64,
+    rows: std::vec::IntoIter<Option<Row>>,
 }
 
 /// A version that the client was given, as often as it was. The state is gone once its window has passed.
@@ -73,6 +82,7 @@ impl Session {
             newest: None,
             committed: None,
             commits_kept: 0,
+            ahead: Ahead::default(),
             may_write,
         }
     }
@@ -93,6 +103,7 @@ impl Session {
     /// makes the next commits copy what they change, so a busy client that never names one stops paying for it, for those that it
     /// has left already, too.
     pub fn end_batch(&mut self) {
+        self.ahead = Ahead::default();
         if let Some(reader) = self.committed.take() {
             let version = reader.version;
             self.layer.versions.keep(reader);
@@ -104,16 +115,18 @@ impl Session {
         }
     }
 
-    /// Looks at the requests that `input` begins with, if they read keys at `version`, and has what they ask for brought near the
-    /// processor together. Returns how many bytes of `input` that was worth: where to look again.
-    pub fn look_ahead(&self, version: u64, input: &[u8]) -> usize {
+    /// Looks at the requests that `input` begins with, if they read keys at `version`, and reads what they will ask for together.
+    /// Returns how many bytes of `input` that was worth: where to look again.
+    pub fn look_ahead(&mut self, version: u64, input: &[u8]) -> usize {
         let reader = self.reader(version).ok().filter(|reader| reader.is_far());
-        let Some(reader) = reader else {
-            return input.len();
-        };
+        reader.map_or(input.len(), |reader| self.read_ahead(version, &reader, input))
+    }
+
+    fn read_ahead(&mut self, version: u64, reader: &Reader, input: &[u8]) -> usize {
         let (keys, bytes) = keys_ahead(version, input, self.frame_bytes_max());
         if keys.len() > 1 {
-            reader.fetch(&keys);
+            let rows = reader.get_each(&keys).into_iter();
+            self.ahead = Ahead { version, rows };
         }
         bytes
     }
@@ -274,7 +287,7 @@ impl Session {
     }
 
     fn get(
-        &self,
+        &mut self,
         id: u32,
         version: u64,
         system: bool,
@@ -283,7 +296,10 @@ impl Session {
     ) -> Result<Answered, ErrorCode> {
         check_readable_key(key, system)?;
         let reader = self.reader(version)?;
-        let value = reader.get_row(key);
+        let value = match self.ahead.take(version).filter(|row| reader.is_at(row, key)) {
+            Some(row) => Some(RowValue::Stored(row)),
+            None => reader.get_row(key),
+        };
         check_readable(&reader)?;
         Reply::put_value(output, id, value.as_deref());
         Ok(SETTLED)
@@ -473,6 +489,16 @@ fn check_range(begin: &[u8], end: &[u8], system: bool) -> Result<(), ErrorCode> 
     check_bound(end, system)
 }
 
+impl Ahead {
+    /// What was read for the next request, if that is at `version`. Whether it is for the same key is left to the caller.
+    fn take(&mut self, version: u64) -> Option<Row> {
+        if self.version != version {
+            return None;
+        }
+        self.rows.next().flatten()
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         let versions: Vec<u64> = self.reading.keys().copied().collect();
@@ -568,6 +594,63 @@ mod tests {
         let many = input[..one].repeat(100);
         check(&many, READS_AHEAD_MAX, READS_AHEAD_MAX * one);
         check(b"\xff\xff\xff\xff and no frame", 0, 0);
+    }
+
+    /// Whatever is asked for in the place of what was read ahead.
+    #[test]
+    fn reads_ahead_change_no_answer() {
+        let (engine, space) = crate::test_engine();
+        let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
+        let mut session = Session::new(layer, true, Arc::new(|| {}));
+        let before = batch(&mut session, &Request::ReadVersion);
+        let mutations = [b"a", b"b", b"c"].map(|key| Mutation {
+            kind: MutationKind::Set,
+            key,
+            value: key,
+        });
+        let mutations = mutations.to_vec();
+        batch(
+            &mut session,
+            &Request::Commit(Commit {
+                mutations,
+                ..Commit::default()
+            }),
+        );
+        let after = batch(&mut session, &Request::ReadVersion);
+        let get = |version, key| Request::Get {
+            version,
+            system: false,
+            key,
+        };
+        let read = |session: &mut Session, version, key| {
+            ask(session, &get(version, key), |body| {
+                Reply::value(body).unwrap().map(<[u8]>::to_vec)
+            })
+            .unwrap()
+        };
+        let keys: [&[u8]; 5] = [b"a", b"none", b"b", b"b", b"c"];
+        let mut input = Vec::new();
+        keys.iter().for_each(|key| get(after, key).put(1, &mut input));
+        let others: [&[&[u8]]; 4] = [
+            &keys,
+            &[b"b", b"a", b"c"],
+            &[b"none", b"a", b"a", b"b", b"c", b"c"],
+            &[],
+        ];
+        for asked in others {
+            session.begin_batch();
+            let reader = session.reader(after).unwrap();
+            assert_eq!(session.read_ahead(after, &reader, &input), input.len());
+            for key in asked {
+                assert_eq!(read(&mut session, before, key), None);
+                assert_eq!(
+                    read(&mut session, after, key).as_deref(),
+                    (key.len() == 1).then_some(*key)
+                );
+            }
+            session.end_batch();
+            assert_eq!(session.ahead.take(after), None);
+        }
     }
 
     fn batch(session: &mut Session, request: &Request<'_>) -> u64 {
