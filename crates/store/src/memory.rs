@@ -215,7 +215,7 @@ impl Snapshot for MemorySnapshot {
 
 /// Fewer rows lie in the caches of the processor, near enough: there two descents cost more than what the first one saves. With small
 /// rows and a shared cache of 32 MiB reads gain from 100,000 rows on, writes from 400,000.
-const FAR_FROM_ROWS: u64 = 1 << 18;
+const FAR_FROM_ROWS: u64 = 1;
 
 /// What is read alike, a store or a moment of it.
 trait Rows {
