@@ -48,19 +48,18 @@ impl Pace {
         started + self.timeout + Duration::from_millis(earned_ms)
     }
 
-    /// Writes all of `bytes`, at this pace and without a pause longer than its timeout. The thread's other tasks have their turn in between.
+    /// Writes all of `bytes`, at this pace and without a pause longer than its timeout. The thread's other tasks have their turn in between, and
+    /// first: what a socket takes at once has been sent before.
     pub async fn write_all(&self, socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
         let started = Instant::now();
         let whole = bytes.len();
         while !bytes.is_empty() {
+            yield_now().await;
             let moved_bytes = (whole - bytes.len()) as u64;
             let deadline = self.deadline(started, moved_bytes).min(Instant::now() + self.timeout);
             match timeout_at(deadline, socket.write(sent_at_once(bytes))).await?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => bytes = &bytes[count..],
-            }
-            if !bytes.is_empty() {
-                yield_now().await;
             }
         }
         // What encrypts keeps bytes of its own.

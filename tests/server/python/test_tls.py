@@ -1,6 +1,8 @@
 """TLS on every listener: beside clear text or alone, with clients' certificates, and with certificates that are replaced while it runs."""
 
+import base64
 import os
+import random
 import shutil
 import signal
 import socket
@@ -71,6 +73,33 @@ def test_clear_text_and_tls_share_the_port(host, made):
     assert len(client.get("key")) == 3_000_000
     assert int(client.config_get("tls-port")["tls-port"]) == host.port
     assert client.config_get("tls-auth-clients") == {"tls-auth-clients": "optional"}
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_replies_in_pieces_arrive_whole(host, made, encrypted):
+    """The pieces of a reply differ, two replies follow each other, and the reader takes them a little at a time."""
+    value = random.Random(1).randbytes(3_000_000)
+    client = redis.Redis(port=host.port, ssl=True, ssl_ca_certs=str(made.root), socket_timeout=20)
+    client.set("large", value)
+
+    def exchanged(port, request):
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+            raw.settimeout(30)
+            raw.connect(("127.0.0.1", port))
+            with trusting(made).wrap_socket(raw, server_hostname="localhost") if encrypted else raw as stream:
+                stream.sendall(request)
+                received = bytearray()
+                while part := stream.recv(40_000):
+                    received += part
+                return bytes(received)
+
+    reply = b"$%d\r\n%s\r\n" % (len(value), value)
+    assert exchanged(host.port, b"GET large\r\nGET large\r\nQUIT\r\n") == 2 * reply + b"+OK\r\n"
+    head = b"GET /get/large HTTP/1.1\r\nAuthorization: Bearer dev\r\nUpstash-Encoding: base64\r\n"
+    first, second = exchanged(host.http_port, head + b"\r\n" + head + b"Connection: close\r\n\r\n").split(b"HTTP/1.1 200 ")[1:]
+    body = b'{"result":"%s"}' % base64.b64encode(value)
+    assert first.endswith(b"\r\n\r\n" + body) and second.endswith(b"\r\n\r\n" + body)
 
 
 def test_messages_reach_a_subscriber_over_tls(host, made):

@@ -19,7 +19,10 @@ fn wrong() -> Answer {
 
 const BODY_BYTES_MAX: usize = 60_000;
 
-/// Answers with the method, the target and the body; takes its time for `/slow`, is busy for `/busy`, and follows `/stream`.
+/// Of the answer to `/large`.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// Answers with the method, the target and the body, or much; takes its time for `/slow`, is busy for `/busy`, and follows `/stream`.
 struct Telling;
 
 impl HttpLayer for Telling {
@@ -56,6 +59,7 @@ impl HttpLayer for Telling {
                 Dispatch::Unfinished(None, Box::new(move || answer))
             }
             "/busy" => Dispatch::Busy,
+            "/large" => Dispatch::Answered(Answer::settled(200, "x".repeat(LARGE_BYTES))),
             _ => Dispatch::Answered(self.answer(head, body)),
         }
     }
@@ -119,6 +123,11 @@ fn with_connection<T>(talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) 
 }
 
 fn with_connection_of<T>(peer: Peer, talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) -> T) -> T {
+    with_pipe(1 << 16, peer, talk)
+}
+
+/// The same; the pipe takes `bytes` before they are read.
+fn with_pipe<T>(bytes: usize, peer: Peer, talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -130,7 +139,7 @@ fn with_connection_of<T>(peer: Peer, talk: impl AsyncFnOnce(DuplexStream, watch:
         let disk = Arc::new(FaultyDisk::new());
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
         let waiters = DurableWaiters::start(Arc::new(engine), ThreadTurns::default());
-        let (client, server) = tokio::io::duplex(1 << 16);
+        let (client, server) = tokio::io::duplex(bytes);
         let (stop, stopped) = watch::channel(false);
         let connection = Connection::new(server, Arc::new(Telling), peer, waiters.clone(), stopped);
         let serving = tokio::spawn(async move { connection.run().await.map(drop) });
@@ -139,6 +148,24 @@ fn with_connection_of<T>(peer: Peer, talk: impl AsyncFnOnce(DuplexStream, watch:
         waiters.stop();
         told
     })
+}
+
+/// The first two pieces left together, so others waited for twice as much as the rest of the time.
+#[test]
+fn an_answer_leaves_in_pieces_from_the_first_on() {
+    let peer = Peer::for_test(StrangerBytes::new());
+    let pieces = with_pipe(2 * LARGE_BYTES, peer, async |mut client, _stop| {
+        client.write_all(b"GET /large HTTP/1.1\r\n\r\n").await.unwrap();
+        let (mut pieces, mut buffer) = (Vec::new(), vec![0; 2 * LARGE_BYTES]);
+        while pieces.iter().sum::<usize>() < LARGE_BYTES {
+            pieces.push(client.read(&mut buffer).await.unwrap());
+        }
+        pieces
+    });
+    assert!(
+        pieces.len() >= 8 && pieces.iter().all(|bytes| *bytes == pieces[0]),
+        "{pieces:?}"
+    );
 }
 
 /// All that comes back for `pieces`, which are sent one after the other, without the dates.
