@@ -311,6 +311,41 @@ mod tests {
         crate::conformance::check(MemoryStore::new);
     }
 
+    /// Each state that is kept holds a leaf of its own, and so a handle of every row in it: more than a row can count.
+    #[test]
+    fn more_states_are_kept_than_a_row_has_handles() {
+        use quartet_model::Version;
+        const STATES: u64 = 10_000;
+        let mut store = MemoryStore::new();
+        let put = |store: &mut MemoryStore, key: u8, number: u64| {
+            let row = Row::new(&[key], &number.to_be_bytes(), Version(number));
+            store.set(row).unwrap();
+        };
+        (0..10).for_each(|key| put(&mut store, key, 1));
+        let mut states = Vec::new();
+        for number in 1..=STATES {
+            put(&mut store, 3, number);
+            states.push((number, store.snapshot()));
+        }
+        let holds = |state: &dyn Read, key: u8, number: u64| {
+            let row = state.get(&[key]).unwrap().unwrap();
+            assert_eq!(
+                (row.value(), row.version()),
+                (&number.to_be_bytes()[..], Version(number))
+            );
+        };
+        for kept in [1, 3, 1000] {
+            states.retain(|(number, _)| number % kept == 0);
+            for (number, state) in &states {
+                holds(state, 3, *number);
+                (4..10).for_each(|key| holds(state, key, 1));
+            }
+        }
+        drop(states);
+        holds(&store, 3, STATES);
+        (4..10).for_each(|key| holds(&store, key, 1));
+    }
+
     #[test]
     fn a_built_store_holds_what_was_pushed() {
         let mut builder = MemoryBuilder::new();
