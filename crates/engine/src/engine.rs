@@ -72,7 +72,7 @@ impl Engine {
         let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
         let opened = PartitionStore::open(disk.clone(), &store_options, &mut count_rows)?;
         let position = opened.store.applied();
-        let can_give_up_checkpoint = opened.store.kind() == StoreKind::Memory;
+        let is_all_in_memory = opened.store.kind() == StoreKind::Memory;
         let mut replayer = Replayer::new(opened.store);
         let mut log_progress = |read: ReplayProgress| progress(read.into());
         let mut replay = |_, payload: &[u8]| replayer.record(payload);
@@ -97,7 +97,7 @@ impl Engine {
             memory: Arc::default(),
             checkpoint_given_up: store_options.checkpoint_given_up,
             checkpoint_given_up_micros: AtomicU64::new(0),
-            can_give_up_checkpoint,
+            is_all_in_memory,
             stored,
             epoch_bytes_max: options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT),
         });
@@ -234,6 +234,15 @@ impl Engine {
         self.shared.stored.total()
     }
 
+    /// The same where room is made by removing rows. In memory small ones take less than they count, and all of them no more than
+    /// the rows of the process do; the ssd engine has most of its rows elsewhere.
+    pub fn removable_bytes(&self) -> u64 {
+        match self.shared.is_all_in_memory {
+            true => self.live_bytes().min(quartet_store::all_rows_bytes()),
+            false => self.live_bytes(),
+        }
+    }
+
     /// What the process may take, and whether there is room for more.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.shared.memory
@@ -243,7 +252,7 @@ impl Engine {
     /// back; true while that is awaited. Until one has succeeded, whoever evicts leaves it more room ([`Memory::evicts_above`]).
     pub fn give_up_checkpoint(&self) -> bool {
         let (shared, now_micros) = (&self.shared, self.now_micros());
-        if shared.can_give_up_checkpoint && shared.statistics.checkpoint_running.load(Ordering::Relaxed) {
+        if shared.is_all_in_memory && shared.statistics.checkpoint_running.load(Ordering::Relaxed) {
             shared.memory.leave_room_for_checkpoint(true);
             shared.checkpoint_given_up.store(true, Ordering::Relaxed);
             shared.checkpoint_given_up_micros.store(now_micros, Ordering::Relaxed);

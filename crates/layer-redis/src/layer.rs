@@ -267,7 +267,7 @@ impl Redis {
     /// The same without the rows that only a snapshot holds.
     pub fn live_bytes(&self) -> u64 {
         match self.access.admission_control {
-            None => self.process.identity.startup_bytes + self.engine.live_bytes(),
+            None => self.process.identity.startup_bytes + self.engine.removable_bytes(),
             Some(_) => self.engine.stored_bytes(self.space.database),
         }
     }
@@ -301,7 +301,7 @@ impl Redis {
 
     fn exceeds_what_the_process_may_take(&self) -> bool {
         let memory = self.engine.memory();
-        self.engine.live_bytes() + memory.reserved_bytes() > memory.evicts_above()
+        self.engine.removable_bytes() + memory.reserved_bytes() > memory.evicts_above()
     }
 
     fn bytes_against_maxmemory(&self) -> u64 {
