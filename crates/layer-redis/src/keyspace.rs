@@ -333,7 +333,7 @@ impl Keyspace<'_, '_> {
             head[1..].copy_from_slice(&expiry_ms.to_be_bytes());
             head_bytes = 9;
         }
-        let mut parts: SmallVec<[&[u8]; 6]> = SmallVec::new();
+        let mut parts: SmallVec<[&[u8]; 8]> = SmallVec::new();
         parts.push(&head[..head_bytes]);
         parts.extend_from_slice(payload);
         let old = self.tx.set_parts(&key_row(self.db, name), &parts).map(Overwritten::of);
@@ -524,9 +524,11 @@ pub fn key_row(db: u8, name: &[u8]) -> KeyBytes {
 fn joined<const HEAD: usize>(head: [u8; HEAD], rest: &[u8]) -> KeyBytes {
     let mut key = [0; KEY_BYTES_INLINE];
     let length = HEAD + rest.len();
-    if length <= KEY_BYTES_INLINE {
-        key[..HEAD].copy_from_slice(&head);
-        key[HEAD..length].copy_from_slice(rest);
+    if length <= KEY_BYTES_INLINE
+        && let Some((start, behind)) = key.split_first_chunk_mut()
+    {
+        *start = head;
+        behind[..rest.len()].copy_from_slice(rest);
         return KeyBytes::from_buf_and_len(key, length);
     }
     let mut key = KeyBytes::with_capacity(length);

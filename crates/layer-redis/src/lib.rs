@@ -32,6 +32,7 @@ pub mod execution;
 pub mod facts;
 pub mod failure;
 mod feed;
+mod fixed;
 pub mod found_expired;
 pub mod glob;
 pub mod image;

@@ -30,6 +30,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use quartet_store::Row;
 use smallvec::SmallVec;
 
+use crate::fixed::Fixed;
 use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, LARGE};
 use crate::packed;
 
@@ -306,16 +307,23 @@ impl<'e> Blocks<'e> {
             keys.remove(name);
             return;
         }
-        let mut start = [0; ID_BYTES + NUMBERS_BYTES];
-        start[..10].copy_from_slice(self.elements.id());
-        start[10..18].copy_from_slice(&self.count.to_be_bytes());
-        start[18..26].copy_from_slice(&self.first.to_be_bytes());
-        start[26..28].copy_from_slice(&(self.head.count as u16).to_be_bytes());
-        start[28..30].copy_from_slice(&(self.head.bytes() as u16).to_be_bytes());
-        start[30..].copy_from_slice(&(self.tail.count as u16).to_be_bytes());
+        let mut start = Fixed::<{ ID_BYTES + NUMBERS_BYTES }>::new();
+        start.put(*self.elements.id());
+        start.put(self.count.to_be_bytes());
+        start.put(self.first.to_be_bytes());
+        start.put((self.head.count as u16).to_be_bytes());
+        start.put((self.head.bytes() as u16).to_be_bytes());
+        start.put((self.tail.count as u16).to_be_bytes());
         let (head, tail) = (&self.head, &self.tail);
         let (flags, shifts) = written_shifts(&self.shifts);
-        let parts = [&start, &*shifts, &*head.added, head.kept, &tail.added, tail.kept];
+        let parts = [
+            start.as_bytes(),
+            &shifts,
+            &head.added,
+            head.kept,
+            &tail.added,
+            tail.kept,
+        ];
         keys.put_parts(name, header.flags(LARGE | FLAG_A | flags), &parts);
         for (place, block) in self.full.drain(..) {
             self.elements.set(keys.tx, &position_key(place), &block);

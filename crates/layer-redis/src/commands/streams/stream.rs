@@ -26,6 +26,7 @@ use super::id::{ID_BYTES, StreamId};
 use super::node::Node;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::fixed::Fixed;
 use crate::keyspace::{Elements, Entry, Header, KeyBytes, Keyspace, Kind, LARGE};
 use crate::packed;
 
@@ -120,10 +121,7 @@ impl Stream {
 
     /// Writes the key's row, which wakes those who wait for the stream.
     pub fn write(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) {
-        let mut payload = Payload {
-            bytes: [0; PAYLOAD_BYTES],
-            length: 0,
-        };
+        let mut payload = Fixed::<PAYLOAD_BYTES>::new();
         payload.put(*self.elements.id());
         payload.put(self.length.to_be_bytes());
         for id in [self.last, self.first, self.max_deleted] {
@@ -140,7 +138,7 @@ impl Stream {
         }
         payload.put(self.node.first.to_bytes());
         payload.put(self.node.names.to_be_bytes());
-        keys.put(name, self.header.flags(LARGE), &payload.bytes);
+        keys.put(name, self.header.flags(LARGE), payload.as_bytes());
     }
 
     /// Adds an entry. Its ID must be above `last`.
@@ -431,21 +429,6 @@ impl Stream {
         }
         let before = self.entries_added.wrapping_sub(self.length);
         Some(before.wrapping_add(u64::from(id == self.first)))
-    }
-}
-
-/// A payload, to be filled.
-struct Payload {
-    bytes: [u8; PAYLOAD_BYTES],
-    length: usize,
-}
-
-impl Payload {
-    #[inline]
-    fn put<const N: usize>(&mut self, field: [u8; N]) {
-        let place = self.bytes[self.length..].first_chunk_mut();
-        *place.expect("room for all the numbers") = field;
-        self.length += N;
     }
 }
 
