@@ -144,7 +144,8 @@ struct Shift {
     by: i64,
 }
 
-type Shifts = SmallVec<[Shift; SHIFTS_MAX]>;
+/// Most lists have none, and so no memory for them.
+type Shifts = Vec<Shift>;
 
 /// A block that was read.
 struct Block {
@@ -855,8 +856,8 @@ fn read_shifts(flags: u8, rest: &[u8]) -> Option<(Shifts, &[u8])> {
 }
 
 /// The flag that tells of shifts, and their bytes.
-fn written_shifts(shifts: &[Shift]) -> (u8, SmallVec<[u8; 1 + SHIFTS_MAX * SHIFT_BYTES]>) {
-    let mut bytes = SmallVec::new();
+fn written_shifts(shifts: &[Shift]) -> (u8, Vec<u8>) {
+    let mut bytes = Vec::new();
     if shifts.is_empty() {
         return (0, bytes);
     }
