@@ -16,8 +16,11 @@ use parking_lot::Mutex;
 
 use crate::disk::UNSYNCED_BYTES_MAX;
 
-/// So much is given back at once.
+/// So much is given back before a rest.
 const STEP_BYTES: u64 = 4 << 20;
+/// So much is cut off a file by one call. A call that cuts off megabytes takes a millisecond, in which many kernels let nobody else
+/// have the processor.
+const CUT_BYTES: u64 = 256 << 10;
 /// A disk that needs longer is not left alone for longer.
 const REST_MAX: Duration = Duration::from_millis(50);
 
@@ -61,6 +64,16 @@ impl Others {
         let syncs = self.syncs.load(Ordering::Relaxed);
         self.seen.swap(syncs, Ordering::Relaxed) != syncs
     }
+}
+
+/// Gives the file this length: a shorter one little by little.
+pub fn set_len(file: &File, bytes: u64) -> io::Result<()> {
+    let mut left = file.metadata()?.len();
+    while left > bytes.saturating_add(CUT_BYTES) {
+        left -= CUT_BYTES;
+        file.set_len(left)?;
+    }
+    file.set_len(bytes)
 }
 
 /// Files that have no name any more and still take room.
@@ -110,10 +123,10 @@ impl Removed {
         let mut left = file.metadata()?.len();
         while left > STEP_BYTES {
             left -= STEP_BYTES;
-            file.set_len(left)?;
+            set_len(file, left)?;
             self.others.sync_beside(file)?;
         }
-        file.set_len(0)
+        set_len(file, 0)
     }
 
     #[cfg(test)]
@@ -144,6 +157,26 @@ mod tests {
         assert_eq!(others.unsynced_bytes_max(), UNSYNCED_BYTES_MAX);
         assert!(others.have_synced());
         assert_eq!(others.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
+    }
+
+    #[test]
+    fn files_get_the_length_that_is_asked_for() {
+        let file = tempfile::tempfile().unwrap();
+        for bytes in [
+            0,
+            1,
+            CUT_BYTES,
+            3 * CUT_BYTES + 7,
+            3 * CUT_BYTES + 7,
+            2 * CUT_BYTES + 6,
+            CUT_BYTES,
+            10,
+            5 * CUT_BYTES,
+            0,
+        ] {
+            set_len(&file, bytes).unwrap();
+            assert_eq!(file.metadata().unwrap().len(), bytes);
+        }
     }
 
     #[test]

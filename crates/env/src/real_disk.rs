@@ -246,7 +246,7 @@ impl File for RealFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
+        gentle::set_len(&self.file, bytes)
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
