@@ -234,14 +234,16 @@ impl SsdStore {
 
     fn remove_leftovers(&self) -> io::Result<()> {
         let disk = &self.files.disk;
+        // A flush may have failed behind the renaming of its root: that is the one which the next start reads.
+        let on_disk = Root::read_and_copy(disk.as_ref()).map_err(io::Error::other)?;
         for name in disk.list()? {
-            let is_unknown = |number: u32| !self.uses.contains_key(&number) && !self.files.is_doomed(number);
+            let is_needed = |number: &u32| self.uses.contains_key(number) || on_disk.files.contains_key(number);
+            let is_unknown = |number: u32| !is_needed(&number) && !self.files.is_doomed(number);
             if name == root::PARTIAL || Files::number(&name).is_some_and(is_unknown) {
                 disk.remove(&name)?;
             }
         }
-        disk.sync_directory()?;
-        Root::renew_copy(disk.as_ref())
+        disk.sync_directory()
     }
 
     /// Sums over the files, from what is known in memory: nothing is read.

@@ -133,16 +133,20 @@ impl Root {
     pub fn rename_partial(&self, disk: &dyn Disk) -> io::Result<()> {
         disk.rename(PARTIAL, NAME)?;
         disk.sync_directory()?;
-        write_file(disk, COPY, &self.bytes())
+        keep_copy(disk, &self.bytes());
+        Ok(())
     }
 
-    /// Writes the copy anew if it is missing or another's: an older version has written the root, or a crash has come in between.
-    pub fn renew_copy(disk: &dyn Disk) -> io::Result<()> {
-        let read = |name| Root::read_bytes(disk, name).ok().flatten();
-        match read(NAME) {
-            Some(bytes) if read(COPY).as_ref() != Some(&bytes) => write_file(disk, COPY, &bytes),
-            _ => Ok(()),
+    /// The root that the next start reads. Its copy is written anew if it is missing or another's: an older version has written the
+    /// root, or a crash or a full disk has come in between.
+    pub fn read_and_copy(disk: &dyn Disk) -> Result<Root, OpenError> {
+        let bytes = Root::read_bytes(disk, NAME)?.unwrap_or_default();
+        let root = Root::parse(&bytes)?;
+        let copy = Root::read_bytes(disk, COPY).ok().flatten();
+        if copy.is_none_or(|copy| copy != bytes) {
+            keep_copy(disk, &bytes);
         }
+        Ok(root)
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -214,6 +218,15 @@ impl Root {
             next_file,
         };
         input.0.is_empty().then_some(root)
+    }
+}
+
+/// Nothing but a repair reads the copy: without one, all else goes on. On a full disk it is a flush that makes room.
+fn keep_copy(disk: &dyn Disk, bytes: &[u8]) {
+    if let Err(error) = write_file(disk, COPY, bytes) {
+        tracing::warn!(%error, "{COPY} could not be written");
+        // What it held is of an older root.
+        _ = disk.remove(COPY);
     }
 }
 
