@@ -20,14 +20,17 @@ after(async () => {
   await server?.close();
 });
 
-/** A port that was free a moment ago. */
-const freePort = () =>
-  new Promise((resolve) => {
-    const probe = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
-  });
+/** A free port below those that the system gives to clients and to listeners on port 0: nobody gets it before its program listens. */
+async function freePort() {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 10_000);
+    const probe = createServer();
+    const isFree = await new Promise((resolve) => probe.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
+    if (!isFree) continue;
+    await new Promise((resolve) => probe.close(resolve));
+    return port;
+  }
+}
 
 /** Starts a program of npm, and answers its URL once it says that it listens. */
 function start(name, file, options, environment, says) {

@@ -22,7 +22,7 @@ import httpx
 import pytest
 from harness.admin import Admin
 from harness.dynamodb import connect as dynamodb
-from harness.server import Server
+from harness.server import Server, free_port
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -258,8 +258,7 @@ service:
 
 @pytest.mark.skipif("OTELCOL" not in os.environ, reason="the long form: OTELCOL names the collector's program")
 def test_the_collector_of_opentelemetry_takes_it():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     collector = subprocess.Popen([os.environ["OTELCOL"], "--config", f"yaml:{COLLECTOR % port}"], stderr=subprocess.PIPE, text=True)
     lines: list[str] = []
     threading.Thread(target=lambda: lines.extend(collector.stderr), daemon=True).start()
