@@ -215,7 +215,7 @@ impl Snapshot for MemorySnapshot {
 
 /// Fewer rows lie in the caches of the processor, near enough: there two descents cost more than what the first one saves. With small
 /// rows and a shared cache of 32 MiB reads gain from 100,000 rows on, writes from 400,000.
-const FAR_FROM_ROWS: u64 = 1;
+const FAR_FROM_ROWS: u64 = 1 << 18;
 
 /// What is read alike, a store or a moment of it.
 trait Rows {
@@ -344,6 +344,18 @@ mod tests {
         drop(states);
         holds(&store, 3, STATES);
         (4..10).for_each(|key| holds(&store, key, 1));
+    }
+
+    /// For tests of reading ahead it was one row for a while.
+    #[test]
+    fn few_rows_are_not_far() {
+        let mut store = MemoryStore::new();
+        for number in 0..50_000_u64 {
+            store
+                .set(Row::new(&number.to_be_bytes(), b"", quartet_model::Version(1)))
+                .unwrap();
+        }
+        assert!(!store.is_far() && !store.snapshot().is_far());
     }
 
     #[test]
