@@ -8,11 +8,10 @@
 use std::sync::atomic::Ordering;
 
 use quartet_model::{KeyRange, Version};
-use quartet_store::Read;
 
-use crate::attempt::{FullKeys, unchanged_range};
+use crate::attempt::unchanged_range;
 use crate::state::PartitionState;
-use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, Space};
+use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, Space, Transaction};
 
 /// Why `commit` refused; nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +48,10 @@ pub struct CommitRequest {
     pub report_conflicts: bool,
 }
 
+/// So many keys are looked for before the first of them is written: many at a time wait for little, and too many would push each
+/// other out of the processor's cache.
+const FETCHED_TOGETHER: usize = 64;
+
 impl CommitRequest {
     fn certify(&self, state: &PartitionState, prefix: &[u8]) -> Result<(), CommitError> {
         if self.read_version > state.last_version() {
@@ -72,15 +75,18 @@ impl CommitRequest {
         }
     }
 
-    /// Has what it is about to overwrite brought near the processor.
-    fn fetch(&self, state: &PartitionState, prefix: &[u8]) {
-        if self.mutations.len() < 2 || !state.store.is_far() {
-            return;
+    /// The keys that it writes, as far as they are known before it commits.
+    fn keys(mutations: &[Mutation]) -> impl Iterator<Item = &[u8]> {
+        mutations.iter().filter_map(Mutation::key)
+    }
+
+    fn apply(&self, target: &mut Transaction<'_>) {
+        for mutations in self.mutations.chunks(FETCHED_TOGETHER) {
+            if mutations.len() > 1 {
+                target.fetch(CommitRequest::keys(mutations));
+            }
+            mutations.iter().for_each(|mutation| mutation.apply(target));
         }
-        let mut full = FullKeys::new();
-        let keys = self.mutations.iter().filter_map(Mutation::key);
-        keys.for_each(|key| _ = full.push(prefix, key));
-        state.store.fetch(&full.iter().collect::<Vec<_>>());
     }
 
     fn writes_nothing(&self) -> bool {
@@ -109,6 +115,11 @@ impl PartitionGuard<'_> {
         self.reader(space)
     }
 
+    /// Has what commits are about to overwrite brought near the processor: the first keys that they write, in this order.
+    pub fn fetch<'k>(&mut self, space: Space, keys: impl Iterator<Item = &'k [u8]>) {
+        self.state().fetch(&space.prefix(), keys.take(FETCHED_TOGETHER));
+    }
+
     /// Certifies an interactive transaction and applies its writes. The version is where it committed; of one that writes
     /// nothing, the newest at which what it read still held.
     pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
@@ -122,9 +133,8 @@ impl PartitionGuard<'_> {
         if request.writes_nothing() {
             return Ok((self.last_version(), self.latest_dependency(space)));
         }
-        request.fetch(self.state(), &prefix);
         let committed = self.execute(space, |target| -> Result<Version, std::convert::Infallible> {
-            request.mutations.iter().for_each(|mutation| mutation.apply(target));
+            request.apply(target);
             Ok(target.commit_version())
         });
         let (version, dependency) = match committed {

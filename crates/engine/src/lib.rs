@@ -28,6 +28,7 @@ mod engine;
 mod epochs;
 mod flusher;
 mod frozen;
+mod full_keys;
 mod interactive;
 mod invariants;
 mod job;

@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_model::Version;
+use quartet_store::tree::Walk;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
-use crate::attempt::FullKeys;
+use crate::full_keys::FullKeys;
 use crate::{Busy, Dependency, Engine, PartitionGuard, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
@@ -65,6 +66,10 @@ impl Readable {
 
     pub fn get_each(&self, keys: &[&[u8]]) -> Vec<Option<Row>> {
         self.readable(self.snapshot.get_each(keys))
+    }
+
+    pub fn fetch_walks(&self, walks: &[Walk<'_>]) {
+        self.snapshot.fetch_walks(walks);
     }
 
     #[inline]
@@ -140,6 +145,14 @@ impl Reader {
         let mut full = FullKeys::new();
         keys.iter().for_each(|key| _ = full.push(&self.prefix, key));
         self.snapshot.get_each(&full.iter().collect::<Vec<_>>())
+    }
+
+    /// Has what walks will visit brought near the processor, for several at a time.
+    pub fn fetch_walks(&self, walks: &[Walk<'_>]) {
+        let mut full = FullKeys::new();
+        walks.iter().for_each(|walk| _ = full.push(&self.prefix, walk.from));
+        let walks = full.iter().zip(walks).map(|(from, walk)| Walk { from, ..*walk });
+        self.snapshot.fetch_walks(&walks.collect::<Vec<_>>());
     }
 
     /// Whether the row is one of this space, at `key`.

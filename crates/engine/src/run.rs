@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use quartet_model::Version;
 
-use crate::attempt::{Attempt, FullKeys};
+use crate::attempt::Attempt;
+use crate::full_keys::FullKeys;
 use crate::reader::Readable;
 use crate::state::PartitionState;
 use crate::{Busy, Dependency, Durability, Engine, ExecuteError, OptimisticTransaction, Space};

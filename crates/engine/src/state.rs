@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version, WrittenKey};
-use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store, StoreError};
+use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Read, Row, Store, StoreError};
 
 use crate::Durability;
 use crate::changes::{Generation, RecentChanges};
 use crate::epochs::{Epoch, FullEpochs};
+use crate::full_keys::FullKeys;
 use crate::room::Room;
 use crate::stored::database_of;
 use crate::watch::{WatchId, Watches};
@@ -130,6 +131,16 @@ impl PartitionState {
             version: self.last,
             needs_sync: std::mem::take(&mut self.pending_needs_sync),
         }
+    }
+
+    /// Has what is about to be written at the keys, in this order, brought near the processor.
+    pub fn fetch<'k>(&mut self, prefix: &[u8], keys: impl Iterator<Item = &'k [u8]>) {
+        if !self.store.is_far() {
+            return;
+        }
+        let mut full = FullKeys::new();
+        keys.for_each(|key| _ = full.push(prefix, key));
+        self.store.fetch(&full.iter().collect::<Vec<_>>());
     }
 
     pub fn snapshot(&self) -> PartitionSnapshot {

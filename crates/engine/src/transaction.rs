@@ -190,6 +190,11 @@ impl<'h> Transaction<'h> {
         }
     }
 
+    /// The keys will be written next, in this order.
+    pub(crate) fn fetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.state.fetch(&self.prefix, keys);
+    }
+
     /// Removes `key`. Returns the row that was there.
     pub fn clear(&mut self, key: &[u8]) -> Option<Row> {
         self.build_key(key);

@@ -7,6 +7,7 @@
 //! | file        | what it is                                                        |
 //! |-------------|-------------------------------------------------------------------|
 //! | `session`   | one connection's requests, the versions it reads at, its watches  |
+//! | `together`  | requests that arrived together, looked at together                |
 //! | `versions`  | the states that can be read, by version                           |
 //! | `selectors` | the key that a selector names                                     |
 //! | `ranges`    | reading a range within limits                                     |
@@ -25,6 +26,7 @@ mod selectors;
 mod session;
 mod sizes;
 mod status;
+mod together;
 mod versions;
 mod watches;
 
@@ -37,6 +39,7 @@ use quartet_wire_keyvalue::{ErrorCode, FRAME_BYTES_MAX};
 pub use changes::KeyValueChanges;
 pub use invariants::KeyValueInvariants;
 pub use session::{Answered, Session};
+pub use together::{Together, first_requests};
 pub use watches::Wake;
 
 use crate::versions::Versions;

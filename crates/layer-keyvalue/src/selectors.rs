@@ -4,19 +4,33 @@
 //! of a `key` that may be equal, offset 1 is the first key at or after it, and 0 the last one before it. The store counts, so
 //! an offset costs O(log n) however large it is.
 
+use std::borrow::Cow;
+
 use quartet_engine::{Reader, Transaction};
 use quartet_wire_keyvalue::Selector;
 
+/// Where a range begins or ends: at the key, or at one with no key between. So the first key at or after another need not be looked for.
+pub(crate) fn bound<'a>(reader: &Reader, selector: &Selector<'a>, end: &'a [u8]) -> Cow<'a, [u8]> {
+    match selector.offset {
+        1 => base(selector, end),
+        _ => resolve(reader, selector, end).into(),
+    }
+}
+
+/// What the offset counts from. What lies at the end or beyond is out of reach, and does not count.
+fn base<'a>(selector: &Selector<'a>, end: &'a [u8]) -> Cow<'a, [u8]> {
+    if selector.key >= end {
+        end.into()
+    } else if selector.or_equal {
+        [selector.key, b"\0"].concat().into()
+    } else {
+        selector.key.into()
+    }
+}
+
 /// The key, `""` if it lies before the first, `end` if it lies after the last one before `end`.
 pub(crate) fn resolve(reader: &Reader, selector: &Selector<'_>, end: &[u8]) -> Vec<u8> {
-    let mut base = selector.key.to_vec();
-    if selector.or_equal {
-        base.push(0);
-    }
-    // What lies at the end or beyond is out of reach, and does not count.
-    if base.as_slice() > end {
-        base = end.to_vec();
-    }
+    let base = base(selector, end);
     let offset = i64::from(selector.offset);
     let found = if offset >= 1 {
         let index = u64::try_from(offset - 1).unwrap_or_default();

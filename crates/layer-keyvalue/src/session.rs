@@ -12,11 +12,11 @@ use quartet_engine::{CommitError, Dependency, Reader, RowValue};
 use quartet_model::Version;
 use quartet_store::Row;
 use quartet_wire_keyvalue::{
-    Commit, ErrorCode, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome, next_frame,
+    Commit, ErrorCode, Frame, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome,
 };
 
 use crate::watches::{Wake, Watches};
-use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes};
+use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes, together};
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +61,6 @@ struct Reading {
 
 /// So many first commits of a session leave their state behind, whether anybody has named a version before or not.
 const COMMITS_KEPT: u32 = 1_000;
-
-/// So many reads of keys are looked at together.
-const READS_AHEAD_MAX: usize = 16;
 
 /// With fewer versions than this under way, those whose window has passed are left.
 const READING_MANY: usize = 10_000;
@@ -115,20 +112,36 @@ impl Session {
         }
     }
 
-    /// Looks at the requests that `input` begins with, if they read keys at `version`, and reads what they will ask for together.
-    /// Returns how many bytes of `input` that was worth: where to look again.
-    pub fn look_ahead(&mut self, version: u64, input: &[u8]) -> usize {
-        let reader = self.reader(version).ok().filter(|reader| reader.is_far());
-        reader.map_or(input.len(), |reader| self.read_ahead(version, &reader, input))
+    /// To be called with requests that are about to be answered: what they read or write is looked for together.
+    pub fn look_ahead(&mut self, together: &[(Frame<'_>, Request<'_>)]) {
+        let Some(((_, first), _)) = together.split_first().filter(|(_, others)| !others.is_empty()) else {
+            return;
+        };
+        match first {
+            Request::Get { version, .. } => {
+                if let Some(reader) = self.far_reader(*version) {
+                    let rows = reader.get_each(&together::keys_read(together)).into_iter();
+                    let version = *version;
+                    self.ahead = Ahead { version, rows };
+                }
+            }
+            Request::GetRange(range) => {
+                if let Some(reader) = self.far_reader(range.version) {
+                    together::fetch_ranges(&reader, together);
+                }
+            }
+            Request::Commit(_) if self.may_write => {
+                if let Some(mut partition) = self.layer.partition() {
+                    partition.fetch(self.layer.space, together::keys_written(together));
+                }
+            }
+            _ => {}
+        }
     }
 
-    fn read_ahead(&mut self, version: u64, reader: &Reader, input: &[u8]) -> usize {
-        let (keys, bytes) = keys_ahead(version, input, self.frame_bytes_max());
-        if keys.len() > 1 {
-            let rows = reader.get_each(&keys).into_iter();
-            self.ahead = Ahead { version, rows };
-        }
-        bytes
+    /// If reading several rows together is quicker.
+    fn far_reader(&self, version: u64) -> Option<Arc<Reader>> {
+        self.reader(version).ok().filter(|reader| reader.is_far())
     }
 
     pub fn answer(&mut self, id: u32, request: &Request<'_>, output: &mut Vec<u8>) -> Answered {
@@ -450,23 +463,6 @@ impl Session {
     }
 }
 
-/// The keys that the first requests read at `version`, and how many bytes these take. A request that is not wholly there, or cannot
-/// be understood, is for whoever answers it.
-fn keys_ahead(version: u64, input: &[u8], frame_bytes_max: usize) -> (Vec<&[u8]>, usize) {
-    let (mut keys, mut bytes) = (Vec::with_capacity(READS_AHEAD_MAX), 0);
-    while keys.len() < READS_AHEAD_MAX
-        && let Ok(Some(frame)) = next_frame(&input[bytes..], frame_bytes_max)
-        && let Ok(Request::Get {
-            version: other, key, ..
-        }) = Request::parse(&frame)
-        && other == version
-    {
-        keys.push(key);
-        bytes += frame.bytes;
-    }
-    (keys, bytes)
-}
-
 /// A watch keeps both, so what could never be stored is refused.
 fn check_watched(key: &[u8], value: Option<&[u8]>, system: bool) -> Result<(), ErrorCode> {
     check_readable_key(key, system)?;
@@ -510,9 +506,10 @@ impl Drop for Session {
 
 #[cfg(test)]
 mod tests {
-    use quartet_wire_keyvalue::{FRAME_BYTES_MAX, Mutation, MutationKind};
+    use quartet_wire_keyvalue::{FRAME_BYTES_MAX, Mutation, MutationKind, next_frame};
 
     use super::*;
+    use crate::first_requests;
 
     /// The body of the reply, if it is no failure.
     fn ask<T>(session: &mut Session, request: &Request<'_>, read: impl Fn(&[u8]) -> T) -> Option<T> {
@@ -570,32 +567,6 @@ mod tests {
         session.end_batch();
     }
 
-    #[test]
-    fn reads_at_one_version_are_looked_at_together() {
-        let mut input = Vec::new();
-        let get = |version| Request::Get {
-            version,
-            system: false,
-            key: b"k",
-        };
-        let check = |input: &[u8], keys, bytes| {
-            let (found, looked_at) = keys_ahead(7, input, FRAME_BYTES_MAX);
-            assert_eq!((found.len(), looked_at), (keys, bytes));
-        };
-        check(&input, 0, 0);
-        get(7).put(1, &mut input);
-        let one = input.len();
-        get(7).put(2, &mut input);
-        check(&input, 2, 2 * one);
-        check(&input[..2 * one - 1], 1, one);
-        get(8).put(3, &mut input);
-        check(&input, 2, 2 * one);
-        check(&input[2 * one..], 0, 0);
-        let many = input[..one].repeat(100);
-        check(&many, READS_AHEAD_MAX, READS_AHEAD_MAX * one);
-        check(b"\xff\xff\xff\xff and no frame", 0, 0);
-    }
-
     /// Whatever is asked for in the place of what was read ahead.
     #[test]
     fn reads_ahead_change_no_answer() {
@@ -639,8 +610,10 @@ mod tests {
         ];
         for asked in others {
             session.begin_batch();
-            let reader = session.reader(after).unwrap();
-            assert_eq!(session.read_ahead(after, &reader, &input), input.len());
+            let together = first_requests(&input, FRAME_BYTES_MAX).unwrap();
+            assert_eq!(together.len(), keys.len());
+            session.look_ahead(&together);
+            assert_eq!(session.ahead.rows.len(), keys.len());
             for key in asked {
                 assert_eq!(read(&mut session, before, key), None);
                 assert_eq!(
@@ -651,6 +624,94 @@ mod tests {
             session.end_batch();
             assert_eq!(session.ahead.take(after), None);
         }
+    }
+
+    fn answers(session: &mut Session, input: &[u8], ahead: bool) -> Vec<u8> {
+        let (mut consumed, mut output) = (0, Vec::new());
+        session.begin_batch();
+        while consumed < input.len() {
+            let together = first_requests(&input[consumed..], FRAME_BYTES_MAX).unwrap();
+            assert!(!together.is_empty());
+            if ahead {
+                session.look_ahead(&together);
+            }
+            for (frame, request) in &together {
+                session.answer(frame.id, request, &mut output);
+                consumed += frame.bytes;
+            }
+        }
+        session.end_batch();
+        output
+    }
+
+    /// The same requests, once looked at together and once each by itself.
+    #[test]
+    fn commits_and_ranges_that_arrive_together_are_answered_as_by_themselves() {
+        use quartet_model::AtomicOperation::Add;
+        let numbered = |number: u64| format!("{:03}", number * 7 % 300).into_bytes();
+        let keys: Vec<Vec<u8>> = (0..300).map(numbered).collect();
+        let kinds = [
+            MutationKind::Set,
+            MutationKind::Set,
+            MutationKind::Clear,
+            MutationKind::Set,
+            MutationKind::Atomic(Add),
+            MutationKind::ClearRange,
+            MutationKind::Set,
+        ];
+        // Some keys are written twice, some are not there, and some are gone when their turn comes.
+        let mutations: Vec<Mutation<'_>> = (0..700)
+            .map(|place| Mutation {
+                kind: kinds[place * place % kinds.len()],
+                key: &keys[place * 13 % 290],
+                value: &keys[place * 13 % 290 + 10],
+            })
+            .filter(|mutation| mutation.kind != MutationKind::ClearRange || mutation.key < mutation.value)
+            .collect();
+        let mut commits = Vec::new();
+        for mutations in [&mutations[..], &mutations[100..]].concat().chunks(9) {
+            let mutations = mutations.to_vec();
+            Request::Commit(Commit {
+                mutations,
+                ..Commit::default()
+            })
+            .put(1, &mut commits);
+        }
+        let whole = Request::Commit(Commit {
+            mutations: mutations.clone(),
+            ..Commit::default()
+        });
+        whole.put(2, &mut commits);
+        let told = [false, true].map(|ahead| {
+            let (engine, space) = crate::test_engine();
+            let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
+            let mut session = Session::new(layer, true, Arc::new(|| {}));
+            let committed = answers(&mut session, &commits, ahead);
+            session.begin_batch();
+            let version = number(&mut session, &Request::ReadVersion).unwrap();
+            let mut ranges = Vec::new();
+            for place in 0..40 {
+                let bound = |key| Selector {
+                    key,
+                    or_equal: place % 3 == 0,
+                    offset: if place % 5 == 0 { 2 } else { 1 },
+                };
+                Request::GetRange(RangeRequest {
+                    version,
+                    begin: bound(&keys[place]),
+                    end: bound(if place % 4 == 0 { b"9" } else { &keys[place + 1] }),
+                    rows_max: place as u32 % 30,
+                    bytes_max: 0,
+                    reverse: place % 2 == 0,
+                    system: false,
+                })
+                .put(3, &mut ranges);
+            }
+            let read = answers(&mut session, &ranges, ahead);
+            assert!(read.len() > 1000);
+            (committed, version, read)
+        });
+        assert_eq!(told[0], told[1]);
     }
 
     fn batch(session: &mut Session, request: &Request<'_>) -> u64 {

@@ -104,7 +104,7 @@ fn together(tree: &mut Tree, cold: &[[u8; 16]]) {
     let mut place = 0;
     let mut fetch = |tree: &Tree| {
         if place % 10 == 0 {
-            tree.fetch(&tens[place / 10]);
+            tree.fetch(&tens[place / 10], &mut |_| ());
         }
         place = (place + 1) % cold.len();
     };

@@ -7,6 +7,7 @@ use quartet_model::Version;
 use crate::error::StoreError;
 use crate::position::Position;
 use crate::row::Row;
+use crate::tree::Walk;
 
 /// Reading rows, of a store or of a snapshot. An error is the disk's; a store in memory has none.
 pub trait Read {
@@ -48,14 +49,14 @@ pub trait Read {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    /// There are so many rows in memory that reading one mostly waits for it, so [`get_each`](Read::get_each) and
-    /// [`fetch`](Read::fetch) pay.
+    /// There are so many rows in memory that reading one mostly waits for it, so [`get_each`](Read::get_each),
+    /// [`fetch_walks`](Read::fetch_walks) and [`fetch`](Store::fetch) pay.
     fn is_far(&self) -> bool {
         false
     }
 
-    /// Has what lies on the ways to the keys brought near the processor, for several at a time. Changes and answers nothing.
-    fn fetch(&self, _keys: &[&[u8]]) {}
+    /// Has what walks will visit brought near the processor, for several at a time. Changes and answers nothing.
+    fn fetch_walks(&self, _walks: &[Walk<'_>]) {}
 
     /// True if there is no row at all. O(1).
     fn is_empty(&self) -> bool {
@@ -96,6 +97,10 @@ pub trait Store: Read + Send {
 
     /// Puts the row in the place of the one with the same key, which is returned, or adds it. O(log n).
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError>;
+
+    /// Has what lies on the ways to the keys brought near the processor, for several at a time. They are about to be set or cleared,
+    /// in this order, so where they are is remembered. Those at the beginning may have been fetched before.
+    fn fetch(&mut self, _keys: &[&[u8]]) {}
 
     /// Removes and returns the row under `key`. O(log n).
     fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError>;

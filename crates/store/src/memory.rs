@@ -16,12 +16,14 @@ use crate::open_error::OpenError;
 use crate::options::StoreOptions;
 use crate::position::Position;
 use crate::row::Row;
-use crate::tree::{INNER_CHILDREN, LEAF_ROWS, RemovedRows, Tree, TreeBuilder};
+use crate::tree::{INNER_CHILDREN, LEAF_ROWS, RemovedRows, Tree, TreeBuilder, Walk, Way};
 
 /// The latest state in memory. A new one is empty; a filled one comes from a [`MemoryBuilder`].
 #[derive(Default)]
 pub struct MemoryStore {
     tree: Tree,
+    /// Where keys are that will be written next.
+    fetched: Fetched,
     /// What the newest checkpoint holds.
     applied: Position,
     /// Where checkpoints are; none for a store that is never flushed.
@@ -66,6 +68,47 @@ impl MemoryStore {
     /// Removes every checkpoint.
     pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
         CheckpointFiles::remove_all(disk)
+    }
+}
+
+/// Keys that have been looked for before they are written, in their order.
+#[derive(Default)]
+struct Fetched {
+    keys: Vec<(Mark, Option<Way>)>,
+    /// So many of them have been written.
+    written: usize,
+}
+
+/// Tells a key from most others: its end and its length.
+type Mark = (u32, u32);
+
+fn mark(key: &[u8]) -> Mark {
+    let end = key.last_chunk().map_or(0, |end| u32::from_le_bytes(*end));
+    (end, key.len() as u32)
+}
+
+impl Fetched {
+    /// The way to the key, if it is the next to be written.
+    fn take(&mut self, key: &[u8]) -> Option<Way> {
+        let (next, way) = self.keys.get(self.written)?;
+        if *next != mark(key) {
+            return None;
+        }
+        self.written += 1;
+        *way
+    }
+
+    /// Which of these keys, the next ones to be written, have not been looked for yet.
+    fn missing<'a, 'k>(&mut self, keys: &'a [&'k [u8]]) -> &'a [&'k [u8]] {
+        let ahead = &self.keys[self.written..];
+        let known = ahead.iter().zip(keys).take_while(|((next, _), key)| *next == mark(key));
+        let known = known.count();
+        if known < ahead.len() && known < keys.len() || self.written == self.keys.len() {
+            self.keys.clear();
+            self.written = 0;
+            return keys;
+        }
+        &keys[known..]
     }
 }
 
@@ -136,10 +179,26 @@ impl Store for MemoryStore {
 
     #[inline]
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError> {
+        let row = match self.fetched.take(row.key()) {
+            None => row,
+            Some(way) => match self.tree.replace(&way, row) {
+                Ok(old) => return Ok(Some(old)),
+                Err(row) => row,
+            },
+        };
         Ok(self.tree.insert(row))
     }
 
+    fn fetch(&mut self, keys: &[&[u8]]) {
+        let missing = self.fetched.missing(keys);
+        let mut marks = missing.iter().map(|key| mark(key));
+        self.tree.fetch(missing, &mut |way| {
+            self.fetched.keys.extend(marks.next().map(|mark| (mark, way)))
+        });
+    }
+
     fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError> {
+        self.fetched.take(key);
         Ok(self.tree.remove(key))
     }
 
@@ -287,8 +346,8 @@ impl<T: Rows> Read for T {
         self.tree().len() >= FAR_FROM_ROWS
     }
 
-    fn fetch(&self, keys: &[&[u8]]) {
-        self.tree().fetch(keys);
+    fn fetch_walks(&self, walks: &[Walk<'_>]) {
+        self.tree().fetch_walks(walks);
     }
 }
 
@@ -309,6 +368,45 @@ mod tests {
     #[test]
     fn conforms() {
         crate::conformance::check(MemoryStore::new);
+    }
+
+    /// How many keys wait to be written, with a way or without.
+    fn waiting(store: &MemoryStore) -> (usize, usize) {
+        let keys = &store.fetched.keys[store.fetched.written..];
+        let known = keys.iter().filter(|(_, way)| way.is_some()).count();
+        (known, keys.len() - known)
+    }
+
+    #[test]
+    fn what_was_fetched_is_not_fetched_again() {
+        let mut store = MemoryStore::new();
+        let key = |number: u64| number.to_be_bytes();
+        let row = |number, version| Row::new(&key(number), b"v", Version(version));
+        (0..1000)
+            .step_by(2)
+            .for_each(|number| _ = store.set(row(number, 1)).unwrap());
+        let fetch = |store: &mut MemoryStore, numbers: &[u64]| {
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            store.fetch(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
+        };
+        let replaces = |store: &mut MemoryStore, number| store.set(row(number, 2)).unwrap().is_some();
+        fetch(&mut store, &[2, 4, 5, 6, 8]);
+        assert_eq!(waiting(&store), (4, 1));
+        assert!(replaces(&mut store, 2));
+        fetch(&mut store, &[4, 5]);
+        assert_eq!(waiting(&store), (3, 1));
+        assert!(store.clear(&key(4)).unwrap().is_some());
+        assert!(!replaces(&mut store, 5) && replaces(&mut store, 6));
+        fetch(&mut store, &[8, 10]);
+        assert_eq!(waiting(&store), (2, 0));
+        // Others are written than those that were to be.
+        assert!(replaces(&mut store, 100));
+        assert_eq!(waiting(&store), (2, 0));
+        fetch(&mut store, &[102, 10]);
+        assert_eq!(waiting(&store), (2, 0));
+        assert!(replaces(&mut store, 102) && replaces(&mut store, 10));
+        assert_eq!(waiting(&store), (0, 0));
+        assert_eq!(store.len(), 500);
     }
 
     /// Each state that is kept holds a leaf of its own, and so a handle of every row in it: more than a row can count.

@@ -19,6 +19,7 @@ use crate::options::{StoreKind, StoreOptions};
 use crate::position::Position;
 use crate::row::Row;
 use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdSnapshot, SsdStore};
+use crate::tree::Walk;
 
 impl StoreKind {
     /// Which one the directory holds; `None` if it is empty.
@@ -289,11 +290,11 @@ impl Read for PartitionStore {
         }
     }
 
-    fn fetch(&self, keys: &[&[u8]]) {
+    fn fetch_walks(&self, walks: &[Walk<'_>]) {
         match self {
-            PartitionStore::Memory(store) => store.fetch(keys),
-            PartitionStore::Ssd(store) => store.fetch(keys),
-            PartitionStore::Frozen(snapshot) => snapshot.fetch(keys),
+            PartitionStore::Memory(store) => store.fetch_walks(walks),
+            PartitionStore::Ssd(store) => store.fetch_walks(walks),
+            PartitionStore::Frozen(snapshot) => snapshot.fetch_walks(walks),
         }
     }
 }
@@ -376,10 +377,10 @@ impl Read for PartitionSnapshot {
         }
     }
 
-    fn fetch(&self, keys: &[&[u8]]) {
+    fn fetch_walks(&self, walks: &[Walk<'_>]) {
         match self {
-            PartitionSnapshot::Memory(snapshot) => snapshot.fetch(keys),
-            PartitionSnapshot::Ssd(snapshot) => snapshot.fetch(keys),
+            PartitionSnapshot::Memory(snapshot) => snapshot.fetch_walks(walks),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.fetch_walks(walks),
         }
     }
 }
@@ -404,6 +405,14 @@ impl Store for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.set(row),
             PartitionStore::Ssd(store) => store.set(row),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
+        }
+    }
+
+    fn fetch(&mut self, keys: &[&[u8]]) {
+        match self {
+            PartitionStore::Memory(store) => store.fetch(keys),
+            PartitionStore::Ssd(store) => store.fetch(keys),
             PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }

@@ -203,6 +203,11 @@ impl<const N: usize> Run<N> {
         &self.rows[..self.len()]
     }
 
+    /// The places of all rows that there is room for. Needs nothing of the run to be near.
+    pub fn slots(&self) -> &[Option<Row>; N] {
+        &self.rows
+    }
+
     pub fn row(&self, index: usize) -> &Row {
         self.rows()[index].as_ref().expect("a row below the length is present")
     }
@@ -224,11 +229,25 @@ impl<const N: usize> Run<N> {
         Some(Sought { head, line })
     }
 
-    /// Goes on with a search: the place of the row that the heads alone say to be at the key, or to follow it.
+    /// Goes on with a search: the row that the heads alone say to be at the key, or to follow it.
+    #[inline]
+    pub fn index_near(&self, sought: Sought) -> usize {
+        self.heads.first_from(sought.line, sought.head, self.len())
+    }
+
+    /// The same, and the place of its handle.
     #[inline]
     pub fn slot_near(&self, sought: Sought) -> Option<&Option<Row>> {
-        self.rows
-            .get(self.heads.first_from(sought.line, sought.head, self.len()))
+        self.rows.get(self.index_near(sought))
+    }
+
+    /// The one row that the heads alone say to be at the key.
+    #[inline]
+    pub fn index_at(&self, sought: Sought) -> Option<usize> {
+        let index = self.index_near(sought);
+        let mut heads = self.heads[index..self.len()].iter();
+        let is_alone = heads.next() == Some(&sought.head) && heads.next() != Some(&sought.head);
+        is_alone.then_some(index)
     }
 
     /// Where `key` is, or would have to be inserted. The key lies between the fences.

@@ -123,24 +123,71 @@ impl<const LEAF: usize, const INNER: usize> DerefMut for Children<LEAF, INNER> {
 /// So many ways are gone side by side: about as many lines as a processor fetches at a time.
 const SIDE_BY_SIDE: usize = 16;
 
+/// How a row was come to, by the number of the child in each inner node and then that of the row. Found out by heads alone, and true
+/// until rows are added or removed: whoever goes it looks at the row's key.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    steps: [u8; WAY_STEPS_MAX],
+    /// More than there is room for is no way.
+    len: u8,
+}
+
+/// A tree of nodes that are a quarter full has fewer levels up to a hundred billion rows.
+const WAY_STEPS_MAX: usize = 15;
+
+impl Way {
+    const START: Way = Way {
+        steps: [0; WAY_STEPS_MAX],
+        len: 0,
+    };
+
+    #[inline]
+    fn step(&mut self, index: usize) {
+        if let Some(step) = self.steps.get_mut(usize::from(self.len)) {
+            *step = index as u8;
+        }
+        self.len = self.len.saturating_add(1);
+    }
+
+    /// The children to go to, and the row in the leaf.
+    #[inline]
+    fn steps(&self) -> Option<(&[u8], usize)> {
+        let (row, children) = self.steps.get(..usize::from(self.len))?.split_last()?;
+        Some((children, usize::from(*row)))
+    }
+}
+
+/// A few rows that will be visited, from a key on or backwards from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'k> {
+    /// The first that may be met, or, backwards, what those met are below.
+    pub from: &'k [u8],
+    /// Towards lower keys.
+    pub reverse: bool,
+    /// At most so many.
+    pub rows: usize,
+}
+
 /// Searches that go down the tree side by side. Each step is one thing done for all of them, so that none waits for another.
 struct Searches<'t, 'k, const LEAF: usize, const INNER: usize> {
     keys: &'k [&'k [u8]],
     nodes: [&'t Node<LEAF, INNER>; SIDE_BY_SIDE],
     /// Of those in the nodes; none where there is nothing to bring near.
     sought: [Option<Sought>; SIDE_BY_SIDE],
+    /// To the nodes.
+    ways: [Way; SIDE_BY_SIDE],
 }
 
 impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER> {
-    /// Has gone down to the leaves, and has what they say to be at the keys brought near the processor.
+    /// Has gone down to the leaves.
     fn new(root: &'t Node<LEAF, INNER>, keys: &'k [&'k [u8]]) -> Self {
         let mut searches = Searches {
             keys,
             nodes: [root; SIDE_BY_SIDE],
             sought: [None; SIDE_BY_SIDE],
+            ways: [Way::START; SIDE_BY_SIDE],
         };
         while searches.descend() {}
-        searches.fetch_rows();
         searches
     }
 
@@ -158,7 +205,8 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
             };
         }
         let mut children = [None; SIDE_BY_SIDE];
-        for (place, (node, sought, key)) in children.iter_mut().zip(self.each()) {
+        let found = self.nodes.iter().zip(&self.sought).zip(&mut self.ways);
+        for (place, (((node, sought), way), key)) in children.iter_mut().zip(found.zip(self.keys)) {
             let Node::Inner(inner) = node else {
                 return false;
             };
@@ -166,7 +214,9 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
                 || inner.separators.find(key),
                 |sought| inner.separators.find_sought(sought, key),
             );
-            let child = &inner.children[found.map_or_else(|index| index, |index| index + 1)];
+            let index = found.map_or_else(|index| index, |index| index + 1);
+            way.step(index);
+            let child = &inner.children[index];
             prefetch(child);
             *place = child.as_ref();
         }
@@ -177,6 +227,7 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
         true
     }
 
+    /// Has what the leaves say to be at the keys brought near the processor.
     fn fetch_rows(&self) {
         let mut slots = [None; SIDE_BY_SIDE];
         for (place, (node, sought, _)) in slots.iter_mut().zip(self.each()) {
@@ -186,6 +237,46 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
             }
         }
         slots.into_iter().flatten().flatten().for_each(Row::prefetch);
+    }
+
+    /// Has the rows brought near that walks from the keys visit, as far as they are in the leaf or the one beside it.
+    fn fetch_walks(&self, root: &'t Node<LEAF, INNER>, walks: &[Walk<'_>]) {
+        let mut parts: [&[Option<Row>]; 2 * SIDE_BY_SIDE] = [&[]; 2 * SIDE_BY_SIDE];
+        for ((((node, sought, key), way), walk), parts) in
+            self.each().zip(&self.ways).zip(walks).zip(parts.chunks_exact_mut(2))
+        {
+            let Node::Leaf(run) = node else {
+                return;
+            };
+            let first = sought.map_or_else(|| run.rank(key), |sought| run.index_near(sought));
+            parts[0] = part(run.rows(), first, walk.rows, walk.reverse);
+            let missing = walk.rows - parts[0].len();
+            if missing > 0
+                && let Some(Node::Leaf(beside)) = root.beside(way, walk.reverse)
+            {
+                // How many there are is not known before they are near.
+                let from = if walk.reverse { LEAF } else { 0 };
+                parts[1] = part(beside.slots(), from, missing, walk.reverse);
+                prefetch(Arc::as_ptr(beside));
+            }
+            parts.iter().for_each(|part| fetch_slots(part));
+        }
+        parts
+            .iter()
+            .for_each(|part| part.iter().flatten().for_each(Row::prefetch));
+    }
+
+    /// The ways to the rows that the leaves say to be at the keys; `None` where there is none, or more than one.
+    fn ways(&self) -> impl Iterator<Item = Option<Way>> {
+        self.each().zip(&self.ways).map(|((node, sought, key), way)| {
+            let Node::Leaf(run) = node else {
+                return None;
+            };
+            let index = sought.map_or_else(|| run.find(key).ok(), |sought| run.index_at(sought))?;
+            let mut way = *way;
+            way.step(index);
+            Some(way)
+        })
     }
 
     /// The rows at the keys.
@@ -198,6 +289,20 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
             found.ok().map(|index| run.row(index))
         })
     }
+}
+
+/// So many of the rows before or from an index.
+fn part(rows: &[Option<Row>], from: usize, most: usize, reverse: bool) -> &[Option<Row>] {
+    match reverse {
+        true => &rows[from.saturating_sub(most)..from],
+        false => &rows[from..rows.len().min(from.saturating_add(most))],
+    }
+}
+
+/// Has all lines of handles brought near.
+fn fetch_slots(slots: &[Option<Row>]) {
+    slots.chunks(8).for_each(|line| prefetch(line.as_ptr()));
+    slots.last().iter().for_each(|last| prefetch(std::ptr::from_ref(*last)));
 }
 
 enum Inserted<const LEAF: usize, const INNER: usize> {
@@ -270,15 +375,63 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
     /// The rows under the keys, in their order. Several take little longer than one: see [`Searches`].
     pub fn get_each<'t>(&'t self, keys: &[&[u8]], found: &mut dyn FnMut(Option<&'t Row>)) {
         for keys in keys.chunks(SIDE_BY_SIDE) {
-            Searches::new(&self.root, keys).rows().for_each(&mut *found);
+            let searches = Searches::new(&self.root, keys);
+            searches.fetch_rows();
+            searches.rows().for_each(&mut *found);
         }
     }
 
-    /// Goes the ways to the keys side by side and does nothing there, so that going one of them soon afterwards waits for little.
-    pub fn fetch(&self, keys: &[&[u8]]) {
+    /// Goes down to the keys side by side, so that what is done there soon afterwards waits for little. Tells the ways, in order:
+    /// `None` for a key that is not there, or cannot be told from others so far.
+    pub fn fetch(&self, keys: &[&[u8]], found: &mut dyn FnMut(Option<Way>)) {
         for keys in keys.chunks(SIDE_BY_SIDE) {
-            Searches::new(&self.root, keys);
+            let searches = Searches::new(&self.root, keys);
+            searches.fetch_rows();
+            searches.ways().for_each(&mut *found);
         }
+    }
+
+    /// The same for walks, and has the rows that they visit brought near.
+    pub fn fetch_walks(&self, walks: &[Walk<'_>]) {
+        for walks in walks.chunks(SIDE_BY_SIDE) {
+            let mut keys: [&[u8]; SIDE_BY_SIDE] = [&[]; SIDE_BY_SIDE];
+            keys.iter_mut().zip(walks).for_each(|(key, walk)| *key = walk.from);
+            Searches::new(&self.root, &keys[..walks.len()]).fetch_walks(&self.root, walks);
+        }
+    }
+
+    /// Puts the row in the place of the one at the end of the way, which is returned, if that has the same key and is not newer.
+    /// Gives it back otherwise. No key is looked for.
+    pub fn replace(&mut self, way: &Way, row: Row) -> Result<Row, Row> {
+        let version = row.version();
+        let Some((children, index)) = way.steps() else {
+            return Err(row);
+        };
+        // Here and below also if another row is there: see the file's header.
+        self.newest = self.newest.max(version);
+        let mut node = &mut self.root;
+        for child in children {
+            let Node::Inner(inner) = node else {
+                return Err(row);
+            };
+            let inner = Arc::make_mut(inner);
+            let Some(Some(child)) = inner.children.get_mut(usize::from(*child)) else {
+                return Err(row);
+            };
+            child.newest = child.newest.max(version);
+            node = &mut child.node;
+        }
+        let Node::Leaf(run) = node else {
+            return Err(row);
+        };
+        let is_there = |old: &Option<Row>| {
+            old.as_ref()
+                .is_some_and(|old| old.key() == row.key() && old.version() <= version)
+        };
+        if !run.rows().get(index).is_some_and(is_there) {
+            return Err(row);
+        }
+        Ok(Arc::make_mut(run).replace(index, row))
     }
 
     /// Puts the row in the place of the one with the same key, which is returned, or adds it.
@@ -470,6 +623,23 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
             Node::Leaf(run) => prefetch(Arc::as_ptr(run)),
             Node::Inner(inner) => prefetch(Arc::as_ptr(inner)),
         }
+    }
+
+    /// The node beside the one that the way leads to, where both have the same parent.
+    fn beside(&self, way: &Way, before: bool) -> Option<&Self> {
+        let (parents, index) = way.steps()?;
+        let mut node = self;
+        for parent in parents {
+            let Node::Inner(inner) = node else {
+                return None;
+            };
+            node = inner.child(usize::from(*parent));
+        }
+        let Node::Inner(inner) = node else {
+            return None;
+        };
+        let index = if before { index.checked_sub(1)? } else { index + 1 };
+        inner.children.get(index)?.as_ref().map(|child| &child.node)
     }
 
     /// The number of rows in this subtree.
@@ -1377,12 +1547,19 @@ mod tests {
     fn apply<const L: usize, const I: usize>(
         tree: &mut CountedTree<L, I>,
         model: &mut Model,
+        ways: &BTreeMap<Vec<u8>, Way>,
         step: &Step,
         version: u64,
     ) {
         match step {
             Step::Insert(key) => {
-                let old = tree.insert(row(key, version)).map(|old| old.version().0);
+                let row = row(key, version);
+                let replaced = match ways.get(key) {
+                    Some(way) => tree.replace(way, row),
+                    None => Err(row),
+                };
+                let old = replaced.map_or_else(|row| tree.insert(row), Some);
+                let old = old.map(|old| old.version().0);
                 let value = (version.to_le_bytes().to_vec(), version);
                 assert_eq!(old, model.insert(key.clone(), value).map(|(_, version)| version));
             }
@@ -1417,7 +1594,12 @@ mod tests {
 
     fn compare_reads<const L: usize, const I: usize>(tree: &CountedTree<L, I>, model: &Model, a: &[u8], b: &[u8]) {
         let asked = [a, b, b"", a].repeat(5);
-        tree.fetch(&asked);
+        let walks = asked.iter().zip(0..).map(|(from, rows)| Walk {
+            from,
+            reverse: rows % 2 == 0,
+            rows,
+        });
+        tree.fetch_walks(&walks.collect::<Vec<_>>());
         let mut found = Vec::new();
         tree.get_each(&asked, &mut |row| {
             found.push(row.map(|row| (row.key().to_vec(), row.version().0)))
@@ -1493,13 +1675,24 @@ mod tests {
         }
     }
 
+    fn ways_to_all<const L: usize, const I: usize>(tree: &CountedTree<L, I>, model: &Model) -> BTreeMap<Vec<u8>, Way> {
+        let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
+        let mut found = Vec::new();
+        tree.fetch(&keys, &mut |way| found.push(way));
+        assert_eq!(found.len(), keys.len());
+        let ways = keys.iter().zip(found);
+        ways.filter_map(|(key, way)| Some((key.to_vec(), way?))).collect()
+    }
+
     fn compare<const L: usize, const I: usize>(steps: &[Step], probes: &[Vec<u8>]) {
         let (mut tree, mut model) = (CountedTree::<L, I>::new(), Model::new());
-        let mut snapshots = Vec::new();
+        let (mut snapshots, mut ways) = (Vec::new(), BTreeMap::new());
         for (version, step) in steps.iter().enumerate() {
-            apply(&mut tree, &mut model, step, version as u64);
+            apply(&mut tree, &mut model, &ways, step, version as u64);
             tree.check();
             if matches!(step, Step::Snapshot) {
+                // They outlast many a change.
+                ways = ways_to_all(&tree, &model);
                 snapshots.push((tree.clone(), model.clone()));
             }
         }
@@ -1582,6 +1775,30 @@ mod tests {
         }
         tree.check();
         assert!(visited(&tree, 0, 200_000, 1, false) <= 1);
+    }
+
+    #[test]
+    fn rows_that_were_fetched_are_replaced_without_looking_for_them() {
+        let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(2 * number), 1)));
+        let keys: Vec<Vec<u8>> = (0..40).map(|number| numbered(4_444 * number)).collect();
+        let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).chain([&b"none"[..]]).collect();
+        let mut ways = Vec::new();
+        tree.fetch(&asked, &mut |way| ways.push(way));
+        assert!(ways.pop().unwrap().is_none());
+        for (key, way) in keys.iter().zip(&ways) {
+            let replaced = tree.replace(&way.unwrap(), row(key, 3));
+            assert_eq!(replaced.map(|old| old.version().0), Ok(1));
+            let older = tree.replace(&way.unwrap(), row(key, 2));
+            assert_eq!(older.map_err(|row| row.version().0), Err(2));
+        }
+        // Behind a row that was added, and one that was removed, others lie where these were.
+        tree.remove(&numbered(0)).unwrap();
+        tree.insert(row(&numbered(4_443), 3));
+        tree.check();
+        for (key, way) in keys.iter().zip(&ways).take(2) {
+            assert!(tree.replace(&way.unwrap(), row(key, 4)).is_err());
+        }
+        tree.check();
     }
 
     /// True if a writer would copy nothing on the way to the row of this rank.

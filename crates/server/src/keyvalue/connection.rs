@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use quartet_engine::{Dependency, Reserved};
-use quartet_layer_keyvalue::{Answered, Session};
+use quartet_layer_keyvalue::{Answered, Session, first_requests};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -349,49 +349,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (mut answered_bytes, frame_bytes_max) = (0, self.session.frame_bytes_max());
         let tenants = self.scheduler_handle.tenants().clone();
         let mut started_micros = tenants.maker.engine.now_micros();
-        let mut looked_at = self.consumed;
         loop {
-            let frame = next_frame(&self.input[self.consumed..], frame_bytes_max);
-            let Some(frame) = frame.map_err(|_| io::ErrorKind::InvalidData)? else {
+            let together = first_requests(&self.input[self.consumed..], frame_bytes_max);
+            let together = together.map_err(|_| io::ErrorKind::InvalidData)?;
+            if together.is_empty() {
                 return Ok(false);
-            };
-            let request = Request::parse(&frame).map_err(|_| io::ErrorKind::InvalidData)?;
-            if let Request::Get { version, .. } = request
-                && self.consumed >= looked_at
-            {
-                looked_at = self.consumed + self.session.look_ahead(version, &self.input[self.consumed..]);
             }
-            let before = self.output.len();
-            let answered = match self.admit(&request, frame.bytes) {
-                Err(code) => {
-                    Reply::put_failure(&mut self.output, frame.id, code, b"");
-                    Answered::Reply(Dependency::ZERO)
+            self.session.look_ahead(&together);
+            for (frame, request) in &together {
+                let before = self.output.len();
+                let answered = match self.admit(request, frame.bytes) {
+                    Err(code) => {
+                        Reply::put_failure(&mut self.output, frame.id, code, b"");
+                        Answered::Reply(Dependency::ZERO)
+                    }
+                    Ok(()) => self.session.answer(frame.id, request, &mut self.output),
+                };
+                if answered == Answered::Busy {
+                    self.output.truncate(before);
+                    self.is_busy = true;
+                    return Ok(false);
                 }
-                Ok(()) => self.session.answer(frame.id, &request, &mut self.output),
-            };
-            if answered == Answered::Busy {
-                self.output.truncate(before);
-                self.is_busy = true;
-                return Ok(false);
-            }
-            self.consumed += frame.bytes;
-            answered_bytes += self.output.len() - before;
-            let now_micros = tenants.maker.engine.now_micros();
-            let micros = now_micros.saturating_sub(started_micros);
-            measuring::note(&tenants.maker, self.database.as_deref(), &request, micros);
-            started_micros = now_micros;
-            if let Some(database) = &self.database {
-                database.meter.transferred(frame.bytes, self.output.len() - before);
-            }
-            if let Answered::Reply(dependency) = answered
-                && !self.waiters.is_durable(dependency)
-            {
-                self.unsettled.push(&self.output[before..], dependency);
-                self.output.truncate(before);
-                self.gathered_micros += micros;
-            }
-            if answered_bytes >= TURN_BYTES {
-                return Ok(true);
+                self.consumed += frame.bytes;
+                answered_bytes += self.output.len() - before;
+                let now_micros = tenants.maker.engine.now_micros();
+                let micros = now_micros.saturating_sub(started_micros);
+                measuring::note(&tenants.maker, self.database.as_deref(), request, micros);
+                started_micros = now_micros;
+                if let Some(database) = &self.database {
+                    database.meter.transferred(frame.bytes, self.output.len() - before);
+                }
+                if let Answered::Reply(dependency) = answered
+                    && !self.waiters.is_durable(dependency)
+                {
+                    self.unsettled.push(&self.output[before..], dependency);
+                    self.output.truncate(before);
+                    self.gathered_micros += micros;
+                }
+                if answered_bytes >= TURN_BYTES {
+                    return Ok(true);
+                }
             }
         }
     }
