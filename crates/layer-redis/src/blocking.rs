@@ -21,19 +21,26 @@ use crate::command::Command;
 use crate::failure::Block;
 use crate::keyspace::key_row;
 
-/// Watched rows that changed, in the order of their commits.
+/// What is to be done for those who wait.
 #[derive(Default)]
 struct Ready {
-    rows: Mutex<VecDeque<Vec<u8>>>,
+    work: Mutex<Work>,
+    /// There is some. Changed with it: an end may be asked for by who does not hold the partition's lock.
     any: AtomicBool,
+}
+
+#[derive(Default)]
+struct Work {
+    /// Watched rows that changed, in the order of their commits.
+    rows: VecDeque<Vec<u8>>,
+    /// Waits that CLIENT UNBLOCK ends, or REPLICAOF all of them, with the error to answer.
+    ends: Vec<(u64, Option<&'static str>)>,
 }
 
 #[derive(Default)]
 pub struct Blocking {
     ready: Arc<Ready>,
     queues: Mutex<Queues>,
-    /// Waits that CLIENT UNBLOCK ends, with the error to answer.
-    ends: Mutex<Vec<(u64, Option<&'static str>)>>,
 }
 
 #[derive(Default)]
@@ -161,12 +168,12 @@ impl Blocking {
 
     /// Waits that are to be ended, each with its error.
     pub fn take_ends(&self) -> Vec<(u64, Option<&'static str>)> {
-        std::mem::take(&mut *self.ends.lock())
+        self.ready.change(|work| std::mem::take(&mut work.ends))
     }
 
     /// The row that changed first of those nobody has looked at since.
     pub fn next_row(&self) -> Option<Vec<u8>> {
-        self.ready.pop()
+        self.ready.change(|work| work.rows.pop_front())
     }
 
     /// Somebody waits for the row; `if_gone`: somebody who wants to be asked even if it is gone.
@@ -207,7 +214,7 @@ impl Blocking {
 
     /// Whatever has happened to the row, everybody who wants to know of it does.
     pub fn is_done_with(&self, row: &[u8]) {
-        self.ready.remove(row);
+        self.ready.change(|work| work.rows.retain(|other| other != row));
     }
 
     /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
@@ -233,8 +240,7 @@ impl Blocking {
         if !self.queues.lock().waiters.contains_key(&client_id) {
             return false;
         }
-        self.ends.lock().push((client_id, error));
-        self.ready.any.store(true, Ordering::Relaxed);
+        self.ready.change(|work| work.ends.push((client_id, error)));
         true
     }
 
@@ -254,23 +260,18 @@ impl Blocking {
 
 impl Ready {
     fn push(&self, row: &[u8]) {
-        let mut rows = self.rows.lock();
-        if !rows.iter().any(|other| other == row) {
-            rows.push_back(row.to_vec());
-        }
-        self.any.store(true, Ordering::Relaxed);
+        self.change(|work| {
+            if !work.rows.iter().any(|other| other == row) {
+                work.rows.push_back(row.to_vec());
+            }
+        });
     }
 
-    fn remove(&self, row: &[u8]) {
-        let mut rows = self.rows.lock();
-        rows.retain(|other| other != row);
-        self.any.store(!rows.is_empty(), Ordering::Relaxed);
-    }
-
-    fn pop(&self) -> Option<Vec<u8>> {
-        let mut rows = self.rows.lock();
-        let row = rows.pop_front();
-        self.any.store(!rows.is_empty(), Ordering::Relaxed);
-        row
+    fn change<T>(&self, change: impl FnOnce(&mut Work) -> T) -> T {
+        let mut work = self.work.lock();
+        let result = change(&mut work);
+        let any = !work.rows.is_empty() || !work.ends.is_empty();
+        self.any.store(any, Ordering::Relaxed);
+        result
     }
 }

@@ -1726,7 +1726,7 @@ mod tests {
             steps in prop::collection::vec(step(), 0..600),
             probes in prop::collection::vec(key(), 12),
         ) {
-            compare::<30, 31>(&steps, &probes);
+            compare::<LEAF_ROWS, INNER_CHILDREN>(&steps, &probes);
         }
 
         #[test]

@@ -105,6 +105,23 @@ fn handing_an_element_over_takes_four_transactions() {
     writer.check("EXISTS a => 0");
 }
 
+/// REPLICAOF ends all waits without the partition's lock. Who served a row meanwhile said that nothing was left to do.
+#[test]
+fn waits_that_end_while_a_row_is_served_are_not_forgotten() {
+    let fixture = Fixture::new();
+    let (mut waiter, mut writer) = (fixture.connect(), fixture.connect());
+    assert!(waiter.bytes(&["BLPOP", "a", "0"]).is_empty());
+    let blocking = &fixture.layer.connections.blocking;
+    blocking.end_all_soon("UNBLOCKED");
+    blocking.is_done_with(b"row");
+    assert!(blocking.has_work());
+    assert_eq!(blocking.next_row(), None);
+    assert!(blocking.has_work());
+    writer.check("EXISTS a => 0");
+    assert_eq!(waiter.mail(), b"-UNBLOCKED\r\n");
+    assert!(!blocking.has_work());
+}
+
 #[test]
 fn a_transaction_is_whole_before_anybody_is_served() {
     let fixture = Fixture::new();
