@@ -60,8 +60,8 @@ impl Readable {
         self.readable(self.snapshot.scan(start, end, reverse, visit));
     }
 
-    pub fn is_far(&self) -> bool {
-        self.snapshot.is_far()
+    pub fn is_in_memory(&self) -> bool {
+        self.snapshot.is_in_memory()
     }
 
     pub fn get_each(&self, keys: &[&[u8]]) -> Vec<Option<Row>> {
@@ -135,9 +135,9 @@ impl Reader {
         row.map(RowValue::Stored)
     }
 
-    /// There are so many rows that reading several of them together is quicker.
-    pub fn is_far(&self) -> bool {
-        self.snapshot.is_far()
+    /// Rows are in memory, so reading several of them together is quicker.
+    pub fn is_in_memory(&self) -> bool {
+        self.snapshot.is_in_memory()
     }
 
     /// The rows at the keys, in their order: several take little longer than one.

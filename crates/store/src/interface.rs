@@ -49,9 +49,8 @@ pub trait Read {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    /// There are so many rows in memory that reading one mostly waits for it, so [`get_each`](Read::get_each),
-    /// [`fetch_walks`](Read::fetch_walks) and [`fetch`](Store::fetch) pay.
-    fn is_far(&self) -> bool {
+    /// Rows are in memory, so [`get_each`](Read::get_each), [`fetch_walks`](Read::fetch_walks) and [`fetch`](Store::fetch) pay.
+    fn is_in_memory(&self) -> bool {
         false
     }
 

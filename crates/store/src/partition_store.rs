@@ -282,11 +282,11 @@ impl Read for PartitionStore {
         }
     }
 
-    fn is_far(&self) -> bool {
+    fn is_in_memory(&self) -> bool {
         match self {
-            PartitionStore::Memory(store) => store.is_far(),
-            PartitionStore::Ssd(store) => store.is_far(),
-            PartitionStore::Frozen(snapshot) => snapshot.is_far(),
+            PartitionStore::Memory(store) => store.is_in_memory(),
+            PartitionStore::Ssd(store) => store.is_in_memory(),
+            PartitionStore::Frozen(snapshot) => snapshot.is_in_memory(),
         }
     }
 
@@ -370,10 +370,10 @@ impl Read for PartitionSnapshot {
         }
     }
 
-    fn is_far(&self) -> bool {
+    fn is_in_memory(&self) -> bool {
         match self {
-            PartitionSnapshot::Memory(snapshot) => snapshot.is_far(),
-            PartitionSnapshot::Ssd(snapshot) => snapshot.is_far(),
+            PartitionSnapshot::Memory(snapshot) => snapshot.is_in_memory(),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.is_in_memory(),
         }
     }
 
