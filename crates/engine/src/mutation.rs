@@ -78,7 +78,7 @@ impl Mutation {
 
     pub(crate) fn apply(&self, target: &mut Transaction<'_>) {
         match self {
-            Mutation::Set { key, value } => _ = target.set_parts(key, &[value]),
+            Mutation::Set { key, value } => _ = target.set_parts(&[key], &[value]),
             Mutation::Clear { key } => drop(target.clear(key)),
             Mutation::ClearRange { range } => drop(target.clear_range(&range.start, &range.end)),
             Mutation::Atomic {
@@ -88,17 +88,17 @@ impl Mutation {
             } => {
                 let old = target.get(key);
                 match operation.apply(old.as_ref().map(|row| row.value()), operand) {
-                    Some(new) => _ = target.set_parts(key, &[&new]),
+                    Some(new) => _ = target.set_parts(&[key], &[&new]),
                     None => drop(target.clear(key)),
                 }
             }
             Mutation::SetVersionstampedKey { key, offset, value } => {
                 let key = stamped(key, *offset, target);
-                target.set_parts(&key, &[value]);
+                target.set_parts(&[&key], &[value]);
             }
             Mutation::SetVersionstampedValue { key, value, offset } => {
                 let value = stamped(value, *offset, target);
-                target.set_parts(key, &[&value]);
+                target.set_parts(&[key], &[&value]);
             }
         }
     }

@@ -134,6 +134,11 @@ impl<'h> Transaction<'h> {
 
     /// The row at `key`. Its key carries the space's prefix: see [`Transaction::layer_key`].
     pub fn get(&mut self, key: &[u8]) -> Option<Row> {
+        self.get_parts(&[key])
+    }
+
+    /// As [`Transaction::get`]; the key comes in parts.
+    pub fn get_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
         self.build_key(key);
         let row = self.state.store.get(&self.state.key);
         let row = self.readable(row);
@@ -147,21 +152,21 @@ impl<'h> Transaction<'h> {
         row
     }
 
-    /// Sets `key` to the concatenation of `value_parts`. Returns the row it replaced.
-    pub fn set_parts(&mut self, key: &[u8], value_parts: &[&[u8]]) -> Option<&Row> {
-        let value_bytes: usize = value_parts.iter().map(|part| part.len()).sum();
-        self.too_large |= key.len() + SPACE_BYTES > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX;
+    /// Gives a key a value, both of which come in parts. Returns the row it replaced.
+    pub fn set_parts(&mut self, key: &[&[u8]], value: &[&[u8]]) -> Option<&Row> {
+        let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
+        self.too_large |= bytes(key) + SPACE_BYTES > KEY_BYTES_MAX || bytes(value) > VALUE_BYTES_MAX;
         if self.too_large {
             return None;
         }
         let version = self.take_version();
-        let row = Row::from_parts(&[&self.prefix, key], value_parts, version);
+        let row = Row::from_parts(&self.prefix, key, value, version);
         self.set_row(row)
     }
 
     /// Gives `key` this value. Returns the row it replaced.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Option<Row> {
-        self.set_parts(key, &[value]).cloned()
+        self.set_parts(&[key], &[value]).cloned()
     }
 
     fn set_row(&mut self, row: Row) -> Option<&Row> {
@@ -197,6 +202,11 @@ impl<'h> Transaction<'h> {
 
     /// Removes `key`. Returns the row that was there.
     pub fn clear(&mut self, key: &[u8]) -> Option<Row> {
+        self.clear_parts(&[key])
+    }
+
+    /// As [`Transaction::clear`]; the key comes in parts.
+    pub fn clear_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
         self.build_key(key);
         let cleared = self.state.store.clear(&self.state.key);
         let Some(old) = self.readable(cleared) else {
@@ -441,10 +451,10 @@ impl<'h> Transaction<'h> {
         self.depend_on(self.last);
     }
 
-    fn build_key(&mut self, key: &[u8]) {
+    fn build_key(&mut self, key: &[&[u8]]) {
         self.state.key.clear();
         self.state.key.extend_from_slice(&self.prefix);
-        self.state.key.extend_from_slice(key);
+        key.iter().for_each(|part| self.state.key.extend_from_slice(part));
     }
 
     /// Reads between two keys as the store knows them, which stand in the scratch while `read` runs.

@@ -45,7 +45,7 @@ pub fn keep(transaction: &mut Transaction<'_>, table: &Table, place: &[u8], old:
     // What one transaction has written and replaces again nobody has seen.
     if from < until {
         let entry = key::history_entry(table.id, place, until);
-        transaction.set_parts(&entry, &[&from.0.to_be_bytes(), row.value()]);
+        transaction.set_parts(&[&entry], &[&from.0.to_be_bytes(), row.value()]);
     }
 }
 

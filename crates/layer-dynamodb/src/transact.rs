@@ -407,7 +407,7 @@ impl Writes {
             return;
         };
         let now = transaction.now_micros();
-        transaction.set_parts(&key::token(token), &[&now.to_be_bytes(), &fingerprint.to_be_bytes()]);
+        transaction.set_parts(&[&key::token(token)], &[&now.to_be_bytes(), &fingerprint.to_be_bytes()]);
         transaction.set(&key::token_expiry(now, token), b"");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name of one]]]`
 //!
-//! The commands are those of `redis-benchmark`, XADD and a rate limiter as a script, one at a time and sixteen in a pipeline, on an
+//! The commands are those of `redis-benchmark`, XADD, the two of the news benchmark and a rate limiter as a script, one at a time and sixteen in a pipeline, on an
 //! engine whose disk is memory; `hand_off` is an LPUSH that one of fifty who wait in BRPOP is served with, and the next BRPOP of that one.
 //! A figure is the time that this thread ran, so neighbours disturb it little; the least of the rounds is told. Under
 //! `valgrind --tool=callgrind` with one round and one command it counts instructions instead.
@@ -29,6 +29,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("hset", "HSET myhash element:__rand_int__ xxx"),
     ("spop", "SPOP myset"),
     ("zadd", "ZADD myzset __rand_int__ element:__rand_int__"),
+    ("rescore", "ZADD news __rand_int__ __article__"),
+    ("top_ten", "ZREVRANGE news 0 9"),
     ("zpopmin", "ZPOPMIN myzset"),
     ("lrange_100", "LRANGE mylist 0 99"),
     ("lrange_300", "LRANGE mylist 0 299"),
@@ -44,6 +46,8 @@ const HAND_OFF: &str = "hand_off";
 const WAITING: usize = 50;
 /// Keys and elements that there are.
 const RANGE: u64 = 100_000;
+/// Members of a section of the news benchmark.
+const ARTICLES: u64 = 1500;
 /// Keys of the rate limiter.
 const FEW: u64 = 1000;
 
@@ -79,6 +83,7 @@ fn nanoseconds_each(template: &str, pipeline: u64, count: u64) -> u64 {
     let before = match template.split(' ').next().expect("a word") {
         "LPOP" | "RPOP" | "LRANGE" => "LPUSH mylist xxx",
         "SPOP" => "SADD myset element:__rand_int__",
+        "ZREVRANGE" => "ZADD news __rand_int__ __article__",
         "ZPOPMIN" => "ZADD myzset __rand_int__ element:__rand_int__",
         _ => template,
     };
@@ -170,6 +175,11 @@ fn connect_to(layer: &Arc<Redis>) -> Session {
     Session::new(layer.clone(), client)
 }
 
+/// A member as the news benchmark has them, of 400 bytes.
+fn article(number: u64) -> String {
+    format!("{number:08x}-{}", "article ".repeat(49).trim_end().replace(" ", "-"))
+}
+
 fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) -> Vec<Vec<u8>> {
     let batch = |_| {
         let mut bytes = Vec::new();
@@ -177,6 +187,7 @@ fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) ->
             let mut words = Vec::new();
             for word in template.split(' ') {
                 let word = word.replace("__rand_int__", &format!("{:012}", random.below(RANGE)));
+                let word = word.replace("__article__", &article(random.below(ARTICLES)));
                 words.push(word.replace("__few_int__", &format!("{:012}", random.below(FEW))));
             }
             encode_command(&words, &mut bytes);

@@ -336,7 +336,8 @@ impl Keyspace<'_, '_> {
         let mut parts: SmallVec<[&[u8]; 8]> = SmallVec::new();
         parts.push(&head[..head_bytes]);
         parts.extend_from_slice(payload);
-        let old = self.tx.set_parts(&key_row(self.db, name), &parts).map(Overwritten::of);
+        let key = key_row(self.db, name);
+        let old = self.tx.set_parts(&[&key], &parts).map(Overwritten::of);
         let (old_header, old_deadlines, old_elements) = match old {
             Some(old) => (Some(old.header), old.deadlines, old.elements),
             None => (None, Deadlines::default(), None),
@@ -581,16 +582,16 @@ impl Elements {
     }
 
     pub fn get(&self, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
-        tx.get(&self.key(element))
+        tx.get_parts(&[&self.prefix, element])
     }
 
     /// Returns the row that was replaced.
-    pub fn set(&self, tx: &mut Transaction<'_>, element: &[u8], value: &[u8]) -> Option<Row> {
-        tx.set(&self.key(element), value)
+    pub fn set<'t>(&self, tx: &'t mut Transaction<'_>, element: &[u8], value: &[u8]) -> Option<&'t Row> {
+        tx.set_parts(&[&self.prefix, element], &[value])
     }
 
     pub fn clear(&self, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
-        tx.clear(&self.key(element))
+        tx.clear_parts(&[&self.prefix, element])
     }
 
     pub fn clear_all(&self, tx: &mut Transaction<'_>) {
@@ -649,6 +650,11 @@ impl Elements {
 
     fn key(&self, element: &[u8]) -> KeyBytes {
         joined(self.prefix, element)
+    }
+
+    /// The key of the row of the element that stands at `position` under this name, in parts.
+    pub fn row_key<'a>(&'a self, position: &'a [u8; 8], name: [&'a [u8]; 2]) -> [&'a [u8]; 4] {
+        [&self.prefix, position, name[0], name[1]]
     }
 
     fn bound(&self, end: Option<&[u8]>) -> KeyBytes {

@@ -17,11 +17,12 @@
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
+use quartet_store::Row;
 use quartet_wire_resp::{Arguments, Reply};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::Failure;
-use crate::keyspace::{Elements, KeyBytes};
+use crate::keyspace::Elements;
 use crate::{errors, glob, parse};
 
 /// Which scan is asked, for the options that only some of them have.
@@ -113,16 +114,25 @@ pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, 
 }
 
 /// Where an element stands in a large collection.
-pub fn position(element: &[u8]) -> u64 {
-    xxh3_64(element).max(1)
+pub type Position = [u8; POSITION_BYTES];
+
+pub fn position(element: &[u8]) -> Position {
+    xxh3_64(element).max(1).to_be_bytes()
 }
 
-/// An element's key in a large collection: its position, then itself.
-pub fn element_key(element: &[u8]) -> KeyBytes {
-    let mut key = KeyBytes::new();
-    key.extend_from_slice(&position(element).to_be_bytes());
-    key.extend_from_slice(element);
-    key
+/// The row of an element of a large collection. It stands at the element's position, under the element.
+pub fn get(elements: &Elements, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
+    tx.get_parts(&elements.row_key(&position(element), [element, b""]))
+}
+
+/// Returns the row that was replaced.
+pub fn set<'t>(elements: &Elements, tx: &'t mut Transaction<'_>, element: &[u8], value: &[u8]) -> Option<&'t Row> {
+    tx.set_parts(&elements.row_key(&position(element), [element, b""]), &[value])
+}
+
+/// Returns the row that was there.
+pub fn clear(elements: &Elements, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
+    tx.clear_parts(&elements.row_key(&position(element), [element, b""]))
 }
 
 /// The element that an element key stands for.

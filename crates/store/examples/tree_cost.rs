@@ -151,7 +151,7 @@ fn memory(keys: &[[u8; 16]]) {
         println!("{name:<34}{asked:>8.1}{rounded:>10.1}");
         drop(filled);
     };
-    let long = |key: &[u8; 16]| Row::from_parts(&[b"user:", key], &[&[7; 65]], Version(1));
+    let long = |key: &[u8; 16]| Row::from_parts(b"user:", &[key], &[&[7; 65]], Version(1));
     weigh("16 + 64, random inserts", &|| Box::new(filled(keys.iter().map(row))));
     weigh("21 + 65, random inserts", &|| Box::new(filled(keys.iter().map(long))));
     let mut sorted = keys.to_vec();

@@ -109,14 +109,14 @@ unsafe impl Sync for Row {}
 impl Row {
     /// A row of its own memory: one allocation. Panics as [`Row::from_parts`] does.
     pub fn new(key: &[u8], value: &[u8], version: Version) -> Row {
-        Row::from_parts(&[key], &[value], version)
+        Row::from_parts(&[], &[key], &[value], version)
     }
 
     /// A row whose key and value are the given parts joined, so that a caller with a prefix needs no buffer of its own.
     ///
     /// Panics if the key reaches 16 MiB or the value 4 GiB: the model's limits are far below.
-    pub fn from_parts(key: &[&[u8]], value: &[&[u8]], version: Version) -> Row {
-        let (key_bytes, value_bytes) = (joined_bytes(key), joined_bytes(value));
+    pub fn from_parts(prefix: &[u8], key: &[&[u8]], value: &[&[u8]], version: Version) -> Row {
+        let (key_bytes, value_bytes) = (prefix.len() + joined_bytes(key), joined_bytes(value));
         let short = Short::new(key_bytes, value_bytes, version);
         let header_bytes = if short.is_some() { SHORT_BYTES } else { LONG_BYTES };
         let bytes = header_bytes + key_bytes + value_bytes;
@@ -130,7 +130,7 @@ impl Row {
                 None => start.cast::<Long>().write(Long::new(key_bytes, value_bytes, version)),
             }
             let mut end = start.add(header_bytes);
-            for part in key.iter().chain(value) {
+            for part in std::iter::once(&prefix).chain(key).chain(value) {
                 end.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
                 end = end.add(part.len());
             }
@@ -523,10 +523,10 @@ mod tests {
 
     #[test]
     fn parts_are_joined() {
-        let row = Row::from_parts(&[b"a", b"", b"bc"], &[b"12", b"3"], Version(1 << 40));
+        let row = Row::from_parts(b"a", &[b"", b"bc"], &[b"12", b"3"], Version(1 << 40));
         assert_eq!(row, Row::new(b"abc", b"123", Version(1 << 40)));
         assert_ne!(row, Row::new(b"abc1", b"23", Version(1 << 40)));
-        assert_eq!(Row::from_parts(&[], &[], Version(0)).key(), b"");
+        assert_eq!(Row::from_parts(b"", &[], &[], Version(0)).key(), b"");
     }
 
     #[test]

@@ -41,8 +41,8 @@ fn judge_positions(
     let mut counted = 0;
     rows.scan(&start, &end, false, &mut |key, value| {
         let element = &key[ELEMENTS_PREFIX_BYTES..];
-        match element.get(8..) {
-            Some(member) if *scan::element_key(member) == *element => {
+        match element.split_first_chunk::<8>() {
+            Some((position, member)) if *position == scan::position(member) => {
                 counted += 1;
                 visit(judged, member, value);
             }
@@ -76,7 +76,7 @@ fn judge_index(judged: &mut Judged<'_>, found: &Found<'_>, what: &str, number_of
     rows.scan(&start, &end, false, &mut |key, _| {
         let parts = key[ELEMENTS_PREFIX_BYTES + INDEX.len()..].split_first_chunk::<8>();
         let is_supported = parts.is_some_and(|(number, element)| {
-            let row = rows.get_row(&[prefix.as_slice(), &scan::element_key(element)].concat());
+            let row = rows.get_row(&[prefix.as_slice(), &scan::position(element), element].concat());
             row.and_then(|row| number_of(&row)) == Some(u64::from_be_bytes(*number))
         });
         if !is_supported {

@@ -70,7 +70,7 @@ impl Found<'_> {
 pub fn find<'e>(keys: &mut Keyspace<'_, '_>, entry: &'e Entry, name: &[u8]) -> Option<Found<'e>> {
     let now_ms = keys.now_ms;
     if entry.is_large() {
-        let row = entry.elements().get(keys.tx, &scan::element_key(name))?;
+        let row = scan::get(&entry.elements(), keys.tx, name)?;
         let live = decode_row(row.value()).1.is_none_or(|deadline_ms| deadline_ms > now_ms);
         return live.then_some(Found::Row(row));
     }

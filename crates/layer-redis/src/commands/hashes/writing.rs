@@ -4,7 +4,6 @@
 
 use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, Kind, LARGE, NO_DEADLINE};
 use crate::{packed, scan};
-use quartet_store::Row;
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
@@ -302,9 +301,7 @@ fn overwrite(
     scratch: &mut Vec<u8>,
 ) -> Overwritten {
     let has_deadlines = key.header.flags & FLAG_B != 0;
-    let old = has_deadlines
-        .then(|| key.elements.get(keys.tx, &scan::element_key(name)))
-        .flatten();
+    let old = has_deadlines.then(|| scan::get(&key.elements, keys.tx, name)).flatten();
     let old_deadline = old.as_ref().and_then(|row| decode_row(row.value()).1);
     let was_live = old_deadline.is_none_or(|deadline_ms| deadline_ms > keys.now_ms);
     let new_deadline = deadline.after(old_deadline.filter(|_| was_live));
@@ -312,14 +309,14 @@ fn overwrite(
         key.elements.clear(keys.tx, &deadline_key(old_deadline, name));
     }
     match set_row(keys, &key.elements, name, value, new_deadline, scratch) {
-        None => Overwritten::Nothing,
-        Some(_) if was_live => Overwritten::Live,
-        Some(_) => Overwritten::Expired,
+        false => Overwritten::Nothing,
+        true if was_live => Overwritten::Live,
+        true => Overwritten::Expired,
     }
 }
 
 fn expire_row(keys: &mut Keyspace<'_, '_>, key: &LargeKey<'_>, name: &[u8], deadline: Deadline, scratch: &mut Vec<u8>) {
-    if let Some(row) = key.elements.get(keys.tx, &scan::element_key(name)) {
+    if let Some(row) = scan::get(&key.elements, keys.tx, name) {
         let value = decode_row(row.value()).0;
         overwrite(keys, key, name, value, deadline, scratch);
     }
@@ -327,7 +324,7 @@ fn expire_row(keys: &mut Keyspace<'_, '_>, key: &LargeKey<'_>, name: &[u8], dead
 
 /// Removes a field's rows. Whether it was live, if it was there.
 fn clear_row(keys: &mut Keyspace<'_, '_>, elements: &Elements, name: &[u8]) -> Option<bool> {
-    let old = elements.clear(keys.tx, &scan::element_key(name))?;
+    let old = scan::clear(elements, keys.tx, name)?;
     let Some(deadline_ms) = decode_row(old.value()).1 else {
         return Some(true);
     };
@@ -335,7 +332,7 @@ fn clear_row(keys: &mut Keyspace<'_, '_>, elements: &Elements, name: &[u8]) -> O
     Some(deadline_ms > keys.now_ms)
 }
 
-/// Writes an element row and its deadline row. Returns the element row that was there.
+/// Writes an element row and its deadline row. True if there was an element row.
 fn set_row(
     keys: &mut Keyspace<'_, '_>,
     elements: &Elements,
@@ -343,7 +340,7 @@ fn set_row(
     value: &[u8],
     deadline_ms: Option<u64>,
     scratch: &mut Vec<u8>,
-) -> Option<Row> {
+) -> bool {
     scratch.clear();
     scratch.push(u8::from(deadline_ms.is_some()));
     if let Some(deadline_ms) = deadline_ms {
@@ -351,7 +348,7 @@ fn set_row(
         elements.set(keys.tx, &deadline_key(deadline_ms, name), b"");
     }
     scratch.extend_from_slice(value);
-    elements.set(keys.tx, &scan::element_key(name), scratch)
+    scan::set(elements, keys.tx, name, scratch).is_some()
 }
 
 /// Removes the expired fields, and the key with its last one. Returns how many fields were removed: none if the key itself

@@ -166,7 +166,7 @@ impl<'e> Membership<'e> {
     fn contains(&self, keys: &mut Keyspace<'_, '_>, member: &[u8]) -> bool {
         match self {
             Membership::Small(members) => members.contains(member),
-            Membership::Large(elements) => elements.get(keys.tx, &scan::element_key(member)).is_some(),
+            Membership::Large(elements) => scan::get(elements, keys.tx, member).is_some(),
         }
     }
 }

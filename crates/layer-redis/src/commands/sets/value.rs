@@ -44,7 +44,7 @@ pub fn len(entry: &Entry) -> u64 {
 
 pub fn contains(keys: &mut Keyspace<'_, '_>, entry: &Entry, member: &[u8]) -> bool {
     if entry.is_large() {
-        entry.elements().get(keys.tx, &scan::element_key(member)).is_some()
+        scan::get(&entry.elements(), keys.tx, member).is_some()
     } else {
         packed::iter(entry.payload()).any(|element| element == member)
     }
@@ -162,7 +162,7 @@ pub fn remove<'m>(
     let before = len(entry);
     let (form, count) = if entry.is_large() {
         let elements = entry.elements();
-        let cleared = members.filter(|member| elements.clear(keys.tx, &scan::element_key(member)).is_some());
+        let cleared = members.filter(|member| scan::clear(&elements, keys.tx, member).is_some());
         let removed = cleared.count() as u64;
         (Form::Large(elements), before - removed)
     } else {
@@ -225,7 +225,7 @@ impl Writer<'_> {
     fn add(&mut self, keys: &mut Keyspace<'_, '_>, member: &[u8]) {
         match &mut self.form {
             Form::Large(elements) => {
-                let old = elements.set(keys.tx, &scan::element_key(member), b"");
+                let old = scan::set(elements, keys.tx, member, b"");
                 if old.is_some() {
                     return;
                 }
@@ -251,7 +251,7 @@ impl Writer<'_> {
         }
         let elements = keys.new_elements();
         for member in packed::iter(payload) {
-            elements.set(keys.tx, &scan::element_key(member), b"");
+            scan::set(&elements, keys.tx, member, b"");
         }
         self.header.flags |= LARGE;
         self.form = Form::Large(elements);

@@ -101,7 +101,8 @@ pub fn add(
     if entry.is_some() || !conditions.only_existing {
         let mut editor = Editor::new(entry.as_ref(), config);
         for &(score, member) in pairs {
-            let old = editor.order(keys.tx, member);
+            let found = editor.find(keys.tx, member);
+            let old = found.order;
             let Outcome::Score(new) = decide(conditions, old, score)? else {
                 continue;
             };
@@ -111,7 +112,7 @@ pub fn add(
             }
             added += i64::from(old.is_none());
             updated += i64::from(old.is_some());
-            editor.put(&mut keys, member, old, order_of(new));
+            editor.put(&mut keys, found, order_of(new));
         }
         editor.finish(&mut keys, name);
     }

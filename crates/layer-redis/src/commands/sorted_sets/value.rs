@@ -95,7 +95,7 @@ pub fn score(keys: &mut Keyspace<'_, '_>, entry: &Entry, member: &[u8]) -> Optio
 pub fn replace(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], pairs: &[(Vec<u8>, f64)]) {
     let mut editor = Editor::new(None, config);
     for (member, score) in pairs {
-        editor.put(keys, member, None, order_of(*score));
+        editor.put(keys, Found::new(member), order_of(*score));
     }
     editor.finish(keys, name);
 }
@@ -241,7 +241,7 @@ pub fn remove_ranks(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], s
 pub fn take_end(keys: &mut Keyspace<'_, '_>, name: &[u8], set: &SortedSet, last: bool) -> Option<Row> {
     let elements = set.entry.elements();
     let row = elements.clear_end(keys.tx, &INDEX, Some(&scan::FIRST), last)?;
-    elements.clear(keys.tx, &scan::element_key(pair_of(&row).0));
+    scan::clear(&elements, keys.tx, pair_of(&row).0);
     let count = set.len - 1;
     keys.put_parts(name, Header::of(&set.entry), &[elements.id(), &count.to_be_bytes()]);
     Some(row)
@@ -279,6 +279,30 @@ pub struct Editor<'a> {
     element_changed: bool,
 }
 
+/// A member that was looked for.
+pub struct Found<'a> {
+    member: &'a [u8],
+    /// Its score, if it is there.
+    pub order: Option<Order>,
+    /// Once it was asked for: it takes a hash of the member.
+    position: Option<scan::Position>,
+}
+
+impl<'a> Found<'a> {
+    /// One that is not there.
+    fn new(member: &'a [u8]) -> Found<'a> {
+        Found {
+            member,
+            order: None,
+            position: None,
+        }
+    }
+
+    fn position(&mut self) -> &scan::Position {
+        self.position.get_or_insert_with(|| scan::position(self.member))
+    }
+}
+
 enum Form<'a> {
     Packed {
         /// In the set's order.
@@ -312,18 +336,24 @@ impl<'a> Editor<'a> {
         }
     }
 
-    pub fn order(&self, tx: &mut Transaction<'_>, member: &[u8]) -> Option<Order> {
+    pub fn find(&self, tx: &mut Transaction<'_>, member: &'a [u8]) -> Found<'a> {
+        let mut found = Found::new(member);
         match &self.form {
-            Form::Packed { pairs, .. } => pairs
-                .iter()
-                .find(|(_, other)| *other == member)
-                .map(|&(order, _)| order),
-            Form::Rows { elements, .. } => large_order(tx, elements, member),
+            Form::Packed { pairs, .. } => {
+                let pair = pairs.iter().find(|(_, other)| *other == member);
+                found.order = pair.map(|&(order, _)| order);
+            }
+            Form::Rows { elements, .. } => {
+                let row = tx.get_parts(&elements.row_key(found.position(), [member, b""]));
+                found.order = row.map(|row| order_from(row.value()));
+            }
         }
+        found
     }
 
-    /// Gives the member a score. `old` is the one it has, `None` if it is new.
-    pub fn put(&mut self, keys: &mut Keyspace<'_, '_>, member: &'a [u8], old: Option<Order>, new: Order) {
+    /// Gives the member a score.
+    pub fn put(&mut self, keys: &mut Keyspace<'_, '_>, mut found: Found<'a>, new: Order) {
+        let (member, old) = (found.member, found.order);
         match &mut self.form {
             Form::Packed { pairs, bytes } => {
                 if let Some(old) = old {
@@ -336,10 +366,10 @@ impl<'a> Editor<'a> {
             }
             Form::Rows { elements, count } => {
                 match old {
-                    Some(old) => drop(elements.clear(keys.tx, &index_key(&pair_bound(old, member)))),
+                    Some(old) => drop(clear_pair(keys.tx, elements, old, member)),
                     None => *count += 1,
                 }
-                write_rows(keys.tx, elements, new, member);
+                write_rows(keys.tx, elements, new, &mut found);
                 self.row_changed |= old.is_none();
                 self.element_changed = true;
             }
@@ -351,8 +381,8 @@ impl<'a> Editor<'a> {
     }
 
     /// False if there is no such member.
-    pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, member: &[u8]) -> bool {
-        let order = self.order(keys.tx, member);
+    pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, member: &'a [u8]) -> bool {
+        let order = self.find(keys.tx, member).order;
         if let Some(order) = order {
             self.take(keys, member, order);
         }
@@ -367,8 +397,8 @@ impl<'a> Editor<'a> {
                 *bytes -= member.len() + PAIR_OVERHEAD_BYTES;
             }
             Form::Rows { elements, count } => {
-                elements.clear(keys.tx, &scan::element_key(member));
-                elements.clear(keys.tx, &index_key(&pair_bound(order, member)));
+                scan::clear(elements, keys.tx, member);
+                clear_pair(keys.tx, elements, order, member);
                 *count -= 1;
             }
         }
@@ -418,7 +448,7 @@ impl<'a> Editor<'a> {
         }
         let elements = keys.new_elements();
         for &(order, member) in pairs {
-            write_rows(keys.tx, &elements, order, member);
+            write_rows(keys.tx, &elements, order, &mut Found::new(member));
         }
         self.header.flags |= LARGE;
         let count = pairs.len() as u64;
@@ -479,13 +509,19 @@ fn large_count(entry: &Entry) -> u64 {
 }
 
 fn large_order(tx: &mut Transaction<'_>, elements: &Elements, member: &[u8]) -> Option<Order> {
-    let row = elements.get(tx, &scan::element_key(member))?;
+    let row = scan::get(elements, tx, member)?;
     Some(order_from(row.value()))
 }
 
-fn write_rows(tx: &mut Transaction<'_>, elements: &Elements, order: Order, member: &[u8]) {
-    elements.set(tx, &scan::element_key(member), &order.to_be_bytes());
-    elements.set(tx, &index_key(&pair_bound(order, member)), b"");
+fn write_rows(tx: &mut Transaction<'_>, elements: &Elements, order: Order, found: &mut Found<'_>) {
+    let (order, member) = (order.to_be_bytes(), found.member);
+    tx.set_parts(&elements.row_key(found.position(), [member, b""]), &[&order]);
+    tx.set_parts(&elements.row_key(&INDEX, [&order, member]), &[]);
+}
+
+/// Takes a pair out of the set's order.
+fn clear_pair(tx: &mut Transaction<'_>, elements: &Elements, order: Order, member: &[u8]) -> Option<Row> {
+    tx.clear_parts(&elements.row_key(&INDEX, [&order.to_be_bytes(), member]))
 }
 
 /// The score that a member's row holds.
