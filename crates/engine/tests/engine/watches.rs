@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use quartet_engine::ExecuteError;
 use quartet_model::KeyRange;
 
-use crate::world::{ALWAYS, World, execute, set};
+use crate::world::{ALWAYS, RELAXED, Random, World, execute, set};
 
 type Told = Arc<Mutex<Vec<Vec<u8>>>>;
 type Callback = Arc<dyn Fn(&[u8]) + Send + Sync>;
@@ -37,6 +37,50 @@ fn each_change_is_told_once_in_order_unless_rolled_back() {
     engine.partition().unwatch(id);
     set(&engine, ALWAYS, b"a", b"3");
     assert_eq!(*told.lock().unwrap(), [b"c", b"a", b"c"]);
+}
+
+/// Keys that are new are told, and taken back, by where they stand among what is to be logged: between large values, which stand
+/// elsewhere, and behind other transactions.
+#[test]
+fn what_fails_leaves_nothing_and_what_commits_is_told_key_by_key() {
+    for seed in 0..4 {
+        let world = World::default();
+        let engine = world.open();
+        let told = Told::default();
+        let mut random = Random(seed);
+        engine
+            .partition()
+            .watch_range(ALWAYS, &KeyRange::new("", "z"), listener(&told));
+        for _ in 0..60 {
+            let before = engine.state_hash(None).unwrap();
+            let fails = random.below(2) == 0;
+            let mut changed = Vec::new();
+            let space = if random.below(2) == 0 { RELAXED } else { ALWAYS };
+            let outcome = engine.partition().execute(space, |tx| {
+                for _ in 0..random.below(12) {
+                    let key = vec![b'k'; random.below(6) as usize];
+                    if random.below(4) > 0 {
+                        let bytes = if random.below(20) == 0 { 1 << 20 } else { 5 };
+                        tx.set(&key, &vec![7; bytes]);
+                        changed.push(key);
+                    } else if tx.clear(&key).is_some() {
+                        changed.push(key);
+                    }
+                }
+                if fails { Err(()) } else { Ok(()) }
+            });
+            assert_eq!(outcome.is_err(), fails);
+            let told = std::mem::take(&mut *told.lock().unwrap());
+            if fails {
+                assert_eq!(engine.state_hash(None).unwrap(), before, "seed {seed}");
+                changed.clear();
+            }
+            assert_eq!(told, changed, "seed {seed}");
+        }
+        let expected = engine.state_hash(None).unwrap();
+        engine.close().unwrap();
+        assert_eq!(world.open().state_hash(None).unwrap(), expected, "seed {seed}");
+    }
 }
 
 /// Clearing a range told the watches of keys that had never been there: Redis' FLUSHALL leaves a WATCH of an absent key
