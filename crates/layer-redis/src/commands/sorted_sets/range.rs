@@ -374,12 +374,12 @@ fn score_end(text: &[u8], is_max: bool) -> Option<KeyBytes> {
     Some(score_bound(order + u64::from(is_max == exclusive.is_none())))
 }
 
-/// Looser than other floats, as in Redis: no digits are zero, and too large a number is infinite.
+/// Looser than other floats, as in Redis: no text is zero, blanks may be in front, and too large a number is infinite.
 fn end_float(text: &[u8]) -> Option<f64> {
-    let text = text.trim_ascii_start();
     if text.is_empty() {
         return Some(0.0);
     }
+    let text = text.trim_ascii_start();
     parse::float(text).or_else(|| {
         let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
         (!value.is_nan()).then_some(value)

@@ -145,6 +145,17 @@ fn ranges_of_indexes_scores_and_names() {
     );
 }
 
+/// As C's strtod has it: of nothing it reads all, and makes zero of it; of blanks it reads nothing.
+#[test]
+fn no_text_ends_a_range_of_scores_and_blanks_do_not() {
+    let mut connection = Fixture::new().connect();
+    connection.check("ZADD z -1 a 1 b => 2");
+    for (min, expected) in [("", "1"), ("(", "1"), (" -1", "2"), (" ", "!ERR"), ("( \t", "!ERR")] {
+        let count = show(&connection.run(&["ZCOUNT", "z", min, "+inf"]));
+        assert!(count.starts_with(expected), "{min:?}: {count}");
+    }
+}
+
 #[test]
 fn ends_are_popped() {
     check(
