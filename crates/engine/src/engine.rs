@@ -73,6 +73,7 @@ impl Engine {
         let opened = PartitionStore::open(disk.clone(), &store_options, &mut count_rows)?;
         let position = opened.store.applied();
         let is_all_in_memory = opened.store.kind() == StoreKind::Memory;
+        let checkpoint_bytes = opened.checkpoint.map_or(0, |found| found.summary.bytes);
         let mut replayer = Replayer::new(opened.store);
         let mut log_progress = |read: ReplayProgress| progress(read.into());
         let mut replay = |_, payload: &[u8]| replayer.record(payload);
@@ -105,7 +106,7 @@ impl Engine {
             .statistics
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
-        let flusher = Flusher::start(shared.clone(), log, disk, options, position, failure);
+        let flusher = Flusher::start(shared.clone(), log, disk, options, position, checkpoint_bytes, failure);
         Ok(Engine { shared, flusher })
     }
 

@@ -102,10 +102,13 @@ impl Flusher {
         disk: Arc<dyn Disk>,
         options: EngineOptions,
         opened_at: Position,
+        checkpoint_bytes: u64,
         failure: OnFailure,
     ) -> Flusher {
         let control = Arc::new(Control::default());
-        let (tail, log_bytes_since_checkpoint) = (log.tail(), log.bytes());
+        let (tail, needed) = (log.tail(), opened_at.sequence.next());
+        // What is kept for readers is in the checkpoint already.
+        let log_bytes_since_checkpoint = log.bytes().saturating_sub(bytes_before(&log.parts(), needed));
         let now = shared.runtime.now();
         let store = shared.partition.borrow().store.kind();
         let unflushed_bytes_max = options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX);
@@ -131,13 +134,13 @@ impl Flusher {
             store,
             checkpoint: None,
             last_flush: now,
-            checkpoint_bytes: 0,
+            checkpoint_bytes,
             log_bytes_in_checkpoint: 0,
             checkpoint_not_before: now,
             log_bytes_since_checkpoint,
             backlog: Backlog::new(unflushed_bytes_max),
             retention: Retention::new(retention_bytes, retention_time, now, tail),
-            needed: opened_at.sequence.next(),
+            needed,
             trimmed_below: LogSequence::ZERO,
             last_trim: now,
             failure: Some(failure),

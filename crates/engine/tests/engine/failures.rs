@@ -1,6 +1,7 @@
 //! A write or a sync that fails ends all acknowledgements; what was acknowledged before is there after a restart.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use quartet_engine::{Dependency, Engine};
 use quartet_env::{Fault, Operation};
@@ -89,4 +90,30 @@ fn a_large_newest_segment_asks_for_one_checkpoint() {
     assert!(engine.wait_durable(set(&engine, ALWAYS, b"l", b"v")));
     assert!(!statistics.checkpoint_running.load(Ordering::SeqCst));
     assert_eq!(statistics.checkpoints.load(Ordering::SeqCst), count);
+}
+
+/// What is kept of the log for readers counted as if no checkpoint had it: each start wrote another, of all rows, before anything had changed.
+#[test]
+fn a_start_asks_for_no_checkpoint_of_what_is_in_one() {
+    let world = World {
+        checkpoint_log_bytes: 6000,
+        log_retention: Duration::from_secs(3600),
+        ..World::default()
+    };
+    let engine = world.open();
+    for key in 0..50 {
+        engine.wait_durable(set(&engine, ALWAYS, &[key], &[1; 500]));
+    }
+    engine.checkpoint().unwrap();
+    let retained_bytes = &engine.statistics().log_retained_bytes;
+    assert!(retained_bytes.load(Ordering::SeqCst) > world.checkpoint_log_bytes);
+    engine.close().unwrap();
+    let engine = world.open();
+    let statistics = engine.statistics();
+    for _ in 0..2 {
+        assert!(engine.wait_durable(set(&engine, ALWAYS, b"l", b"v")));
+        assert!(!statistics.checkpoint_running.load(Ordering::SeqCst));
+    }
+    assert_eq!(statistics.checkpoints.load(Ordering::SeqCst), 0);
+    engine.close().unwrap();
 }
