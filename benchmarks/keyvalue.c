@@ -31,6 +31,8 @@ typedef struct {
 static FDBDatabase *database;
 static long keys = 100000, seed;
 static int value_bytes_max = 100, each_second, operations = OPERATIONS_MAX, reads, writes, reads_ranges;
+static FDBTransaction *first;
+static int beginning;
 static double until;
 static long completed, refused;
 static int running;
@@ -129,10 +131,12 @@ static void begin(Slot *slot) {
     for (int index = 0; index < reads; index++) check(fdb_future_set_callback(slot->reads[index], was_read, slot));
 }
 
-// Callbacks come on the network thread, so the first transactions begin there, too.
+// Callbacks come on the network thread, so the first transactions begin there, too. What asked for a version to come there goes before the
+// last of them begins: a state that somebody may still read makes every write copy what it changes.
 static void begin_first(FDBFuture *future, void *parameter) {
     check(fdb_future_get_error(future));
     fdb_future_destroy(future);
+    if (--beginning == 0) fdb_transaction_destroy(first);
     begin(parameter);
 }
 
@@ -173,10 +177,9 @@ static int compare(const void *left, const void *right) {
 static void measure(int under_way, double seconds) {
     Slot *slots = calloc(under_way, sizeof *slots);
     latencies = malloc(LATENCIES_MAX * sizeof *latencies);
-    running = under_way;
+    running = beginning = under_way;
     double cpu = cpu_seconds(), began = now();
     until = began + seconds;
-    FDBTransaction *first;
     check(fdb_database_create_transaction(database, &first));
     for (int index = 0; index < under_way; index++) {
         slots[index].random = 0x9e3779b97f4a7c15u * (index + 1 + seed * under_way);
@@ -199,7 +202,6 @@ static void measure(int under_way, double seconds) {
     pthread_mutex_unlock(&ended);
     if (each_second) putchar('\n');
     double took = now() - began;
-    fdb_transaction_destroy(first);
     long count = completed < LATENCIES_MAX ? completed : LATENCIES_MAX;
     qsort(latencies, count, sizeof *latencies, compare);
     printf("%ld %.3f %.3f %ld %.0f %.0f\n", completed * operations, took, cpu_seconds() - cpu, refused, count ? latencies[count / 2] : 0,
