@@ -75,10 +75,23 @@ export async function choose(page, selector, value) {
   await page.select(selector, value);
 }
 
+/** Clicks what nothing else covers and what is not disabled. By the element and not by its place, which may have moved when a pointer gets there. */
 export async function click(page, selector) {
-  const element = await page.waitForSelector(selector);
-  await element.evaluate((element) => element.scrollIntoView({ block: "center" }));
-  await element.click();
+  const element = await page.waitForFunction(
+    (selector) => {
+      const element = document.querySelector(selector);
+      if (!element || element.disabled) return null;
+      element.scrollIntoView({ block: "center" });
+      const { x, y, width, height } = element.getBoundingClientRect();
+      return element.contains(document.elementFromPoint(x + width / 2, y + height / 2)) && element;
+    },
+    {},
+    selector,
+  );
+  await element.asElement().evaluate((element) => {
+    element.focus();
+    element.click();
+  });
 }
 
 /** Presses the button that says `text`. */
