@@ -348,7 +348,7 @@ def run_cycles(server: Server, end, options, cycles: int) -> Outcome:
             base.clear(), survivors.clear()
             print(f"crash: {outcome.cycles} cycles, {outcome.acknowledged} acknowledged writes checked", flush=True)
     outcome.seconds = time.monotonic() - started
-    if not outcome.problems and outcome.cycles >= 10 and min(outcome.renewed.segments, outcome.renewed.checkpoints) < outcome.cycles / 5:
+    if not outcome.problems and outcome.cycles >= 10 and min(outcome.renewed.segments, outcome.renewed.checkpoints) < outcome.cycles / 2:
         outcome.problems.append(f"the log and the checkpoints were renewed too seldom: {outcome.renewed}")
     return outcome
 

@@ -74,6 +74,13 @@ def progress(client, arn):
     return client.describe_import(ImportArn=arn)["ImportTableDescription"]
 
 
+def progressed(client, arn, seen):
+    """Once more than `seen` items are processed, or the import has ended."""
+    while (found := progress(client, arn))["ProcessedItemCount"] <= seen and found["ImportStatus"] == "IN_PROGRESS":
+        time.sleep(0.005)
+    return found
+
+
 def imported(client, table, prefix, **options):
     started = start_import(client, table, prefix, **options)
     client.get_waiter("import_completed").wait(ImportArn=started, WaiterConfig=WAIT)
@@ -246,18 +253,19 @@ def test_a_killed_server_goes_on_with_what_it_imported_and_exported(tmp_path):
             # Nobody reads it, and nobody takes it away.
             status = client.describe_table(TableName=table)["Table"]["TableStatus"]
             refusals = refusal(client.scan, TableName=table), refusal(client.delete_table, TableName=table)
-            if progress(client, arn)["ImportStatus"] == "IN_PROGRESS":
+            is_early = progress(client, arn)["ImportStatus"] == "IN_PROGRESS"
+            found = progressed(client, arn, 0)
+            if is_early and found["ImportStatus"] == "IN_PROGRESS":
                 break
         else:
-            pytest.fail("no look met an import")
+            pytest.fail("no kill met an import")
         assert (status, *refusals) == ("CREATING", "ResourceNotFoundException", "ResourceInUseException")
+        assert 0 < found["ProcessedItemCount"] < count
         for _ in range(3):
-            seen = progress(client, arn)["ProcessedItemCount"]
             server.kill()
             server.start()
             client = connect(server)
-            while (found := progress(client, arn))["ProcessedItemCount"] <= seen and found["ImportStatus"] == "IN_PROGRESS":
-                time.sleep(0.005)
+            found = progressed(client, arn, found["ProcessedItemCount"])
         client.get_waiter("import_completed").wait(ImportArn=arn, WaiterConfig=WAIT)
         done = progress(client, arn)
         assert (done["ProcessedItemCount"], done["ImportedItemCount"], done["ErrorCount"]) == (count, count, 0)
@@ -268,6 +276,7 @@ def test_a_killed_server_goes_on_with_what_it_imported_and_exported(tmp_path):
         for out in (tmp_path / f"out{attempt}" for attempt in range(20)):
             started = export(client, arn, S3Prefix=out.name)
             while not list(out.rglob("data/*.gz")):
+                assert client.describe_export(ExportArn=started)["ExportDescription"]["ExportStatus"] != "FAILED"
                 time.sleep(0.005)
             server.kill()
             is_in_time = not list(out.rglob("manifest-summary.json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import threading
 import time
 
@@ -40,29 +41,23 @@ def test_a_query_that_times_out_writes_nothing(server):
 
 def test_a_long_query_stops_nobody(server):
     """One I/O thread serves all; a query that takes long leaves it."""
-    stop = threading.Event()
-    ended = 0
 
-    def ask_for_long():
-        nonlocal ended
-        while not stop.is_set():
-            ask(server, LONG, **{"X-Query-Timeout": "2000"})
-            ended += 1
-
-    def are_answered_beside_one(client: httpx.Client) -> bool:
-        before = ended
-        for _ in range(5):
+    def answered_beside_one(client: httpx.Client) -> int:
+        """How many are answered between the sending of a long query and its own answer."""
+        long, is_answered, count = http.client.HTTPConnection("127.0.0.1", server.fauna_port, timeout=60), threading.Event(), 0
+        long.request("POST", "/", LONG, {**SECRET, "X-Query-Timeout": "2000"})
+        thread = threading.Thread(target=lambda: (long.getresponse().read(), is_answered.set()))
+        thread.start()
+        while not is_answered.is_set():
             assert client.post("/", content='{"add":[1,2]}').json() == {"resource": 3}
-        return ended == before
-
-    thread = threading.Thread(target=ask_for_long)
-    thread.start()
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.fauna_port}", headers=SECRET, timeout=60) as client:
-            assert sum(are_answered_beside_one(client) for _ in range(40)) > 3
-    finally:
-        stop.set()
+            count += 1
         thread.join()
+        long.close()
+        return count
+
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.fauna_port}", headers=SECRET, timeout=60) as client:
+        # Who waits for the long query is one of the first two, however slow the machine.
+        assert max(answered_beside_one(client) for _ in range(10)) > 5
 
 
 def test_passwords_are_checked_beside_the_others(server):
