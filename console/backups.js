@@ -81,9 +81,17 @@ function Target({ target, task, mayRestore, onBegun }) {
   const [chosen, choose] = useState(null);
   const [act, { busy, error }] = useAct();
   const { name, address } = target;
-  const runs = isRunning(task);
-  const held = useLoaded(() => api.admin("GET", `backup-targets/${name}`).then(({ chains }) => chains.map((chain, index) => ({ ...chain, isNewest: index === chains.length - 1 }))), [name, runs, task?.started_micros]);
-  const begin = (what, given) => act(() => api.admin("POST", `backup-targets/${name}/${what}`, given)).then((done) => done && onBegun());
+  // What was just begun runs, though it may not be seen yet.
+  const newest = task?.started_micros;
+  const [before, begins] = useState(null);
+  const runs = isRunning(task) || (before !== null && before.newest === newest);
+  const held = useLoaded(() => api.admin("GET", `backup-targets/${name}`).then(({ chains }) => chains.map((chain, index) => ({ ...chain, isNewest: index === chains.length - 1 }))), [name, runs, newest]);
+  const begin = async (what, given) => {
+    begins({ newest });
+    const done = await act(() => api.admin("POST", `backup-targets/${name}/${what}`, given));
+    if (done) onBegun();
+    else begins(null);
+  };
   const chains = held.value ?? [];
   return html`<section class="panel" aria-label=${`Target ${name}`}><h3>${name} <code class="dim">${address}</code></h3>
     <div class="row">

@@ -75,23 +75,22 @@ export async function choose(page, selector, value) {
   await page.select(selector, value);
 }
 
-/** Clicks what nothing else covers and what is not disabled. By the element and not by its place, which may have moved when a pointer gets there. */
+/** Clicks what nothing else covers and what is not disabled, at the moment when it is so. */
 export async function click(page, selector) {
-  const element = await page.waitForFunction(
+  await page.waitForFunction(
     (selector) => {
       const element = document.querySelector(selector);
-      if (!element || element.disabled) return null;
+      if (!element || element.disabled) return false;
       element.scrollIntoView({ block: "center" });
       const { x, y, width, height } = element.getBoundingClientRect();
-      return element.contains(document.elementFromPoint(x + width / 2, y + height / 2)) && element;
+      if (!element.contains(document.elementFromPoint(x + width / 2, y + height / 2))) return false;
+      element.focus();
+      element.click();
+      return true;
     },
     {},
     selector,
   );
-  await element.asElement().evaluate((element) => {
-    element.focus();
-    element.click();
-  });
 }
 
 /** Presses the button that says `text`. */

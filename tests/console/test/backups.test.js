@@ -67,13 +67,20 @@ test("a backup is taken, verified and restored into a new folder, as of a moment
   const page = await asOperator(t);
   await go(page, "backups", "default");
   await waitForText(page, "No backup yet.", "#view");
+  // While a task runs no other is offered, nor before it is seen that it runs.
+  await page.evaluate(() => {
+    const button = document.querySelector("#take-nightly");
+    window.offered = [];
+    new MutationObserver(() => button.disabled || window.offered.push(Boolean(document.querySelector("#task .good")))).observe(button, { attributes: true });
+  });
   await click(page, "#take-nightly");
   await waitForText(page, "all rows and the log", "#task");
+  await page.waitForSelector("#take-nightly:enabled");
+  assert.deepEqual(await page.evaluate(() => window.offered), [true]);
   await page.waitForFunction(() => document.querySelectorAll("#chains-nightly tbody tr").length === 1);
   await redis(server, credentials.token, "SET", "price", "2");
   await click(page, "#take-nightly");
   await waitForText(page, "2", "#chains-nightly td.optional");
-  await page.waitForSelector("#verify-nightly:enabled");
   await click(page, "#verify-nightly");
   await waitForText(page, "sound", "#task");
   await press(page, "Restore…");
