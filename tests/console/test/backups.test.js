@@ -172,7 +172,7 @@ test("damage is told of and restores nothing", async (t) => {
   const page = await asOperator(t);
   await go(page, "backups", "default");
   await click(page, "#take-nightly");
-  await page.waitForFunction(() => document.querySelector("#task .good") && document.querySelectorAll("#chains-nightly tbody tr").length > 0);
+  await page.waitForFunction(() => !document.querySelector("#take-nightly").disabled && document.querySelector("#task .good") && document.querySelectorAll("#chains-nightly tbody tr").length > 0);
   const part = (await readdir(join(folder, "nightly"))).find((name) => name.startsWith("part-"));
   await writeFile(join(folder, "nightly", part), "not what was written");
   await press(page, "Restore…");
