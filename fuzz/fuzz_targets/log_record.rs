@@ -29,8 +29,8 @@ fn open(disk: &FaultyDisk) -> Result<FileLog, FileLogError> {
 
 fn read_effects(data: &[u8]) {
     let mut reader = EffectsReader::new(data);
-    while let Ok(Some((_, effects))) = reader.next_transaction() {
-        effects.for_each(drop);
+    while let Ok(Some((_, mut effects))) = reader.next_transaction() {
+        while effects.next().is_some() {}
     }
 }
 

@@ -56,6 +56,8 @@ def write_then(server: Server) -> None:
     client.set("string", "second")
     client.delete("integers")
     client.zadd("large sorted", {"member 7": 1000})
+    for score in (1, 2000):
+        client.zadd("large sorted", {"a long member " * 30: score})
     client.lpop("large list", 10)
     client.set("late", "only in the log")
     _items(server).update_item(

@@ -41,7 +41,7 @@ def segment(path: Path) -> Iterator[tuple[int, bytes]]:
     """Sequences and payloads of a segment's epochs."""
     content = path.read_bytes()
     magic, version, checksum, first, salt = struct.unpack_from("<8sIIQQ", content)
-    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version in (1, 2, 3)
+    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version in (1, 2, 3, 4)
     assert checksum == zlib.crc32(content[:12] + content[16:32])
     at, expected = 32, first
     while at + 32 <= len(content) and any(content[at : at + 32]):
@@ -61,13 +61,20 @@ def apply(payload: bytes, rows: dict[bytes, bytes]) -> None:
     epoch = Bytes(payload)
     while epoch.left():
         _, length = epoch.numbers("QI")
-        effects = Bytes(epoch.take(length))
+        effects, full = Bytes(epoch.take(length)), b""
         while effects.left():
             kind = effects.number("B")
-            first = effects.take(effects.varint())
-            if kind == 0:
+            if kind in (3, 4):
+                beginning, end = effects.varint(), effects.varint()
+                assert beginning + end <= len(full)
+                first = full[:beginning] + effects.take(effects.varint()) + full[len(full) - end :]
+            else:
+                first = effects.take(effects.varint())
+            if kind in (0, 1):
+                full = first
+            if kind in (0, 3):
                 rows[first] = effects.take(effects.varint())
-            elif kind == 1:
+            elif kind in (1, 4):
                 rows.pop(first, None)
             else:
                 assert kind == 2

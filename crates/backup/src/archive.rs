@@ -246,9 +246,9 @@ impl Reading<'_> {
                 self.next = Some(sequence.0 + 1);
                 let mut transactions = EffectsReader::new(payload);
                 let malformed = |_| "a record before this byte is not one of the log's";
-                while let Some((version, effects)) = transactions.next_transaction().map_err(malformed)? {
+                while let Some((version, mut effects)) = transactions.next_transaction().map_err(malformed)? {
                     self.newest = self.newest.max(version.0);
-                    for effect in effects {
+                    while let Some(effect) = effects.next() {
                         effect.map_err(malformed)?;
                     }
                 }

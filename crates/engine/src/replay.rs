@@ -40,11 +40,11 @@ impl Replayer {
 
     fn apply_epoch(&mut self, payload: &[u8]) -> Result<(), EpochError> {
         let mut reader = EffectsReader::new(payload);
-        while let Some((version, effects)) = reader.next_transaction()? {
+        while let Some((version, mut effects)) = reader.next_transaction()? {
             if version <= self.version {
                 return Err(EpochError::VersionsOutOfOrder);
             }
-            for effect in effects {
+            while let Some(effect) = effects.next() {
                 let applied = apply(&mut self.store, version, effect?);
                 applied.inspect_err(|failure| self.store_failure = Some(failure.clone()))?;
             }

@@ -74,7 +74,7 @@ impl Restoration {
         let malformed = |_| OpenError::Log(quartet_log::LogError::Damaged("a record is malformed".into()));
         let mut transactions = EffectsReader::new(payload);
         let mut newest = Version::ZERO;
-        while let Some((version, effects)) = transactions.next_transaction().map_err(malformed)? {
+        while let Some((version, mut effects)) = transactions.next_transaction().map_err(malformed)? {
             if version <= after || version > through {
                 continue;
             }
@@ -82,7 +82,7 @@ impl Restoration {
                 version: self.version,
                 ..Position::default()
             })?;
-            for effect in effects {
+            while let Some(effect) = effects.next() {
                 let effect = effect.map_err(malformed)?;
                 // Nothing that is not wanted is there to be cleared.
                 if !matches!(effect, Effect::Set { key, .. } if !(self.is_wanted)(key)) {

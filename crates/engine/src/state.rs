@@ -192,7 +192,7 @@ impl PartitionState {
 
     fn tell_watchers(&self, change: &Change) {
         match change {
-            Change::Added { key } => self.watches.key_changed(self.pending.key(*key)),
+            Change::Added { key } => self.watches.key_changed(&self.pending.key(*key)),
             Change::Touched { key } => self.watches.key_changed(key),
             Change::Replaced { old } | Change::Cleared { old } => self.watches.key_changed(old.key()),
             Change::ClearedRange(cleared) => {
@@ -208,7 +208,7 @@ impl PartitionState {
         while let Some(change) = self.journal.pop() {
             let undone = match change {
                 Change::Replaced { old } | Change::Cleared { old } => self.store.set(old),
-                Change::Added { key } => take_back_added(&mut self.store, self.pending.key(key)),
+                Change::Added { key } => take_back_added(&mut self.store, &self.pending.key(key)),
                 Change::ClearedRange(cleared) => {
                     self.store.restore(&cleared.cleared);
                     continue;

@@ -7,11 +7,19 @@
 //! effect: 0 set        key length varint, key, value length varint, value
 //!         1 clear      key length varint, key
 //!         2 clearrange start length varint, start, end length varint, end
+//!         3 set        like another key, value length varint, value
+//!         4 clear      like another key
+//! like another key: bytes of its beginning varint, bytes of its end varint, length varint, what stands between them
 //! ```
+//!
+//! The other key is the last one before it in the transaction that a set or a clear has in full. A member of a sorted set is in
+//! three keys of a transaction, which differ in a few bytes at their beginning.
 //!
 //! Effects stand in the order in which the transaction made them, and are replayed in that order: a set inside a range
 //! that the same transaction cleared before survives. Atomic mutations are resolved to the value they produced before
 //! they are written here, so replaying needs no knowledge of how they compute. Reading never trusts a length.
+
+use std::borrow::Cow;
 
 use crate::Version;
 
@@ -109,6 +117,18 @@ impl Payload {
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenKey {
     start: usize,
+    /// So many bytes before it stands the key that it is like; zero if it stands there in full.
+    like: u32,
+}
+
+/// Shorter keys are written in full.
+const LIKE_FROM: usize = 64;
+
+/// A key that others may be like.
+#[derive(Clone, Copy, Debug)]
+struct FullKey {
+    /// Where its length stands.
+    start: usize,
     bytes: usize,
 }
 
@@ -118,31 +138,36 @@ pub struct EffectsWriter {
     payload: Payload,
     /// Where the open transaction's header starts; the payload's end when none is open.
     open: Mark,
+    /// The last of the open transaction.
+    full: Option<FullKey>,
 }
 
 const HEADER_BYTES: usize = 12;
+
+const SET: u8 = 0;
+const CLEAR: u8 = 1;
+const CLEAR_RANGE: u8 = 2;
+const SET_LIKE: u8 = 3;
+const CLEAR_LIKE: u8 = 4;
 
 impl EffectsWriter {
     /// Opens a transaction.
     pub fn begin(&mut self) {
         self.open = self.payload.mark();
+        self.full = None;
         self.payload.bytes.extend_from_slice(&[0; HEADER_BYTES]);
     }
 
     /// Adds to the open transaction that `key` has this value. Returns where the key stands.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> WrittenKey {
-        self.payload.bytes.push(0);
-        self.bytes(key);
-        let written = self.just_written(key);
+        let written = self.tag_and_key(SET, SET_LIKE, key);
         self.bytes(value);
         written
     }
 
     /// Like `set`, for a value too large to be copied.
     pub fn set_shared(&mut self, key: &[u8], value: SharedValue) -> WrittenKey {
-        self.payload.bytes.push(0);
-        self.bytes(key);
-        let written = self.just_written(key);
+        let written = self.tag_and_key(SET, SET_LIKE, key);
         let length = (*value).as_ref().len();
         self.length(length);
         self.payload.shared_bytes += length;
@@ -150,27 +175,60 @@ impl EffectsWriter {
         written
     }
 
-    fn just_written(&self, key: &[u8]) -> WrittenKey {
-        WrittenKey {
-            start: self.payload.bytes.len() - key.len(),
-            bytes: key.len(),
-        }
-    }
-
     /// A key of the open transaction, or of the one that was closed last.
-    pub fn key(&self, written: WrittenKey) -> &[u8] {
-        &self.payload.bytes[written.start..][..written.bytes]
+    pub fn key(&self, written: WrittenKey) -> Cow<'_, [u8]> {
+        let from = |start: usize| Effects::new(&self.payload.bytes[start..]);
+        let mut effects = from(written.start);
+        let key = if written.like == 0 {
+            effects.bytes().map(Cow::Borrowed)
+        } else {
+            let full = from(written.start - written.like as usize).bytes();
+            let put_together = full.and_then(|full| effects.put_together(full));
+            put_together.map(|()| Cow::Owned(effects.key))
+        };
+        key.expect("a key stands where it was written")
     }
 
     /// Adds to the open transaction that `key` is gone.
     pub fn clear(&mut self, key: &[u8]) {
-        self.payload.bytes.push(1);
+        self.tag_and_key(CLEAR, CLEAR_LIKE, key);
+    }
+
+    fn tag_and_key(&mut self, in_full: u8, like_another: u8, key: &[u8]) -> WrittenKey {
+        let start = self.payload.bytes.len() + 1;
+        if key.len() >= LIKE_FROM
+            && let Some(like) = self.key_like_another(like_another, key)
+        {
+            return WrittenKey { start, like };
+        }
+        self.payload.bytes.push(in_full);
         self.bytes(key);
+        let bytes = key.len();
+        self.full = Some(FullKey { start, bytes });
+        WrittenKey { start, like: 0 }
+    }
+
+    /// Writes the key as what differs from the last one in full, if that is less than half of it. Returns how far that one is away.
+    fn key_like_another(&mut self, tag: u8, key: &[u8]) -> Option<u32> {
+        let FullKey { start, bytes } = self.full?;
+        let full = &self.payload.bytes[start + length_bytes(bytes)..][..bytes];
+        let beginning = common_prefix(full, key);
+        let end = common_suffix(&full[beginning..], &key[beginning..]);
+        let between = &key[beginning..key.len() - end];
+        if between.len() > key.len() / 2 {
+            return None;
+        }
+        let away = u32::try_from(self.payload.bytes.len() + 1 - start).ok()?;
+        self.payload.bytes.push(tag);
+        self.length(beginning);
+        self.length(end);
+        self.bytes(between);
+        Some(away)
     }
 
     /// Adds to the open transaction that all of `start..end` is gone.
     pub fn clear_range(&mut self, start: &[u8], end: &[u8]) {
-        self.payload.bytes.push(2);
+        self.payload.bytes.push(CLEAR_RANGE);
         self.bytes(start);
         self.bytes(end);
     }
@@ -182,11 +240,13 @@ impl EffectsWriter {
         header[..8].copy_from_slice(&version.0.to_le_bytes());
         header[8..].copy_from_slice(&length.to_le_bytes());
         self.open = self.payload.mark();
+        self.full = None;
     }
 
     /// Forgets the open transaction.
     pub fn rollback(&mut self) {
         self.payload.cut(self.open);
+        self.full = None;
     }
 
     /// Bytes of the open transaction's effects so far; zero if it has none.
@@ -208,6 +268,7 @@ impl EffectsWriter {
     pub fn take(&mut self, mut empty: Vec<u8>) -> Payload {
         empty.clear();
         self.open = Mark::default();
+        self.full = None;
         let next = Payload {
             bytes: empty,
             ..Payload::default()
@@ -229,6 +290,30 @@ impl EffectsWriter {
     }
 }
 
+/// Of a length that is written.
+fn length_bytes(length: usize) -> usize {
+    (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// How many bytes both begin with.
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let chunks = a.chunks_exact(CHUNK).zip(b.chunks_exact(CHUNK));
+    let equal = CHUNK * chunks.take_while(|(a, b)| a == b).count();
+    equal + a[equal..].iter().zip(&b[equal..]).take_while(|(a, b)| a == b).count()
+}
+
+/// How many bytes both end with.
+fn common_suffix(a: &[u8], b: &[u8]) -> usize {
+    let chunks = a.rchunks_exact(CHUNK).zip(b.rchunks_exact(CHUNK));
+    let equal = CHUNK * chunks.take_while(|(a, b)| a == b).count();
+    let rest = |bytes: &[u8]| bytes.len() - equal;
+    let (a, b) = (a[..rest(a)].iter().rev(), b[..rest(b)].iter().rev());
+    equal + a.zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// So many bytes are compared at once.
+const CHUNK: usize = 16;
+
 /// Walks the transactions of an epoch's payload, giving each transaction's version and then its effects.
 #[derive(Clone, Debug)]
 pub struct EffectsReader<'a> {
@@ -241,7 +326,7 @@ impl<'a> EffectsReader<'a> {
         EffectsReader { rest: payload }
     }
 
-    /// The next transaction: its version and an iterator over its effects. `None` at the end of the payload.
+    /// The next transaction: its version and its effects. `None` at the end of the payload.
     pub fn next_transaction(&mut self) -> Result<Option<(Version, Effects<'a>)>, EffectsError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -251,7 +336,7 @@ impl<'a> EffectsReader<'a> {
         let length = u32::from_le_bytes(header[8..].try_into().map_err(|_| EffectsError)?);
         let (effects, rest) = rest.split_at_checked(length as usize).ok_or(EffectsError)?;
         self.rest = rest;
-        Ok(Some((Version(version), Effects { rest: effects })))
+        Ok(Some((Version(version), Effects::new(effects))))
     }
 }
 
@@ -259,10 +344,76 @@ impl<'a> EffectsReader<'a> {
 #[derive(Clone, Debug)]
 pub struct Effects<'a> {
     rest: &'a [u8],
+    /// The last key that stood in full.
+    full: &'a [u8],
+    /// The key that was put together last.
+    key: Vec<u8>,
 }
 
 impl<'a> Effects<'a> {
-    fn bytes(&mut self) -> Result<&'a [u8], EffectsError> {
+    fn new(effects: &'a [u8]) -> Effects<'a> {
+        Effects {
+            rest: effects,
+            full: &[],
+            key: Vec::new(),
+        }
+    }
+
+    /// The next effect; `None` at the end, and behind an error.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an effect may lie in what the next call changes"
+    )]
+    pub fn next(&mut self) -> Option<Result<Effect<'_>, EffectsError>> {
+        let (&tag, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        let Ok(read) = self.read(tag) else {
+            self.rest = &[];
+            return Some(Err(EffectsError));
+        };
+        let key = read.key.unwrap_or(&self.key);
+        Some(Ok(match read.rest {
+            Rest::Value(value) => Effect::Set { key, value },
+            Rest::Nothing => Effect::Clear { key },
+            Rest::End(end) => Effect::ClearRange { start: key, end },
+        }))
+    }
+
+    fn read(&mut self, tag: u8) -> Result<ReadEffect<'a>, EffectsError> {
+        let key = match tag {
+            SET | CLEAR => {
+                self.full = self.bytes()?;
+                Some(self.full)
+            }
+            SET_LIKE | CLEAR_LIKE => {
+                self.put_together(self.full)?;
+                None
+            }
+            CLEAR_RANGE => Some(self.bytes()?),
+            _ => return Err(EffectsError),
+        };
+        let rest = match tag {
+            SET | SET_LIKE => Rest::Value(self.bytes()?),
+            CLEAR_RANGE => Rest::End(self.bytes()?),
+            _ => Rest::Nothing,
+        };
+        Ok(ReadEffect { key, rest })
+    }
+
+    /// Reads a key that is like another.
+    fn put_together(&mut self, full: &[u8]) -> Result<(), EffectsError> {
+        let (beginning, end) = (self.length()?, self.length()?);
+        let between = self.bytes()?;
+        let (beginning, rest) = full.split_at_checked(beginning).ok_or(EffectsError)?;
+        let end = rest.len().checked_sub(end).ok_or(EffectsError)?;
+        self.key.clear();
+        [beginning, between, &rest[end..]]
+            .iter()
+            .for_each(|part| self.key.extend_from_slice(part));
+        Ok(())
+    }
+
+    fn length(&mut self) -> Result<usize, EffectsError> {
         let (mut length, mut shift) = (0u64, 0);
         loop {
             let (&byte, rest) = self.rest.split_first().ok_or(EffectsError)?;
@@ -270,45 +421,34 @@ impl<'a> Effects<'a> {
             length |= u64::from(byte & 0x7f) << shift;
             shift += 7;
             if byte & 0x80 == 0 {
-                break;
+                return Ok(length as usize);
             }
             if shift > 28 {
                 return Err(EffectsError);
             }
         }
-        let (bytes, rest) = self.rest.split_at_checked(length as usize).ok_or(EffectsError)?;
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], EffectsError> {
+        let length = self.length()?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(EffectsError)?;
         self.rest = rest;
         Ok(bytes)
     }
-
-    fn effect(&mut self, tag: u8) -> Result<Effect<'a>, EffectsError> {
-        match tag {
-            0 => Ok(Effect::Set {
-                key: self.bytes()?,
-                value: self.bytes()?,
-            }),
-            1 => Ok(Effect::Clear { key: self.bytes()? }),
-            2 => Ok(Effect::ClearRange {
-                start: self.bytes()?,
-                end: self.bytes()?,
-            }),
-            _ => Err(EffectsError),
-        }
-    }
 }
 
-impl<'a> Iterator for Effects<'a> {
-    type Item = Result<Effect<'a>, EffectsError>;
+/// An effect whose key may have been put together.
+struct ReadEffect<'a> {
+    key: Option<&'a [u8]>,
+    rest: Rest<'a>,
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let (&tag, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        let effect = self.effect(tag);
-        if effect.is_err() {
-            self.rest = &[];
-        }
-        Some(effect)
-    }
+/// What stands behind an effect's key.
+enum Rest<'a> {
+    Nothing,
+    Value(&'a [u8]),
+    /// Of a range.
+    End(&'a [u8]),
 }
 
 #[cfg(test)]
@@ -332,13 +472,96 @@ mod tests {
         assert_eq!((version, effects.next()), (Version(7), None));
     }
 
+    #[test]
+    fn what_a_key_shares_with_the_last_one_in_full_is_written_once_a_transaction() {
+        let member = [b'm'; 400];
+        let key = |order: &[u8]| [b"the set", order, &member].concat();
+        let mut writer = EffectsWriter::default();
+        for version in [1, 2] {
+            writer.begin();
+            writer.set(&key(b""), b"new");
+            let index = writer.set(&key(b"new"), b"");
+            writer.clear(&key(b"old"));
+            writer.clear_range(&key(b"a"), &key(b"b"));
+            writer.set(b"short", b"");
+            writer.commit(Version(version));
+            assert_eq!(writer.key(index), key(b"new"));
+            writer.begin();
+            writer.set(&key(b""), b"");
+            writer.rollback();
+        }
+        assert_eq!(writer.len(), 2 * (HEADER_BYTES + 414 + 9 + 8 + 821 + 8));
+        let payload = writer.take(Vec::new()).parts().concat();
+        let mut reader = EffectsReader::new(&payload);
+        while let Some((_, mut effects)) = reader.next_transaction().unwrap() {
+            let expected = [
+                Effect::Set {
+                    key: &key(b""),
+                    value: b"new",
+                },
+                Effect::Set {
+                    key: &key(b"new"),
+                    value: b"",
+                },
+                Effect::Clear { key: &key(b"old") },
+                Effect::ClearRange {
+                    start: &key(b"a"),
+                    end: &key(b"b"),
+                },
+                Effect::Set {
+                    key: b"short",
+                    value: b"",
+                },
+            ];
+            for effect in expected {
+                assert_eq!(effects.next(), Some(Ok(effect)));
+            }
+            assert_eq!(effects.next(), None);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_like_none_or_is_longer_than_that_is_malformed() {
+        let like = |full: &[u8], beginning, end| {
+            let mut effects = vec![0, full.len() as u8];
+            effects.extend_from_slice(full);
+            effects.extend_from_slice(&[0, CLEAR_LIKE, beginning, end, 1, b'-']);
+            let mut effects = Effects::new(&effects);
+            effects.next();
+            match effects.next() {
+                Some(Ok(Effect::Clear { key })) => Some(key.to_vec()),
+                Some(Err(EffectsError)) => None,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(like(b"full", 2, 2), Some(b"fu-ll".to_vec()));
+        assert_eq!(like(b"full", 0, 0), Some(b"-".to_vec()));
+        for (beginning, end) in [(5, 0), (0, 5), (3, 2)] {
+            assert_eq!(like(b"full", beginning, end), None);
+        }
+        let mut none_before = Effects::new(&[CLEAR_LIKE, 1, 0, 0]);
+        assert_eq!(none_before.next(), Some(Err(EffectsError)));
+        assert_eq!(none_before.next(), None);
+    }
+
+    /// Half of them differ in little.
+    fn any_key() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = |most| prop::collection::vec(any::<u8>(), 0..most);
+        let alike = (0..200usize, 0..200usize, bytes(40));
+        prop_oneof![
+            bytes(300),
+            alike.prop_map(|(beginning, end, between)| [vec![7; beginning], between, vec![9; end]].concat())
+        ]
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read(transactions in prop::collection::vec(
-            prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(any::<u8>(), 0..300)), 0..5), 0..5)) {
+            prop::collection::vec((0u8..4, any_key(), any_key()), 0..8), 0..5)) {
             let mut writer = EffectsWriter::default();
             for (version, effects) in transactions.iter().enumerate() {
                 writer.begin();
+                let mut keys = Vec::new();
                 for (tag, a, b) in effects {
                     let written = match tag {
                         0 => Some(writer.set(a, b)),
@@ -346,9 +569,12 @@ mod tests {
                         2 => { writer.clear_range(a, b); None }
                         _ => Some(writer.set_shared(a, Box::new(b.clone()))),
                     };
-                    prop_assert!(written.is_none_or(|written| writer.key(written) == a.as_slice()));
+                    keys.extend(written.map(|written| (written, a)));
                 }
                 writer.commit(Version(version as u64));
+                for (written, key) in keys {
+                    prop_assert_eq!(&*writer.key(written), key);
+                }
                 writer.begin();
                 writer.set_shared(b"taken back", Box::new(b"value"));
                 writer.rollback();
@@ -358,15 +584,17 @@ mod tests {
             let payload = payload.parts().concat();
             let mut reader = EffectsReader::new(&payload);
             for (version, effects) in transactions.iter().enumerate() {
-                let (found, read) = reader.next_transaction().unwrap().unwrap();
+                let (found, mut read) = reader.next_transaction().unwrap().unwrap();
                 prop_assert_eq!(found, Version(version as u64));
-                let read: Vec<_> = read.map(|effect| effect.unwrap()).collect();
-                let expected: Vec<_> = effects.iter().map(|(tag, a, b)| match tag {
-                    0 | 3 => Effect::Set { key: a, value: b },
-                    1 => Effect::Clear { key: a },
-                    _ => Effect::ClearRange { start: a, end: b },
-                }).collect();
-                prop_assert_eq!(read, expected);
+                for (tag, a, b) in effects {
+                    let expected = match tag {
+                        0 | 3 => Effect::Set { key: a, value: b },
+                        1 => Effect::Clear { key: a },
+                        _ => Effect::ClearRange { start: a, end: b },
+                    };
+                    prop_assert_eq!(read.next(), Some(Ok(expected)));
+                }
+                prop_assert_eq!(read.next(), None);
             }
             prop_assert!(reader.next_transaction().unwrap().is_none());
         }
@@ -374,8 +602,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(payload in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut reader = EffectsReader::new(&payload);
-            while let Ok(Some((_, effects))) = reader.next_transaction() {
-                for _ in effects {}
+            while let Ok(Some((_, mut effects))) = reader.next_transaction() {
+                while effects.next().is_some() {}
             }
         }
     }

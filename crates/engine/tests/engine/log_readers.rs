@@ -21,10 +21,10 @@ fn read_all(reader: &mut LogReader, rows: &mut Rows) -> Vec<Version> {
         assert_eq!(record.sequence, expected);
         expected = expected.next();
         let mut transactions = EffectsReader::new(record.payload);
-        while let Some((version, effects)) = transactions.next_transaction().unwrap() {
+        while let Some((version, mut effects)) = transactions.next_transaction().unwrap() {
             assert!(versions.last() < Some(&version));
             versions.push(version);
-            for effect in effects {
+            while let Some(effect) = effects.next() {
                 apply(rows, version, effect.unwrap());
             }
         }

@@ -224,10 +224,10 @@ impl Telling {
         Ok(())
     }
 
-    fn tell_transaction(&mut self, version: Version, effects: Effects<'_>) -> Result<(), Dropped> {
+    fn tell_transaction(&mut self, version: Version, mut effects: Effects<'_>) -> Result<(), Dropped> {
         let (mut changes, mut database) = (String::new(), None);
         let mut found = Vec::new();
-        for effect in effects.flatten() {
+        while let Some(Ok(effect)) = effects.next() {
             let Some((of, layer)) = self.decode(effect, &mut found) else {
                 continue;
             };
