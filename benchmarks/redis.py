@@ -6,7 +6,7 @@
 Each cell runs Redis and Quartet in turn, `--rounds` times, with the same load generator; a cell's ratio is the median of the
 rounds' ratios, so that a machine whose speed drifts does not decide it. Writes results.json and report.md. Needs redis-server and
 redis-benchmark on PATH, and a built target/release/quartet. REDIS_SERVER names another peer, such as valkey-server, and REDIS_OPTIONS what it is given, such as "--io-threads 2". Both servers
-listen on loopback only and are stopped at the end.
+listen on loopback only and are stopped at the end. With `--before OLD/quartet` an older build of Quartet stands where Redis does.
 """
 
 import argparse
@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
 PEER = os.environ.get("REDIS_SERVER", "redis-server")
 PEER_OPTIONS = os.environ.get("REDIS_OPTIONS", "").split()
+# An older build of Quartet, in place of Redis.
+BEFORE = None
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -52,12 +54,13 @@ class Server:
         self.start()
 
     def command(self):
-        if self.name == "redis":
+        if self.name == "redis" and not BEFORE:
             fsync = {"always": "always", "interval": "everysec"}.get(self.mode)
             persistence = ["--appendonly", "yes", "--appendfsync", fsync] if fsync else ["--appendonly", "no"]
             return [PEER, "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence, *PEER_OPTIONS]
         durability = {"always": "always", "interval": "interval"}.get(self.mode, "none")
-        return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", durability,
+        binary = BEFORE if self.name == "redis" else QUARTET
+        return [str(binary), "serve", "--dev", "--data", self.directory, "--durability", durability,
                 "--connections-max", "11000", "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
                 "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off"]
 
@@ -279,8 +282,10 @@ def memory_and_start(settings):
 def report(results):
     head = ("| cell | mode | workers | per second, Redis / Quartet | ratio | p99 µs, Redis / Quartet | ratio "
             "| server CPU µs a command, Redis / Quartet | ratio |\n|---|---|---|---|---|---|---|---|---|\n")
-    lines = [f"# Quartet beside Redis\n\n{results['machine']}; {results['redis']}; commit {results['commit']}; {results['date']}.\n"
-             f"Command: `{results['command']}`. Ratios are Quartet / Redis, the median of {results['rounds']} paired rounds.\n"]
+    peer = "an older build" if results["before"] else "Redis"
+    head = head.replace("Redis", peer)
+    lines = [f"# Quartet beside {peer}\n\n{results['machine']}; {results['redis']}; commit {results['commit']}; {results['date']}.\n"
+             f"Command: `{results['command']}`. Ratios are Quartet / {peer}, the median of {results['rounds']} paired rounds.\n"]
     for title in ("product", "redis_benchmark", "families"):
         if title in results:
             lines.append(f"\n## {title.replace('_', '-')}\n\n" + head + "\n".join(line(cell) for cell in results[title]) + "\n")
@@ -326,12 +331,15 @@ def main():
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--only", default="product,redis_benchmark,families,reads_beside_writes,memory_and_start")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--before", help="an older build of quartet, in place of Redis")
     settings = parser.parse_args()
+    global BEFORE
+    BEFORE = settings.before
     parts = {"product": product, "redis_benchmark": redis_benchmark, "families": families,
              "reads_beside_writes": reads_beside_writes,
              "memory_and_start": memory_and_start}
-    version = subprocess.run([PEER, "--version"], capture_output=True, text=True).stdout.strip()
-    run_parts(settings, parts, report, redis=" ".join([version, *PEER_OPTIONS]))
+    version = subprocess.run([settings.before or PEER, "--version"], capture_output=True, text=True).stdout.strip()
+    run_parts(settings, parts, report, redis=" ".join([version, *PEER_OPTIONS]), before=bool(settings.before))
 
 
 if __name__ == "__main__":
