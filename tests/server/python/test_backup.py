@@ -63,7 +63,7 @@ def fill(client, round_number):
     pipe = client.pipeline()
     for number in range(300):
         pipe.set(f"key:{number}", f"{round_number}" * (number % 50 + 1))
-        pipe.zadd("sorted", {f"member:{number}": round_number * number})
+        pipe.zadd("sorted", {f"member:{number}": round_number * number, f"a long member:{number}" * 10: round_number + number})
         pipe.rpush(f"list:{round_number}", number)
     pipe.execute()
 

@@ -10,7 +10,11 @@ fn random_transaction(engine: &Engine, random: &mut Random) -> Version {
     let space = if random.below(4) == 0 { RELAXED } else { ALWAYS };
     let (version, _) = execute(engine, space, |tx| {
         for _ in 0..=random.below(4) {
-            let key = [random.below(40) as u8];
+            let mut key = vec![random.below(40) as u8];
+            if random.below(2) == 0 {
+                // Logged as what differs from one before.
+                key.extend([7; 80]);
+            }
             match random.below(8) {
                 0 => drop(tx.clear_range(&key, &[key[0].saturating_add(5)])),
                 1 | 2 => drop(tx.clear(&key)),
