@@ -297,22 +297,33 @@ fn length_bytes(length: usize) -> usize {
 
 /// How many bytes both begin with.
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let chunks = a.chunks_exact(CHUNK).zip(b.chunks_exact(CHUNK));
-    let equal = CHUNK * chunks.take_while(|(a, b)| a == b).count();
+    let words = a.as_chunks().0.iter().zip(b.as_chunks().0);
+    let mut equal = 0;
+    for (a, b) in words {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return equal + differing.trailing_zeros() as usize / 8;
+        }
+        equal += size_of::<u64>();
+    }
     equal + a[equal..].iter().zip(&b[equal..]).take_while(|(a, b)| a == b).count()
 }
 
 /// How many bytes both end with.
 fn common_suffix(a: &[u8], b: &[u8]) -> usize {
-    let chunks = a.rchunks_exact(CHUNK).zip(b.rchunks_exact(CHUNK));
-    let equal = CHUNK * chunks.take_while(|(a, b)| a == b).count();
+    let words = a.as_rchunks().1.iter().rev().zip(b.as_rchunks().1.iter().rev());
+    let mut equal = 0;
+    for (a, b) in words {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return equal + differing.leading_zeros() as usize / 8;
+        }
+        equal += size_of::<u64>();
+    }
     let rest = |bytes: &[u8]| bytes.len() - equal;
     let (a, b) = (a[..rest(a)].iter().rev(), b[..rest(b)].iter().rev());
     equal + a.zip(b).take_while(|(a, b)| a == b).count()
 }
-
-/// So many bytes are compared at once.
-const CHUNK: usize = 16;
 
 /// Walks the transactions of an epoch's payload, giving each transaction's version and then its effects.
 #[derive(Clone, Debug)]
@@ -542,6 +553,15 @@ mod tests {
         let mut none_before = Effects::new(&[CLEAR_LIKE, 1, 0, 0]);
         assert_eq!(none_before.next(), Some(Err(EffectsError)));
         assert_eq!(none_before.next(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_common_is_counted_byte_by_byte(a in any_key(), b in any_key()) {
+            let equal = |(a, b): &(&u8, &u8)| a == b;
+            prop_assert_eq!(common_prefix(&a, &b), a.iter().zip(&b).take_while(equal).count());
+            prop_assert_eq!(common_suffix(&a, &b), a.iter().rev().zip(b.iter().rev()).take_while(equal).count());
+        }
     }
 
     /// Half of them differ in little.
