@@ -92,8 +92,9 @@ test("a row is made, changed and deleted, and all rows after they were counted",
   const stored = async () => (await keyvalue("default", range(begin, end, 1000))).rows.map(([, value]) => Buffer.from(value, "base64").toString("latin1"));
   assert.deepEqual(await stored(), ["a \0 b"]);
   await fill(page, "#row-value", "other");
+  const written = page.waitForResponse((response) => response.request().postData()?.includes('"write"'));
   await click(page, "#save");
-  await page.waitForFunction(() => document.querySelector("#save")?.disabled);
+  await written;
   assert.deepEqual(await stored(), ["other"]);
   await fill(page, "#row-value", "\\q");
   await click(page, "#save");
