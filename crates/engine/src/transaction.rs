@@ -435,7 +435,7 @@ impl<'h> Transaction<'h> {
     }
 
     fn check_size(&mut self) {
-        if self.state.pending.open_bytes() > TRANSACTION_BYTES_MAX {
+        if self.state.pending.open_bytes_in_full() > TRANSACTION_BYTES_MAX {
             self.too_large = true;
         }
     }

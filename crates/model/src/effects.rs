@@ -140,6 +140,8 @@ pub struct EffectsWriter {
     open: Mark,
     /// The last of the open transaction.
     full: Option<FullKey>,
+    /// So many bytes of the open transaction's keys are not written, because they are like others.
+    spared: usize,
 }
 
 const HEADER_BYTES: usize = 12;
@@ -154,7 +156,7 @@ impl EffectsWriter {
     /// Opens a transaction.
     pub fn begin(&mut self) {
         self.open = self.payload.mark();
-        self.full = None;
+        self.forget_keys();
         self.payload.bytes.extend_from_slice(&[0; HEADER_BYTES]);
     }
 
@@ -223,6 +225,7 @@ impl EffectsWriter {
         self.length(beginning);
         self.length(end);
         self.bytes(between);
+        self.spared += beginning + end;
         Some(away)
     }
 
@@ -240,18 +243,28 @@ impl EffectsWriter {
         header[..8].copy_from_slice(&version.0.to_le_bytes());
         header[8..].copy_from_slice(&length.to_le_bytes());
         self.open = self.payload.mark();
-        self.full = None;
+        self.forget_keys();
     }
 
     /// Forgets the open transaction.
     pub fn rollback(&mut self) {
         self.payload.cut(self.open);
-        self.full = None;
+        self.forget_keys();
     }
 
     /// Bytes of the open transaction's effects so far; zero if it has none.
     pub fn open_bytes(&self) -> usize {
         self.payload.len() - self.open.bytes - self.open.shared_bytes - HEADER_BYTES
+    }
+
+    /// The same, as if each key stood in full: what a transaction's effects take in memory is not less because keys are alike.
+    pub fn open_bytes_in_full(&self) -> usize {
+        self.open_bytes() + self.spared
+    }
+
+    fn forget_keys(&mut self) {
+        self.full = None;
+        self.spared = 0;
     }
 
     /// Bytes of all transactions, the open one included.
@@ -268,7 +281,7 @@ impl EffectsWriter {
     pub fn take(&mut self, mut empty: Vec<u8>) -> Payload {
         empty.clear();
         self.open = Mark::default();
-        self.full = None;
+        self.forget_keys();
         let next = Payload {
             bytes: empty,
             ..Payload::default()
@@ -495,6 +508,7 @@ mod tests {
             writer.clear(&key(b"old"));
             writer.clear_range(&key(b"a"), &key(b"b"));
             writer.set(b"short", b"");
+            assert_eq!(writer.open_bytes_in_full(), writer.open_bytes() + 407 + 407);
             writer.commit(Version(version));
             assert_eq!(writer.key(index), key(b"new"));
             writer.begin();
