@@ -210,7 +210,7 @@ impl EffectsWriter {
         WrittenKey { start, like: 0 }
     }
 
-    /// Writes the key as what differs from the last one in full, if that is less than half of it. Returns how far that one is away.
+    /// Writes the key as what differs from the last one in full, if that is at most half of it. Returns how far that one is away.
     fn key_like_another(&mut self, tag: u8, key: &[u8]) -> Option<u32> {
         let FullKey { start, bytes } = self.full?;
         let full = &self.payload.bytes[start + length_bytes(bytes)..][..bytes];
