@@ -19,6 +19,7 @@
 //! | `view`    | reading both as one                                                  |
 //! | `base`    | reading the tree                                                     |
 //! | `node`    | its nodes, byte by byte                                              |
+//! | `heads`   | finding a key in one                                                 |
 //! | `files`   | its files, what of them is cached, who still reads them              |
 //! | `rebuild` | a new generation of it                                               |
 //! | `load`    | the first one, of rows in key order                                  |
@@ -28,6 +29,7 @@
 
 mod base;
 mod files;
+mod heads;
 mod load;
 mod node;
 mod overlay;
@@ -47,7 +49,7 @@ use std::sync::atomic::Ordering;
 use quartet_env::Disk;
 use quartet_model::Version;
 
-use self::base::Base;
+use self::base::{Base, OpenTree};
 use self::files::{Files, Pin};
 use self::overlay::{ClearedPart, Overlay, hidden_bytes};
 use self::rebuild::{Edit, Rebuild};
@@ -188,7 +190,7 @@ impl SsdStore {
         let files = Arc::new(Files::new(disk, cache_bytes));
         files.next_number.store(next, Ordering::Relaxed);
         let base = Base {
-            tree: root.tree.map(Arc::new),
+            tree: root.tree.map(OpenTree::new),
             pin: Pin::new(files.clone(), 1),
             files: files.clone(),
         };
@@ -219,7 +221,7 @@ impl SsdStore {
             .map_err(|source| StoreError::io(root::NAME, source))?;
         self.applied = position;
         self.uses = root.files;
-        self.view.base.tree = root.tree.map(Arc::new);
+        self.view.base.tree = root.tree.map(OpenTree::new);
         Ok(())
     }
 
@@ -472,7 +474,7 @@ impl SsdFlush {
         Ok(SsdFlushed {
             position,
             base: Base {
-                tree: root.tree.map(Arc::new),
+                tree: root.tree.map(OpenTree::new),
                 pin: Pin::new(self.files.clone(), generation),
                 files: self.files.clone(),
             },
@@ -490,7 +492,7 @@ impl SsdFlush {
             masks: overlay.masks(),
             victims: BTreeSet::new(),
         };
-        let mut tree = rebuild.tree(base.tree.as_deref(), &Edit::all_of(overlay))?;
+        let mut tree = rebuild.tree(base.tree.as_ref().map(|open| &open.tree), &Edit::all_of(overlay))?;
         let victims = space::to_be_emptied(&rebuild.writer.uses, rebuild.writer.written_bytes);
         if !victims.is_empty() {
             rebuild.writer.end_file()?;

@@ -1,10 +1,11 @@
 //! The tree on disk, as one flush has left it: reading it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use quartet_model::Version;
 
 use super::files::{Files, Pin, damaged};
+use super::heads::partition;
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use super::root::Tree;
 use crate::error::StoreError;
@@ -13,9 +14,53 @@ use crate::row::Row;
 /// One generation of the tree. Cloning it is cheap and keeps its files.
 #[derive(Clone)]
 pub(super) struct Base {
-    pub tree: Option<Arc<Tree>>,
+    pub tree: Option<Arc<OpenTree>>,
     pub files: Arc<Files>,
     pub pin: Arc<Pin>,
+}
+
+/// A generation, and the nodes by which every way down goes: those that were read are kept as long as it is. There are at most as many as
+/// an inner node has children, and one.
+pub(super) struct OpenTree {
+    pub tree: Tree,
+    root: OnceLock<Arc<Node>>,
+    /// Inner nodes below the root, as its children are.
+    below_root: OnceLock<Box<[OnceLock<Arc<Node>>]>>,
+}
+
+impl OpenTree {
+    pub fn new(tree: Tree) -> Arc<OpenTree> {
+        Arc::new(OpenTree {
+            tree,
+            root: OnceLock::new(),
+            below_root: OnceLock::new(),
+        })
+    }
+
+    fn root(&self, files: &Files) -> Result<&Arc<Node>, StoreError> {
+        kept(&self.root, &self.tree.root.place, files)
+    }
+
+    /// A child of the root, if that is no leaf.
+    fn below_root(&self, root: &Inner, index: usize, files: &Files) -> Result<Option<&Arc<Node>>, StoreError> {
+        if root.height == 1 {
+            return Ok(None);
+        }
+        let children = self
+            .below_root
+            .get_or_init(|| root.children.iter().map(|_| OnceLock::new()).collect());
+        kept(&children[index], &root.children[index].place, files).map(Some)
+    }
+}
+
+fn kept<'k>(node: &'k OnceLock<Arc<Node>>, place: &Place, files: &Files) -> Result<&'k Arc<Node>, StoreError> {
+    match node.get() {
+        Some(node) => Ok(node),
+        None => {
+            let read = files.node(place)?;
+            Ok(node.get_or_init(|| read))
+        }
+    }
 }
 
 /// How many rows lie below a key, and what they take in memory.
@@ -27,55 +72,63 @@ pub(super) struct Rank {
 
 impl Base {
     pub fn rows(&self) -> u64 {
-        self.tree.as_ref().map_or(0, |tree| tree.root.rows)
+        self.tree.as_ref().map_or(0, |open| open.tree.root.rows)
+    }
+
+    /// The leaf at the end of the way by the children that `child_of` tells; `None` if there is no tree.
+    fn leaf(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Result<Option<Arc<Node>>, StoreError> {
+        let Some(open) = &self.tree else { return Ok(None) };
+        let root = open.root(&self.files)?;
+        let Node::Inner(inner) = &**root else {
+            return Ok(Some(root.clone()));
+        };
+        let index = child_of(inner);
+        let mut node = match open.below_root(inner, index, &self.files)? {
+            Some(node) => {
+                let Node::Inner(inner) = &**node else {
+                    return Ok(Some(node.clone()));
+                };
+                self.files.node(&inner.children[child_of(inner)].place)?
+            }
+            None => self.files.node(&inner.children[index].place)?,
+        };
+        while let Node::Inner(inner) = &*node {
+            node = self.files.node(&inner.children[child_of(inner)].place)?;
+        }
+        Ok(Some(node))
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
-        let Some(tree) = &self.tree else { return Ok(None) };
-        let mut node = self.files.node(&tree.root.place)?;
-        loop {
-            let next = match &*node {
-                Node::Leaf(leaf) => {
-                    let index = leaf.rank(key);
-                    let found = index < leaf.len() && leaf.key(index) == key;
-                    return found.then(|| self.row(leaf.entry(index))).transpose();
-                }
-                Node::Inner(inner) => self.files.node(&inner.children[inner.child_of(key)].place)?,
-            };
-            node = next;
-        }
+        let Some(leaf) = self.leaf(|inner| inner.child_of(key))? else {
+            return Ok(None);
+        };
+        leaf_of(&leaf).find(key).map(|entry| self.row(entry)).transpose()
     }
 
     /// The rows below `key`.
     pub fn rank(&self, key: &[u8]) -> Result<Rank, StoreError> {
         let mut rank = Rank::default();
-        let Some(tree) = &self.tree else { return Ok(rank) };
-        let mut node = self.files.node(&tree.root.place)?;
-        loop {
-            let next = match &*node {
-                Node::Leaf(leaf) => {
-                    let index = leaf.rank(key);
-                    rank.rows += index as u64;
-                    rank.row_bytes += leaf.entries().take(index).map(|entry| entry.row_bytes()).sum::<u64>();
-                    return Ok(rank);
-                }
-                Node::Inner(inner) => {
-                    let index = inner.child_of(key);
-                    for child in &inner.children[..index] {
-                        rank.rows += child.rows;
-                        rank.row_bytes += child.row_bytes;
-                    }
-                    self.files.node(&inner.children[index].place)?
-                }
-            };
-            node = next;
+        let leaf = self.leaf(|inner| {
+            let index = inner.child_of(key);
+            for child in &inner.children[..index] {
+                rank.rows += child.rows;
+                rank.row_bytes += child.row_bytes;
+            }
+            index
+        })?;
+        if let Some(leaf) = leaf {
+            let leaf = leaf_of(&leaf);
+            let index = leaf.rank(key);
+            rank.rows += index as u64;
+            rank.row_bytes += leaf.entries().take(index).map(|entry| entry.row_bytes()).sum::<u64>();
         }
+        Ok(rank)
     }
 
     /// Whether a row of the range is newer than `version`. Passes over whole subtrees that hold none.
     pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
         match &self.tree {
-            Some(tree) if start < end => self.child_has_newer(&tree.root, start, end, version),
+            Some(open) if start < end => self.child_has_newer(&open.tree.root, start, end, version),
             _ => Ok(false),
         }
     }
@@ -104,28 +157,22 @@ impl Base {
     /// some, and for none after. The answer: the row's leaf, its index there and the rows before it; index `None` if it holds
     /// for no row, and then the leaf is the first.
     pub fn last_before(&self, is_before: impl Fn(&[u8], u64) -> bool) -> Result<Option<Found>, StoreError> {
-        let Some(tree) = &self.tree else { return Ok(None) };
-        let mut node = self.files.node(&tree.root.place)?;
         let mut before = 0;
-        loop {
-            let next = match &*node {
-                Node::Leaf(leaf) => {
-                    let count = partition(leaf.len(), |index| is_before(leaf.key(index), before + index as u64));
-                    let index = count.checked_sub(1);
-                    return Ok(Some(Found { node, index, before }));
-                }
-                Node::Inner(inner) => {
-                    let starts = starts(inner, before);
-                    let count = partition(starts.len(), |index| {
-                        is_before(&inner.children[index].low, starts[index])
-                    });
-                    let index = count.saturating_sub(1);
-                    before = starts[index];
-                    self.files.node(&inner.children[index].place)?
-                }
-            };
-            node = next;
-        }
+        let leaf = self.leaf(|inner| {
+            let starts = starts(inner, before);
+            let count = partition(starts.len(), |index| {
+                is_before(&inner.children[index].low, starts[index])
+            });
+            let index = count.saturating_sub(1);
+            before = starts[index];
+            index
+        })?;
+        Ok(leaf.map(|node| {
+            let leaf = leaf_of(&node);
+            let count = partition(leaf.len(), |index| is_before(leaf.key(index), before + index as u64));
+            let index = count.checked_sub(1);
+            Found { node, index, before }
+        }))
     }
 
     pub fn row(&self, entry: Entry<'_>) -> Result<Row, StoreError> {
@@ -150,8 +197,8 @@ impl Base {
 
     /// Reads the whole tree and verifies what it says of itself. Calls `visit` for each place that it needs.
     pub fn verify(&self, visit: &mut dyn FnMut(&Place)) -> Result<(), StoreError> {
-        let Some(tree) = &self.tree else { return Ok(()) };
-        self.verify_child(&tree.root, tree.height, None, visit)
+        let Some(open) = &self.tree else { return Ok(()) };
+        self.verify_child(&open.tree.root, open.tree.height, None, visit)
     }
 
     fn verify_child(
@@ -241,20 +288,6 @@ fn starts(inner: &Inner, before: u64) -> Vec<u64> {
     .collect()
 }
 
-/// The number of indexes below `count` for which `holds` holds; it holds for all up to some, and for none after.
-fn partition(count: usize, holds: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, count);
-    while low < high {
-        let middle = low.midpoint(high);
-        if holds(middle) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
-}
-
 fn leaf_of(node: &Node) -> &Leaf {
     match node {
         Node::Leaf(leaf) => leaf,
@@ -286,8 +319,8 @@ impl Cursor<'_> {
     pub fn seek(&mut self, key: &[u8]) -> Result<(), StoreError> {
         self.path.clear();
         self.leaf = None;
-        let Some(tree) = &self.base.tree else { return Ok(()) };
-        self.go_down(&tree.root.place, |inner| inner.child_of(key))?;
+        let Some(open) = &self.base.tree else { return Ok(()) };
+        self.go_down(&open.tree.root.place, |inner| inner.child_of(key))?;
         self.index = self.leaf.as_ref().map_or(0, |leaf| leaf_of(leaf).rank(key));
         Ok(())
     }

@@ -22,6 +22,7 @@
 use quartet_model::Version;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::heads::Heads;
 use crate::row::Row;
 
 /// Where a node or a value lies.
@@ -51,6 +52,7 @@ pub(super) enum Node {
 pub(super) struct Leaf {
     bytes: Vec<u8>,
     starts: Vec<u32>,
+    heads: Heads,
 }
 
 /// A row of a leaf.
@@ -70,6 +72,8 @@ pub(super) enum Value<'a> {
 pub(super) struct Inner {
     pub height: u8,
     pub children: Vec<Child>,
+    /// Of the children but the first: all that is below the second is the first's.
+    heads: Heads,
 }
 
 /// A subtree, as its parent knows it.
@@ -189,10 +193,10 @@ impl Node {
     /// About what it takes in memory.
     pub fn memory_bytes(&self) -> u64 {
         let bytes = match self {
-            Node::Leaf(leaf) => leaf.bytes.capacity() + leaf.starts.capacity() * 4,
+            Node::Leaf(leaf) => leaf.bytes.capacity() + leaf.starts.capacity() * 4 + leaf.heads.memory_bytes(),
             Node::Inner(inner) => {
                 let keys: usize = inner.children.iter().map(|child| child.low.len()).sum();
-                keys + inner.children.capacity() * size_of::<Child>()
+                keys + inner.children.capacity() * size_of::<Child>() + inner.heads.memory_bytes()
             }
         };
         bytes as u64 + 64
@@ -209,8 +213,11 @@ impl Leaf {
             take_entry(&mut input)?;
         }
         starts.shrink_to_fit();
-        let is_whole = input.0.is_empty() && count > 0;
-        is_whole.then_some(Leaf { bytes, starts })
+        if !input.0.is_empty() || count == 0 {
+            return None;
+        }
+        let heads = Heads::of(starts.iter().map(|start| entry_at(&bytes, *start).key));
+        Some(Leaf { bytes, starts, heads })
     }
 
     /// The keys that a leaf's bytes name, whether they are what was written or not, up to where they make no sense.
@@ -224,8 +231,14 @@ impl Leaf {
     }
 
     pub fn entry(&self, index: usize) -> Entry<'_> {
-        let mut input = Input(&self.bytes[self.starts[index] as usize..]);
-        take_entry(&mut input).expect("a leaf was parsed whole")
+        entry_at(&self.bytes, self.starts[index])
+    }
+
+    /// The row under `key`.
+    pub fn find(&self, key: &[u8]) -> Option<Entry<'_>> {
+        let index = self.rank(key);
+        let entry = (index < self.len()).then(|| self.entry(index));
+        entry.filter(|entry| entry.key == key)
     }
 
     pub fn key(&self, index: usize) -> &[u8] {
@@ -238,16 +251,7 @@ impl Leaf {
 
     /// The number of rows below `key`.
     pub fn rank(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.key(middle) < key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        self.heads.partition(key, |index| self.key(index) < key)
     }
 
     /// Adds a leaf of these entries to `output`.
@@ -263,6 +267,11 @@ impl Leaf {
     pub fn set_len(bytes: &mut [u8], rows: u32) {
         bytes[1..5].copy_from_slice(&rows.to_le_bytes());
     }
+}
+
+/// The row that begins there, in a leaf that was parsed.
+fn entry_at(bytes: &[u8], start: u32) -> Entry<'_> {
+    take_entry(&mut Input(&bytes[start as usize..])).expect("a leaf was parsed whole")
 }
 
 fn take_entry<'a>(input: &mut Input<'a>) -> Option<Entry<'a>> {
@@ -325,6 +334,18 @@ impl<'a> Entry<'a> {
 }
 
 impl Inner {
+    fn new(height: u8, children: Vec<Child>) -> Option<Inner> {
+        if height == 0 {
+            return None;
+        }
+        let heads = Heads::of(children.get(1..)?.iter().map(|child| &*child.low));
+        Some(Inner {
+            height,
+            children,
+            heads,
+        })
+    }
+
     fn parse(bytes: &[u8]) -> Option<Inner> {
         let mut input = Input(&bytes[1..]);
         let (height, count, newest) = (input.u8()?, input.u8()?, Version(input.u64()?));
@@ -333,8 +354,7 @@ impl Inner {
             let child = Child::take_after(&mut low, newest, &mut input)?;
             children.push(child);
         }
-        let is_whole = input.0.is_empty() && count > 0 && height > 0;
-        is_whole.then_some(Inner { height, children })
+        Inner::new(height, children).filter(|_| input.0.is_empty())
     }
 
     fn parse_wide(bytes: &[u8], take: fn(&mut Input<'_>) -> Option<Child>) -> Option<Inner> {
@@ -344,14 +364,12 @@ impl Inner {
         for _ in 0..count {
             children.push(take(&mut input)?);
         }
-        let is_whole = input.0.is_empty() && count > 0 && height > 0;
-        is_whole.then_some(Inner { height, children })
+        Inner::new(height, children).filter(|_| input.0.is_empty())
     }
 
     /// The child to which `key` belongs.
     pub fn child_of(&self, key: &[u8]) -> usize {
-        let behind = self.children.partition_point(|child| &*child.low <= key);
-        behind.saturating_sub(1)
+        self.heads.partition(key, |index| *self.children[index + 1].low <= *key)
     }
 
     /// Adds an inner node to `output`, of at most 255 children.

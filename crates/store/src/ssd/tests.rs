@@ -688,7 +688,7 @@ fn a_loaded_tree_is_as_if_each_row_had_been_set() {
             let newer = |store: &SsdStore| store.has_newer(b"key:00000100", b"key:00000104", Version(version));
             assert_eq!(newer(&store).unwrap(), newer(&other).unwrap(), "{count} rows");
         }
-        let height = store.view.base.tree.as_ref().map_or(0, |tree| tree.height);
+        let height = store.view.base.tree.as_ref().map_or(0, |open| open.tree.height);
         assert!(count < 60_000 || height >= 2, "a tree of {height} levels");
         disk.crash();
         let reopened = open(&disk);
