@@ -60,10 +60,6 @@ impl Readable {
         self.readable(self.snapshot.scan(start, end, reverse, visit));
     }
 
-    pub fn is_in_memory(&self) -> bool {
-        self.snapshot.is_in_memory()
-    }
-
     pub fn get_each(&self, keys: &[&[u8]]) -> Vec<Option<Row>> {
         self.readable(self.snapshot.get_each(keys))
     }
@@ -133,11 +129,6 @@ impl Reader {
     pub fn get_row(&self, key: &[u8]) -> Option<RowValue> {
         let row = self.snapshot.get(&[&self.prefix, key].concat());
         row.map(RowValue::Stored)
-    }
-
-    /// Rows are in memory, so reading several of them together is quicker.
-    pub fn is_in_memory(&self) -> bool {
-        self.snapshot.is_in_memory()
     }
 
     /// The rows at the keys, in their order: several take little longer than one.

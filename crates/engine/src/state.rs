@@ -135,9 +135,6 @@ impl PartitionState {
 
     /// Has what is about to be written at the keys, in this order, brought near the processor.
     pub fn fetch<'k>(&mut self, prefix: &[u8], keys: impl Iterator<Item = &'k [u8]>) {
-        if !self.store.is_in_memory() {
-            return;
-        }
         let mut full = FullKeys::new();
         keys.for_each(|key| _ = full.push(prefix, key));
         self.store.fetch(&full.iter().collect::<Vec<_>>());

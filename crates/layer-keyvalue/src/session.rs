@@ -119,14 +119,14 @@ impl Session {
         };
         match first {
             Request::Get { version, .. } => {
-                if let Some(reader) = self.reader_in_memory(*version) {
+                if let Ok(reader) = self.reader(*version) {
                     let rows = reader.get_each(&together::keys_read(together)).into_iter();
                     let version = *version;
                     self.ahead = Ahead { version, rows };
                 }
             }
             Request::GetRange(range) => {
-                if let Some(reader) = self.reader_in_memory(range.version) {
+                if let Ok(reader) = self.reader(range.version) {
                     together::fetch_ranges(&reader, together);
                 }
             }
@@ -137,11 +137,6 @@ impl Session {
             }
             _ => {}
         }
-    }
-
-    /// If reading several rows together is quicker.
-    fn reader_in_memory(&self, version: u64) -> Option<Arc<Reader>> {
-        self.reader(version).ok().filter(|reader| reader.is_in_memory())
     }
 
     pub fn answer(&mut self, id: u32, request: &Request<'_>, output: &mut Vec<u8>) -> Answered {

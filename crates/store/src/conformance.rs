@@ -145,6 +145,9 @@ impl<S: Store> Check<S> {
         let expected = in_range(&self.model, &start, &end);
         let (row, count) = (store.get(&start).expect("a read"), store.count(&start, &end));
         assert_eq!(row, self.model.get(&start).cloned(), "seed {seed}");
+        let several = store.get_each(&[&end, &start, &end]).expect("a read");
+        let at_end = self.model.get(&end).cloned();
+        assert_eq!(several, [at_end.clone(), row, at_end], "seed {seed}");
         assert_eq!(count.expect("a read"), expected.len() as u64, "seed {seed}");
         let bytes = store.row_bytes(&start, &end).expect("a read");
         assert_eq!(bytes, row_bytes(&expected), "seed {seed}");

@@ -44,14 +44,9 @@ pub trait Read {
     /// The number of all rows. O(1).
     fn len(&self) -> u64;
 
-    /// The rows under the keys, in their order. Of rows in memory several take little longer than one.
+    /// The rows under the keys, in their order. Of those in memory several take little longer than one.
     fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
         keys.iter().map(|key| self.get(key)).collect()
-    }
-
-    /// Rows are in memory, so [`get_each`](Read::get_each), [`fetch_walks`](Read::fetch_walks) and [`fetch`](Store::fetch) pay.
-    fn is_in_memory(&self) -> bool {
-        false
     }
 
     /// Has what walks will visit brought near the processor, for several at a time. Changes and answers nothing.

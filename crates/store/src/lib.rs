@@ -62,4 +62,4 @@ pub use partition_store::{
 };
 pub use position::Position;
 pub use row::{Row, all_rows_bytes};
-pub use ssd::{DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdSnapshot, SsdStore};
+pub use ssd::{DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdOutdated, SsdSnapshot, SsdStore};

@@ -274,7 +274,7 @@ impl Snapshot for MemorySnapshot {
 
 /// Fewer rows lie in the caches of the processor, near enough: to look for them twice costs more than what the first time saves. With
 /// small rows and a shared cache of 32 MiB walks of ten rows gain from 60,000 rows on. What is looked for once gains with any number.
-const FAR_FROM_ROWS: u64 = 1 << 16;
+pub(crate) const FAR_FROM_ROWS: u64 = 1 << 16;
 
 fn is_far(tree: &Tree) -> bool {
     tree.len() >= FAR_FROM_ROWS
@@ -344,10 +344,6 @@ impl<T: Rows> Read for T {
         let mut rows = Vec::with_capacity(keys.len());
         self.tree().get_each(keys, &mut |row| rows.push(row.cloned()));
         Ok(rows)
-    }
-
-    fn is_in_memory(&self) -> bool {
-        true
     }
 
     fn fetch_walks(&self, walks: &[Walk<'_>]) {

@@ -18,7 +18,7 @@ use crate::open_error::OpenError;
 use crate::options::{StoreKind, StoreOptions};
 use crate::position::Position;
 use crate::row::Row;
-use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdSnapshot, SsdStore};
+use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdOutdated, SsdSnapshot, SsdStore};
 use crate::tree::Walk;
 
 impl StoreKind {
@@ -282,14 +282,6 @@ impl Read for PartitionStore {
         }
     }
 
-    fn is_in_memory(&self) -> bool {
-        match self {
-            PartitionStore::Memory(store) => store.is_in_memory(),
-            PartitionStore::Ssd(store) => store.is_in_memory(),
-            PartitionStore::Frozen(snapshot) => snapshot.is_in_memory(),
-        }
-    }
-
     fn fetch_walks(&self, walks: &[Walk<'_>]) {
         match self {
             PartitionStore::Memory(store) => store.fetch_walks(walks),
@@ -370,13 +362,6 @@ impl Read for PartitionSnapshot {
         }
     }
 
-    fn is_in_memory(&self) -> bool {
-        match self {
-            PartitionSnapshot::Memory(snapshot) => snapshot.is_in_memory(),
-            PartitionSnapshot::Ssd(snapshot) => snapshot.is_in_memory(),
-        }
-    }
-
     fn fetch_walks(&self, walks: &[Walk<'_>]) {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.fetch_walks(walks),
@@ -398,7 +383,7 @@ impl Store for PartitionStore {
     type Snapshot = PartitionSnapshot;
     type Cleared = PartitionCleared;
     type Flush = PartitionFlush;
-    type Outdated = Option<SsdSnapshot>;
+    type Outdated = Option<SsdOutdated>;
 
     #[inline]
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError> {
@@ -484,7 +469,7 @@ impl Store for PartitionStore {
         }
     }
 
-    fn end_flush(&mut self, flushed: Option<PartitionFlushed>) -> Option<SsdSnapshot> {
+    fn end_flush(&mut self, flushed: Option<PartitionFlushed>) -> Option<SsdOutdated> {
         match (self, flushed) {
             (PartitionStore::Memory(store), Some(PartitionFlushed::Memory(flushed))) => {
                 store.end_flush(Some(flushed));

@@ -18,6 +18,7 @@
 //! | `overlay` | what has changed, and what of the tree it hides, counted             |
 //! | `view`    | reading both as one                                                  |
 //! | `base`    | reading the tree                                                     |
+//! | `kept`    | which of its nodes stay open                                         |
 //! | `node`    | its nodes, byte by byte                                              |
 //! | `heads`   | finding a key in one                                                 |
 //! | `files`   | its files, what of them is cached, who still reads them              |
@@ -30,6 +31,7 @@
 mod base;
 mod files;
 mod heads;
+mod kept;
 mod load;
 mod node;
 mod overlay;
@@ -49,14 +51,17 @@ use std::sync::atomic::Ordering;
 use quartet_env::Disk;
 use quartet_model::Version;
 
-use self::base::{Base, OpenTree};
+use self::base::Base;
 use self::files::{Files, Pin};
+use self::kept::OpenTree;
+use self::node::Place;
 use self::overlay::{ClearedPart, Overlay, hidden_bytes};
 use self::rebuild::{Edit, Rebuild};
 use self::root::{Root, Tree, Use};
 use self::writer::{RESERVE, Writer};
 use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Store};
+use crate::memory::FAR_FROM_ROWS;
 use crate::open_error::OpenError;
 use crate::position::Position;
 use crate::row::Row;
@@ -107,6 +112,14 @@ pub struct SsdFlushed {
     base: Base,
     uses: BTreeMap<u32, Use>,
     bytes: u64,
+    freed: Vec<Place>,
+}
+
+/// What a flush has put out of use. Dropping it frees that: what has changed until the flush began, and what of the older tree is cached
+/// and not needed any more.
+pub struct SsdOutdated {
+    view: SsdSnapshot,
+    freed: Vec<Place>,
 }
 
 /// What the files take on disk.
@@ -190,7 +203,7 @@ impl SsdStore {
         let files = Arc::new(Files::new(disk, cache_bytes));
         files.next_number.store(next, Ordering::Relaxed);
         let base = Base {
-            tree: root.tree.map(OpenTree::new),
+            tree: root.tree.map(|tree| OpenTree::new(tree, &files)),
             pin: Pin::new(files.clone(), 1),
             files: files.clone(),
         };
@@ -221,7 +234,7 @@ impl SsdStore {
             .map_err(|source| StoreError::io(root::NAME, source))?;
         self.applied = position;
         self.uses = root.files;
-        self.view.base.tree = root.tree.map(OpenTree::new);
+        self.view.base.tree = root.tree.map(|tree| OpenTree::new(tree, &self.files));
         Ok(())
     }
 
@@ -295,6 +308,10 @@ impl Read for SsdStore {
         self.view.get(key)
     }
 
+    fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
+        self.view.get_each(keys)
+    }
+
     fn scan(
         &self,
         start: &[u8],
@@ -334,7 +351,7 @@ impl Store for SsdStore {
     type Snapshot = SsdSnapshot;
     type Cleared = SsdCleared;
     type Flush = SsdFlush;
-    type Outdated = Option<SsdSnapshot>;
+    type Outdated = Option<SsdOutdated>;
 
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError> {
         let seen = self.view.get(row.key())?;
@@ -343,6 +360,12 @@ impl Store for SsdStore {
         }
         self.view.overlay.put(row, seen.as_ref());
         Ok(seen)
+    }
+
+    fn fetch(&mut self, keys: &[&[u8]]) {
+        if self.len() >= FAR_FROM_ROWS {
+            self.view.fetch(keys);
+        }
     }
 
     fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError> {
@@ -415,7 +438,7 @@ impl Store for SsdStore {
         }
     }
 
-    fn end_flush(&mut self, flushed: Option<SsdFlushed>) -> Option<SsdSnapshot> {
+    fn end_flush(&mut self, flushed: Option<SsdFlushed>) -> Option<SsdOutdated> {
         let ahead = self.ahead.take()?;
         let flushed = flushed?;
         self.applied = flushed.position;
@@ -424,7 +447,16 @@ impl Store for SsdStore {
             overlay: ahead.overlay,
             base: flushed.base,
         };
-        Some(std::mem::replace(&mut self.view, view))
+        Some(SsdOutdated {
+            view: std::mem::replace(&mut self.view, view),
+            freed: flushed.freed,
+        })
+    }
+}
+
+impl Drop for SsdOutdated {
+    fn drop(&mut self) {
+        self.view.base.files.uncache(&self.freed);
     }
 }
 
@@ -474,12 +506,13 @@ impl SsdFlush {
         Ok(SsdFlushed {
             position,
             base: Base {
-                tree: root.tree.map(OpenTree::new),
+                tree: root.tree.map(|tree| OpenTree::new(tree, &self.files)),
                 pin: Pin::new(self.files.clone(), generation),
                 files: self.files.clone(),
             },
             uses: root.files,
             bytes: writer.written_bytes,
+            freed: writer.freed,
         })
     }
 

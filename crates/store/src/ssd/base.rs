@@ -1,15 +1,23 @@
 //! The tree on disk, as one flush has left it: reading it.
 
-use std::sync::{Arc, OnceLock};
+use std::ops::Range;
+use std::sync::Arc;
 
 use quartet_model::Version;
+use smallvec::SmallVec;
 
 use super::files::{Files, Pin, damaged};
 use super::heads::partition;
+use super::kept::{OpenTree, Step};
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
-use super::root::Tree;
 use crate::error::StoreError;
 use crate::row::Row;
+
+/// So many keys are looked for together.
+const SIDE_BY_SIDE: usize = 16;
+
+/// One of each key.
+type SideBySide<T> = SmallVec<[T; SIDE_BY_SIDE]>;
 
 /// One generation of the tree. Cloning it is cheap and keeps its files.
 #[derive(Clone)]
@@ -17,50 +25,6 @@ pub(super) struct Base {
     pub tree: Option<Arc<OpenTree>>,
     pub files: Arc<Files>,
     pub pin: Arc<Pin>,
-}
-
-/// A generation, and the nodes by which every way down goes: those that were read are kept as long as it is. There are at most as many as
-/// an inner node has children, and one.
-pub(super) struct OpenTree {
-    pub tree: Tree,
-    root: OnceLock<Arc<Node>>,
-    /// Inner nodes below the root, as its children are.
-    below_root: OnceLock<Box<[OnceLock<Arc<Node>>]>>,
-}
-
-impl OpenTree {
-    pub fn new(tree: Tree) -> Arc<OpenTree> {
-        Arc::new(OpenTree {
-            tree,
-            root: OnceLock::new(),
-            below_root: OnceLock::new(),
-        })
-    }
-
-    fn root(&self, files: &Files) -> Result<&Arc<Node>, StoreError> {
-        kept(&self.root, &self.tree.root.place, files)
-    }
-
-    /// A child of the root, if that is no leaf.
-    fn below_root(&self, root: &Inner, index: usize, files: &Files) -> Result<Option<&Arc<Node>>, StoreError> {
-        if root.height == 1 {
-            return Ok(None);
-        }
-        let children = self
-            .below_root
-            .get_or_init(|| root.children.iter().map(|_| OnceLock::new()).collect());
-        kept(&children[index], &root.children[index].place, files).map(Some)
-    }
-}
-
-fn kept<'k>(node: &'k OnceLock<Arc<Node>>, place: &Place, files: &Files) -> Result<&'k Arc<Node>, StoreError> {
-    match node.get() {
-        Some(node) => Ok(node),
-        None => {
-            let read = files.node(place)?;
-            Ok(node.get_or_init(|| read))
-        }
-    }
 }
 
 /// How many rows lie below a key, and what they take in memory.
@@ -78,24 +42,16 @@ impl Base {
     /// The leaf at the end of the way by the children that `child_of` tells; `None` if there is no tree.
     fn leaf(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Result<Option<Arc<Node>>, StoreError> {
         let Some(open) = &self.tree else { return Ok(None) };
-        let root = open.root(&self.files)?;
-        let Node::Inner(inner) = &**root else {
-            return Ok(Some(root.clone()));
-        };
-        let index = child_of(inner);
-        let mut node = match open.below_root(inner, index, &self.files)? {
-            Some(node) => {
-                let Node::Inner(inner) = &**node else {
-                    return Ok(Some(node.clone()));
-                };
-                self.files.node(&inner.children[child_of(inner)].place)?
-            }
-            None => self.files.node(&inner.children[index].place)?,
-        };
+        let step = open.step(&mut child_of);
+        self.leaf_behind(&step, child_of).map(Some)
+    }
+
+    fn leaf_behind(&self, step: &Step<'_>, mut child_of: impl FnMut(&Inner) -> usize) -> Result<Arc<Node>, StoreError> {
+        let mut node = step.node(&self.files)?;
         while let Node::Inner(inner) = &*node {
             node = self.files.node(&inner.children[child_of(inner)].place)?;
         }
-        Ok(Some(node))
+        Ok(node)
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
@@ -103,6 +59,49 @@ impl Base {
             return Ok(None);
         };
         leaf_of(&leaf).find(key).map(|entry| self.row(entry)).transpose()
+    }
+
+    /// The rows under the keys, in their order: several take little longer than one.
+    pub fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
+        let Some(open) = &self.tree else {
+            return Ok(vec![None; keys.len()]);
+        };
+        let mut rows = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(SIDE_BY_SIDE) {
+            for ((leaf, sought), key) in self.seek_each(open, keys)?.into_iter().zip(keys) {
+                let entry = leaf_of(&leaf).find_sought(sought, key);
+                rows.push(entry.map(|entry| self.row(entry)).transpose()?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Has the rows under the keys brought near the processor, as far as they can be read.
+    pub fn fetch(&self, keys: &[&[u8]]) {
+        if let Some(open) = &self.tree {
+            keys.chunks(SIDE_BY_SIDE)
+                .for_each(|keys| drop(self.seek_each(open, keys)));
+        }
+    }
+
+    /// The leaves where the keys belong, and which of their rows may be those under the keys. Each step is done for all keys, so that none
+    /// waits for another's memory.
+    fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<(Arc<Node>, Range<usize>)>, StoreError> {
+        let mut steps = SideBySide::new();
+        for key in keys {
+            steps.push(open.step(|inner| inner.child_of(key)));
+        }
+        steps.iter().for_each(Step::prefetch);
+        let mut leaves = SideBySide::new();
+        for (step, key) in steps.iter().zip(keys) {
+            leaves.push(self.leaf_behind(step, |inner| inner.child_of(key))?);
+        }
+        leaves.iter().for_each(|leaf| leaf_of(leaf).prefetch());
+        let sought = |(leaf, key): (Arc<Node>, &&[u8])| {
+            let sought = leaf_of(&leaf).seek(key);
+            (leaf, sought)
+        };
+        Ok(leaves.into_iter().zip(keys).map(sought).collect())
     }
 
     /// The rows below `key`.

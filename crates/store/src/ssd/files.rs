@@ -20,6 +20,8 @@ pub(super) struct Files {
     pub disk: Arc<dyn Disk>,
     open: Mutex<Open>,
     cache: Cache<(u32, u32), Arc<Node>, Bytes>,
+    /// So much of a tree's inner nodes is kept beside what the cache has.
+    pub kept_bytes: u64,
     pub next_number: AtomicU32,
     pins: Mutex<Pins>,
     /// Of files that nothing but snapshots needs.
@@ -58,16 +60,21 @@ pub(super) struct Pin {
 }
 
 const NODES_EXPECTED_BYTES: u64 = 4096;
+/// Of what may be cached, this part is for inner nodes that are kept: with it they are all kept, if the tree is cached whole.
+const KEPT_PART: u64 = 16;
 /// More files are not kept open: the one that has been open for the longest time is closed for another.
 const OPEN_MAX: usize = 256;
 
 impl Files {
     pub fn new(disk: Arc<dyn Disk>, cache_bytes: u64) -> Files {
+        let kept_bytes = cache_bytes / KEPT_PART;
+        let cache_bytes = cache_bytes - kept_bytes;
         let nodes = (cache_bytes / NODES_EXPECTED_BYTES).clamp(16, 1 << 30) as usize;
         Files {
             disk,
             open: Mutex::default(),
             cache: Cache::with_weighter(nodes, cache_bytes, Bytes),
+            kept_bytes,
             next_number: AtomicU32::new(1),
             pins: Mutex::default(),
             pinned_bytes: AtomicU64::new(0),
@@ -91,8 +98,7 @@ impl Files {
 
     /// The node at `place`, and that is kept at hand from now on.
     pub fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
-        #[cfg(test)]
-        tests::NODES.with(|count| count.set(count.get() + 1));
+        self.count_node();
         if let Some(node) = self.cached(place) {
             return Ok(node);
         }
@@ -101,9 +107,15 @@ impl Files {
         Ok(node)
     }
 
+    /// Tests count the nodes that are looked at.
+    pub fn count_node(&self) {
+        #[cfg(test)]
+        tests::NODES.with(|count| count.set(count.get() + 1));
+    }
+
     /// The node at `place`, for who needs it once: what is kept at hand stays as it is.
     pub fn node_once(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
-        match self.cache.peek(&(place.file, place.offset)) {
+        match self.peek(place) {
             Some(node) => Ok(node),
             None => self.read_node(place).map(Arc::new),
         }
@@ -114,8 +126,20 @@ impl Files {
         self.cache.len()
     }
 
-    pub fn cached(&self, place: &Place) -> Option<Arc<Node>> {
+    fn cached(&self, place: &Place) -> Option<Arc<Node>> {
         self.cache.get(&(place.file, place.offset))
+    }
+
+    /// The node at `place`, if it is cached. That counts for no use.
+    pub fn peek(&self, place: &Place) -> Option<Arc<Node>> {
+        self.cache.peek(&(place.file, place.offset))
+    }
+
+    /// Makes room for what is needed instead.
+    pub fn uncache(&self, places: &[Place]) {
+        for place in places {
+            self.cache.remove(&(place.file, place.offset));
+        }
     }
 
     pub fn cache(&self, place: &Place, node: Arc<Node>) {

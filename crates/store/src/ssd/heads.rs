@@ -10,6 +10,8 @@
 
 use std::ops::Range;
 
+use crate::prefetch::prefetch;
+
 pub(super) struct Heads {
     shared: Box<[u8]>,
     heads: Box<[u32]>,
@@ -40,8 +42,14 @@ impl Heads {
         start + partition(end - start, |index| is_before(start + index))
     }
 
+    /// Has the heads brought near the processor.
+    pub fn prefetch(&self) {
+        prefetch(self.shared.as_ptr());
+        self.heads.chunks(16).for_each(|line| prefetch(line.as_ptr()));
+    }
+
     /// The keys that have the head of `key`: all before them are below it, and all behind them above.
-    fn like(&self, key: &[u8]) -> Range<usize> {
+    pub fn like(&self, key: &[u8]) -> Range<usize> {
         let Some(own) = key.strip_prefix(&*self.shared) else {
             let end = if *key < *self.shared { 0 } else { self.heads.len() };
             return end..end;

@@ -19,10 +19,13 @@
 //! a write that was lost or went astray shows as well. A child's key is its low end: its rows, and those of its right
 //! neighbours, are at or above it. Neither a leaf nor an inner node is ever empty.
 
+use std::ops::Range;
+
 use quartet_model::Version;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::heads::Heads;
+use super::heads::{Heads, partition};
+use crate::prefetch::prefetch;
 use crate::row::Row;
 
 /// Where a node or a value lies.
@@ -36,6 +39,8 @@ pub(super) struct Place {
 
 pub(super) const PLACE_BYTES: usize = 20;
 const ROW_BYTES: usize = 17;
+/// So many lines of a row are looked at without asking how long it is.
+const ENTRY_LINES: usize = 3;
 const TAG_LEAF: u8 = 1;
 /// Children that do not tell their newest version.
 const TAG_INNER_UNDATED: u8 = 2;
@@ -236,8 +241,30 @@ impl Leaf {
 
     /// The row under `key`.
     pub fn find(&self, key: &[u8]) -> Option<Entry<'_>> {
-        let index = self.rank(key);
-        let entry = (index < self.len()).then(|| self.entry(index));
+        self.find_sought(self.seek(key), key)
+    }
+
+    /// Has what a search looks at first brought near the processor.
+    pub fn prefetch(&self) {
+        self.heads.prefetch();
+        self.starts.chunks(16).for_each(|line| prefetch(line.as_ptr()));
+    }
+
+    /// The rows of which one is that under `key`, if it is there. The first of them is brought near.
+    pub fn seek(&self, key: &[u8]) -> Range<usize> {
+        let sought = self.heads.like(key);
+        if let Some(start) = self.starts.get(sought.start) {
+            let entry = self.bytes.as_ptr().wrapping_add(*start as usize);
+            (0..ENTRY_LINES).for_each(|line| prefetch(entry.wrapping_add(line * 64)));
+        }
+        sought
+    }
+
+    /// The row under `key`, among those that were [sought](Leaf::seek) for it.
+    pub fn find_sought(&self, sought: Range<usize>, key: &[u8]) -> Option<Entry<'_>> {
+        let rank = partition(sought.len(), |index| self.key(sought.start + index) < key);
+        let index = sought.start + rank;
+        let entry = (index < sought.end).then(|| self.entry(index));
         entry.filter(|entry| entry.key == key)
     }
 

@@ -237,7 +237,7 @@ impl Rebuild<'_> {
     }
 
     fn leaf(&mut self, child: &Child, span: Span<'_>, edits: &[Edit], moves: bool) -> Result<Rebuilt, StoreError> {
-        let is_cached = self.files.cached(&child.place).is_some();
+        let is_cached = self.files.peek(&child.place).is_some();
         let node = self.writer.node(&child.place)?;
         let Node::Leaf(leaf) = &*node else {
             return Err(unexpected(child));

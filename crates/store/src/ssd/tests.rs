@@ -206,6 +206,14 @@ impl Walk {
             store.nth(&start, &end, index).unwrap(),
             expected.get(index as usize).cloned()
         );
+        let keys: Vec<Vec<u8>> = (0..self.random.below(40))
+            .map(|_| numbered(self.random.below(self.keys + 5)))
+            .collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        store.view.fetch(&keys);
+        let each = store.get_each(&keys).unwrap();
+        let of_model = keys.iter().map(|key| self.model.get(*key));
+        assert!(each.iter().map(Option::as_ref).eq(of_model));
         let limit = 1 + self.random.below(300) as usize;
         assert!(
             scan(store, &start, &end, false, limit)
@@ -398,6 +406,10 @@ fn what_cannot_be_read_is_an_error() {
     let fail = || disk.fail(Operation::Read, 1, Fault::Error);
     fail();
     assert!(store.get(&numbered(7)).is_err());
+    fail();
+    assert!(store.get_each(&[&numbered(8), &numbered(9)]).is_err());
+    fail();
+    store.view.fetch(&[&numbered(10)]);
     fail();
     assert!(store.set(row(900, 1, 2)).is_err());
     fail();
@@ -766,6 +778,36 @@ fn a_load_that_fails_leaves_an_empty_store() {
         }
         assert!(failures > 0, "{operation:?}");
     }
+}
+
+/// What a flush replaced stayed cached until it was the turn of it, and took the room of what is read.
+#[test]
+fn what_a_flush_has_replaced_is_not_cached() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 2_000, 100);
+    let mut kept = Vec::new();
+    for version in 2..6 {
+        (0..2_000).for_each(|number| _ = store.set(row(number, 100, version)).unwrap());
+        flush(&mut store, version).unwrap();
+        (0..2_000).for_each(|number| _ = store.get(&numbered(number)).unwrap());
+        kept.push(store.files.kept_nodes());
+    }
+    assert!(kept[0] > 50 && kept.iter().all(|nodes| *nodes == kept[0]), "{kept:?}");
+}
+
+/// The nodes below those that are kept are looked at where the cache has them, and read anew where it has them no more.
+#[test]
+fn nodes_that_are_not_cached_any_more_are_read() {
+    let disk = FaultyDisk::new();
+    drop(filled(&disk, 30_000, 100));
+    let store = open(&disk);
+    for _ in 0..3 {
+        for number in 0..30_000 {
+            let of_others = row(number, 100, 1);
+            assert_eq!(store.get(&numbered(number)).unwrap(), Some(of_others));
+        }
+    }
+    assert!(store.files.kept_nodes() < 500, "the cache has room for a part only");
 }
 
 /// A backup that read everything once put what others read again and again out of the cache.

@@ -34,6 +34,17 @@ struct Span<'a> {
 const STEPPED_OVER: u32 = 16;
 
 impl SsdSnapshot {
+    /// Has the rows under the keys brought near the processor. What cannot be read is told to whoever reads it.
+    pub(super) fn fetch(&self, keys: &[&[u8]]) {
+        let mut below = Vec::new();
+        let mut keys_left = keys.iter();
+        self.overlay.rows.fetch(keys, &mut |way| {
+            let key = keys_left.next();
+            below.extend(key.filter(|_| way.is_none()).copied());
+        });
+        self.base.fetch(&below);
+    }
+
     /// Rows of the tree that are seen below `key`.
     fn seen_below(&self, key: &[u8], rank: u64) -> u64 {
         rank - self.overlay.unseen_below(key, rank)
@@ -250,6 +261,18 @@ impl Read for SsdSnapshot {
             return Ok(None);
         }
         self.base.get(key)
+    }
+
+    fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        self.overlay.rows.get_each(keys, &mut |row| rows.push(row.cloned()));
+        let is_below = |(key, row): &(&&[u8], &mut Option<Row>)| row.is_none() && !self.overlay.hides_unwritten(key);
+        let missing = keys.iter().zip(&mut rows).filter(is_below);
+        let (keys, places): (Vec<&[u8]>, Vec<&mut Option<Row>>) = missing.map(|(key, row)| (*key, row)).unzip();
+        for (place, row) in places.into_iter().zip(self.base.get_each(&keys)?) {
+            *place = row;
+        }
+        Ok(rows)
     }
 
     fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) -> Result<(), StoreError> {

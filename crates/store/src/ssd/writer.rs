@@ -30,6 +30,8 @@ pub(super) struct Writer {
     current: Option<Current>,
     /// The files of this flush.
     begun: Vec<u32>,
+    /// Where what is not needed any more lay.
+    pub freed: Vec<Place>,
     /// Files of which nothing is needed any more; known at the end.
     pub dropped: BTreeMap<u32, Use>,
     pub written_bytes: u64,
@@ -55,6 +57,7 @@ impl Writer {
             uses,
             current: None,
             begun: Vec::new(),
+            freed: Vec::new(),
             dropped: BTreeMap::new(),
             written_bytes: 0,
         }
@@ -96,6 +99,7 @@ impl Writer {
 
     /// What lies at the place is not needed any more.
     pub fn free(&mut self, place: &Place) {
+        self.freed.push(*place);
         if let Some(usage) = self.uses.get_mut(&place.file) {
             usage.live_bytes = usage.live_bytes.saturating_sub(place.bytes.into());
         }
@@ -111,10 +115,7 @@ impl Writer {
             let node = Node::parse(bytes.to_vec()).expect("what was just written");
             return Ok(Arc::new(node));
         }
-        match self.files.cached(place) {
-            Some(node) => Ok(node),
-            None => self.files.read_node(place).map(Arc::new),
-        }
+        self.files.node_once(place)
     }
 
     /// A value of an older flush.

@@ -1,0 +1,113 @@
+//! One generation of the tree, and its nodes that need not be asked for at the cache.
+//!
+//! ```text
+//! root ─┬─ inner node ─┬─ leaf      inner nodes that were read are kept, up to a number of bytes;
+//!       │              └─ leaf      of those below them it is remembered where the cache has them
+//!       └─ inner node ─ …
+//! ```
+//!
+//! A node that the cache has given up is asked for there from then on: the cache sees what is in use.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::files::Files;
+use super::node::{Inner, Node, Place};
+use super::root::Tree;
+use crate::error::StoreError;
+use crate::prefetch::prefetch;
+
+pub(super) struct OpenTree {
+    pub tree: Tree,
+    root: Slot,
+    /// So many bytes of nodes may still be kept.
+    bytes_left: AtomicU64,
+}
+
+/// What is known of a node, once it was looked at.
+type Slot = OnceLock<Known>;
+
+enum Known {
+    Kept(Kept),
+    Cached(Weak<Node>),
+}
+
+struct Kept {
+    node: Arc<Node>,
+    /// As the node has them.
+    children: Box<[Slot]>,
+}
+
+/// Where a way comes to behind the nodes that are kept.
+pub(super) struct Step<'t> {
+    open: &'t OpenTree,
+    slot: &'t Slot,
+    place: &'t Place,
+}
+
+impl OpenTree {
+    pub fn new(tree: Tree, files: &Files) -> Arc<OpenTree> {
+        Arc::new(OpenTree {
+            tree,
+            root: Slot::new(),
+            bytes_left: AtomicU64::new(files.kept_bytes),
+        })
+    }
+
+    /// Goes by the children that `child_of` tells to the first node that is not kept, or is a leaf.
+    pub fn step(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Step<'_> {
+        let (mut slot, mut place) = (&self.root, &self.tree.root.place);
+        while let Some(Known::Kept(kept)) = slot.get()
+            && let Node::Inner(inner) = &*kept.node
+        {
+            let index = child_of(inner);
+            (slot, place) = (&kept.children[index], &inner.children[index].place);
+        }
+        Step {
+            open: self,
+            slot,
+            place,
+        }
+    }
+
+    fn know(&self, node: &Arc<Node>) -> Known {
+        let taken = |inner: &Inner| {
+            let bytes = node.memory_bytes() + (inner.children.len() * size_of::<Slot>()) as u64;
+            let left = |left: u64| left.checked_sub(bytes);
+            self.bytes_left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
+                .is_ok()
+        };
+        match &**node {
+            Node::Inner(inner) if taken(inner) => Known::Kept(Kept {
+                node: node.clone(),
+                children: inner.children.iter().map(|_| Slot::new()).collect(),
+            }),
+            _ => Known::Cached(Arc::downgrade(node)),
+        }
+    }
+}
+
+impl Step<'_> {
+    pub fn node(&self, files: &Files) -> Result<Arc<Node>, StoreError> {
+        if let Some(Known::Cached(node)) = self.slot.get()
+            && let Some(node) = node.upgrade()
+        {
+            files.count_node();
+            return Ok(node);
+        }
+        let node = files.node(self.place)?;
+        self.slot.get_or_init(|| self.open.know(&node));
+        Ok(node)
+    }
+
+    /// Has the node brought near the processor, if it is known where the cache has it.
+    pub fn prefetch(&self) {
+        if let Some(Known::Cached(node)) = self.slot.get() {
+            // The counts of those who hold it lie right before it.
+            let node = node.as_ptr();
+            prefetch(node.cast::<u64>().wrapping_sub(1));
+            prefetch(node.wrapping_add(1).cast::<u8>().wrapping_sub(1));
+        }
+    }
+}
