@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version, WrittenKey};
-use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Read, Row, Store, StoreError};
+use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store, StoreError};
 
 use crate::Durability;
 use crate::changes::{Generation, RecentChanges};

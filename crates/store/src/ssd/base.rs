@@ -19,6 +19,9 @@ const SIDE_BY_SIDE: usize = 16;
 /// One of each key.
 type SideBySide<T> = SmallVec<[T; SIDE_BY_SIDE]>;
 
+/// A leaf, and which of its rows may be that under the key it was looked for with.
+type Sought = (Arc<Node>, Range<usize>);
+
 /// One generation of the tree. Cloning it is cheap and keeps its files.
 #[derive(Clone)]
 pub(super) struct Base {
@@ -86,7 +89,7 @@ impl Base {
 
     /// The leaves where the keys belong, and which of their rows may be those under the keys. Each step is done for all keys, so that none
     /// waits for another's memory.
-    fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<(Arc<Node>, Range<usize>)>, StoreError> {
+    fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<Sought>, StoreError> {
         let mut steps = SideBySide::new();
         for key in keys {
             steps.push(open.step(|inner| inner.child_of(key)));
