@@ -53,11 +53,43 @@ fn rows_in(reader: &Reader, (start, end): &(Vec<u8>, Vec<u8>)) -> Rows {
     rows
 }
 
-/// Commits as if `range` had been read at `reader`; whenever that is allowed, the range must be now as it was then.
-fn check_commit(engine: &Engine, reader: &Reader, range: (Vec<u8>, Vec<u8>), story: &str) -> Result<(), CommitError> {
+/// What a reader had before it. The reader itself may be lost later: a crash takes files that only it reads.
+struct Seen {
+    reader: Reader,
+    rows: Rows,
+    crashed: bool,
+}
+
+impl Seen {
+    fn new(reader: Reader) -> Seen {
+        let rows = rows_in(&reader, &everything());
+        assert!(!reader.is_unreadable());
+        Seen {
+            reader,
+            rows,
+            crashed: false,
+        }
+    }
+
+    fn rows_in(&self, range: &(Vec<u8>, Vec<u8>), story: &str) -> Rows {
+        let within = |key: &Vec<u8>| range.0 <= *key && *key < range.1;
+        let rows: Rows = self.rows.iter().filter(|(key, _)| within(key)).cloned().collect();
+        let again = rows_in(&self.reader, range);
+        if self.reader.is_unreadable() {
+            assert!(self.crashed, "{story}: a reader is lost without a crash");
+        } else {
+            assert_eq!(again, rows, "{story}: a reader shows something else than before");
+        }
+        rows
+    }
+}
+
+/// Commits as if `range` had been read at `seen`; whenever that is allowed, the range must be now as it was then.
+fn check_commit(engine: &Engine, seen: &Seen, range: (Vec<u8>, Vec<u8>), story: &str) -> Result<(), CommitError> {
     let now = rows_in(&engine.reader(ALWAYS).unwrap(), &range);
+    let version = seen.reader.version;
     let request = CommitRequest {
-        read_version: reader.version,
+        read_version: version,
         read_conflicts: vec![KeyRange::new(range.0.clone(), range.1.clone())],
         mutations: vec![Mutation::Set {
             key: b"marker".to_vec(),
@@ -67,10 +99,9 @@ fn check_commit(engine: &Engine, reader: &Reader, range: (Vec<u8>, Vec<u8>), sto
     };
     engine.commit(ALWAYS, &request)?;
     assert_eq!(
-        rows_in(reader, &range),
+        seen.rows_in(&range, story),
         now,
-        "{story}: {range:?} read at {:?}",
-        reader.version
+        "{story}: {range:?} read at {version:?}"
     );
     Ok(())
 }
@@ -83,7 +114,7 @@ fn no_commit_lands_over_a_read_that_has_changed() {
         let (world, mut random) = (World::default(), Random(seed));
         world.clock.set(50_000_000);
         let mut engine = world.open();
-        let mut readers: Vec<Reader> = Vec::new();
+        let mut readers: Vec<Seen> = Vec::new();
         for step in 0..400 {
             match random.below(40) {
                 0 => {
@@ -92,6 +123,7 @@ fn no_commit_lands_over_a_read_that_has_changed() {
                         _ => {
                             drop(engine);
                             world.disk.crash();
+                            readers.iter_mut().for_each(|seen| seen.crashed = true);
                         }
                     }
                     world.clock.set(random.below(60_000_000));
@@ -102,12 +134,12 @@ fn no_commit_lands_over_a_read_that_has_changed() {
                 6..12 => {
                     let reader = engine.read_version(ALWAYS);
                     assert!(engine.wait_durable(reader.dependency));
-                    readers.push(reader);
+                    readers.push(Seen::new(reader));
                 }
                 12..20 if !readers.is_empty() => {
-                    let reader = &readers[random.below(readers.len() as u64) as usize];
+                    let seen = &readers[random.below(readers.len() as u64) as usize];
                     let story = format!("seed {seed}, step {step}");
-                    match check_commit(&engine, reader, random_range(&mut random), &story) {
+                    match check_commit(&engine, seen, random_range(&mut random), &story) {
                         Ok(()) => landed += 1,
                         Err(_) => refused += 1,
                     }
