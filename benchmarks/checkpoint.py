@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much later are writes while a checkpoint is written, and how much more memory does it take?
 
-    cargo build --release && benchmarks/checkpoint.py --gigabytes 2 --out benchmarks/DATE-MACHINE
+    cargo build --release && benchmarks/checkpoint.py --gigabytes 2 --out OUT
 
 Fills the server with values of 1 KB, then overwrites keys at random through a few connections, each waiting for every reply
 (`--durability interval`, and `always` in a second run), at first without and then beside a checkpoint. What is shown is how long a

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Moving a Redis that is written to: how many keys a second, and does anything differ at the cut-over?
 
-    cargo build --release && benchmarks/import.py --keys 1000000 --out benchmarks/DATE-MACHINE
+    cargo build --release && benchmarks/import.py --keys 1000000 --out OUT
 
 A redis-server is filled with keys; while `quartet import redis --follow` copies it, a writer goes on with transactions of a counter
 and a key of its own. Shown is the time until the target has everything that was there at the beginning, and what the import says of

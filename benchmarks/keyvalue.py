@@ -2,7 +2,7 @@
 """Key-value transactions through libfdb_c.so, from one C program, beside what FoundationDB was measured to do.
 
     cargo build --release --bin quartet && cargo build --release -p quartet-fdb-c
-    benchmarks/keyvalue.py --out benchmarks/DATE-MACHINE-keyvalue
+    benchmarks/keyvalue.py --out OUT
     benchmarks/keyvalue.py --row sustained --tests writes     # one row, one of its tests
 
 | row | what it measures, and the bar |

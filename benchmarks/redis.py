@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quartet beside Redis, on one machine, in one go.
 
-    cargo build --release && benchmarks/redis.py --seconds 5 --out benchmarks/DATE-MACHINE
+    cargo build --release && benchmarks/redis.py --seconds 5 --out OUT
 
 Each cell runs Redis and Quartet in turn, `--rounds` times, with the same load generator; a cell's ratio is the median of the
 rounds' ratios, so that a machine whose speed drifts does not decide it. Writes results.json and report.md. Needs redis-server and
