@@ -57,6 +57,7 @@ async function own(path, method, given) {
 
 export const start = () => own("start", "GET");
 
+/** The session, or `null` for a visitor who has none. */
 export const session = () => own("session", "GET");
 
 export async function login(credential, user = "") {

@@ -109,16 +109,13 @@ function App() {
   const [session, set] = useState(undefined);
   const [problem, tell] = useState(null);
   const load = async () => {
-    try {
-      set(await api.session());
-    } catch (error) {
-      if (error.status !== 401) return tell(error);
-      // A server for development has one person, who need not say who that is.
-      const { development } = await api.start();
-      if (!development) return set(null);
-      await api.login("");
-      set(await api.session());
-    }
+    const found = await api.session();
+    if (found) return set(found);
+    // A server for development opens without a credential.
+    const { development } = await api.start();
+    if (!development) return set(null);
+    await api.login("");
+    set(await api.session());
   };
   useEffect(() => {
     api.onSessionOver(() => set((old) => (old ? null : old)));

@@ -73,17 +73,44 @@ const ratios = (points, above, below) =>
 
 const short = (value) => (value >= 1e6 ? `${(value / 1e6).toFixed(1)} M` : value >= 1e4 ? `${(value / 1e3).toFixed(1)} k` : value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1));
 
-/** Lines over time; `lines` are `{title, values}`. */
-function Chart({ title, lines, unit = "", format = short }) {
-  const most = Math.max(1e-9, ...lines.flatMap(({ values }) => values));
-  const path = (values) => values.map((value, index) => `${((POINTS_MAX - values.length + index) / (POINTS_MAX - 1)) * 300},${58 - (value / most) * 54}`).join(" ");
-  const latest = lines.map(({ title, values }) => `${title} ${format(values.at(-1) ?? 0)}${unit}`).join(", ");
+const WINDOW_MS = PERIOD_MS * (POINTS_MAX - 1);
+
+/** The least of 1, 2 and 5 times a power of ten that is not below `value`; for sizes, of 1, 2, 4 … times a power of 1,024. */
+function ceiling(value, isSize) {
+  if (value <= (isSize ? 1024 : 0)) return isSize ? 1024 : 1;
+  const base = isSize ? 1024 ** Math.floor(Math.log2(value) / 10) : 10 ** Math.floor(Math.log10(value));
+  const steps = isSize ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 5, 10];
+  return base * steps.find((step) => value <= base * step * (1 + 1e-9));
+}
+
+const clock = (time) => new Date(performance.timeOrigin + time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
+/** Lines over the last four minutes, above zero; `lines` are `{title, values}`, whose last values belong to the last of `points`. */
+function Chart({ title, points, lines, unit = "", format = short }) {
+  const top = ceiling(Math.max(0, ...lines.flatMap(({ values }) => values)), format === size);
+  const last = points.at(-1).time;
+  const x = (time) => 300 * (1 - (last - time) / WINDOW_MS);
+  const path = (values) =>
+    values
+      .map((value, index) => [points[points.length - values.length + index].time, value])
+      .filter(([time]) => time >= last - WINDOW_MS)
+      .map(([time, value]) => `${x(time).toFixed(1)},${(60 - (value / top) * 60).toFixed(1)}`)
+      .join(" ");
+  const now = ({ values }) => `${format(values.at(-1) ?? 0)}${unit}`;
+  const latest = lines.map((line) => `${line.title} ${now(line)}`).join(", ");
   return html`<div class="card">
-    <h3>${title} <span class="dim">up to ${format(most)}${unit}</span></h3>
-    <svg class="chart" viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label=${`${title}: ${latest}`}>
-      ${lines.map(({ title, values }, index) => html`<polyline key=${title} class=${"abcd"[index % 4]} points=${path(values)} />`)}
-    </svg>
-    <div>${lines.map(({ title, values }, index) => html`<span key=${title} class=${"key-" + "abcd"[index % 4]}>${title} <b class="inline">${format(values.at(-1) ?? 0)}${unit}</b> </span>`)}</div>
+    <h3>${title}</h3>
+    <div class="latest">${lines.map((line, index) => html`<span key=${line.title} class=${"key-" + "abcd"[index % 4]}><b>${now(line)}</b>${line.title}</span>`)}</div>
+    <div class="plot">
+      <div class="scale" aria-hidden="true">${[top, top / 2, 0].map((value) => html`<span>${format(value)}${unit}</span>`)}</div>
+      <svg class="chart" viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label=${`${title}: ${latest}`}>
+        ${[0, 15, 30, 45].map((y) => html`<line x1="0" x2="300" y1=${y} y2=${y} />`)}
+        ${[75, 150, 225].map((x) => html`<line x1=${x} x2=${x} y1="0" y2="60" />`)}
+        <line class="zero" x1="0" x2="300" y1="60" y2="60" />
+        ${lines.map(({ title, values }, index) => html`<polyline key=${title} class=${"abcd"[index % 4]} points=${path(values)} />`)}
+      </svg>
+      <div class="times" aria-hidden="true">${[1, 0.5, 0].map((share) => html`<span>${clock(last - share * WINDOW_MS)}</span>`)}</div>
+    </div>
   </div>`;
 }
 
@@ -130,12 +157,12 @@ function Charts({ database, session }) {
     : [{ title: "commands", values: ratios(points, "micros", "calls") }];
   return html`<${Problem} error=${error} />
     <div class="cards" id="charts">
-      <${Chart} title="Requests in a second" lines=${isOperator && !perLayer ? [...throughput, { title: "transactions of all layers", values: rates(points, "quartet_transactions_total") }] : throughput} />
-      <${Chart} title="Mean time in the server" lines=${latency} unit=" µs" />
-      <${Chart} title="Memory" lines=${[{ title: "resident", values: points.map(({ values }) => values.used_memory_rss ?? 0) }, { title: "data", values: points.map(({ values }) => values.used_memory_dataset ?? 0) }]} format=${size} />
-      <${Chart} title="Network in a second" lines=${[{ title: "in", values: rates(points, "total_net_input_bytes") }, { title: "out", values: rates(points, "total_net_output_bytes") }]} format=${size} />
-      ${isOperator && html`<${Chart} title="Log in a second" lines=${[{ title: "syncs", values: rates(points, "quartet_log_syncs_total") }, { title: "epochs", values: rates(points, "quartet_log_epochs_total") }, { title: "conflicts", values: rates(points, "quartet_conflicts_total") }]} />
-      <${Chart} title="CPU" lines=${[{ title: "user", values: rates(points, "process_cpu_user_seconds_total").map((value) => value * 100) }, { title: "system", values: rates(points, "process_cpu_system_seconds_total").map((value) => value * 100) }]} unit=" %" />`}
+      <${Chart} points=${points} title="Requests per second" lines=${isOperator && !perLayer ? [...throughput, { title: "transactions of all layers", values: rates(points, "quartet_transactions_total") }] : throughput} />
+      <${Chart} points=${points} title="Mean time in the server" lines=${latency} unit=" µs" />
+      <${Chart} points=${points} title="Memory" lines=${[{ title: "resident", values: points.map(({ values }) => values.used_memory_rss ?? 0) }, { title: "data", values: points.map(({ values }) => values.used_memory_dataset ?? 0) }]} format=${size} />
+      <${Chart} points=${points} title="Network per second" lines=${[{ title: "in", values: rates(points, "total_net_input_bytes") }, { title: "out", values: rates(points, "total_net_output_bytes") }]} format=${size} />
+      ${isOperator && html`<${Chart} points=${points} title="Log per second" lines=${[{ title: "syncs", values: rates(points, "quartet_log_syncs_total") }, { title: "epochs", values: rates(points, "quartet_log_epochs_total") }, { title: "conflicts", values: rates(points, "quartet_conflicts_total") }]} />
+      <${Chart} points=${points} title="CPU" lines=${[{ title: "user", values: rates(points, "process_cpu_user_seconds_total").map((value) => value * 100) }, { title: "system", values: rates(points, "process_cpu_system_seconds_total").map((value) => value * 100) }]} unit=" %" />`}
     </div>
     <div class="cards" id="figures">
       <${Card} title="Durability">${info.quartet_durability}<//>
@@ -197,7 +224,7 @@ function Biggest({ database }) {
 
 export function Operations({ database, session }) {
   const here = session.databases.find((each) => each.name === database);
-  if (!here?.redis) return html`<p>What the server does is told to who has a credential of Redis in <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
+  if (!here?.redis) return html`<p>These figures need a Redis credential for <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
   return html`<h2>Operations: ${database}</h2><${Charts} database=${database} session=${session} />
     <div class="split"><${Slow} database=${database} /><${Biggest} database=${database} /></div>`;
 }

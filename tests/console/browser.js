@@ -18,11 +18,11 @@ export async function openPage(browser, { width = 1200, height = 800, scheme = "
   await page.setViewport({ width, height });
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
   page.setDefaultTimeout(PATIENCE_MS);
-  const seen = { wrong: [], requests: [] };
+  const seen = { wrong: [], requests: [], isUsed: false };
   page.on("pageerror", (error) => seen.wrong.push(`thrown: ${error.stack ?? error}`));
   page.on("console", (message) => {
-    // A refused request is told here too, and is no fault of the page.
-    const isRefusal = /Failed to load resource: the server responded with a status of/.test(message.text());
+    // The browser reports a refused request here too. It is no fault of the page, unless nobody has typed or clicked yet.
+    const isRefusal = seen.isUsed && /Failed to load resource: the server responded with a status of/.test(message.text());
     if (["error", "warn", "assert"].includes(message.type()) && !isRefusal) seen.wrong.push(`${message.type()}: ${message.text()}`);
   });
   page.on("request", (request) => seen.requests.push(request.url()));
@@ -61,8 +61,9 @@ export async function waitForText(page, text, selector = "body") {
   }
 }
 
-/** Puts `text` in place of what a field holds. */
+/** Replaces the text of a field. */
 export async function fill(page, selector, text) {
+  page.seen.isUsed = true;
   const field = await page.waitForSelector(selector);
   await field.focus();
   await field.evaluate((element) => element.select());
@@ -77,6 +78,7 @@ export async function choose(page, selector, value) {
 
 /** Clicks what nothing else covers and what is not disabled, at the moment when it is so. */
 export async function click(page, selector) {
+  page.seen.isUsed = true;
   await page.waitForFunction(
     (selector) => {
       const element = document.querySelector(selector);
@@ -95,6 +97,7 @@ export async function click(page, selector) {
 
 /** Presses the button that says `text`. */
 export async function press(page, text) {
+  page.seen.isUsed = true;
   const button = await page.waitForFunction((text) => [...document.querySelectorAll("button, a, summary")].find((element) => element.innerText.trim() === text && !element.disabled), {}, text);
   await button.asElement().evaluate((element) => element.click());
 }

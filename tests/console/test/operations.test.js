@@ -67,6 +67,24 @@ test("charts, figures, slow requests and the biggest keys", async (t) => {
   await go(page, "operations", "default");
   await page.waitForFunction(() => document.querySelectorAll("#charts polyline").length >= 6);
   await page.waitForFunction(() => document.querySelector("#charts polyline").getAttribute("points").split(" ").length >= 2);
+  // Each chart says what its lines are worth: values at the side down to zero, times below, and the last value large.
+  const charts = await page.$$eval("#charts .card", (cards) =>
+    cards.map((card) => ({
+      scale: [...card.querySelectorAll(".scale span")].map((tick) => tick.innerText),
+      times: [...card.querySelectorAll(".times span")].map((tick) => tick.innerText),
+      latest: [...card.querySelectorAll(".latest b")].map((value) => value.innerText),
+      zero: card.querySelectorAll("line.zero").length,
+    })),
+  );
+  for (const { scale, times, latest, zero } of charts) {
+    assert.equal(scale.length, 3);
+    assert.match(scale[2], /^0\b/);
+    assert.notEqual(parseFloat(scale[0]), 0);
+    assert.equal(new Set(times).size, 3);
+    for (const time of times) assert.match(time, /^\d\d:\d\d:\d\d$/);
+    assert.ok(latest.length >= 1 && latest.every((value) => /^[\d.]+/.test(value)), latest);
+    assert.equal(zero, 1);
+  }
   for (const title of ["Durability", "Durable version", "Checkpoints", "Connections"]) await waitForText(page, title, "#figures");
   await waitForText(page, "none", "#figures");
   await waitForText(page, "big:<i>", "#slow");

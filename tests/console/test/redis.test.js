@@ -66,17 +66,24 @@ test("a session needs its cookie, its proof and the page's own origin", async ()
   const { proof } = await opened.json();
   const good = { cookie, "x-quartet-proof": proof };
   const status = async (headers) => (await ask("session", headers)).status;
-  assert.equal(await status(good), 200);
-  assert.equal(await status({ cookie }), 401);
-  assert.equal(await status({ "x-quartet-proof": proof }), 401);
-  assert.equal(await status({ ...good, "x-quartet-proof": proof.replace(/./g, "0") }), 401);
+  const opens = async (headers) => (await (await ask("session", headers)).json()) !== null;
+  const commanded = async (headers) => (await ask("redis/default/", headers, '["PING"]')).status;
+  assert.equal(await opens(good), true);
+  // A visitor without a session gets 200 and null: a refusal would be an error in the browser's console at every first visit.
+  const strangers = [{}, { cookie }, { "x-quartet-proof": proof }, { ...good, "x-quartet-proof": proof.replace(/./g, "0") }];
+  for (const headers of strangers) {
+    assert.equal(await status(headers), 200);
+    assert.equal(await opens(headers), false);
+    assert.equal(await commanded(headers), 401);
+  }
   assert.equal(await status({ ...good, origin: "http://elsewhere.example" }), 403);
   assert.equal(await status({ ...good, "sec-fetch-site": "same-site" }), 403);
   assert.equal(await status({ ...good, origin: new URL(server.url).origin }), 200);
   assert.equal((await ask("redis/default/", good, '["PING"]')).headers.get("access-control-allow-origin"), null);
   assert.equal((await ask("redis/default/", { "x-quartet-proof": proof }, '["PING"]')).status, 401);
   await ask("logout", good, "{}");
-  assert.equal(await status(good), 401);
+  assert.equal(await opens(good), false);
+  assert.equal(await commanded(good), 401);
 });
 
 test("a login whose length is not announced is read like any other", async () => {

@@ -4,7 +4,7 @@
 //!   GET  / (Accept: text/html), /console/…      the page and its files, from the binary
 //!   POST /console/api/login                     a credential becomes a session, or joins the one that is there
 //!   POST /console/api/logout
-//!   GET  /console/api/session                   what the session opens, and where clients connect
+//!   GET  /console/api/session                   what the session opens, and where clients connect; null without a session
 //!   *    /console/api/redis/DATABASE/…          REST     \
 //!   *    /console/api/fauna/DATABASE/…          FaunaDB   | the layer's own protocol, with the session's credential
 //!   POST /console/api/dynamodb/DATABASE/        DynamoDB  | in the place of the browser's cookie
@@ -132,7 +132,11 @@ impl Console {
                 Err(self.sessions.forgetting_answer())
             }
             ("GET", "start") => Err(whole(OK, &json!({ "development": self.is_development }))),
-            ("GET", "session") => Err(self.describe(&self.keyring(head)?)),
+            ("GET", "session") => Err(match self.sessions.keyring_of(head, Instant::now()) {
+                Some(keyring) => self.describe(&keyring),
+                // Every first visit asks this, and a refusal would stand in the browser's console.
+                None => whole(OK, &Value::Null),
+            }),
             ("OPTIONS", _) | (_, "login" | "logout" | "start" | "session") => {
                 Err(whole(METHOD_NOT_ALLOWED, &json!({ "error": "method not allowed" })))
             }
