@@ -1,11 +1,11 @@
 """What the accounting of requests costs of the server's processor time. Two ways to ask:
 
-    python3 benchmarks/accounting.py --shares --binary target/release/quartet [--seconds 6] [--out FILE]
+    python3 benchmarks/accounting.py --shares --binary target/profiling/quartet [--seconds 6] [--out FILE]
     python3 benchmarks/accounting.py --binary target/release/quartet [--rounds 12] [--requests 300000] [--out FILE]
 
 The first samples the server (`perf record`) under `redis-benchmark` and under the pages of the news benchmark, and tells which share of the samples lies in what counts: counters,
 histograms, the slow log, metering; and which in reading the clock, whatever for: expiry and turns between databases need it too. What the compiler put into other functions is found
-by the lines of the source (`debug = 1` of the release profile, `addr2line`). The two together are the most that metrics can cost.
+by the lines of the source (`cargo build --profile profiling`, `addr2line`). The two together are the most that metrics can cost.
 
 The second turns the histograms on and off in turns (CONFIG SET latency-tracking); counters of calls and of time have no switch, because Redis has none for them either. Both sides
 run on one server, one after the other and again, so what else the machine does falls on both. It only ever adds, so the least of the rounds are compared.

@@ -45,7 +45,10 @@ def page(path: Path) -> Page:
     return found
 
 
-PAGES = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md")) if page(path).runs}
+PAGES = {str(path.relative_to(ROOT)): path for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if page(path).runs}
+# Programs that pages name, and the library that FoundationDB's binding loads.
+BESIDE = [ROOT / "examples" / "four-clients" / "greet.py"]
+LIBRARY = {"LD_LIBRARY_PATH": str(Path(binary()).parent), "FDB_CLUSTER_FILE": "quartet-data/fdb.cluster"}
 
 
 def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
@@ -64,7 +67,10 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
 @pytest.mark.parametrize("name", PAGES)
 def test_what_a_page_says_to_run(name, tmp_path):
     told = page(PAGES[name])
-    (tmp_path / "quartet").symlink_to(binary())
+    for path in BESIDE:
+        (tmp_path / path.name).symlink_to(path)
+    for program, path in (("quartet", binary()), ("python", sys.executable)):
+        (tmp_path / program).symlink_to(path)
     lines = ["ip link set lo up"]
     if told.server is not None:
         (tmp_path / "server.sh").write_text("exec env " + told.server if "=" in told.server.split()[0] else "exec " + told.server)
@@ -75,7 +81,7 @@ def test_what_a_page_says_to_run(name, tmp_path):
         lines.append(f"{PROGRAMS[language]} {file} >{number}.out")
     if told.server is not None:
         lines.append("kill $server; wait $server")
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, "PYTHONPATH": CLIENTS}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, "PYTHONPATH": CLIENTS, **LIBRARY}
     run([*NETWORK, "bash", "-euc", "\n".join(lines)], cwd=tmp_path, **environment)
     for number, (_, text, output) in enumerate(told.runs):
         if output is not None:
