@@ -2,7 +2,8 @@
 //! writes, to be certified and applied together.
 //!
 //! The client says what it depends on (read conflict ranges) and what others must take as written by it (write conflict
-//! ranges, beyond what its mutations write). Certification is that of `attempt`: a conflict is a change of something
+//! ranges, beyond what its mutations write). A mutation counts as a write also where it changes nothing: clearing a range in
+//! which nothing is refuses those who have read in it. Certification is that of `attempt`: a conflict is a change of something
 //! read, after the read version. A read version older than the kept conflict history is answered `TooOld`.
 
 use std::sync::atomic::Ordering;
@@ -80,13 +81,16 @@ impl CommitRequest {
         mutations.iter().filter_map(Mutation::key)
     }
 
-    fn apply(&self, target: &mut Transaction<'_>) {
+    /// Returns what it writes and leaves no trace of.
+    fn apply(&self, target: &mut Transaction<'_>) -> Vec<KeyRange> {
+        let mut traceless = Vec::new();
         for mutations in self.mutations.chunks(FETCHED_TOGETHER) {
             if mutations.len() > 1 {
                 target.fetch(CommitRequest::keys(mutations));
             }
-            mutations.iter().for_each(|mutation| mutation.apply(target));
+            traceless.extend(mutations.iter().filter_map(|mutation| mutation.apply(target)));
         }
+        traceless
     }
 
     fn writes_nothing(&self) -> bool {
@@ -133,11 +137,11 @@ impl PartitionGuard<'_> {
         if request.writes_nothing() {
             return Ok((self.last_version(), self.latest_dependency(space)));
         }
-        let committed = self.execute(space, |target| -> Result<Version, std::convert::Infallible> {
-            request.apply(target);
-            Ok(target.commit_version())
+        let committed = self.execute(space, |target| -> Result<_, std::convert::Infallible> {
+            let traceless = request.apply(target);
+            Ok((target.commit_version(), traceless))
         });
-        let (version, dependency) = match committed {
+        let ((version, traceless), dependency) = match committed {
             Ok(committed) => committed,
             Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
             Err(ExecuteError::DiskFull(_)) => return Err(CommitError::DiskFull),
@@ -145,7 +149,7 @@ impl PartitionGuard<'_> {
             Err(ExecuteError::NotHome) => return Err(CommitError::NotHome),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
-        for range in &request.write_conflicts {
+        for range in request.write_conflicts.iter().chain(&traceless) {
             self.state().changes.declare(&prefixed(&prefix, range), version);
         }
         Ok((version, dependency))

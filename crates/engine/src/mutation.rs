@@ -76,11 +76,17 @@ impl Mutation {
         }
     }
 
-    pub(crate) fn apply(&self, target: &mut Transaction<'_>) {
+    /// Returns what it writes and leaves no trace of: readers of what was not there, and is not there now, conflict with it all
+    /// the same.
+    #[must_use]
+    pub(crate) fn apply(&self, target: &mut Transaction<'_>) -> Option<KeyRange> {
         match self {
             Mutation::Set { key, value } => _ = target.set_parts(&[key], &[value]),
-            Mutation::Clear { key } => drop(target.clear(key)),
-            Mutation::ClearRange { range } => drop(target.clear_range(&range.start, &range.end)),
+            Mutation::Clear { key } => return cleared(target, key),
+            Mutation::ClearRange { range } => {
+                let count = target.clear_range(&range.start, &range.end);
+                return (count == 0 && !range.is_empty()).then(|| range.clone());
+            }
             Mutation::Atomic {
                 operation,
                 key,
@@ -89,7 +95,7 @@ impl Mutation {
                 let old = target.get(key);
                 match operation.apply(old.as_ref().map(|row| row.value()), operand) {
                     Some(new) => _ = target.set_parts(&[key], &[&new]),
-                    None => drop(target.clear(key)),
+                    None => return cleared(target, key),
                 }
             }
             Mutation::SetVersionstampedKey { key, offset, value } => {
@@ -101,6 +107,15 @@ impl Mutation {
                 target.set_parts(&[key], &[&value]);
             }
         }
+        None
+    }
+}
+
+/// Clears a key. Returns it if there was nothing to clear.
+fn cleared(target: &mut Transaction<'_>, key: &[u8]) -> Option<KeyRange> {
+    match target.clear(key) {
+        Some(_) => None,
+        None => Some(KeyRange::point(key)),
     }
 }
 

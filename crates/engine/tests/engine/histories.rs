@@ -413,3 +413,42 @@ fn a_read_version_shows_one_space_only() {
     assert_eq!(keys, [b"k"]);
     assert_eq!(reader.count(b"", b"\xff"), 1);
 }
+
+/// Programs fence each other off with a clear of an empty range. It left no row, and no trace either, so those who had read in it
+/// committed. What a mutation writes counts, whether anything was there or not.
+#[test]
+fn clearing_what_is_not_there_refuses_those_who_have_read_it() {
+    let clear = |key: &[u8]| Mutation::Clear { key: key.to_vec() };
+    let clear_range = |start, end| Mutation::ClearRange {
+        range: KeyRange::new(start, end),
+    };
+    let compare_and_clear = |key: &[u8]| Mutation::Atomic {
+        operation: AtomicOperation::CompareAndClear,
+        key: key.to_vec(),
+        operand: b"v".to_vec(),
+    };
+    let check = |mutation: Mutation, read: KeyRange, refused: bool| {
+        let engine = World::default().open();
+        let read_version = engine.read_version(ALWAYS).version;
+        let write = CommitRequest {
+            mutations: vec![mutation.clone()],
+            ..CommitRequest::default()
+        };
+        engine.commit(ALWAYS, &write).unwrap();
+        let judged = CommitRequest {
+            read_version,
+            read_conflicts: vec![read.clone()],
+            ..CommitRequest::default()
+        };
+        let is_refused = engine.commit(ALWAYS, &judged) == Err(CommitError::Conflict(Vec::new()));
+        assert_eq!(is_refused, refused, "{mutation:?} {read:?}");
+    };
+    for written in [clear(b"n"), compare_and_clear(b"n"), clear_range("m", "o")] {
+        check(written.clone(), KeyRange::point(b"n"), true);
+        check(written.clone(), KeyRange::new("mm", "z"), true);
+        check(written.clone(), KeyRange::new("o", "z"), false);
+        check(written, KeyRange::new("a", "m"), false);
+    }
+    check(clear_range("n", "n"), KeyRange::new("a", "z"), false);
+    check(clear_range("o", "n"), KeyRange::new("a", "z"), false);
+}
