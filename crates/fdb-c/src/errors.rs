@@ -16,17 +16,18 @@ const RETRYABLE_NOT_COMMITTED: c_int = 50_002;
 /// Texts that were asked for. They live as long as the process.
 static TEXTS: LazyLock<Mutex<HashMap<&'static str, CString>>> = LazyLock::new(Mutex::default);
 
+/// The largest number that the original takes for one of its own.
+const CODE_MAX: u16 = 30_000;
+
 pub(crate) fn number(code: Code) -> ErrorCode {
-    u16::try_from(code).map_or(ErrorCode::UNKNOWN_ERROR, ErrorCode)
+    let code = u16::try_from(code).ok().filter(|code| *code <= CODE_MAX);
+    code.map_or(ErrorCode::UNKNOWN_ERROR, ErrorCode)
 }
 
 /// The text of an error. It stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_get_error(code: Code) -> *const c_char {
-    let text = match code {
-        0 => "Success",
-        code => number(code).text(),
-    };
+    let text = number(code).text();
     let mut texts = TEXTS.lock();
     let text = texts
         .entry(text)

@@ -9,6 +9,7 @@
 //! | `request` | what a client asks, as values and as bytes        |
 //! | `reply`   | what the server answers                           |
 //! | `code`    | the numbers of errors, which are FoundationDB's   |
+//! | `texts`   | their texts                                       |
 //! | `bytes`   | reading and writing the parts of a frame          |
 
 #![warn(missing_docs)]
@@ -18,6 +19,7 @@ mod code;
 mod frame;
 mod reply;
 mod request;
+mod texts;
 
 pub use bytes::Malformed;
 pub use code::ErrorCode;
