@@ -84,8 +84,9 @@ pub(crate) enum Outcome {
     Failed(ErrorCode),
 }
 
-/// A read under way, which a commit waits for.
-struct ReadUnderWay(Arc<Attempt>);
+/// A read under way, which a commit waits for. It begins where the read is called, not where its task first runs: a commit may
+/// be called in between.
+pub(crate) struct ReadUnderWay(Arc<Attempt>);
 
 impl Drop for ReadUnderWay {
     fn drop(&mut self) {
@@ -113,6 +114,17 @@ impl Drop for EndOnDrop {
         if let Some(attempt) = &self.0 {
             attempt.end(ErrorCode::BROKEN_PROMISE);
         }
+    }
+}
+
+impl ReadUnderWay {
+    /// The outcome of a read that is a task, unless the attempt ends before.
+    pub async fn outcome<T>(self, read: impl Future<Output = Result<T, ErrorCode>>) -> Result<T, ErrorCode> {
+        let outcome = self.0.until_ended(read).await;
+        if let Err(code) = &outcome {
+            self.0.state.lock().read_failed.get_or_insert(*code);
+        }
+        outcome
     }
 }
 
@@ -357,7 +369,7 @@ impl Attempt {
         body(&mut self.state.lock().read_conflicts)
     }
 
-    fn begin_read(self: &Arc<Attempt>) -> ReadUnderWay {
+    pub fn begin_read(self: &Arc<Attempt>) -> ReadUnderWay {
         self.state.lock().tasks_under_way += 1;
         ReadUnderWay(self.clone())
     }
@@ -373,19 +385,6 @@ impl Attempt {
         self.until(|state| state.has_no_reads().then_some(state.read_failed))
             .await
             .map_or(Ok(()), Err)
-    }
-
-    /// The outcome of a read that is a task, unless the attempt ends before.
-    pub async fn read<T>(
-        self: &Arc<Attempt>,
-        read: impl Future<Output = Result<T, ErrorCode>>,
-    ) -> Result<T, ErrorCode> {
-        let _under_way = self.begin_read();
-        let outcome = self.until_ended(read).await;
-        if let Err(code) = &outcome {
-            self.state.lock().read_failed.get_or_insert(*code);
-        }
-        outcome
     }
 
     // ---- the end

@@ -296,9 +296,16 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Connects, serves, and connects again, until closed.
-    pub async fn drive(self: Arc<Connection>) {
-        let _ends = DriverEnds(self.clone());
+    /// Connects, serves, and connects again, until closed. A driver that is dropped before it has begun ends, too.
+    pub fn drive(self: Arc<Connection>) -> impl Future<Output = ()> + Send {
+        let ends = DriverEnds(self.clone());
+        async move {
+            self.connect_and_serve().await;
+            drop(ends);
+        }
+    }
+
+    async fn connect_and_serve(self: &Arc<Connection>) {
         let mut pause = RETRY_MIN;
         let mut turn = 0;
         let connector = match self.cluster.tls {

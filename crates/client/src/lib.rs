@@ -65,9 +65,17 @@ pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
 /// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody may read it.
 pub(crate) const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
-pub(crate) const KEY_BYTES_MAX: usize = 10_000;
-pub(crate) const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
+const KEY_BYTES_MAX: usize = 10_000;
+const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
 pub(crate) const VALUE_BYTES_MAX: usize = 100_000;
+
+/// Longest key, in bytes, of those that begin as `key` does.
+pub(crate) fn key_bytes_max(key: &[u8]) -> usize {
+    match key.starts_with(USER_KEYS_END) {
+        true => SYSTEM_KEY_BYTES_MAX,
+        false => KEY_BYTES_MAX,
+    }
+}
 
 /// The first key after `key`.
 pub(crate) fn key_after(key: &[u8]) -> Vec<u8> {

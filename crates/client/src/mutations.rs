@@ -40,6 +40,11 @@ impl Mutations {
         self.parts.len()
     }
 
+    /// Bytes of all keys and values.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -59,6 +64,15 @@ impl Mutations {
             start = part.value_end;
             mutation
         })
+    }
+}
+
+/// A mutation writes `key`, as far as that is known before the commit.
+pub(crate) fn is_written(mutation: &Mutation<'_>, key: &[u8]) -> bool {
+    match mutation.kind {
+        MutationKind::ClearRange => mutation.key <= key && key < mutation.value,
+        MutationKind::SetVersionstampedKey => false,
+        _ => mutation.key == key,
     }
 }
 

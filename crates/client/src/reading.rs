@@ -83,11 +83,12 @@ pub struct Rows {
     pub more: bool,
 }
 
-/// What a row counts for beside its key and value, in the order of keys and against it.
+/// What a row counts for beside its key and value when it is given to the caller. The server counts 24 bytes, as the
+/// original's does, so a limit is mostly reached there.
 const ROW_BYTES: usize = 8;
-const ROW_BYTES_REVERSE: usize = 24;
-/// Longest piece of a range that is asked for at once.
-const PIECE_BYTES: u32 = 512 << 10;
+/// Longest piece of a range that is asked for at once, of rows without and with a limit of bytes.
+const PIECE_BYTES: usize = 512 << 10;
+const LIMITED_PIECE_BYTES: usize = 80_000;
 
 /// What one read sees.
 pub(crate) struct View {
@@ -231,8 +232,20 @@ impl View {
         let mut gathered = Gathered::new(options);
         let whole = (start, end);
         let (mut start, mut end) = (start.to_vec(), end.to_vec());
+        let mut asked = 0;
         while start < end {
-            let (stop, piece) = self.piece(&start, &end, &gathered).await?;
+            let (stop, piece) = match self.cleared_piece(&start, &end, options.reverse) {
+                Some(stop) => (stop, Vec::new()),
+                // A piece has brought rows, and the limit of bytes asks for no second one.
+                None if gathered.is_enough() => {
+                    gathered.rows.more = true;
+                    break;
+                }
+                None => {
+                    asked += 1;
+                    self.stored_piece(&start, &end, &gathered, asked).await?
+                }
+            };
             let (from, to) = match options.reverse {
                 false => (start.clone(), stop.clone()),
                 true => (stop.clone(), end.clone()),
@@ -252,33 +265,31 @@ impl View {
         Ok(rows)
     }
 
-    /// The next stored rows, in order, and the key up to which there are no others.
-    async fn piece(
+    /// Where the cleared range ends that `start..end` begins with, seen in the order of reading.
+    fn cleared_piece(&self, start: &[u8], end: &[u8], reverse: bool) -> Option<Vec<u8>> {
+        let stop = match reverse {
+            false => self.writes.cleared_at(start)?.1.min(end),
+            true => self.writes.cleared_before(end)?.0.max(start),
+        };
+        Some(stop.to_vec())
+    }
+
+    /// The next stored rows, in order, and the key up to which there are no others. They are asked for the `asked`th time.
+    async fn stored_piece(
         &self,
         start: &[u8],
         end: &[u8],
         gathered: &Gathered,
+        asked: u32,
     ) -> Result<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>), ErrorCode> {
         let reverse = gathered.options.reverse;
-        let cleared = match reverse {
-            false => self.writes.cleared_at(start),
-            true => self.writes.cleared_before(end),
-        };
-        if let Some((cleared_start, cleared_end)) = cleared {
-            let stop = if reverse {
-                cleared_start.max(start)
-            } else {
-                cleared_end.min(end)
-            };
-            return Ok((stop.to_vec(), Vec::new()));
-        }
         let version = self.attempt.version().await?;
         let request = RangeRequest {
             version: version.version,
             begin: WireSelector::first_at_or_after(start),
             end: WireSelector::first_at_or_after(end),
             rows_max: gathered.rows_to_ask(&self.writes),
-            bytes_max: gathered.bytes_to_ask(),
+            bytes_max: gathered.bytes_to_ask(asked),
             reverse,
             system: self.end == SYSTEM_KEYS_END,
         };
@@ -371,9 +382,7 @@ impl View {
             if self.writes.is_empty() {
                 return conflicts.add(start, end);
             }
-            for (start, end) in self.writes.depended_on(start, end) {
-                conflicts.add(&start, &end);
-            }
+            conflicts.add_parts((start, end), &self.writes.depended_on(start, end));
         });
     }
 }
@@ -396,12 +405,7 @@ impl Gathered {
 
     /// True if this was the last one.
     fn push(&mut self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        let row_bytes = if self.options.reverse {
-            ROW_BYTES_REVERSE
-        } else {
-            ROW_BYTES
-        };
-        self.bytes += key.len() + value.len() + row_bytes;
+        self.bytes += key.len() + value.len() + ROW_BYTES;
         self.rows.rows.push((key, value));
         let RangeOptions {
             rows_max, bytes_max, ..
@@ -420,12 +424,18 @@ impl Gathered {
         u32::try_from(missing + spare).unwrap_or(0)
     }
 
-    fn bytes_to_ask(&self) -> u32 {
-        let missing = self.options.bytes_max.saturating_sub(self.bytes);
-        match self.options.bytes_max {
+    /// A piece that brings no rows, because own writes hide them, is followed by one twice as long.
+    fn bytes_to_ask(&self, asked: u32) -> u32 {
+        let bytes = match self.options.bytes_max {
             0 => PIECE_BYTES,
-            _ => u32::try_from(missing).unwrap_or(PIECE_BYTES).clamp(1, PIECE_BYTES),
-        }
+            bytes => bytes.saturating_mul(1 << (asked - 1).min(20)).min(LIMITED_PIECE_BYTES),
+        };
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    /// There are rows, and a limit of bytes: the next piece is for the next request.
+    fn is_enough(&self) -> bool {
+        self.options.bytes_max > 0 && !self.rows.rows.is_empty()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::reading::{RangeOptions, Rows, Selector};
 use crate::{Cluster, SYSTEM_KEYS_END, system_keys};
 
 const PREFIX: &[u8] = b"\xff\xff";
+const PREFIX_END: &[u8] = b"\xff\xff\xff";
 const STATUS: &[u8] = b"\xff\xff/status/json";
 const CLUSTER_FILE: &[u8] = b"\xff\xff/cluster_file_path";
 const CONNECTION_STRING: &[u8] = b"\xff\xff/connection_string";
@@ -29,13 +30,18 @@ pub(crate) struct Told {
     pub conflicting: RangeSet,
     pub read_conflicts: RangeSet,
     pub write_conflicts: RangeSet,
-    /// Ranges may lie outside of a module, or reach over several.
+    /// Reads may lie outside of a module, and ranges reach over several.
     pub relaxed: bool,
 }
 
-/// A key that is computed. The prefix alone is the end of all others.
+/// A key that is computed.
 pub(crate) fn is_special(key: &[u8]) -> bool {
-    key.starts_with(PREFIX) && key.len() > PREFIX.len()
+    (PREFIX..PREFIX_END).contains(&key)
+}
+
+/// A range of computed keys and of no others.
+pub(crate) fn is_special_range(begin: &[u8], end: &[u8]) -> bool {
+    is_special(begin) && (PREFIX..=PREFIX_END).contains(&end)
 }
 
 /// Where a module's keys begin and end: what the original has, so that what may be read is the same. Some are empty here.
@@ -59,14 +65,12 @@ pub(crate) fn is_empty_module(begin: &[u8], end: &[u8]) -> bool {
     TENANTS <= begin && end <= TENANTS_END
 }
 
-/// A range that reaches into the computed keys and into no others.
-pub(crate) fn is_special_range(begin: &Selector, end: &Selector) -> bool {
-    begin.key.starts_with(PREFIX) && is_special(&end.key)
-}
-
 pub(crate) async fn get(attempt: &Attempt, told: &Told, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
     let Some(module) = module_of(key) else {
-        return Err(ErrorCode::SPECIAL_KEYS_NO_MODULE);
+        return match told.relaxed {
+            true => Ok(None),
+            false => Err(ErrorCode::SPECIAL_KEYS_NO_MODULE),
+        };
     };
     let rows = rows_of(attempt, told, module).await?;
     Ok(rows
@@ -83,6 +87,9 @@ pub(crate) async fn get_range(
     range: RangeOptions,
 ) -> Result<Rows, ErrorCode> {
     let (begin, end) = (bound(begin), bound(end));
+    if begin >= end {
+        return Ok(Rows::default());
+    }
     let touched: Vec<usize> = (0..MODULES.len())
         .filter(|&module| MODULES[module].0 < end.as_slice() && begin.as_slice() < MODULES[module].1)
         .collect();

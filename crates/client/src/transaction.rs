@@ -9,35 +9,34 @@
 //! no outcome: the first that could not be done is kept, and what is asked later, the commit too, answers with it.
 
 mod commit;
+mod size;
+mod watch;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use quartet_wire_keyvalue::{ErrorCode, MutationKind, Reply, Request};
+use quartet_wire_keyvalue::{ErrorCode, Mutation, MutationKind, Reply, Request};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::attempt::{Attempt, Outcome, StoredValue};
 use crate::conflicts::RangeSet;
 use crate::connection::code_of_read;
-use crate::database::CountedWatch;
 use crate::mutations::Mutations;
 use crate::options::Options;
 use crate::reading::{RangeOptions, Rows, Selector, View};
 use crate::special::{self, Told};
 use crate::writes::Writes;
-use crate::{
-    Database, KEY_BYTES_MAX, METADATA_VERSION_KEY, SYSTEM_KEY_BYTES_MAX, SYSTEM_KEYS_END, TransactionOption,
-    USER_KEYS_END, VALUE_BYTES_MAX,
-};
+use crate::{Database, METADATA_VERSION_KEY, TransactionOption, VALUE_BYTES_MAX, key_after, key_bytes_max};
+
+use size::Size;
+pub(crate) use size::TOLD_RANGE_BYTES;
+use watch::OwnWatches;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The server asks to be left alone for longer.
 const BACKOFF_MAX_BUSY: Duration = Duration::from_secs(30);
-/// What a mutation and a conflict range count for beside their bytes.
-const MUTATION_BYTES: usize = 24;
-const CONFLICT_BYTES: usize = 32;
 const STAMP_BYTES: usize = 10;
 const STAMP_OFFSET_BYTES: usize = 4;
 
@@ -62,7 +61,8 @@ struct State {
     mutations: Mutations,
     /// What was declared, beyond what the mutations write.
     write_conflicts: RangeSet,
-    bytes: usize,
+    own_watches: OwnWatches,
+    size: Size,
     /// The first failure of an operation without an outcome.
     failed: Option<ErrorCode>,
     cancelled: bool,
@@ -160,18 +160,10 @@ impl Transaction {
 
     pub fn get_read_version(&self) -> impl Future<Output = Result<u64, ErrorCode>> + Send + use<> {
         let state = self.state();
-        let known = match state.phase {
-            Phase::Committed(_) => state.attempt.known_version(),
-            _ => None,
-        };
-        let checked = if known.is_some() { Ok(()) } else { state.check() };
-        let attempt = state.attempt.clone();
+        let (checked, attempt) = (state.check_ended(), state.attempt.clone());
         async move {
             checked?;
-            match known {
-                Some(version) => Ok(version),
-                None => attempt.until_ended(attempt.told_version()).await,
-            }
+            attempt.until_ended(attempt.told_version()).await
         }
     }
 
@@ -185,8 +177,8 @@ impl Transaction {
 
     /// The ten bytes that a commit puts where versionstamps were asked for. To be called before the commit.
     pub fn versionstamp(&self) -> impl Future<Output = Result<[u8; STAMP_BYTES], ErrorCode>> + Send + use<> {
-        let state = self.state();
-        let (checked, attempt) = (state.check(), state.attempt.clone());
+        let mut state = self.state();
+        let (checked, attempt) = (state.check_operation(), state.attempt.clone());
         async move {
             checked?;
             // A reset breaks the promise; a cancelled transaction says so.
@@ -230,32 +222,28 @@ impl Transaction {
         snapshot: bool,
         take: impl FnOnce(Result<Option<StoredValue>, ErrorCode>) + Send + 'static,
     ) {
-        let begun = self.begin_read(snapshot, key, |state| state.check_readable_key(key));
+        let is_special = special::is_special(key);
+        let begun = self.begin_read(snapshot, is_special, |state| state.check_readable_key(key));
         let (view, told) = match begun {
             Ok(begun) => begun,
             Err(code) => return take(Err(code)),
         };
-        let is_too_long =
-            key.len() > SYSTEM_KEY_BYTES_MAX || key.len() > KEY_BYTES_MAX && !key.starts_with(USER_KEYS_END);
-        if told.is_none() && is_too_long {
+        if told.is_none() && key.len() > key_bytes_max(key) {
             return take(Ok(None));
         }
         if told.is_none() && view.is_stored() {
             return view.take_stored(key, Box::new(take));
         }
-        let key = key.to_vec();
-        self.inner.database.inner.runtime.spawn(async move {
-            let attempt = view.attempt.clone();
-            let value = async {
-                match told {
-                    Some(told) => {
-                        let value = special::get(&view.attempt, &told, &key).await?;
-                        Ok(value.map(StoredValue::from))
-                    }
-                    None => view.get(&key).await,
-                }
-            };
-            take(attempt.read(value).await);
+        let (key, attempt) = (key.to_vec(), view.attempt.clone());
+        let runtime = &self.inner.database.inner.runtime;
+        let Some(told) = told else {
+            let under_way = attempt.begin_read();
+            runtime.spawn(async move { take(under_way.outcome(view.get(&key)).await) });
+            return;
+        };
+        runtime.spawn(async move {
+            let value = attempt.until_ended(special::get(&attempt, &told, &key)).await;
+            take(value.map(|value| value.map(StoredValue::from)));
         });
     }
 
@@ -265,11 +253,12 @@ impl Transaction {
         snapshot: bool,
     ) -> impl Future<Output = Result<Vec<u8>, ErrorCode>> + Send + use<> {
         let selector = selector.clone();
-        let begun = self.begin_read(snapshot, b"", |state| state.check_selector(&selector));
+        let begun = self
+            .begin_read(snapshot, false, |state| state.check_selector(&selector))
+            .map(|(view, _)| (view.attempt.begin_read(), view));
         async move {
-            let (view, _) = begun?;
-            let attempt = view.attempt.clone();
-            attempt.read(view.get_key(&selector)).await
+            let (under_way, view) = begun?;
+            under_way.outcome(view.get_key(&selector)).await
         }
     }
 
@@ -281,17 +270,14 @@ impl Transaction {
         snapshot: bool,
     ) -> impl Future<Output = Result<Rows, ErrorCode>> + Send + use<> {
         let (begin, end) = (begin.clone(), end.clone());
-        let is_special = special::is_special_range(&begin, &end);
-        let special_key = if is_special { &end.key } else { &begin.key };
-        let begun = self.begin_read(snapshot, special_key, |state| {
-            if is_special {
-                return Ok(());
-            }
+        let is_special = special::is_special_range(&begin.key, &end.key);
+        let begun = self.begin_read(snapshot, is_special, |state| {
             state.check_selector(&begin)?;
             state.check_selector(&end)
         });
+        let begun = begun.map(|(view, told)| (told.is_none().then(|| view.attempt.begin_read()), view, told));
         async move {
-            let (view, told) = begun?;
+            let (under_way, view, told) = begun?;
             let attempt = view.attempt.clone();
             let rows = async {
                 if let Some(told) = told {
@@ -302,24 +288,32 @@ impl Transaction {
                     None => view.get_range(&begin, &end, options).await,
                 }
             };
-            attempt.read(rows).await
+            match under_way {
+                Some(under_way) => under_way.outcome(rows).await,
+                None => attempt.until_ended(rows).await,
+            }
         }
     }
 
-    /// What a read from `key` on sees, and what the computed keys tell if it is one of them; or why it cannot be.
+    /// What a read sees, and what computed keys tell if it is of these; or why it cannot be. Computed keys can also be read
+    /// during a commit and after it.
     fn begin_read(
         &self,
         snapshot: bool,
-        key: &[u8],
+        is_special: bool,
         check: impl FnOnce(&State) -> Result<(), ErrorCode>,
     ) -> Result<(View, Option<Box<Told>>), ErrorCode> {
         let mut state = self.state();
-        state.check().inspect_err(|&code| state_poisoned(&mut state, code))?;
-        check(&state)?;
+        if is_special {
+            state.check_ended()?;
+        } else {
+            state.check_operation()?;
+            check(&state)?;
+        }
         state.has_begun = true;
         let sees_own =
             !state.options.read_your_writes_disabled && (!snapshot || state.options.snapshot_read_your_writes > 0);
-        let told = special::is_special(key).then(|| Box::new(state.told()));
+        let told = is_special.then(|| Box::new(state.told()));
         let view = View {
             attempt: state.attempt.clone(),
             writes: if sees_own {
@@ -338,6 +332,9 @@ impl Transaction {
 
     pub fn set(&self, key: &[u8], value: &[u8]) {
         self.write(|state| {
+            if special::is_special(key) {
+                return Err(state.refused_special());
+            }
             state.check_writable_key(key)?;
             check_value(value)?;
             state.push(MutationKind::Set, key, value);
@@ -347,30 +344,37 @@ impl Transaction {
 
     pub fn clear(&self, key: &[u8]) {
         self.write(|state| {
-            if key.len() > SYSTEM_KEY_BYTES_MAX || key.len() > KEY_BYTES_MAX && !key.starts_with(USER_KEYS_END) {
-                return Ok(());
+            if special::is_special(key) {
+                return Err(state.refused_special());
             }
-            state.check_writable_key(key)?;
-            state.push(MutationKind::Clear, key, b"");
+            state.check_outside(key)?;
+            if key.len() <= key_bytes_max(key) {
+                state.push(MutationKind::Clear, key, b"");
+            }
             Ok(())
         });
     }
 
     pub fn clear_range(&self, begin: &[u8], end: &[u8]) {
         self.write(|state| {
-            let writable = state.options.end_of_writable();
-            if state.options.special_keys_writable && special::is_empty_module(begin, end) {
-                return Ok(());
-            }
-            if begin > writable || end > writable {
-                return Err(state.outside(begin.max(end)));
-            }
             if begin > end {
                 return Err(ErrorCode::INVERTED_RANGE);
             }
-            let (begin, end) = (cut_bound(begin), cut_bound(end));
-            if begin < end {
-                state.push(MutationKind::ClearRange, begin, end);
+            if special::is_special_range(begin, end) {
+                let is_nothing = begin == end || special::is_empty_module(begin, end);
+                return match is_nothing && state.options.special_keys_writable {
+                    true => Ok(()),
+                    false => Err(state.refused_special()),
+                };
+            }
+            let writable = state.options.end_of_writable();
+            if begin > writable || end > writable {
+                return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+            }
+            let (cut_begin, cut_end) = (cut_bound(begin), cut_bound(end));
+            match cut_begin < cut_end {
+                true => state.push(MutationKind::ClearRange, cut_begin, cut_end),
+                false => state.size.add_clear_range(begin, end, true),
             }
             Ok(())
         });
@@ -385,7 +389,8 @@ impl Transaction {
                     return Err(ErrorCode::CLIENT_INVALID_OPERATION);
                 }
             } else {
-                state.check_writable_key(key)?;
+                state.check_outside(key)?;
+                check_key_length(key)?;
             }
             check_value(operand)?;
             match kind {
@@ -403,17 +408,14 @@ impl Transaction {
         });
     }
 
+    /// A cancelled transaction takes writes as any other, and tells what has become of it by what is asked for.
     fn write(&self, write: impl FnOnce(&mut State) -> Result<(), ErrorCode>) {
         let mut state = self.state();
-        let done = match state.check() {
-            Ok(()) => {
-                state.has_begun = true;
-                write(&mut state)
-            }
-            Err(code) => Err(code),
-        };
+        let done = state.check_phase().and_then(|()| {
+            state.has_begun = true;
+            write(&mut state)
+        });
         if let Err(code) = done {
-            state_poisoned(&mut state, code);
             state.failed.get_or_insert(code);
         }
     }
@@ -424,23 +426,24 @@ impl Transaction {
             return Err(ErrorCode::INVERTED_RANGE);
         }
         self.write(|state| {
-            if end > SYSTEM_KEYS_END {
+            let bound = match kind {
+                ConflictKind::Read => state.options.end_of_readable(),
+                ConflictKind::Write => state.options.end_of_writable(),
+            };
+            let is_metadata_version = begin == METADATA_VERSION_KEY && end == key_after(METADATA_VERSION_KEY);
+            if end > bound && !(kind == ConflictKind::Read && is_metadata_version) {
                 return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            state.add_conflict_range(begin, end, kind);
+            let (begin, end) = (cut_bound(begin), cut_bound(end));
+            if begin < end {
+                state.add_conflict_range(begin, end, kind);
+            }
             Ok(())
         });
         Ok(())
     }
 
     // ---- sizes and places
-
-    /// What the transaction would be counted as if it were committed now.
-    pub fn approximate_size(&self) -> impl Future<Output = Result<i64, ErrorCode>> + Send + use<> {
-        let state = self.state();
-        let size = state.check().map(|()| i64::try_from(state.size()).unwrap_or(i64::MAX));
-        std::future::ready(size)
-    }
 
     pub fn estimated_range_bytes(
         &self,
@@ -488,8 +491,8 @@ impl Transaction {
         end: &[u8],
         request: &Request<'_>,
     ) -> impl Future<Output = Result<Vec<u8>, ErrorCode>> + Send + use<> {
-        let state = self.state();
-        let (checked, attempt) = (state.check(), state.attempt.clone());
+        let mut state = self.state();
+        let (checked, attempt) = (state.check_operation(), state.attempt.clone());
         drop(state);
         let is_inverted = begin > end;
         let mut owned = Vec::new();
@@ -513,40 +516,14 @@ impl Transaction {
 
     /// Where the server is that has `key`.
     pub fn addresses_of(&self, _key: &[u8]) -> impl Future<Output = Result<Vec<String>, ErrorCode>> + Send + use<> {
-        let state = self.state();
-        let (checked, attempt) = (state.check(), state.attempt.clone());
+        let mut state = self.state();
+        let (checked, attempt) = (state.check_operation(), state.attempt.clone());
         async move {
             checked?;
             attempt
                 .until_ended(async { attempt.version().await.map(|_| ()) })
                 .await?;
             Ok(attempt.connection.cluster.addresses.iter().take(1).cloned().collect())
-        }
-    }
-
-    // ---- watches
-
-    /// Completes once the value of `key` is another one than this transaction sees, if it commits.
-    pub fn watch(&self, key: &[u8]) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
-        let is_disabled = self.state().options.read_your_writes_disabled;
-        let counted = self.inner.database.begin_watch();
-        let refused = match &counted {
-            _ if is_disabled => Some(ErrorCode::WATCHES_DISABLED),
-            counted => counted.as_ref().err().copied(),
-        };
-        let reading = match refused {
-            None => Ok(self.get(key, false)),
-            Some(code) => Err(code),
-        };
-        let attempt = self.state().attempt.clone();
-        let key = key.to_vec();
-        async move {
-            let seen = reading?.await?;
-            let _counted: CountedWatch = counted?;
-            match attempt.outcome().await? {
-                Outcome::Failed(code) => Err(code),
-                Outcome::Committed(_) => changed(&attempt, &key, seen.as_deref()).await,
-            }
         }
     }
 
@@ -577,23 +554,24 @@ impl Transaction {
     /// How long to wait before the next attempt.
     fn decide_retry(&self, code: ErrorCode) -> Result<Duration, ErrorCode> {
         let mut state = self.state();
-        if code.0 == 0 {
-            return Err(ErrorCode::CLIENT_INVALID_OPERATION);
-        }
         if let Some(code) = state.ended() {
             return Err(code);
         }
         if state.phase == Phase::Committing {
             return Err(ErrorCode::USED_DURING_COMMIT);
         }
-        let may_retry = code.is_retryable() && state.options.retry_limit.is_none_or(|limit| state.retries < limit);
+        let code = match code.0 {
+            0 => ErrorCode::CLIENT_INVALID_OPERATION,
+            _ => code,
+        };
+        let may_retry = code.is_retried() && state.options.retry_limit.is_none_or(|limit| state.retries < limit);
         if !may_retry {
             state.cancel();
             return Err(code);
         }
         state.retries += 1;
         let limit = match code.0 {
-            1042 | 1078 | 1235 | 1242 => BACKOFF_MAX_BUSY,
+            1042 | 1078 => BACKOFF_MAX_BUSY,
             _ => state.options.max_retry_delay,
         };
         if matches!(code, ErrorCode::TRANSACTION_TOO_OLD | ErrorCode::FUTURE_VERSION) {
@@ -656,7 +634,8 @@ impl State {
             shown: 0,
             mutations: Mutations::default(),
             write_conflicts: RangeSet::default(),
-            bytes: 0,
+            own_watches: OwnWatches::default(),
+            size: Size::default(),
             failed: None,
             cancelled: false,
             timed_out: false,
@@ -677,15 +656,30 @@ impl State {
         self.timed_out.then_some(ErrorCode::TRANSACTION_TIMED_OUT)
     }
 
-    /// Why no operation is possible now.
-    fn check(&self) -> Result<(), ErrorCode> {
-        if let Some(code) = self.ended().or(self.failed) {
-            return Err(code);
+    /// Why nothing is told any more, not even what needs no operation.
+    fn check_ended(&self) -> Result<(), ErrorCode> {
+        self.failed.or(self.ended()).map_or(Ok(()), Err)
+    }
+
+    /// Why no operation is possible now. During a commit it makes the commit fail, as far as its caller is told, unless the
+    /// options say otherwise.
+    fn check_operation(&mut self) -> Result<(), ErrorCode> {
+        self.failed.map_or(Ok(()), Err)?;
+        self.check_phase()?;
+        self.ended().map_or(Ok(()), Err)
+    }
+
+    /// A commit ends what can be done, until a reset.
+    fn check_phase(&mut self) -> Result<(), ErrorCode> {
+        if self.phase == Phase::Active {
+            return Ok(());
         }
-        match self.phase {
-            Phase::Active | Phase::Failed => Ok(()),
-            Phase::Committing | Phase::Committed(_) => Err(ErrorCode::USED_DURING_COMMIT),
+        let code = ErrorCode::USED_DURING_COMMIT;
+        if self.phase == Phase::Committing && self.options.used_during_commit_protection {
+            self.failed.get_or_insert(code);
+            self.attempt.end(code);
         }
+        Err(code)
     }
 
     fn cancel(&mut self) {
@@ -702,14 +696,6 @@ impl State {
         if !matches!(self.phase, Phase::Committed(_) | Phase::Committing) {
             self.attempt.end(ErrorCode::TRANSACTION_CANCELLED);
         }
-    }
-
-    fn begin_commit(&mut self) -> Result<(), ErrorCode> {
-        if self.phase != Phase::Active {
-            return Err(ErrorCode::USED_DURING_COMMIT);
-        }
-        self.phase = Phase::Committing;
-        Ok(())
     }
 
     /// After `on_error`: limits, their counts and the last conflict stay.
@@ -730,8 +716,12 @@ impl State {
     }
 
     fn push(&mut self, kind: MutationKind, key: &[u8], value: &[u8]) {
-        self.options.next_write_no_write_conflict = false;
-        self.bytes += key.len() + value.len() + MUTATION_BYTES;
+        let conflicts = !std::mem::take(&mut self.options.next_write_no_write_conflict);
+        let mutation = Mutation { kind, key, value };
+        if kind != MutationKind::Clear || !self.options.read_your_writes_disabled {
+            self.size.add_mutation(&mutation, conflicts);
+        }
+        self.own_watches.written(&mutation);
         self.mutations.push(kind, key, value);
     }
 
@@ -748,25 +738,21 @@ impl State {
     }
 
     fn add_conflict_range(&mut self, begin: &[u8], end: &[u8], kind: ConflictKind) {
-        self.bytes += begin.len() + end.len() + CONFLICT_BYTES;
         match kind {
-            ConflictKind::Write => self.write_conflicts.add(begin, end),
+            ConflictKind::Write => {
+                self.size.add_conflict_range(begin, end);
+                self.write_conflicts.add(begin, end);
+            }
+            ConflictKind::Read if self.options.read_your_writes_disabled => {
+                self.size.add_conflict_range(begin, end);
+                self.attempt.with_read_conflicts(|conflicts| conflicts.add(begin, end));
+            }
             ConflictKind::Read => {
-                let parts = match self.options.read_your_writes_disabled {
-                    true => vec![(begin.to_vec(), end.to_vec())],
-                    false => self.shown_writes().depended_on(begin, end),
-                };
+                let parts = self.shown_writes().depended_on(begin, end);
                 self.attempt
-                    .with_read_conflicts(|conflicts| parts.iter().for_each(|(begin, end)| conflicts.add(begin, end)));
+                    .with_read_conflicts(|conflicts| conflicts.add_parts((begin, end), &parts));
             }
         }
-    }
-
-    fn size(&self) -> usize {
-        self.attempt.with_read_conflicts(|read| {
-            let count = read.ranges().len();
-            self.bytes + read.added_bytes() + CONFLICT_BYTES * count
-        })
     }
 
     fn told(&self) -> Told {
@@ -792,8 +778,7 @@ impl State {
     }
 
     fn check_readable_key(&self, key: &[u8]) -> Result<(), ErrorCode> {
-        let is_beyond = key >= self.options.end_of_readable();
-        if is_beyond && key != METADATA_VERSION_KEY && !special::is_special(key) {
+        if key >= self.options.end_of_readable() && key != METADATA_VERSION_KEY {
             return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
         }
         Ok(())
@@ -806,26 +791,27 @@ impl State {
         Ok(())
     }
 
+    /// A set of the metadata's version is refused whatever the options say: only the server knows what it may become.
     fn check_writable_key(&self, key: &[u8]) -> Result<(), ErrorCode> {
-        if key >= self.options.end_of_writable() {
-            return Err(self.outside(key));
+        if key == METADATA_VERSION_KEY {
+            return Err(ErrorCode::CLIENT_INVALID_OPERATION);
         }
-        let bytes_max = match key.starts_with(USER_KEYS_END) {
-            true => SYSTEM_KEY_BYTES_MAX,
-            false => KEY_BYTES_MAX,
-        };
-        if key.len() > bytes_max {
-            return Err(ErrorCode::KEY_TOO_LARGE);
-        }
-        Ok(())
+        self.check_outside(key)?;
+        check_key_length(key)
     }
 
-    /// Why a key beyond the writable ones is refused.
-    fn outside(&self, key: &[u8]) -> ErrorCode {
-        match (key > SYSTEM_KEYS_END, self.options.special_keys_writable) {
-            (true, false) => ErrorCode::SPECIAL_KEYS_WRITE_DISABLED,
-            (true, true) => ErrorCode::SPECIAL_KEYS_NO_WRITE_MODULE,
-            (false, _) => ErrorCode::KEY_OUTSIDE_LEGAL_RANGE,
+    fn check_outside(&self, key: &[u8]) -> Result<(), ErrorCode> {
+        match key >= self.options.end_of_writable() {
+            true => Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE),
+            false => Ok(()),
+        }
+    }
+
+    /// Why a computed key cannot be written.
+    fn refused_special(&self) -> ErrorCode {
+        match self.options.special_keys_writable {
+            false => ErrorCode::SPECIAL_KEYS_WRITE_DISABLED,
+            true => ErrorCode::SPECIAL_KEYS_NO_WRITE_MODULE,
         }
     }
 
@@ -839,15 +825,6 @@ impl State {
         first[offset..offset + 8].copy_from_slice(&after.to_be_bytes());
         last[stamp].fill(0xff);
         Ok((first, last))
-    }
-}
-
-/// Using a transaction while it commits fails the commit, as far as its caller is told, unless the options say otherwise.
-fn state_poisoned(state: &mut State, code: ErrorCode) {
-    let is_used = code == ErrorCode::USED_DURING_COMMIT && state.phase == Phase::Committing;
-    if is_used && state.options.used_during_commit_protection {
-        state.failed.get_or_insert(code);
-        state.attempt.end(code);
     }
 }
 
@@ -865,6 +842,13 @@ fn split_stamp(bytes: &[u8]) -> Result<(&[u8], usize), ErrorCode> {
     }
 }
 
+fn check_key_length(key: &[u8]) -> Result<(), ErrorCode> {
+    if key.len() > key_bytes_max(key) {
+        return Err(ErrorCode::KEY_TOO_LARGE);
+    }
+    Ok(())
+}
+
 fn check_value(value: &[u8]) -> Result<(), ErrorCode> {
     if value.len() > VALUE_BYTES_MAX {
         return Err(ErrorCode::VALUE_TOO_LARGE);
@@ -874,27 +858,7 @@ fn check_value(value: &[u8]) -> Result<(), ErrorCode> {
 
 /// A bound longer than any key is the same as what is left of it one byte beyond the longest key.
 fn cut_bound(bound: &[u8]) -> &[u8] {
-    let bytes_max = match bound.starts_with(USER_KEYS_END) {
-        true => SYSTEM_KEY_BYTES_MAX,
-        false => KEY_BYTES_MAX,
-    };
-    &bound[..bound.len().min(bytes_max + 1)]
-}
-
-/// Completes once the stored value of `key` is not `seen`.
-async fn changed(attempt: &Attempt, key: &[u8], seen: Option<&[u8]>) -> Result<(), ErrorCode> {
-    loop {
-        if !attempt.connection.is_up().await {
-            return Err(ErrorCode::BROKEN_PROMISE);
-        }
-        let fired = attempt.connection.watch(key, seen).await;
-        match fired {
-            Ok(()) => return Ok(()),
-            // The next connection goes on with the same watch.
-            Err(ErrorCode::CONNECTION_FAILED) => {}
-            Err(code) => return Err(code),
-        }
-    }
+    &bound[..bound.len().min(key_bytes_max(bound) + 1)]
 }
 
 /// A number from 0 to 1 that differs from call to call, so that those who conflicted do not meet again.

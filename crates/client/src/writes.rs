@@ -140,24 +140,23 @@ impl Writes {
         self.cleared.containing_before(key)
     }
 
-    /// The parts of `start..end` whose stored values this transaction's reads depend on: without what it set or cleared.
+    /// The parts of `start..end` whose stored values this transaction's reads depend on: without what it set or cleared. Keys
+    /// with operations that need the stored value are parts of their own.
     pub fn depended_on(&self, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut left = RangeSet::default();
         left.add(start, end);
         for (cleared_start, cleared_end) in self.cleared.iter() {
             left.remove(cleared_start, cleared_end);
         }
+        let mut needed = Vec::new();
         for (key, written) in self.keys_in(start, end) {
-            match written {
-                Written::Value(_) | Written::Cleared | Written::Unreadable(_) => left.remove(key, &key_after(key)),
-                Written::Operations(_) => {
-                    if self.cleared.containing(key).is_none() {
-                        left.add_key(key);
-                    }
-                }
+            left.remove(key, &key_after(key));
+            if written.needs_stored() && self.cleared.containing(key).is_none() {
+                needed.push((key.clone(), key_after(key)));
             }
         }
-        left.iter().map(|(start, end)| (start.to_vec(), end.to_vec())).collect()
+        let left = left.iter().map(|(start, end)| (start.to_vec(), end.to_vec()));
+        left.chain(needed).collect()
     }
 }
 
@@ -214,7 +213,14 @@ mod tests {
         writes.atomic(AtomicOperation::Add, b"d", &[1]);
         let parts = writes.depended_on(b"a", b"i");
         let parts: Vec<(&[u8], &[u8])> = parts.iter().map(|(start, end)| (&start[..], &end[..])).collect();
-        assert_eq!(parts, [(&b"a"[..], &b"c"[..]), (b"c\0", b"f"), (b"h", b"i")]);
+        let apart = [
+            (&b"a"[..], &b"c"[..]),
+            (b"c\0", b"d"),
+            (b"d\0", b"f"),
+            (b"h", b"i"),
+            (b"d", b"d\0"),
+        ];
+        assert_eq!(parts, apart);
     }
 
     #[test]

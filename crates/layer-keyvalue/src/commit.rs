@@ -125,11 +125,11 @@ fn stamped(mut bytes: Vec<u8>) -> Result<(Vec<u8>, usize), ErrorCode> {
     Ok((bytes, offset))
 }
 
-/// A key counts with the offset that may follow it. That of the metadata's version needs no leave, and takes nothing but a stamp.
+/// A key counts with the offset that may follow it. That of the metadata's version needs no leave, and takes nothing but a stamp;
+/// with leave it can be cleared.
 fn check_written_key(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: bool) -> Result<(), ErrorCode> {
     let key = mutation.key;
-    let is_plain = matches!(mutation.kind, MutationKind::Set | MutationKind::Clear);
-    if key == METADATA_VERSION_KEY && !is_plain {
+    if key == METADATA_VERSION_KEY && mutation.kind != MutationKind::Clear {
         let is_stamp = mutation.kind == MutationKind::SetVersionstampedValue && mutation.value == STAMP_ALONE;
         return is_stamp.then_some(()).ok_or(ErrorCode::CLIENT_INVALID_OPERATION);
     }
@@ -199,7 +199,8 @@ mod tests {
         check(SetVersionstampedValue, METADATA_VERSION_KEY, &stamp, [0, 0]);
         check(SetVersionstampedValue, METADATA_VERSION_KEY, &[1; 14], [2000, 2000]);
         check(Atomic(Add), METADATA_VERSION_KEY, b"1", [2000, 2000]);
-        check(Set, METADATA_VERSION_KEY, b"1", [2004, 0]);
+        check(Set, METADATA_VERSION_KEY, b"1", [2000, 2000]);
+        check(Clear, METADATA_VERSION_KEY, b"", [2004, 0]);
     }
 
     /// Ten million bytes of the shortest ranges were five million ranges to judge under the lock.

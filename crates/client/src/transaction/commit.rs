@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quartet_wire_keyvalue::{Commit, ErrorCode, Reply};
 use tokio::sync::oneshot;
 
-use super::{Phase, Transaction, state_poisoned};
+use super::{Phase, Transaction};
 use crate::attempt::{Attempt, Outcome};
 use crate::conflicts::RangeSet;
 use crate::connection::{Complete, Failure};
@@ -34,11 +34,11 @@ impl Transaction {
     /// be quick, and is dropped without a call when the runtime goes.
     pub fn commit_and_tell(&self, take: impl FnOnce(Result<(), ErrorCode>) + Send + 'static) {
         let mut state = self.state();
-        if let Err(code) = state.check().and_then(|()| state.begin_commit()) {
-            state_poisoned(&mut state, code);
+        if let Err(code) = state.check_operation() {
             drop(state);
             return take(Err(code));
         }
+        state.phase = Phase::Committing;
         let attempt = state.attempt.clone();
         drop(state);
         attempt.begin_commit(Box::new(take));
@@ -112,7 +112,7 @@ impl Transaction {
         if state.options.is_read_only {
             return Err(ErrorCode::TRANSACTION_READ_ONLY);
         }
-        if state.size() > state.options.size_limit {
+        if state.sent_bytes() > state.options.size_limit {
             return Err(ErrorCode::TRANSACTION_TOO_LARGE);
         }
         Ok(Some(Gathered {

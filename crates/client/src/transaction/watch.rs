@@ -1,0 +1,129 @@
+//! Watches: telling that the value of a key is another one than the transaction saw.
+//!
+//! Writes of others count once the transaction has committed. Its own count at once, whether it commits or not, as in
+//! FoundationDB: a write after the watch that changes the value fires it where it is called.
+
+use quartet_wire_keyvalue::{Mutation, MutationKind};
+use tokio::sync::{oneshot, watch};
+
+use super::{State, Transaction};
+use crate::attempt::{Outcome, StoredValue};
+use crate::connection::Connection;
+use crate::database::CountedWatch;
+use crate::mutations::is_written;
+use crate::{ErrorCode, METADATA_VERSION_KEY, key_bytes_max};
+
+/// The watches of an attempt that its own writes may fire.
+#[derive(Default)]
+pub(super) struct OwnWatches(Vec<(Box<[u8]>, watch::Sender<OwnWrite>)>);
+
+/// The last write of a watched key that came after its watch.
+#[derive(Default)]
+enum OwnWrite {
+    #[default]
+    None,
+    /// `None`: cleared.
+    Value(Option<Box<[u8]>>),
+    /// It depends on the stored value, or on the versionstamp.
+    Computed,
+}
+
+impl OwnWrite {
+    fn changes(&self, seen: Option<&StoredValue>) -> bool {
+        match self {
+            OwnWrite::None => false,
+            OwnWrite::Value(value) => value.as_deref() != seen.map(AsRef::as_ref),
+            OwnWrite::Computed => true,
+        }
+    }
+}
+
+impl OwnWatches {
+    fn add(&mut self, key: &[u8]) -> watch::Receiver<OwnWrite> {
+        let (sender, receiver) = watch::channel(OwnWrite::None);
+        self.0.retain(|(_, sender)| !sender.is_closed());
+        self.0.push((key.into(), sender));
+        receiver
+    }
+
+    /// Called with each write of the transaction.
+    pub fn written(&self, mutation: &Mutation<'_>) {
+        for (_, sender) in self.0.iter().filter(|(key, _)| is_written(mutation, key)) {
+            sender.send_replace(match mutation.kind {
+                MutationKind::Set => OwnWrite::Value(Some(mutation.value.into())),
+                MutationKind::Clear | MutationKind::ClearRange => OwnWrite::Value(None),
+                _ => OwnWrite::Computed,
+            });
+        }
+    }
+}
+
+impl State {
+    /// Why a watch cannot be.
+    fn check_watch(&mut self, key: &[u8]) -> Result<(), ErrorCode> {
+        self.check_operation()?;
+        if self.options.read_your_writes_disabled {
+            return Err(ErrorCode::WATCHES_DISABLED);
+        }
+        if key >= self.options.end_of_readable() && key != METADATA_VERSION_KEY {
+            return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+        }
+        if key.len() > key_bytes_max(key) {
+            return Err(ErrorCode::KEY_TOO_LARGE);
+        }
+        Ok(())
+    }
+}
+
+impl Transaction {
+    /// Completes once the value of `key` is another one than this transaction sees.
+    pub fn watch(&self, key: &[u8]) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
+        let checked = self.state().check_watch(key);
+        let begun = checked.and_then(|()| {
+            let counted = self.inner.database.begin_watch()?;
+            let own = self.state().own_watches.add(key);
+            let (sender, receiver) = oneshot::channel();
+            // The caller may have gone.
+            self.take_value(key, false, move |value| drop(sender.send(value)));
+            Ok((counted, own, receiver, self.state().attempt.clone()))
+        });
+        let key: Box<[u8]> = key.into();
+        async move {
+            let (_counted, mut own, value, attempt): (CountedWatch, _, _, _) = begun?;
+            let seen = value.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))?;
+            tokio::select! {
+                biased;
+                () = fired(&mut own, seen.as_ref()) => return Ok(()),
+                committed = attempt.outcome() => match committed? {
+                    Outcome::Failed(code) => return Err(code),
+                    Outcome::Committed(_) => {}
+                }
+            }
+            changed(&attempt.connection, &key, seen.as_deref()).await
+        }
+    }
+}
+
+/// Completes once the transaction itself has written another value than it saw.
+async fn fired(own: &mut watch::Receiver<OwnWrite>, seen: Option<&StoredValue>) {
+    if own.wait_for(|write| write.changes(seen)).await.is_err() {
+        // The attempt is over, and it says how.
+        std::future::pending().await
+    }
+}
+
+/// Completes once the stored value of `key` is not `seen`.
+async fn changed(connection: &Connection, key: &[u8], seen: Option<&[u8]>) -> Result<(), ErrorCode> {
+    loop {
+        if !connection.is_up().await {
+            return Err(ErrorCode::BROKEN_PROMISE);
+        }
+        let fired = connection.watch(key, seen).await;
+        match fired {
+            Ok(()) => return Ok(()),
+            // The next connection goes on with the same watch.
+            Err(ErrorCode::CONNECTION_FAILED) => {}
+            Err(code) => return Err(code),
+        }
+    }
+}
