@@ -1,13 +1,17 @@
-//! Functions that exist to be found: some bindings look every name up when they load the library. What they are for (tenants,
-//! blob granules, mapped ranges, operating a cluster) is not here, and they say so with FoundationDB's error for that.
+//! Functions that exist to be found: some bindings look every name up when they load the library. What they are for (blob
+//! granules, mapped ranges, operating a cluster) is not here, and they say so with FoundationDB's error for that. Tenants can be
+//! opened as in a cluster that has none: whatever is asked of one answers that it does not exist.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use quartet_client::ErrorCode;
 
-use crate::Code;
+use crate::database::FDBDatabase;
 use crate::future::FDBFuture;
-use crate::pointers::{into_handle, take_handle, write};
+use crate::pointers::{into_handle, shared, take_handle, write};
+use crate::transaction::FDBTransaction;
+use crate::{Code, guarded};
 
 macro_rules! failed_futures {
     ($($name:ident)*) => {
@@ -68,11 +72,9 @@ failed_futures! {
     fdb_tenant_flush_blob_range
     fdb_tenant_purge_blob_granules
     fdb_tenant_wait_purge_granules_complete
-    fdb_tenant_get_id
 }
 
 failed_calls! {
-    fdb_tenant_create_transaction
     fdb_future_get_mappedkeyvalue_array
     fdb_future_get_keyrange_array
     fdb_future_get_granule_summary_array
@@ -90,25 +92,53 @@ null_results! {
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_result_destroy(_result: *mut c_void) {}
 
-/// A tenant: a handle that can be made and destroyed, and whose transactions cannot be.
-pub struct FDBTenant;
+/// A tenant, whatever its name.
+pub struct FDBTenant {
+    database: Arc<FDBDatabase>,
+}
+
+impl FDBTenant {
+    /// Why its transactions can do nothing.
+    fn unusable(&self) -> ErrorCode {
+        self.database.unusable.unwrap_or(ErrorCode::TENANT_NOT_FOUND)
+    }
+}
 
 /// # Safety
-/// See the crate's documentation.
+/// See the crate's documentation; so it is with every function here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_database_open_tenant(
-    _database: *mut c_void,
+    database: *mut FDBDatabase,
     _name: *const u8,
     _name_length: c_int,
     out: *mut *mut FDBTenant,
 ) -> Code {
-    unsafe { write(out, into_handle(std::sync::Arc::new(FDBTenant))) };
-    0
+    guarded(|| {
+        let database = unsafe { shared(database) };
+        unsafe { write(out, into_handle(Arc::new(FDBTenant { database }))) };
+        Ok(())
+    })
 }
 
-/// # Safety
-/// See the crate's documentation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_tenant_create_transaction(tenant: *mut FDBTenant, out: *mut *mut FDBTransaction) -> Code {
+    guarded(|| {
+        let tenant = unsafe { shared(tenant) };
+        let transaction = FDBTransaction::begin(&tenant.database, Some(tenant.unusable()));
+        unsafe { write(out, into_handle(transaction)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_tenant_get_id(tenant: *mut FDBTenant) -> *mut FDBFuture {
+    FDBFuture::ready(Err(unsafe { shared(tenant) }.unusable()))
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_tenant_destroy(tenant: *mut FDBTenant) {
-    drop(unsafe { take_handle(tenant) });
+    guarded(|| {
+        drop(unsafe { take_handle(tenant) });
+        Ok(())
+    });
 }

@@ -111,7 +111,8 @@ pub unsafe extern "C" fn fdb_database_create_transaction(
     out: *mut *mut FDBTransaction,
 ) -> Code {
     guarded(|| {
-        let transaction = FDBTransaction::begin(unsafe { shared(database) });
+        let database = unsafe { shared(database) };
+        let transaction = FDBTransaction::begin(&database, database.unusable);
         unsafe { write(out, into_handle(transaction)) };
         Ok(())
     })

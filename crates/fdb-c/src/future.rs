@@ -1,8 +1,8 @@
 //! Futures: what an operation will come to.
 //!
-//! A future becomes ready once, on the network thread or when it is cancelled. Its callback is called once, inside the call
-//! that sets it if it is ready by then, and never under a lock. What getters lend lies in the future, and stays there until it
-//! is destroyed, or released as often as it was lent.
+//! A future becomes ready once, on the network thread or when it is cancelled. Each of its callbacks is called once, inside the
+//! call that sets it if the future is ready by then, and never under a lock. What getters lend lies in the future, and stays
+//! there until it is destroyed, or released as often as it was lent.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::future::poll_fn;
@@ -24,7 +24,7 @@ pub struct FDBFuture {
 
 struct State {
     result: Option<Result<Value, ErrorCode>>,
-    callback: Option<Callback>,
+    callbacks: Vec<Callback>,
     task: Option<AbortHandle>,
     /// Lets go, inside the call that cancels, of what the task would only drop later.
     let_go: Option<Box<dyn FnOnce() + Send>>,
@@ -161,7 +161,7 @@ impl FDBFuture {
         Arc::new(FDBFuture {
             state: Mutex::new(State {
                 result: None,
-                callback: None,
+                callbacks: Vec::new(),
                 task: None,
                 let_go: None,
                 scoped_bridge: 0,
@@ -238,13 +238,11 @@ impl FDBFuture {
         state.result = Some(result);
         state.task = None;
         let let_go = state.let_go.take();
-        let callback = state.callback.take();
+        let callbacks = std::mem::take(&mut state.callbacks);
         drop(state);
         drop(let_go);
         self.became_ready.notify_all();
-        if let Some(callback) = callback {
-            self.call(callback);
-        }
+        callbacks.into_iter().for_each(|callback| self.call(callback));
     }
 
     fn call(self: &Arc<FDBFuture>, callback: Callback) {
@@ -282,7 +280,9 @@ impl FDBFuture {
     }
 
     fn error(&self) -> Result<(), ErrorCode> {
-        match &self.state.lock().result {
+        let state = self.state.lock();
+        match &state.result {
+            _ if state.released => Err(ErrorCode::FUTURE_RELEASED),
             None => Err(ErrorCode::FUTURE_NOT_SET),
             Some(Err(code)) => Err(*code),
             Some(Ok(_)) => Ok(()),
@@ -292,8 +292,11 @@ impl FDBFuture {
     /// What was lent is returned. The memory is given back when all of it is.
     fn release(&self) {
         let mut state = self.state.lock();
-        state.scoped_bridge = state.scoped_bridge.saturating_sub(1);
-        if state.scoped_bridge == 0 && matches!(state.result, Some(Ok(_))) {
+        if state.scoped_bridge == 0 {
+            return;
+        }
+        state.scoped_bridge -= 1;
+        if state.scoped_bridge == 0 {
             state.released = true;
             state.result = Some(Ok(Value::Nothing));
         }
@@ -360,7 +363,7 @@ pub unsafe extern "C" fn fdb_future_set_callback(
         let future = unsafe { shared(future) };
         let mut state = future.state.lock();
         if state.result.is_none() {
-            state.callback = Some(callback);
+            state.callbacks.push(callback);
             return Ok(());
         }
         drop(state);

@@ -18,7 +18,8 @@ const TAG_BYTES_MAX: usize = 255;
 
 pub struct FDBTransaction {
     transaction: Transaction,
-    database: Arc<FDBDatabase>,
+    /// Why it can do nothing, whatever becomes of it.
+    unusable: Option<ErrorCode>,
     labels: Mutex<Labels>,
 }
 
@@ -30,10 +31,10 @@ struct Labels {
 }
 
 impl FDBTransaction {
-    pub fn begin(database: Arc<FDBDatabase>) -> Arc<FDBTransaction> {
+    pub fn begin(database: &FDBDatabase, unusable: Option<ErrorCode>) -> Arc<FDBTransaction> {
         let transaction = FDBTransaction {
             transaction: database.database.begin(),
-            database,
+            unusable,
             labels: Mutex::default(),
         };
         transaction.fail_if_unusable();
@@ -41,7 +42,7 @@ impl FDBTransaction {
     }
 
     fn fail_if_unusable(&self) {
-        if let Some(code) = self.database.unusable {
+        if let Some(code) = self.unusable {
             self.transaction.fail(code);
         }
     }
@@ -197,8 +198,10 @@ pub unsafe extern "C" fn fdb_transaction_get_range(
 const UNLIMITED: c_int = -1;
 const MODE_EXACT: c_int = 0;
 const MODE_ITERATOR: c_int = -1;
-/// What an iterator asks for, from its first to its ninth request and then always.
-const ITERATOR_BYTES: [usize; 9] = [4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000];
+/// What an iterator asks for, from its first to its tenth request and then always.
+const ITERATOR_BYTES: [usize; 10] = [
+    4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000,
+];
 
 /// How much one request of a range may return.
 fn range_options(
@@ -208,9 +211,6 @@ fn range_options(
     iteration: c_int,
     reverse: bool,
 ) -> Result<RangeOptions, ErrorCode> {
-    if limit < UNLIMITED || target_bytes < UNLIMITED {
-        return Err(ErrorCode::RANGE_LIMITS_INVALID);
-    }
     let rows_max = usize::try_from(limit).unwrap_or(0);
     let given_bytes = usize::try_from(target_bytes).unwrap_or(0);
     let mode_bytes = match mode {
@@ -227,6 +227,9 @@ fn range_options(
         3 => 4096,
         _ => return Err(ErrorCode::CLIENT_INVALID_OPERATION),
     };
+    if limit < UNLIMITED || target_bytes < UNLIMITED {
+        return Err(ErrorCode::RANGE_LIMITS_INVALID);
+    }
     let bytes_max = match (given_bytes, mode_bytes) {
         (0, bytes) | (bytes, 0) => bytes,
         (given, by_mode) => given.min(by_mode),
