@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::transaction::TOLD_RANGE_BYTES;
+use crate::transaction::REPORTED_RANGE_BYTES;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {
@@ -115,8 +115,8 @@ pub(crate) struct ReadConflicts {
     /// Where each begins and ends.
     keys: Vec<(usize, usize)>,
     ranges: RangeSet,
-    /// What all that was ever added counts for in the size that is told.
-    told_bytes: usize,
+    /// Bytes that everything ever added counts for in the reported size of the transaction.
+    reported_bytes: usize,
 }
 
 impl ReadConflicts {
@@ -125,7 +125,7 @@ impl ReadConflicts {
         self.bytes.extend_from_slice(key);
         self.bytes.push(0);
         self.keys.push((start, self.bytes.len()));
-        self.told_bytes += TOLD_RANGE_BYTES + 2 * key.len() + 1;
+        self.reported_bytes += REPORTED_RANGE_BYTES + 2 * key.len() + 1;
         if self.keys.len() >= KEYS_APART_MAX {
             self.gather();
         }
@@ -133,15 +133,15 @@ impl ReadConflicts {
 
     pub fn add(&mut self, start: &[u8], end: &[u8]) {
         if start < end {
-            self.told_bytes += TOLD_RANGE_BYTES + start.len() + end.len();
+            self.reported_bytes += REPORTED_RANGE_BYTES + start.len() + end.len();
             self.ranges.add(start, end);
         }
     }
 
-    /// Adds parts of what was read from `start` to `end`; each is told as if it were the whole.
+    /// Adds the parts of `start..end` that were read. Each counts as much as the whole, as in the original.
     pub fn add_parts(&mut self, (start, end): (&[u8], &[u8]), parts: &[(Vec<u8>, Vec<u8>)]) {
         for (part_start, part_end) in parts {
-            self.told_bytes += TOLD_RANGE_BYTES + start.len() + end.len();
+            self.reported_bytes += REPORTED_RANGE_BYTES + start.len() + end.len();
             self.ranges.add(part_start, part_end);
         }
     }
@@ -150,8 +150,8 @@ impl ReadConflicts {
         self.keys.is_empty() && self.ranges.is_empty()
     }
 
-    pub fn told_bytes(&self) -> usize {
-        self.told_bytes
+    pub fn reported_bytes(&self) -> usize {
+        self.reported_bytes
     }
 
     /// All of it in the order of keys, nothing twice. The same at each call, until something is added.

@@ -30,8 +30,8 @@ use crate::special::{self, Told};
 use crate::writes::Writes;
 use crate::{Database, METADATA_VERSION_KEY, TransactionOption, VALUE_BYTES_MAX, key_after, key_bytes_max};
 
+pub(crate) use size::REPORTED_RANGE_BYTES;
 use size::Size;
-pub(crate) use size::TOLD_RANGE_BYTES;
 use watch::OwnWatches;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
@@ -295,8 +295,8 @@ impl Transaction {
         }
     }
 
-    /// What a read sees, and what computed keys tell if it is of these; or why it cannot be. Computed keys can also be read
-    /// during a commit and after it.
+    /// Returns what a read sees, with the state behind computed keys if it reads those. Computed keys can also be read during a
+    /// commit and after it.
     fn begin_read(
         &self,
         snapshot: bool,
@@ -408,7 +408,7 @@ impl Transaction {
         });
     }
 
-    /// A cancelled transaction takes writes as any other, and tells what has become of it by what is asked for.
+    /// Applies a write. A cancelled transaction takes writes, too: its size grows, and what is asked of it fails.
     fn write(&self, write: impl FnOnce(&mut State) -> Result<(), ErrorCode>) {
         let mut state = self.state();
         let done = state.check_phase().and_then(|()| {
@@ -656,12 +656,12 @@ impl State {
         self.timed_out.then_some(ErrorCode::TRANSACTION_TIMED_OUT)
     }
 
-    /// Why nothing is told any more, not even what needs no operation.
+    /// Fails if the transaction has failed or ended, whether it has committed or not.
     fn check_ended(&self) -> Result<(), ErrorCode> {
         self.failed.or(self.ended()).map_or(Ok(()), Err)
     }
 
-    /// Why no operation is possible now. During a commit it makes the commit fail, as far as its caller is told, unless the
+    /// Fails if no operation is possible now. An operation during a commit makes the commit's future fail as well, unless the
     /// options say otherwise.
     fn check_operation(&mut self) -> Result<(), ErrorCode> {
         self.failed.map_or(Ok(()), Err)?;
@@ -669,7 +669,7 @@ impl State {
         self.ended().map_or(Ok(()), Err)
     }
 
-    /// A commit ends what can be done, until a reset.
+    /// Fails from the call of a commit until a reset.
     fn check_phase(&mut self) -> Result<(), ErrorCode> {
         if self.phase == Phase::Active {
             return Ok(());
@@ -791,7 +791,8 @@ impl State {
         Ok(())
     }
 
-    /// A set of the metadata's version is refused whatever the options say: only the server knows what it may become.
+    /// Refuses keys that a plain set may not write. The metadata's version takes nothing but a versionstamp, whatever the
+    /// options say.
     fn check_writable_key(&self, key: &[u8]) -> Result<(), ErrorCode> {
         if key == METADATA_VERSION_KEY {
             return Err(ErrorCode::CLIENT_INVALID_OPERATION);

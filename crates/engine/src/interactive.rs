@@ -81,7 +81,7 @@ impl CommitRequest {
         mutations.iter().filter_map(Mutation::key)
     }
 
-    /// Returns what it writes and leaves no trace of.
+    /// Returns the ranges that it writes without leaving a trace.
     fn apply(&self, target: &mut Transaction<'_>) -> Vec<KeyRange> {
         let mut traceless = Vec::new();
         for mutations in self.mutations.chunks(FETCHED_TOGETHER) {

@@ -76,8 +76,8 @@ impl Mutation {
         }
     }
 
-    /// Returns what it writes and leaves no trace of: readers of what was not there, and is not there now, conflict with it all
-    /// the same.
+    /// Applies it. Returns the range that it writes without leaving a trace, because nothing was there: its readers must still
+    /// conflict.
     #[must_use]
     pub(crate) fn apply(&self, target: &mut Transaction<'_>) -> Option<KeyRange> {
         match self {

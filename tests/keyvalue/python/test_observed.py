@@ -18,7 +18,7 @@ DIFFERENT = {
     190: "ranges of up to a hundred rows are measured and not estimated; an empty range has no split points in between",
     191: "split points come from exact counts; the original's are guesses below a few megabytes",
     202: "every write is a write conflict: a reader may be refused who need not be",
-    240: "versions are microseconds since 1970, so 10**15 lies in the past (1007); one ahead of them is in test_refusals",
+    240: "versions are microseconds since 1970, so 10**15 lies in the past (1007); one ahead of them is in test_refusals.py",
 }
 
 

@@ -1,4 +1,4 @@
-"""What cannot be is told at once, by the number that FoundationDB has for it: no future waits for what will never come.
+"""Calls that cannot be served fail at once with FoundationDB's error, and no future stays pending.
 
 The outcomes are those of release 7.3.79, as its client's source and its recorded replies (`observed.jsonl`) have them.
 """
@@ -13,7 +13,7 @@ OUTSIDE, TOO_LONG, INVERTED, INVALID, DISABLED = 2004, 2102, 2005, 2000, 1034
 CANCELLED, USED_DURING_COMMIT, FUTURE_VERSION = 1025, 2017, 1009
 NO_MODULE, WRITES_DISABLED, NO_WRITE_MODULE, NO_TENANT = 2113, 2114, 2115, 2131
 LONG = b"x" * 10_001
-# A call that waits for ever fails with another number than is expected: the transaction's own.
+# A call that stayed pending would fail with the timeout's number instead of the expected one.
 TIMEOUT_MS = 10_000
 
 
@@ -83,7 +83,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize("write, expected", WRITES, ids=range(len(WRITES)))
-def test_a_write_that_cannot_be_is_told_by_the_commit(fdb, database, write, expected):
+def test_a_write_that_cannot_be_fails_the_commit(fdb, database, write, expected):
     for options, outcome in zip(((), ("access_system_keys",)), expected):
         transaction = begin(database, *options)
         write(transaction)
@@ -121,7 +121,7 @@ def test_no_tenant_exists_whatever_is_asked_of_it(fdb, database):
     assert database[b"k"] == None  # noqa: E711 - the binding's value compares with it
 
 
-def test_a_cancelled_transaction_still_tells_its_size(fdb, database):
+def test_a_cancelled_transaction_still_has_a_size(fdb, database):
     transaction = begin(database)
     transaction[b"k"] = b"v"
     transaction.cancel()
@@ -207,7 +207,7 @@ WATCHED = [
 
 @pytest.mark.parametrize("write, fires", WATCHED, ids=range(len(WATCHED)))
 def test_a_watch_is_fired_by_the_transaction_itself_before_it_commits(fdb, database, write, fires):
-    """The watch waited for a commit, and a program that waits for the watch before it commits waited for ever."""
+    """The watch waited for a commit, and a program that waits for the watch before it commits hung."""
     database[b"w"] = b"1"
     transaction = begin(database)
     watched = transaction.watch(b"w")

@@ -1,61 +1,62 @@
-//! How large a transaction is: as it is told to those who ask, and as it will be sent.
+//! The size of a transaction: the one that programs ask for, and the one that is sent.
 //!
-//! What is told are FoundationDB's numbers (`ReadYourWritesTransaction` of release 7.3.79), which grow with each call and count
-//! the structures that its client keeps: a write of a key, for its mutation and again for its write conflict; a range that was
-//! read, once for each piece of it between the transaction's own writes. What is sent counts as the server counts it.
+//! The reported size follows FoundationDB's client (`ReadYourWritesTransaction` of release 7.3.79). It grows with each call and
+//! counts the structures that this client keeps: a write of a key for its mutation and again for its write conflict, and a
+//! range that was read once for each piece of it between the transaction's own writes. The size that is sent is counted as the
+//! server counts it.
 
 use quartet_wire_keyvalue::{ErrorCode, Mutation, MutationKind};
 
 use super::{State, Transaction};
 
-/// What a mutation and a conflict range count for beside their bytes when they are told.
-const TOLD_MUTATION_BYTES: usize = 44;
-pub(crate) const TOLD_RANGE_BYTES: usize = 24;
-/// What each of them counts for when it is sent.
+/// Bytes that a mutation and a conflict range count for in the reported size, beside their keys and values.
+const REPORTED_MUTATION_BYTES: usize = 44;
+pub(crate) const REPORTED_RANGE_BYTES: usize = 24;
+/// The same in the size that is sent.
 const SENT_ITEM_BYTES: usize = 24;
 
-/// What a transaction's calls count for, without what it has read.
+/// The reported size, in bytes, without what was read.
 #[derive(Default)]
 pub(super) struct Size(usize);
 
 impl Size {
-    /// `conflicts`: others must take it as written.
+    /// Adds a mutation, and its write conflict if it has one.
     pub fn add_mutation(&mut self, mutation: &Mutation<'_>, conflicts: bool) {
         let Mutation { kind, key, value } = *mutation;
         let point = 2 * key.len() + 1;
         let (written, conflict) = match kind {
-            MutationKind::Clear => (TOLD_RANGE_BYTES + point, point),
+            MutationKind::Clear => (REPORTED_RANGE_BYTES + point, point),
             MutationKind::ClearRange => return self.add_clear_range(key, value, conflicts),
-            _ => (TOLD_MUTATION_BYTES + key.len() + value.len(), point),
+            _ => (REPORTED_MUTATION_BYTES + key.len() + value.len(), point),
         };
         self.0 += written;
         if conflicts && kind != MutationKind::SetVersionstampedKey {
-            self.0 += TOLD_RANGE_BYTES + conflict;
+            self.0 += REPORTED_RANGE_BYTES + conflict;
         }
     }
 
     pub fn add_clear_range(&mut self, begin: &[u8], end: &[u8], conflicts: bool) {
-        self.0 += TOLD_MUTATION_BYTES + begin.len() + end.len();
+        self.0 += REPORTED_MUTATION_BYTES + begin.len() + end.len();
         if conflicts {
             self.add_conflict_range(begin, end);
         }
     }
 
     pub fn add_conflict_range(&mut self, begin: &[u8], end: &[u8]) {
-        self.0 += TOLD_RANGE_BYTES + begin.len() + end.len();
+        self.0 += REPORTED_RANGE_BYTES + begin.len() + end.len();
     }
 }
 
 impl State {
     /// Without read-your-writes the original counts neither what is read nor keys that are cleared.
-    fn told_size(&self) -> usize {
+    fn reported_size(&self) -> usize {
         match self.options.read_your_writes_disabled {
             true => self.size.0,
-            false => self.size.0 + self.attempt.with_read_conflicts(|read| read.told_bytes()),
+            false => self.size.0 + self.attempt.with_read_conflicts(|read| read.reported_bytes()),
         }
     }
 
-    /// As the server counts what is sent.
+    /// Returns the size of the commit as the server counts it.
     pub fn sent_bytes(&self) -> usize {
         let range = |(begin, end): (&[u8], &[u8])| SENT_ITEM_BYTES + begin.len() + end.len();
         let written: usize = self.write_conflicts.iter().map(range).sum();
@@ -66,10 +67,10 @@ impl State {
 }
 
 impl Transaction {
-    /// About how large the transaction is. Of one that was cancelled or has come to its end, too.
+    /// Returns about how large the transaction is, in bytes, also when it was cancelled or has committed.
     pub fn approximate_size(&self) -> impl Future<Output = Result<i64, ErrorCode>> + Send + use<> {
         let state = self.state();
-        let size = i64::try_from(state.told_size()).unwrap_or(i64::MAX);
+        let size = i64::try_from(state.reported_size()).unwrap_or(i64::MAX);
         std::future::ready(state.failed.map_or(Ok(size), Err))
     }
 }
