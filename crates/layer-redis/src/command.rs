@@ -62,7 +62,8 @@ pub enum Begin {
 /// How keys are found from there.
 #[derive(Clone, Copy)]
 pub enum Find {
-    /// `last` is relative to the first key, or counts from the end if it is negative. Of what is left, one part in `limit` is keys.
+    /// `last` is relative to the first key, or counts from the end if it is negative. A `limit` of 2 or more leaves only the first
+    /// half, third and so on of the words found.
     Range {
         last: i32,
         step: i32,

@@ -23,7 +23,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// What C reads of a word: it ends where a NUL stands. Only bounds of scores and IDs of streams are read so.
+/// The part of a word that C reads as a text: it ends where a NUL stands. Only bounds of scores and IDs of streams are cut so.
 pub fn before_nul(word: &[u8]) -> &[u8] {
     word.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -182,7 +182,7 @@ def compare(port: int, redis_port: int, seed: int, rounds: int, steps: int) -> N
 
 
 def long_number(rng: random.Random) -> str:
-    """Of more digits than a float of 53 bits holds."""
+    """A number of more digits than a float of 53 bits holds."""
     return rng.choice(
         [
             str(rng.randrange(-(2**63), 2**63)),

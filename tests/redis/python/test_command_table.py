@@ -1,10 +1,10 @@
 """The table of commands beside Redis': what COMMAND INFO, COMMAND DOCS and COMMAND GETKEYSANDFLAGS say, and what ACL makes of it.
 
 Story: rows were written by hand and compared with nothing, so writers of streams lacked their key flags. `%W~` users could not XADD,
-`%R~` users could not XREADGROUP, and clients of a cluster were told of no key in MIGRATE, SORT, XREAD and GEORADIUS.
+`%R~` users could not XREADGROUP, and clients of a cluster found no key in MIGRATE, SORT, XREAD and GEORADIUS.
 
-Redis 7.0.15 stands beside. What is newer, and how arguments are named since 7.2, was recorded of Redis 8.2.3 in
-`testdata/commands-8.2.txt`; `python test_command_table.py PORT` records it anew from a server of that version. Every difference is
+Redis 7.0.15 runs beside. Newer commands, and the names of arguments since 7.2, were recorded from Redis 8.2.3 in
+`testdata/commands-8.2.table`; `python test_command_table.py PORT` records it anew from a server of that version. Every difference is
 in `DIFFERENCES` with its reason, and one that is gone must leave the list.
 """
 
@@ -20,7 +20,7 @@ import pytest
 from harness.resp import Connection
 from harness.server import Server
 
-RECORDED = Path(__file__).parents[1] / "testdata" / "commands-8.2.txt"
+RECORDED = Path(__file__).parents[1] / "testdata" / "commands-8.2.table"
 ABSENT = "not in the table"
 
 WAITS_IN_SCRIPTS = "7.4 lets scripts call it, without waiting"
@@ -30,7 +30,8 @@ AS_WAIT_IS = "as WAIT of 7.0: no script may call it"
 OURS = "subcommands of ours, or of versions that are not beside"
 LATER_OPTIONS = "options of Redis 8.4 and Valkey too"
 
-# (command, field): reason. A field is one of `Row`, or ABSENT.
+# (command, field): reason. The fields are those of `table`, and ABSENT. Not compared are summaries, complexities and notes, which
+# are prose of each project's own, and the history of commands, which COMMAND DOCS leaves out here.
 DIFFERENCES = {
     **{(name, "flags"): WAITS_IN_SCRIPTS for name in ("blmove", "blpop", "brpop", "brpoplpush", "bzpopmax", "bzpopmin")},
     **{(name, "arity"): OPTION_OF_7_2 for name in ("zrank", "zrevrank")},
@@ -41,7 +42,7 @@ DIFFERENCES = {
     ("waitaof", "flags"): AS_WAIT_IS,
     ("waitaof", "categories"): AS_WAIT_IS,
     ("client|pause", "since"): "as 8.2 says; 2.9.50 was a development version",
-    ("failover", ABSENT): "one server: nobody takes over",
+    ("failover", ABSENT): "one server: there is no replica to take over",
     ("latency|graph", ABSENT): "LATENCY HISTORY has the numbers",
     ("restore-asking", ABSENT): "of a cluster's own conversation",
     **{(name, ABSENT): "modules are not loaded" for name in ("module|load", "module|loadex", "module|unload")},
@@ -53,7 +54,7 @@ DIFFERENCES = {
     ("xreadgroup", "arguments"): LATER_OPTIONS,
     ("zscan", "arguments"): LATER_OPTIONS,
 }
-# Summaries, complexities and notes are prose, and ours is our own; of the history of commands nothing is told.
+# Deprecated between 7.0 and 8.2, and compared with the later version.
 DEPRECATED_LATER = ("psetex", "quit", "setex", "setnx")
 
 
@@ -225,7 +226,7 @@ def has_keys(row: dict[str, str]) -> bool:
 
 
 def calls(docs: dict[str, dict], rows: dict[str, dict[str, str]]) -> list[list[str]]:
-    """Of every command with keys."""
+    """Returns the calls of every command with keys, each once."""
     made = {}
     for name, document in docs.items():
         arguments = document.get("arguments", [])
@@ -269,8 +270,9 @@ def test_key_permissions_are_judged_as_in_redis(server, redis_server):
                         answers = user.pipeline(["MULTI"], words, ["DISCARD"])
                         ran.append((connection.do("ACL", "DRYRUN", "u", *words), answers[1]))
                     assert ran[0] == ran[1], (words, rules)
-        for user in users:
+        for connection, user in zip(both, users):
             user.close()
+            connection.do("ACL", "DELUSER", "u")
     with Connection(redis_server.port) as theirs:
         rows = infos(theirs)
     with_keys = {name.split("|")[0] for name, row in rows.items() if has_keys(row) and (name, ABSENT) not in DIFFERENCES}
@@ -283,7 +285,7 @@ def record(port: int) -> None:
         older = table(with_7_0.port)
     finally:
         with_7_0.close()
-    lines = ["# What Redis 8.2.3 says of its commands: of those that 7.0.15 lacks everything, of the others their arguments."]
+    lines = ["# Recorded from Redis 8.2.3: everything about commands that 7.0.15 lacks, and the arguments of the others."]
     for name, row in sorted(table(port).items()):
         # Vector sets are a module's.
         if name.islower() and (name not in older or row["arguments"]):

@@ -2,7 +2,7 @@
 //! that is all that it did, and otherwise the keys as they are afterwards.
 //!
 //! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are absolute, an entry of a stream has its
-//! ID, and what a command met although its time was over, a key or a field of a hash, is removed before the command is told of. What an older Redis does not know as a
+//! ID, and what a command met although its time was over, a key or a field of a hash, is removed before the command is sent. What an older Redis does not know as a
 //! command it is told as a key. JSON documents have no form that it knows: for it they are absent.
 
 use quartet_engine::Transaction;

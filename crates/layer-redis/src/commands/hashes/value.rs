@@ -19,7 +19,7 @@
 //!
 //! Invariants: a hash has at least one row; the number in a large hash's row is that of its element rows; the deadline rows
 //! are those of the element rows with a deadline; the first deadline, expired or not, stands in the index of the expiry cycle.
-//! With the last one the hash is gone, for whoever looks.
+//! From the last one on every command finds the hash gone.
 
 use std::ops::ControlFlow;
 
@@ -173,7 +173,7 @@ pub(super) fn row_count(entry: &Entry) -> u64 {
     u64::from_be_bytes(entry.large_payload()[..8].try_into().expect("eight bytes of count"))
 }
 
-/// The deadlines of a large hash with so many element rows.
+/// The deadlines of a large hash that has `rows` element rows.
 pub(super) fn deadlines_of_rows(keys: &mut Keyspace<'_, '_>, elements: &Elements, rows: u64) -> FieldDeadlines {
     let end = Some(scan::FIRST.as_slice());
     let deadline = |row: Row| deadline_of(Elements::name(&row));
