@@ -15,6 +15,8 @@ pub enum What {
     Removed,
     /// Removed, or found to be dead, because its time was over.
     Expired,
+    /// The same, because its last field's time was over.
+    FieldsExpired,
     /// Removed because memory is short.
     Evicted,
     /// A reader looked for it in vain.
@@ -33,9 +35,22 @@ impl What {
     pub fn changes_key(self) -> bool {
         matches!(
             self,
-            What::Created | What::Written | What::Removed | What::Expired | What::Evicted
+            What::Created | What::Written | What::Removed | What::Expired | What::FieldsExpired | What::Evicted
         )
     }
+
+    /// The key went by itself, before or without a command's work.
+    pub fn is_end(self) -> bool {
+        matches!(self, What::Expired | What::FieldsExpired | What::Evicted)
+    }
+}
+
+/// A field of a hash that was removed because its time was over, while the hash stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiredField {
+    pub db: u8,
+    pub name: Vec<u8>,
+    pub field: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +64,7 @@ pub struct Change {
 pub struct Changes {
     wanted: AtomicBool,
     noted: Mutex<Vec<Change>>,
+    expired_fields: Mutex<Vec<ExpiredField>>,
 }
 
 impl Changes {
@@ -70,8 +86,21 @@ impl Changes {
         }
     }
 
-    /// The changes since the last call.
+    pub fn note_expired_field(&self, db: u8, name: &[u8], field: &[u8]) {
+        if self.are_wanted() {
+            let (name, field) = (name.to_vec(), field.to_vec());
+            self.expired_fields.lock().push(ExpiredField { db, name, field });
+        }
+    }
+
+    /// The changes since the last call. Fields that have expired are not asked for later.
     pub fn take(&self) -> Vec<Change> {
-        std::mem::take(&mut *self.noted.lock())
+        self.take_with_fields().0
+    }
+
+    /// The changes since the last call, and the fields that have expired.
+    pub fn take_with_fields(&self) -> (Vec<Change>, Vec<ExpiredField>) {
+        let expired_fields = std::mem::take(&mut *self.expired_fields.lock());
+        (std::mem::take(&mut *self.noted.lock()), expired_fields)
     }
 }

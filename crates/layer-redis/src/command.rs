@@ -33,8 +33,67 @@ pub enum Keys {
         count: usize,
         also: usize,
     },
-    /// Worked out from the arguments.
-    Computed(fn(Arguments<'_>) -> Vec<usize>),
+    /// Worked out from the arguments; clients are given these specifications, which may say less.
+    Computed(fn(Arguments<'_>) -> Vec<usize>, &'static [Specification]),
+    /// No keys, but names of shard channels from the first argument on; `last` as in `Range`.
+    Channels {
+        last: i32,
+    },
+}
+
+/// One of a command's key specifications: where a client finds keys in a request, and what the command does to them.
+#[derive(Clone, Copy)]
+pub struct Specification {
+    /// Separated by blanks.
+    pub flags: &'static str,
+    pub begin: Begin,
+    pub find: Find,
+}
+
+/// Where the search for keys begins.
+#[derive(Clone, Copy)]
+pub enum Begin {
+    Index(i32),
+    /// Behind the word, which is looked for from an index on; a negative index counts from the end.
+    Keyword(&'static str, i32),
+    Unknown,
+}
+
+/// How keys are found from there.
+#[derive(Clone, Copy)]
+pub enum Find {
+    /// `last` is relative to the first key, or counts from the end if it is negative. A `limit` of 2 or more leaves only the first
+    /// half, third and so on of the words found.
+    Range {
+        last: i32,
+        step: i32,
+        limit: i32,
+    },
+    /// The first word says how many keys follow, `step` apart.
+    Counted {
+        step: i32,
+    },
+    Unknown,
+}
+
+impl Find {
+    pub const ONE: Find = Find::Range {
+        last: 0,
+        step: 1,
+        limit: 0,
+    };
+    /// Every word up to the end.
+    pub const REST: Find = Find::Range {
+        last: -1,
+        step: 1,
+        limit: 0,
+    };
+}
+
+impl Specification {
+    pub const fn new(flags: &'static str, begin: Begin, find: Find) -> Specification {
+        Specification { flags, begin, find }
+    }
 }
 
 pub const NO_KEYS: Keys = Keys::None;
@@ -59,7 +118,7 @@ impl Keys {
     pub fn positions(&self, arguments: Arguments<'_>) -> Vec<usize> {
         let length = arguments.len();
         match *self {
-            Keys::None => Vec::new(),
+            Keys::None | Keys::Channels { .. } => Vec::new(),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { length as i32 + last } else { last };
                 (first..=last)
@@ -79,12 +138,12 @@ impl Keys {
                 let also = (also > 0 && also < length).then_some(also);
                 also.into_iter().chain(count + 1..count + 1 + announced).collect()
             }
-            Keys::Computed(compute) => compute(arguments),
+            Keys::Computed(compute, _) => compute(arguments),
         }
     }
 }
 
-/// A command family, as COMMAND DOCS names it; it also gives the ACL category.
+/// A command family, as COMMAND DOCS names it; it mostly gives the ACL category too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     String,
@@ -130,7 +189,7 @@ impl Group {
         }
     }
 
-    /// The ACL category that every command of the family has, if the family is one.
+    /// The ACL category that the family's commands have. That of publish and subscribe comes by their flag.
     pub fn category(self) -> Option<&'static str> {
         match self {
             Group::String => Some("string"),
@@ -147,8 +206,7 @@ impl Group {
             Group::Transactions => Some("transaction"),
             Group::Scripting => Some("scripting"),
             Group::Connection => Some("connection"),
-            Group::PubSub => Some("pubsub"),
-            Group::Server | Group::Cluster => None,
+            Group::PubSub | Group::Server | Group::Cluster => None,
         }
     }
 }
@@ -180,6 +238,10 @@ pub const ORDERED_CATEGORIES: u32 = 1 << 18;
 /// Its place is channels, not keys.
 pub const PUBSUB: u32 = 1 << 19;
 pub const NO_MANDATORY_KEYS: u32 = 1 << 20;
+/// ACL category only: a command about all keys in another family.
+pub const KEYSPACE_CATEGORY: u32 = 1 << 21;
+/// ACL category only: a command about the connection in another family.
+pub const CONNECTION_CATEGORY: u32 = 1 << 22;
 
 pub const FLAG_NAMES: &[(u32, &str)] = &[
     (WRITE, "write"),
@@ -243,23 +305,31 @@ impl Command {
         }
     }
 
+    /// It only holds subcommands, and does nothing itself.
+    pub fn is_container(&self) -> bool {
+        self.subcommand_count > 0 && self.arity == -2
+    }
+
     /// The ACL categories, derived from the family and the flags as Redis derives them.
     pub fn categories(&self) -> Vec<&'static str> {
         let mut categories = Vec::new();
-        if self.has(ORDERED_CATEGORIES) {
-            categories.extend(["list", "set", "sortedset"]);
-        } else {
-            categories.extend(self.group.category());
+        let by_flag = [
+            (ORDERED_CATEGORIES, ["list", "set", "sortedset"].as_slice()),
+            (KEYSPACE_CATEGORY, &["keyspace"]),
+            (CONNECTION_CATEGORY, &["connection"]),
+        ];
+        match by_flag.iter().find(|(flag, _)| self.has(*flag)) {
+            Some((_, names)) => categories.extend(*names),
+            None if self.is_container() => {}
+            None => categories.extend(self.group.category()),
+        }
+        if self.has(PUBSUB) {
+            categories.push("pubsub");
         }
         if self.has(WRITE) {
             categories.push("write");
         }
-        if self.has(READONLY)
-            && self
-                .group
-                .category()
-                .is_some_and(|name| name != "connection" && name != "transaction")
-        {
+        if self.has(READONLY) && self.group != Group::Scripting {
             categories.push("read");
         }
         if self.has(ADMIN | ADMIN_CATEGORY) {

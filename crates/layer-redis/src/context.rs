@@ -82,7 +82,7 @@ impl<'c, 't> Context<'c, 't> {
         let found = self.keys().look_up(name);
         self.layer.observation.statistics.key_read(found.is_ok());
         if matches!(found, Err(Missing::Expired)) {
-            self.note_expired(name);
+            self.note_end(name);
         }
         if found.is_err() {
             self.layer.changes.note(self.client.db, name, What::Missed);
@@ -91,10 +91,13 @@ impl<'c, 't> Context<'c, 't> {
     }
 
     /// A dead key is told of where it was found, unless nothing may expire now.
-    fn note_expired(&self, name: &[u8]) {
+    fn note_end(&mut self, name: &[u8]) {
         let may_expire = self.layer.may_expire(self.now_ms);
-        if may_expire && self.layer.expiry.found.note(self.client.db, name) {
-            self.layer.changes.note(self.client.db, name, What::Expired);
+        if may_expire
+            && self.layer.expiry.found.note(self.client.db, name)
+            && let Some(ended) = self.keys().end_of(name)
+        {
+            self.layer.changes.note(self.client.db, name, ended);
         }
     }
 

@@ -16,6 +16,24 @@ pub struct Definition {
     pub subcommands: &'static [Definition],
 }
 
+impl Definition {
+    /// The same entry, for a command that came later than its neighbours.
+    pub const fn since(self, since: &'static str) -> Definition {
+        Definition {
+            command: Command { since, ..self.command },
+            ..self
+        }
+    }
+
+    /// The same entry, with other keys than its neighbours.
+    pub const fn keys(self, keys: Keys) -> Definition {
+        Definition {
+            command: Command { keys, ..self.command },
+            ..self
+        }
+    }
+}
+
 /// One entry of the table. A `const fn` with named positions keeps a family's table one line a command.
 #[allow(
     clippy::too_many_arguments,

@@ -13,7 +13,7 @@ use quartet_store::Row;
 
 use crate::commands::lists;
 use crate::commands::sorted_sets::score_of_bytes;
-use crate::keyspace::{Entry, FLAG_A, FLAG_B, Kind};
+use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind};
 use crate::packed;
 
 const ID_BYTES: usize = 10;
@@ -336,7 +336,7 @@ fn whole_hash(entry: &Entry) -> Shown {
     let fields = match has_deadlines {
         true => entry
             .payload()
-            .split_last_chunk::<8>()
+            .split_last_chunk::<{ FieldDeadlines::BYTES }>()
             .map_or(&[][..], |(fields, _)| fields),
         false => entry.payload(),
     };

@@ -15,7 +15,7 @@ use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 
 use crate::commands::lists::Ends;
-use crate::keyspace::{Entry, FLAG_A, FLAG_B, Kind};
+use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind};
 use crate::packed;
 
 /// Redis' promises.
@@ -61,9 +61,13 @@ impl Found<'_> {
 
     /// Writes `number` over the one that begins `offset` bytes behind the id.
     fn with_number(&self, value: &[u8], offset: usize, number: u64) -> Repair {
+        self.with_bytes(value, offset, &number.to_be_bytes())
+    }
+
+    fn with_bytes(&self, value: &[u8], offset: usize, bytes: &[u8]) -> Repair {
         let mut value = value.to_vec();
         let at = self.entry.header_bytes() + ID_BYTES + offset;
-        value[at..at + 8].copy_from_slice(&number.to_be_bytes());
+        value[at..at + bytes.len()].copy_from_slice(bytes);
         Repair::Set {
             key: self.row_key.to_vec(),
             value,
@@ -126,7 +130,7 @@ fn entry(row: &Row) -> Option<Entry> {
         (Kind::String | Kind::Json, true) => false,
         (Kind::List, true) if entry.flags & FLAG_A != 0 => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::List, true) => payload.len() == ID_BYTES + 3 * 8,
-        (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + if entry.flags & FLAG_B != 0 { 8 } else { 0 },
+        (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),
         (Kind::Set | Kind::SortedSet, true) => payload.len() == ID_BYTES + 8,
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),
         (Kind::String, false) => true,
@@ -138,13 +142,17 @@ fn entry(row: &Row) -> Option<Entry> {
     is_whole.then_some(entry)
 }
 
-fn packed_hash_is_whole(entry: &Entry) -> bool {
+/// How many bytes of deadlines end the hash's payload.
+fn field_deadlines_bytes(entry: &Entry) -> usize {
     let has_deadlines = entry.flags & FLAG_B != 0;
-    let fields = match has_deadlines {
-        true => entry.payload().split_last_chunk::<8>().map(|(fields, _)| fields),
-        false => Some(entry.payload()),
-    };
-    let parts = if has_deadlines { 3 } else { 2 };
+    if has_deadlines { FieldDeadlines::BYTES } else { 0 }
+}
+
+fn packed_hash_is_whole(entry: &Entry) -> bool {
+    let payload = entry.payload();
+    let tail_bytes = field_deadlines_bytes(entry);
+    let fields = payload.len().checked_sub(tail_bytes).map(|length| &payload[..length]);
+    let parts = if tail_bytes > 0 { 3 } else { 2 };
     fields.is_some_and(|fields| packed::is_whole(fields) && packed::count(fields).is_multiple_of(parts))
 }
 
@@ -159,7 +167,7 @@ fn packed_pairs_are_whole(payload: &[u8]) -> bool {
 fn judge_deadline_rows(judged: &mut Judged<'_>, found: &Found<'_>) {
     let deadlines = [
         (b'T', found.entry.expiry_ms, "expires"),
-        (b'F', found.entry.field_deadline_ms(), "has a field that expires"),
+        (b'F', found.entry.field_deadlines().first_ms, "has a field that expires"),
     ];
     for (tag, deadline_ms, does) in deadlines {
         let Some(deadline_ms) = deadline_ms else { continue };
@@ -191,7 +199,7 @@ fn judge_deadlines(judged: &mut Judged<'_>, tag: u8) {
             });
             let deadline_ms = own.and_then(|entry| match tag {
                 b'T' => entry.expiry_ms,
-                _ => entry.field_deadline_ms(),
+                _ => entry.field_deadlines().first_ms,
             });
             deadline_ms == Some(u64::from_be_bytes(*deadline))
         });

@@ -1,4 +1,5 @@
-//! What each command does to its keys, as COMMAND INFO and COMMAND GETKEYSANDFLAGS say it; observed of Redis 7.0.15.
+//! What each command does to its keys, as COMMAND INFO and COMMAND GETKEYSANDFLAGS say it; observed of Redis
+//! 7.0.15, and of 8.2.3 for newer commands.
 
 use quartet_wire_resp::Arguments;
 
@@ -23,6 +24,7 @@ pub fn request_key_flags(command: &Command, arguments: Arguments<'_>, index: usi
         "set" if arguments.iter().skip(3).any(|word| parse::is(word, "get")) => "RW access update",
         "set" => "OW update",
         "bitfield" if only_gets(arguments) => "RO access",
+        "bitfield" => "RW access update",
         _ => key_flags(command, index),
     }
 }
@@ -93,17 +95,19 @@ pub fn access(command: &Command, arguments: Arguments<'_>, index: usize) -> Acce
 /// "RW access update" of writers.
 #[rustfmt::skip]
 const FLAGS: &[(&[&str], &str)] = &[
-    (&["RW update"], "expire expireat geoadd hmset hset lset persist pexpire pexpireat setrange zadd"),
+    (&["RW update"], "expire expireat geoadd hexpire hexpireat hmset hpersist hpexpire hpexpireat hset hsetex lset persist pexpire pexpireat setrange xack xadd xclaim xgroup|setid xsetid zadd"),
     (&["RW access update variable_flags"], "set bitfield"),
-    (&["RW access delete"], "blmpop blpop brpop bzmpop bzpopmax bzpopmin getdel lmpop migrate lpop rpop spop zmpop zpopmax zpopmin"),
+    (&["RW access delete"], "blmpop blpop brpop bzmpop bzpopmax bzpopmin getdel hgetdel lmpop migrate lpop rpop spop zmpop zpopmax zpopmin"),
     (&["RW access delete", "RW insert"], "blmove brpoplpush lmove rpoplpush smove"),
     (&["RW access delete", "OW insert"], "renamenx"),
     (&["RW access delete", "OW update"], "rename"),
-    (&["RW insert"], "append hsetnx linsert lpush lpushx pfadd rpush rpushx sadd"),
+    (&["RW insert"], "append hsetnx linsert lpush lpushx pfadd rpush rpushx sadd xgroup|create xgroup|createconsumer"),
     (&["OW update", "RO access"], "bitop geosearchstore sdiffstore sunionstore zdiffstore zinterstore zrangestore zunionstore"),
     (&["RW update", "RO access"], "sinterstore"),
     (&["RO access", "OW update"], "copy georadius georadiusbymember sort"),
-    (&["RW delete"], "delifeq hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore"),
+    (&["RO access"], "xreadgroup"),
+    (&["RW delete update"], "xackdel"),
+    (&["RW delete"], "delifeq hdel lrem ltrim srem xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim zrem zremrangebylex zremrangebyrank zremrangebyscore"),
     (&["RO"], "exists hexists hlen hstrlen llen memory|usage object|encoding object|freq object|idletime object|refcount scard sismember strlen touch type watch xlen zcard"),
     (&["RW access insert", "RO access"], "pfmerge"),
     (&["OW update"], "mset msetex psetex restore setex"),

@@ -76,8 +76,6 @@ pub const LARGE: u8 = 0x20;
 /// The family's own flags.
 pub const FLAG_A: u8 = 0x40;
 pub const FLAG_B: u8 = 0x80;
-/// Ends the payload of a hash with FLAG_B none of whose fields has a deadline any more.
-pub const NO_DEADLINE: u64 = u64::MAX;
 const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
 
 /// Longest name of a key.
@@ -146,17 +144,18 @@ impl Entry {
         self.row.key().len() + self.row.value().len()
     }
 
-    /// When the first expiring field of a hash expires.
-    pub fn field_deadline_ms(&self) -> Option<u64> {
-        field_deadline_ms(self.kind, self.flags, &[self.payload()])
+    /// When fields of a hash expire.
+    pub fn field_deadlines(&self) -> FieldDeadlines {
+        field_deadlines(self.kind, self.flags, &[self.payload()])
     }
 
     fn deadlines(&self) -> Deadlines {
         Header::of(self).deadlines(&[self.payload()])
     }
 
+    #[inline]
     fn is_expired(&self, now_ms: u64) -> bool {
-        Header::of(self).is_expired(now_ms)
+        self.deadlines().ended(now_ms).is_some()
     }
 }
 
@@ -230,19 +229,13 @@ impl Header {
     fn deadlines(&self, payload: &[&[u8]]) -> Deadlines {
         Deadlines {
             key_ms: self.expiry_ms,
-            field_ms: field_deadline_ms(self.kind, self.flags, payload),
+            fields: field_deadlines(self.kind, self.flags, payload),
         }
-    }
-
-    #[inline]
-    fn is_expired(&self, now_ms: u64) -> bool {
-        self.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms)
     }
 }
 
 /// What stood where a key has been written.
 struct Overwritten {
-    header: Header,
     deadlines: Deadlines,
     /// Of a large collection.
     elements: Option<Elements>,
@@ -253,31 +246,78 @@ impl Overwritten {
     fn of(row: &Row) -> Overwritten {
         let (header, payload) = Header::read(row.value());
         Overwritten {
-            header,
             deadlines: header.deadlines(&[payload]),
             elements: (header.flags & LARGE != 0).then(|| Elements::of_payload(payload)),
         }
     }
 }
 
-/// The times under which a key stands in the two indexes that the expiry cycle walks.
+/// When a key ends. Its own deadline and its first field's stand in the two indexes that the expiry cycle walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Deadlines {
     key_ms: Option<u64>,
-    field_ms: Option<u64>,
+    fields: FieldDeadlines,
 }
 
-/// The last eight bytes of the payload of a hash with FLAG_B. Panics if there are fewer.
-fn field_deadline_ms(kind: Kind, flags: u8, payload: &[&[u8]]) -> Option<u64> {
+impl Deadlines {
+    /// Why the key is no more at this time, if it is not.
+    #[inline]
+    fn ended(&self, now_ms: u64) -> Option<What> {
+        let is_over = |deadline_ms: Option<u64>| deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms);
+        match () {
+            () if is_over(self.key_ms) => Some(What::Expired),
+            () if is_over(self.fields.last_ms) => Some(What::FieldsExpired),
+            () => None,
+        }
+    }
+}
+
+/// When fields of a hash expire, in milliseconds since the Unix epoch. A hash is gone with its last field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldDeadlines {
+    /// `None`: no field has a deadline.
+    pub first_ms: Option<u64>,
+    /// `None`: a field stays.
+    pub last_ms: Option<u64>,
+}
+
+impl FieldDeadlines {
+    /// Length at the end of the payload of a hash with FLAG_B.
+    pub const BYTES: usize = 16;
+    /// Stands for a deadline that is not there.
+    const NONE: u64 = u64::MAX;
+
+    pub fn to_bytes(self) -> [u8; FieldDeadlines::BYTES] {
+        let mut bytes = [0; FieldDeadlines::BYTES];
+        bytes[..8].copy_from_slice(&self.first_ms.unwrap_or(FieldDeadlines::NONE).to_be_bytes());
+        bytes[8..].copy_from_slice(&self.last_ms.unwrap_or(FieldDeadlines::NONE).to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; FieldDeadlines::BYTES]) -> FieldDeadlines {
+        let part = |at: usize| {
+            let deadline_ms = u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+            (deadline_ms != FieldDeadlines::NONE).then_some(deadline_ms)
+        };
+        FieldDeadlines {
+            first_ms: part(0),
+            last_ms: part(8),
+        }
+    }
+}
+
+/// The last bytes of the payload of a hash with FLAG_B. Panics if there are fewer.
+#[inline]
+fn field_deadlines(kind: Kind, flags: u8, payload: &[&[u8]]) -> FieldDeadlines {
     if kind != Kind::Hash || flags & FLAG_B == 0 {
-        return None;
+        return FieldDeadlines::default();
     }
-    let mut deadline = [0; 8];
+    let mut deadlines = [0; FieldDeadlines::BYTES];
     let mut backwards = payload.iter().rev().flat_map(|part| part.iter().rev());
-    for byte in deadline.iter_mut().rev() {
-        *byte = *backwards.next().expect("a hash with FLAG_B ends with a deadline");
+    for byte in deadlines.iter_mut().rev() {
+        *byte = *backwards.next().expect("a hash with FLAG_B ends with deadlines");
     }
-    Some(u64::from_be_bytes(deadline)).filter(|&deadline_ms| deadline_ms != NO_DEADLINE)
+    FieldDeadlines::from_bytes(deadlines)
 }
 
 /// One Redis database inside a transaction.
@@ -338,13 +378,10 @@ impl Keyspace<'_, '_> {
         parts.extend_from_slice(payload);
         let key = key_row(self.db, name);
         let old = self.tx.set_parts(&[&key], &parts).map(Overwritten::of);
-        let (old_header, old_deadlines, old_elements) = match old {
-            Some(old) => (Some(old.header), old.deadlines, old.elements),
-            None => (None, Deadlines::default(), None),
-        };
-        self.move_deadlines(name, old_deadlines, header.deadlines(payload));
-        self.note_put(name, old_header);
-        if let Some(elements) = old_elements {
+        let old_deadlines = old.as_ref().map(|old| old.deadlines);
+        self.move_deadlines(name, old_deadlines.unwrap_or_default(), header.deadlines(payload));
+        self.note_put(name, old_deadlines);
+        if let Some(elements) = old.and_then(|old| old.elements) {
             let keeps_id = header.flags & LARGE != 0 && payload[0].starts_with(elements.id());
             if !keeps_id {
                 elements.clear_all(self.tx);
@@ -366,10 +403,9 @@ impl Keyspace<'_, '_> {
         if old.is_large() {
             old.elements().clear_all(self.tx);
         }
-        let was_there = !old.is_expired(self.now_ms);
-        let what = if was_there { what } else { What::Expired };
-        self.changes.note(self.db, name, what);
-        was_there
+        let ended = old.deadlines().ended(self.now_ms);
+        self.changes.note(self.db, name, ended.unwrap_or(what));
+        ended.is_none()
     }
 
     /// Removes the key's row but leaves the elements, for a collection that goes on under another name.
@@ -392,17 +428,19 @@ impl Keyspace<'_, '_> {
     }
 
     #[inline]
-    fn note_put(&self, name: &[u8], old: Option<Header>) {
+    fn note_put(&self, name: &[u8], old: Option<Deadlines>) {
         if !self.changes.are_wanted() {
             return;
         }
-        match old {
-            None => self.changes.note(self.db, name, What::Created),
-            Some(old) if old.is_expired(self.now_ms) => {
-                self.changes.note(self.db, name, What::Expired);
+        let Some(old) = old else {
+            return self.changes.note(self.db, name, What::Created);
+        };
+        match old.ended(self.now_ms) {
+            Some(ended) => {
+                self.changes.note(self.db, name, ended);
                 self.changes.note(self.db, name, What::Created);
             }
-            Some(_) => self.changes.note(self.db, name, What::Written),
+            None => self.changes.note(self.db, name, What::Written),
         }
     }
 
@@ -427,6 +465,16 @@ impl Keyspace<'_, '_> {
     /// True if the key has expired by this transaction's time.
     pub fn has_expired(&self, entry: &Entry) -> bool {
         entry.is_expired(self.now_ms)
+    }
+
+    /// Why the key that `look_up` has found expired is no more.
+    pub fn end_of(&mut self, name: &[u8]) -> Option<What> {
+        self.find_dead_or_alive(name)?.deadlines().ended(self.now_ms)
+    }
+
+    /// The command has met a field whose time was over, and removes it.
+    pub fn note_expired_field(&self, name: &[u8], field: &[u8]) {
+        self.changes.note_expired_field(self.db, name, field);
     }
 
     /// Visits live keys in key order, from the first name that is `>= from`.
@@ -467,7 +515,7 @@ impl Keyspace<'_, '_> {
 
     fn move_deadlines(&mut self, name: &[u8], old: Deadlines, new: Deadlines) {
         self.move_deadline(b'T', name, old.key_ms, new.key_ms);
-        self.move_deadline(b'F', name, old.field_ms, new.field_ms);
+        self.move_deadline(b'F', name, old.fields.first_ms, new.fields.first_ms);
     }
 
     #[inline]
@@ -774,6 +822,13 @@ mod tests {
         done.unwrap();
     }
 
+    fn all_at(deadline_ms: u64) -> FieldDeadlines {
+        FieldDeadlines {
+            first_ms: Some(deadline_ms),
+            last_ms: Some(deadline_ms),
+        }
+    }
+
     fn expiring_hash() -> Header {
         Header::new(Kind::Hash).flags(FLAG_B)
     }
@@ -784,9 +839,9 @@ mod tests {
         let later = NOW_MS + 1000;
         let hash = expiring_hash().expiry(Some(later + 1));
         change(&fixture, |keys| {
-            // The deadline may stand in more than one part.
-            let deadline = later.to_be_bytes();
-            keys.put_parts(b"a", hash, &[b"fields", &deadline[..3], &deadline[3..]]);
+            // The deadlines may stand in more than one part.
+            let deadlines = all_at(later).to_bytes();
+            keys.put_parts(b"a", hash, &[b"fields", &deadlines[..3], &deadlines[3..]]);
         });
         let both = |name: &str| vec![('T', later + 1, name.to_string()), ('F', later, name.to_string())];
         assert_eq!(index(&fixture), both("a"));
@@ -797,7 +852,7 @@ mod tests {
         assert_eq!(index(&fixture), both("b"));
         change(&fixture, |keys| {
             let entry = keys.find(b"b").unwrap();
-            assert_eq!(entry.field_deadline_ms(), Some(later));
+            assert_eq!(entry.field_deadlines(), all_at(later));
             keys.set_expiry(b"b", &entry, None);
         });
         assert_eq!(index(&fixture), both("b")[1..]);
@@ -831,7 +886,7 @@ mod tests {
         let fixture = Fixture::new();
         let put = |name: &'static [u8]| {
             change(&fixture, |keys| {
-                keys.put(name, expiring_hash(), &(NOW_MS + 5).to_be_bytes());
+                keys.put(name, expiring_hash(), &all_at(NOW_MS + 5).to_bytes());
             });
         };
         put(b"a");

@@ -23,6 +23,11 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
+/// The part of a word that C reads as a text: it ends where a NUL stands. Only bounds of scores and IDs of streams are cut so.
+pub fn before_nul(word: &[u8]) -> &[u8] {
+    word.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
 /// The integer, or the error that nearly every command answers.
 pub fn required_integer(text: &[u8]) -> Result<i64, Failure> {
     integer(text).ok_or(Failure::Error(errors::NOT_INTEGER))

@@ -24,10 +24,10 @@ INTEGERS = ["0", "1", "-1", "2", "-2", "3", "5", "7", "-5", "8", "16", "100", "-
             "-9223372036854775808", "x", "1.5", ""]
 # None that Redis 7.0 prints longer than 7.4 does.
 FLOATS = ["0", "1", "-1.5", "3.25", "1e16", "-0.5", "inf", "-inf", "nan", "0.125", "abc", "5.0e3", " 2"]
-SCORE_BOUNDS = ["-inf", "+inf", "0", "(0", "1", "(1", "2.5", "-1.5", "(3.25", "1e16", "x", "(x"]
+SCORE_BOUNDS = ["-inf", "+inf", "0", "(0", "1", "(1", "2.5", "-1.5", "(3.25", "1e16", "x", "(x", "1\0x", "(1\0"]
 LEX_BOUNDS = ["-", "+", "[a", "(a", "[b", "(c", "[aa", "[", "(", "a", ""]
 PATTERNS = ["*", "?", "a*", "[ab]", "k?", "k[0-3]", "[^a]", "\\*", "*b", ""]
-IDS = ["1-1", "1-2", "2", "2-3", "3-*", "4-0", "5", "7-7", "1-*", "9", "0", "0-0", "(1-2", "-", "+", "(3", "x", "18446744073709551615-18446744073709551615"]
+IDS = ["1-1", "1-2", "2", "2-3", "3-*", "4-0", "5", "7-7", "1-*", "9", "0", "0-0", "(1-2", "-", "+", "(3", "x", "2-3\0x", "9\0", "18446744073709551615-18446744073709551615"]
 LONGITUDES = ["13.361389", "15.087269", "-73.9454966", "-73.9733487", "0", "180", "-180", "179.9", "12.5", "13.4", "181", "x"]
 LATITUDES = ["38.115556", "37.502669", "40.747533", "0", "85", "-85.05", "-33.4", "40.7648057", "38.1", "86", "nan"]
 TIMES = ["4102444800", "4102444801", "5000000000", "1", "-1", "0", "x"]
@@ -179,6 +179,31 @@ def compare(port: int, redis_port: int, seed: int, rounds: int, steps: int) -> N
                 connection.do("DISCARD")
             states = [state(connection) for connection in both]
             assert states[0] == states[1], story(history, *states)
+
+
+def long_number(rng: random.Random) -> str:
+    """A number of more digits than a float of 53 bits holds."""
+    return rng.choice(
+        [
+            str(rng.randrange(-(2**63), 2**63)),
+            str(rng.randrange(10 ** rng.randrange(16, 25))),
+            repr(rng.random() * 10 ** rng.randrange(-10, 18)),
+            f"{rng.randrange(10**6)}.{rng.randrange(10 ** rng.randrange(1, 18))}",
+            f"{rng.randrange(1000)}e{rng.randrange(-20, 20)}",
+        ]
+    )
+
+
+@pytest.mark.quartet_only
+@pytest.mark.parametrize("seed", range(2))
+def test_sums_have_the_digits_that_redis_gives_them(server, redis_server, seed):
+    rng = random.Random(seed)
+    with Connection(server.port) as ours, Connection(redis_server.port) as theirs:
+        assert ours.do("FLUSHALL") == theirs.do("FLUSHALL")
+        for _ in range(1000):
+            start, by = long_number(rng), long_number(rng)
+            commands = (["SET", "n", start], ["INCRBYFLOAT", "n", by], ["GET", "n"], ["HSET", "h", "f", start], ["HINCRBYFLOAT", "h", "f", by])
+            assert ours.pipeline(*commands) == theirs.pipeline(*commands), (start, by)
 
 
 # Redis 7.4, whose version is reported, judges these numbers before it looks at the key; 7.0 did not.

@@ -22,11 +22,16 @@ const TIMEOUT_MS: u64 = 1000;
 /// A longer one is taken for this.
 const TIMEOUT_MS_MAX: u64 = 60_000;
 
+const THE_KEY: Specification = Specification::new("RW access delete", Begin::Index(KEY_AT as i32), Find::ONE);
+/// A password may be `KEYS` too: looked for from the end on, it is not always found.
+const BEHIND_KEYS: Specification =
+    Specification::new("RW access delete incomplete", Begin::Keyword("KEYS", -2), Find::REST);
+
 pub const COMMANDS: &[Definition] = &[command(
     "migrate",
     -6,
     WRITE | MOVABLE_KEYS | DANGEROUS,
-    Keys::Computed(key_positions),
+    Keys::Computed(key_positions, &[THE_KEY, BEHIND_KEYS]),
     Group::Generic,
     "2.6.0",
     "O(N) in the size of the values, twice here and once there",
@@ -34,12 +39,12 @@ pub const COMMANDS: &[Definition] = &[command(
     migrate,
 )];
 
-/// Where KEYS stands, if the key itself is empty.
+/// Where KEYS stands.
 fn keys_word(arguments: Arguments<'_>) -> Option<usize> {
     let mut position = OPTIONS_AT;
     while let Some(word) = arguments.get(position) {
         if parse::is(word, "keys") {
-            return arguments[KEY_AT].is_empty().then_some(position);
+            return Some(position);
         }
         let option = OPTIONS.iter().find(|(name, _)| parse::is(word, name));
         position += 1 + option.map_or(0, |(_, count)| *count);
@@ -49,7 +54,9 @@ fn keys_word(arguments: Arguments<'_>) -> Option<usize> {
 
 fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
     match keys_word(arguments) {
-        Some(position) => (position + 1..arguments.len()).collect(),
+        Some(position) if arguments[KEY_AT].is_empty() => (position + 1..arguments.len()).collect(),
+        // A key beside KEYS is an error, which the command itself will say.
+        Some(_) => Vec::new(),
         None if arguments.len() > KEY_AT => vec![KEY_AT],
         None => Vec::new(),
     }

@@ -138,10 +138,11 @@ fn handle(
         return outcome;
     }
     if context.layer.changes.are_wanted() {
-        let changes = context.layer.changes.take();
+        let (changes, expired_fields) = context.layer.changes.take_with_fields();
         context.layer.notify(Some((command, arguments)), &changes);
         context.layer.invalidate(Some(context.client.shared.id), &changes);
         if context.layer.replication.is_on() {
+            context.layer.gather_ended(&changes, &expired_fields);
             gather(context, command, arguments, &changes, answered_from);
         }
         remember(context, command, arguments);

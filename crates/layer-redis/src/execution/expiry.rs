@@ -142,9 +142,6 @@ impl Redis {
             let mut fields = 0;
             for (db, _, name) in &due {
                 fields += commands::hashes::expire_fields(&mut self.keyspace(tx, *db, now_ms), name);
-                if self.replication.is_on() {
-                    self.gather_key(tx, *db, name, now_ms);
-                }
             }
             Ok((due.len(), fields))
         });
@@ -156,10 +153,13 @@ impl Redis {
             .expired_fields
             .fetch_add(fields, Ordering::Relaxed);
         if self.changes.are_wanted() {
-            let changes = self.changes.take();
+            let (changes, expired_fields) = self.changes.take_with_fields();
             self.notify_expired_fields(&changes);
             self.invalidate(None, &changes);
             self.outbox.commit(dependency);
+            if self.replication.is_on() {
+                self.gather_ended(&changes, &expired_fields);
+            }
             self.replication.commit(dependency);
         }
         hashes

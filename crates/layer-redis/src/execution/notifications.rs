@@ -157,6 +157,7 @@ impl Redis {
         for change in changes {
             match change.what {
                 What::Expired => publisher.tell(EXPIRED, "expired", change.db, &change.name),
+                What::FieldsExpired => publisher.fields_expired(change),
                 What::Evicted => publisher.tell(EVICTED, "evicted", change.db, &change.name),
                 What::Missed => publisher.tell(MISSED, "keymiss", change.db, &change.name),
                 What::GroupMoved => publisher.tell(STREAM, "xgroup-setid", change.db, &change.name),
@@ -184,6 +185,8 @@ impl Redis {
         if classes != 0 {
             let publisher = EventPublisher { layer: self, classes };
             publisher.each(&effects(changes), HASH, "hexpired");
+            let ended = changes.iter().filter(|change| change.what == What::FieldsExpired);
+            ended.for_each(|change| publisher.fields_expired(change));
         }
     }
 }
@@ -261,6 +264,12 @@ impl EventPublisher<'_> {
             self.tell(class, event, effect.db, effect.name);
             self.deleted(effect);
         }
+    }
+
+    /// A hash is gone with its last field.
+    fn fields_expired(&self, change: &Change) {
+        self.tell(HASH, "hexpired", change.db, &change.name);
+        self.tell(GENERIC, "del", change.db, &change.name);
     }
 
     fn created(&self, effect: &Effect<'_>) {

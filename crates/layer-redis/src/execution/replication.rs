@@ -2,16 +2,16 @@
 //! that is all that it did, and otherwise the keys as they are afterwards.
 //!
 //! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are absolute, an entry of a stream has its
-//! ID, and a key whose time was over is removed before anything is written in its place. What an older Redis does not know as a
+//! ID, and what a command met although its time was over, a key or a field of a hash, is removed before the command is sent. What an older Redis does not know as a
 //! command it is told as a key. JSON documents have no form that it knows: for it they are absent.
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 
-use crate::changes::{Change, What};
+use crate::changes::{Change, ExpiredField, What};
 use crate::command::Command;
 use crate::commands::serialization::value_of;
-use crate::commands::streams;
+use crate::commands::{hashes, streams};
 use crate::context::Context;
 use crate::execution::taken::as_taken;
 use crate::keyspace::Kind;
@@ -96,7 +96,7 @@ const AWAITED: &[(&str, &str)] = &[
 /// Commands that waited, and those that do the same with the same arguments but the last.
 const AWAITED_MOVES: &[(&str, &str)] = &[("blmove", "LMOVE"), ("brpoplpush", "RPOPLPUSH")];
 
-/// Gathers what the command amounts to. Its reply begins at `answered_from`.
+/// Gathers what the command amounts to, behind what had ended before. Its reply begins at `answered_from`.
 pub fn gather(
     context: &mut Context<'_, '_>,
     command: &Command,
@@ -109,7 +109,6 @@ pub fn gather(
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(context.client.db, &words);
     }
-    gather_expired(layer, changes);
     // What a group does among its consumers is noted as no change of the key.
     match command.name {
         "xack"
@@ -142,6 +141,10 @@ pub fn gather(
         let entry = context.keys_of(*db).find(name);
         entry.is_some_and(|entry| entry.kind == Kind::Json)
     });
+    if command.name == "hdel" && context.keys().find(&arguments[1]).is_none() {
+        // The fields that were left may have expired without having been removed one by one.
+        return layer.replication.gather(db, &[b"DEL".as_slice(), &arguments[1]]);
+    }
     if AS_THEY_CAME.contains(&command.name) && !has_json {
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(db, &words);
@@ -161,6 +164,10 @@ pub fn gather(
         && let Some(words) = taken(context, command, arguments, name, answered_from)
     {
         return layer.replication.gather(db, &words);
+    }
+    if let ([(_, name)], Some(fields)) = (&changed[..], named_fields(command.name, arguments)) {
+        let sets_values = matches!(command.name, "hsetex" | "hincrbyfloat");
+        return gather_fields(context, name, &fields, sets_values);
     }
     match (command.name, &changed[..]) {
         ("xadd", [(_, name)]) => gather_added(context, name, arguments),
@@ -196,26 +203,65 @@ fn taken(
     as_taken(command.name, arguments, name, context.reply.since(answered_from))
 }
 
-/// Keys whose time was over go before anything is written in their place.
-fn gather_expired(layer: &Redis, changes: &[Change]) {
-    for change in changes {
-        if matches!(change.what, What::Expired | What::Evicted) {
-            layer.replication.gather(change.db, &[b"DEL".as_slice(), &change.name]);
-        }
-    }
-}
-
 /// The keys that are something else now, each once, in the order in which they were first changed.
 fn changed_keys(changes: &[Change]) -> Vec<(u8, &[u8])> {
     let mut changed: Vec<(u8, &[u8])> = Vec::new();
     for change in changes {
-        let is_change = !matches!(change.what, What::Expired | What::Evicted | What::Missed);
+        let is_change = !change.what.is_end() && change.what != What::Missed;
         let key = (change.db, change.name.as_slice());
         if is_change && !changed.contains(&key) {
             changed.push(key);
         }
     }
     changed
+}
+
+/// The fields of a hash that the request names, if nothing else can have changed and its outcome is a matter of clocks or rounding.
+fn named_fields<'a>(command: &str, arguments: Arguments<'a>) -> Option<Vec<&'a [u8]>> {
+    let step = match command {
+        "hincrbyfloat" => return arguments.get(2).map(|field| vec![field]),
+        "hsetex" => 2,
+        "hexpire" | "hpexpire" | "hexpireat" | "hpexpireat" | "hpersist" | "hgetdel" | "hgetex" => 1,
+        _ => return None,
+    };
+    // Between the key and the word stand numbers and other words of the command.
+    let behind_key = arguments.tail(2);
+    let at = behind_key.iter().position(|word| parse::is(word, "fields"))?;
+    Some(behind_key.tail(at + 2).iter().step_by(step).collect())
+}
+
+/// The fields as they are now.
+fn gather_fields(context: &mut Context<'_, '_>, name: &[u8], fields: &[&[u8]], sets_values: bool) {
+    let (replication, db) = (&context.layer.replication, context.client.db);
+    let mut keys = context.keys();
+    let Some(entry) = keys.find(name) else {
+        return replication.gather(db, &[b"DEL".as_slice(), name]);
+    };
+    for field in fields {
+        let Some(found) = hashes::find(&mut keys, &entry, field) else {
+            replication.gather(db, &[b"HDEL".as_slice(), name, field]);
+            continue;
+        };
+        if sets_values {
+            replication.gather(db, &[b"HSET".as_slice(), name, field, found.value()]);
+        }
+        match found.deadline_ms() {
+            Some(deadline_ms) => {
+                let deadline_ms = deadline_ms.to_string();
+                let words = [
+                    b"HPEXPIREAT".as_slice(),
+                    name,
+                    deadline_ms.as_bytes(),
+                    b"FIELDS",
+                    b"1",
+                    field,
+                ];
+                replication.gather(db, &words);
+            }
+            None if sets_values => {}
+            None => replication.gather(db, &[b"HPERSIST".as_slice(), name, b"FIELDS", b"1", field]),
+        }
+    }
 }
 
 /// The entry with the ID that it was given, and what the trimming left.
@@ -357,6 +403,18 @@ impl Redis {
         }
     }
 
+    /// Gathers the keys and fields that went by themselves: whatever was written behind them was written in their absence.
+    pub(crate) fn gather_ended(&self, changes: &[Change], expired_fields: &[ExpiredField]) {
+        for change in changes.iter().filter(|change| change.what.is_end()) {
+            self.replication.gather(change.db, &[b"DEL".as_slice(), &change.name]);
+        }
+        for fields in expired_fields.chunk_by(|a, b| (a.db, &a.name) == (b.db, &b.name)) {
+            let mut words = vec![b"HDEL".as_slice(), &fields[0].name];
+            words.extend(fields.iter().map(|expired| expired.field.as_slice()));
+            self.replication.gather(fields[0].db, &words);
+        }
+    }
+
     /// Gathers what the expiry cycle, or the want of memory, has removed.
     pub(crate) fn gather_removed(&self, changes: &[Change]) {
         if self.replication.is_on() {
@@ -389,6 +447,11 @@ mod tests {
 
     /// What a replica is told of the commands, a line each, but for the database.
     fn told(prepared: &[&str], commands: &[&str]) -> Vec<String> {
+        told_after(prepared, 0, commands)
+    }
+
+    /// The same, with time passing in between.
+    fn told_after(prepared: &[&str], milliseconds: u64, commands: &[&str]) -> Vec<String> {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         run(&mut connection, prepared);
@@ -400,6 +463,7 @@ mod tests {
         };
         let attached = fixture.layer.replication.attach(replica, None, (1 << 20, 1 << 20));
         fixture.layer.decide_on_changes();
+        fixture.advance_ms(milliseconds);
         run(&mut connection, commands);
         let (follower, _) = attached.expect("there is room");
         match fixture.layer.replication.give(&follower, Duration::ZERO) {
@@ -421,7 +485,7 @@ mod tests {
             lines.push(words.collect::<Vec<_>>().join(" "));
             bytes = &bytes[consumed..];
         }
-        assert_eq!(lines.remove(0), "SELECT 0");
+        assert!(lines.is_empty() || lines.remove(0) == "SELECT 0");
         lines
     }
 
@@ -457,6 +521,80 @@ mod tests {
             "DEL two",
         ];
         assert_eq!(told(&prepared, &commands), expected);
+    }
+
+    /// HINCRBY of an expired field was sent as it came, and added to the old field, which a replica still has: the two sides kept
+    /// different hashes.
+    #[test]
+    fn fields_that_were_met_expired_are_told_of_first() {
+        let prepared = ["HSET h old 1 live 1", "HPEXPIRE h 5 FIELDS 1 old"];
+        let behind = |command: &str| ["MULTI", "HDEL h old", command, "EXEC"].map(str::to_owned);
+        for command in ["HINCRBY h old 5", "HSETNX h old 2", "HSET h other 2", "HDEL h old"] {
+            assert_eq!(told_after(&prepared, 5, &[command]), behind(command));
+        }
+        let last = ["MULTI", "HDEL h old", "DEL h", "EXEC"];
+        assert_eq!(told_after(&prepared, 5, &["HDEL h live"]), last);
+        assert!(told_after(&prepared, 5, &["HGET h old"]).is_empty());
+    }
+
+    /// A deadline in a hash of a million fields must not send them all.
+    #[test]
+    fn what_becomes_of_fields_is_told_without_the_others() {
+        let prepared = [
+            "HSET h a 1 b 2 c 3 d 4",
+            "HSET fields a 1",
+            "HPEXPIREAT h 1900000000000 FIELDS 1 d",
+        ];
+        let commands = [
+            "HPEXPIREAT h 1800000000000 NX FIELDS 2 a b",
+            "HEXPIREAT h 1 FIELDS 1 b",
+            "HPERSIST h FIELDS 1 a",
+            "HPEXPIREAT fields 1800000000000 FIELDS 1 a",
+            "HINCRBYFLOAT h d 1.5",
+            "HSETEX h PXAT 1850000000000 FIELDS 1 e 5",
+            "HSETEX h FIELDS 1 e 6",
+            "HGETEX h PXAT 1850000000000 FIELDS 1 e",
+            "HGETDEL h FIELDS 3 a c e",
+            "HGETDEL h FIELDS 1 d",
+        ];
+        let expected = [
+            "MULTI",
+            "HPEXPIREAT h 1800000000000 FIELDS 1 a",
+            "HPEXPIREAT h 1800000000000 FIELDS 1 b",
+            "EXEC",
+            "HDEL h b",
+            "HPERSIST h FIELDS 1 a",
+            "HPEXPIREAT fields 1800000000000 FIELDS 1 a",
+            "MULTI",
+            "HSET h d 5.5",
+            "HPEXPIREAT h 1900000000000 FIELDS 1 d",
+            "EXEC",
+            "MULTI",
+            "HSET h e 5",
+            "HPEXPIREAT h 1850000000000 FIELDS 1 e",
+            "EXEC",
+            "HSET h e 6",
+            "HPEXPIREAT h 1850000000000 FIELDS 1 e",
+            "MULTI",
+            "HDEL h a",
+            "HDEL h c",
+            "HDEL h e",
+            "EXEC",
+            "DEL h",
+        ];
+        assert_eq!(told(&prepared, &commands), expected);
+    }
+
+    #[test]
+    fn a_hash_whose_last_field_has_expired_is_told_of_as_removed() {
+        let prepared = ["HSET h f 1", "PEXPIRE h 1000", "HPEXPIRE h 5 FIELDS 1 f"];
+        for command in ["HSET h g 1", "RPUSH h x", "HSETNX h f 1", "APPEND h x"] {
+            assert_eq!(
+                told_after(&prepared, 5, &[command]),
+                ["MULTI", "DEL h", command, "EXEC"]
+            );
+        }
+        assert_eq!(told_after(&prepared, 5, &["EXISTS h"])[..1], ["DEL h"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use quartet_engine::{Judged, Repair};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::lists::{Ends, position_key, position_of, without_shifts};
-use crate::keyspace::{FLAG_B, NO_DEADLINE};
+use crate::keyspace::{FLAG_B, FieldDeadlines};
 use crate::{packed, scan};
 
 /// What stands before the elements of a hash or a sorted set: the rows of an index of their own.
@@ -117,10 +117,12 @@ fn deadline(row: &[u8]) -> Option<u64> {
 }
 
 pub(super) fn judge_hash(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
-    let mut first = NO_DEADLINE;
+    let (mut first, mut last, mut expiring) = (None, None, 0);
     let counted = judge_positions(judged, found, |judged, field, row| {
         if let Some(deadline) = deadline(row) {
-            first = first.min(deadline);
+            first = first.into_iter().chain([deadline]).min();
+            last = last.max(Some(deadline));
+            expiring += 1;
             judge_index_row(judged, found, "the index of times", deadline, field);
         } else if row.first() != Some(&0) {
             let what = format!("a field of {} has no value that a version has written", found.name());
@@ -128,9 +130,13 @@ pub(super) fn judge_hash(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8
         }
     });
     judge_index(judged, found, "the index of times", deadline);
-    if found.entry.flags & FLAG_B != 0 && found.entry.field_deadline_ms().unwrap_or(NO_DEADLINE) != first {
-        let what = format!("{} names another first time than its fields have", found.name());
-        let repair = found.with_number(value, 8, first);
+    let deadlines = FieldDeadlines {
+        first_ms: first,
+        last_ms: last.filter(|_| expiring == counted),
+    };
+    if found.entry.flags & FLAG_B != 0 && found.entry.field_deadlines() != deadlines {
+        let what = format!("{} names other times than its fields have", found.name());
+        let repair = found.with_bytes(value, 8, &deadlines.to_bytes());
         judged.found(what, vec![repair]);
         return;
     }

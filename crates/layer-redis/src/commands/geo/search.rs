@@ -103,19 +103,25 @@ pub fn geosearchstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
     search(context, arguments, Form::SearchStore)
 }
 
-/// Positions of the keys of GEORADIUS and GEORADIUSBYMEMBER: the source, and the target of STORE or STOREDIST.
+/// Positions of the keys of GEORADIUS and GEORADIUSBYMEMBER: the source, and the targets of STORE and STOREDIST, which may both be
+/// named although only the last one is written.
 pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
-    let mut positions = vec![1];
+    let (mut stored, mut stored_with_distance) = (None, None);
     let mut position = 5;
     while position + 1 < arguments.len() {
-        if parse::is(&arguments[position], "store") || parse::is(&arguments[position], "storedist") {
-            positions.truncate(1);
+        let word = &arguments[position];
+        let target = match () {
+            () if parse::is(word, "store") => Some(&mut stored),
+            () if parse::is(word, "storedist") => Some(&mut stored_with_distance),
+            () => None,
+        };
+        if let Some(target) = target {
             position += 1;
-            positions.push(position);
+            *target = Some(position);
         }
         position += 1;
     }
-    positions
+    [Some(1), stored, stored_with_distance].into_iter().flatten().collect()
 }
 
 fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -> Result<(), Failure> {

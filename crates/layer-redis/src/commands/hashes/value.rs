@@ -4,7 +4,8 @@
 //! small   one row            payload: (field, value)*            packed
 //!                            payload: (field, value, deadline)*  packed, if FLAG_B; the deadline has eight bytes or none
 //! large   the key's row      payload: id (10), number of element rows (8)
-//! either  with FLAG_B, the first deadline (8) ends the payload: NO_DEADLINE if no field has one
+//! either  with FLAG_B, two deadlines end the payload, each (8) or all ones: the first, if a field has any, and the last, if
+//!         every field has one
 //!         a row an element   position, field -> 0, value  or  1, deadline (8), value
 //!         a row a deadline   0 (8), deadline (8), field -> nothing
 //! ```
@@ -18,12 +19,13 @@
 //!
 //! Invariants: a hash has at least one row; the number in a large hash's row is that of its element rows; the deadline rows
 //! are those of the element rows with a deadline; the first deadline, expired or not, stands in the index of the expiry cycle.
+//! From the last one on every command finds the hash gone.
 
 use std::ops::ControlFlow;
 
 use quartet_store::Row;
 
-use crate::keyspace::{Elements, Entry, FLAG_B, Keyspace};
+use crate::keyspace::{Elements, Entry, FLAG_B, FieldDeadlines, Keyspace};
 use crate::{packed, scan};
 
 /// Longest field: its element's key must fit into the store.
@@ -171,9 +173,17 @@ pub(super) fn row_count(entry: &Entry) -> u64 {
     u64::from_be_bytes(entry.large_payload()[..8].try_into().expect("eight bytes of count"))
 }
 
-pub(super) fn first_deadline_row(keys: &mut Keyspace<'_, '_>, elements: &Elements) -> Option<u64> {
-    let row = elements.nth(keys.tx, &[], 0)?;
-    deadline_of(Elements::name(&row))
+/// The deadlines of a large hash that has `rows` element rows.
+pub(super) fn deadlines_of_rows(keys: &mut Keyspace<'_, '_>, elements: &Elements, rows: u64) -> FieldDeadlines {
+    let end = Some(scan::FIRST.as_slice());
+    let deadline = |row: Row| deadline_of(Elements::name(&row));
+    let first_ms = elements.nth(keys.tx, &[], 0).and_then(deadline);
+    let do_all_expire = first_ms.is_some() && elements.count(keys.tx, &[], end) == rows;
+    let last = do_all_expire.then(|| elements.last(keys.tx, &[], end)).flatten();
+    FieldDeadlines {
+        first_ms,
+        last_ms: last.and_then(deadline),
+    }
 }
 
 pub(super) fn expired_count(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> u64 {
@@ -187,7 +197,7 @@ pub(super) fn expired_count(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> u64 {
 pub(super) fn packed_fields(entry: &Entry) -> impl Iterator<Item = Field<'_>> {
     let has_deadlines = entry.flags & FLAG_B != 0;
     let payload = entry.payload();
-    let tail_bytes = if has_deadlines { size_of::<u64>() } else { 0 };
+    let tail_bytes = if has_deadlines { FieldDeadlines::BYTES } else { 0 };
     fields(&payload[..payload.len() - tail_bytes], has_deadlines)
 }
 

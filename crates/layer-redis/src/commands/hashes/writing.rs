@@ -2,13 +2,13 @@
 //!
 //! The rows are drawn in [`super::value`].
 
-use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, Kind, LARGE, NO_DEADLINE};
+use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, FieldDeadlines, Header, Keyspace, Kind, LARGE};
 use crate::{packed, scan};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
 use super::edits::{Change, Deadline, Edit, Edits};
-use super::value::{deadline_key, decode_row, fields, first_deadline_row, packed_fields, row_count};
+use super::value::{deadline_key, deadlines_of_rows, decode_row, fields, packed_fields, row_count};
 
 /// Expired fields of a large hash that the cycle removes at a time.
 const EXPIRED_AT_A_TIME: usize = 10_000;
@@ -49,7 +49,7 @@ pub fn apply(
     match entry {
         Some(entry) if entry.is_large() => {
             let header = Header::of(entry).flags(flags);
-            let before = (row_count(entry), entry.field_deadline_ms());
+            let before = (row_count(entry), entry.field_deadlines());
             let key = LargeKey {
                 name,
                 header,
@@ -67,7 +67,7 @@ struct Repacked {
     payload: Vec<u8>,
     has_deadlines: bool,
     count: u64,
-    first_deadline_ms: Option<u64>,
+    deadlines: FieldDeadlines,
 }
 
 impl Repacked {
@@ -77,14 +77,17 @@ impl Repacked {
         if self.has_deadlines {
             let bytes = deadline_ms.map(u64::to_be_bytes);
             packed::push(&mut self.payload, bytes.as_ref().map_or(&[], |bytes| &bytes[..]));
-            self.first_deadline_ms = earlier(self.first_deadline_ms, deadline_ms);
+            let FieldDeadlines { first_ms, last_ms } = self.deadlines;
+            let do_all_expire = self.count == 0 || last_ms.is_some();
+            self.deadlines = FieldDeadlines {
+                first_ms: first_ms.into_iter().chain(deadline_ms).min(),
+                last_ms: deadline_ms
+                    .filter(|_| do_all_expire)
+                    .max(last_ms.filter(|_| deadline_ms.is_some())),
+            };
         }
         self.count += 1;
     }
-}
-
-fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    a.into_iter().chain(b).min()
 }
 
 fn apply_packed(
@@ -101,11 +104,12 @@ fn apply_packed(
         payload: Vec::with_capacity(entry.map_or(0, |entry| entry.payload().len()) + edit_bytes),
         has_deadlines: flags & FLAG_B != 0,
         count: 0,
-        first_deadline_ms: None,
+        deadlines: FieldDeadlines::default(),
     };
     let mut has_changed = false;
     for field in entry.into_iter().flat_map(packed_fields) {
         if !field.is_live(keys.now_ms) {
+            keys.note_expired_field(name, field.name);
             has_changed = true;
             continue;
         }
@@ -162,7 +166,7 @@ fn put_packed(
     }
     let header = entry.map_or(Header::new(Kind::Hash), Header::of).flags(flags);
     if new.count <= PACKED_FIELDS_MAX && new.payload.len() <= PACKED_BYTES_MAX {
-        let tail = deadline_tail(flags, new.first_deadline_ms);
+        let tail = deadline_tail(flags, new.deadlines);
         keys.put_parts(name, header, &[&new.payload, tail.as_slice()]);
     } else {
         unpack(keys, name, header, new);
@@ -184,7 +188,7 @@ fn unpack(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, new: &Repack
         );
     }
     let header = header.flags(header.flags | LARGE);
-    put_large(keys, name, header, &elements, new.count, new.first_deadline_ms);
+    put_large(keys, name, header, &elements, new.count, new.deadlines);
 }
 
 fn put_large(
@@ -193,18 +197,18 @@ fn put_large(
     header: Header,
     elements: &Elements,
     count: u64,
-    first_deadline_ms: Option<u64>,
+    deadlines: FieldDeadlines,
 ) {
-    let tail = deadline_tail(header.flags, first_deadline_ms);
+    let tail = deadline_tail(header.flags, deadlines);
     keys.put_parts(name, header, &[elements.id(), &count.to_be_bytes(), &tail]);
 }
 
 /// What ends the payload: nothing without FLAG_B.
-fn deadline_tail(flags: u8, first_deadline_ms: Option<u64>) -> SmallVec<[u8; 8]> {
+fn deadline_tail(flags: u8, deadlines: FieldDeadlines) -> SmallVec<[u8; FieldDeadlines::BYTES]> {
     if flags & FLAG_B == 0 {
         return SmallVec::new();
     }
-    SmallVec::from_buf(first_deadline_ms.unwrap_or(NO_DEADLINE).to_be_bytes())
+    SmallVec::from_buf(deadlines.to_bytes())
 }
 
 /// A large hash that is being written.
@@ -215,11 +219,11 @@ struct LargeKey<'a> {
     elements: Elements,
 }
 
-/// `before`: the number of element rows, and the first deadline.
+/// `before`: the number of element rows, and their deadlines.
 fn apply_large(
     keys: &mut Keyspace<'_, '_>,
     key: &LargeKey<'_>,
-    before: (u64, Option<u64>),
+    before: (u64, FieldDeadlines),
     edits: &Edits<'_>,
     limits: Limits,
 ) -> Outcome {
@@ -235,7 +239,7 @@ fn apply_large(
             }
             Change::Expire(deadline) => expire_row(keys, key, edit.name, deadline, &mut scratch),
             Change::Remove => {
-                let old = clear_row(keys, &key.elements, edit.name);
+                let old = clear_row(keys, key.name, &key.elements, edit.name);
                 count -= u64::from(old.is_some());
                 outcome.removed += u64::from(old.is_some_and(|was_live| was_live));
             }
@@ -246,12 +250,12 @@ fn apply_large(
     outcome
 }
 
-/// Writes the key's row if it differs, tells those who watch if it does not, and re-indexes the first deadline.
+/// Writes the key's row if it differs, tells those who watch if it does not, and re-indexes its deadlines.
 /// True if nothing live is left: then the key is removed.
 fn finish_large(
     keys: &mut Keyspace<'_, '_>,
     key: &LargeKey<'_>,
-    before: (u64, Option<u64>),
+    before: (u64, FieldDeadlines),
     count: u64,
     has_changed: bool,
     limits: Limits,
@@ -271,13 +275,13 @@ fn finish_large(
         keys.remove(key.name);
         return true;
     }
-    let first_ms = if has_deadlines {
-        first_deadline_row(keys, &key.elements)
+    let deadlines = if has_deadlines {
+        deadlines_of_rows(keys, &key.elements, count)
     } else {
-        None
+        FieldDeadlines::default()
     };
-    if (count, first_ms) != before || header.flags != key.old_flags {
-        put_large(keys, key.name, header, &key.elements, count, first_ms);
+    if (count, deadlines) != before || header.flags != key.old_flags {
+        put_large(keys, key.name, header, &key.elements, count, deadlines);
     } else if has_changed {
         keys.touch(key.name);
     }
@@ -311,7 +315,10 @@ fn overwrite(
     match set_row(keys, &key.elements, name, value, new_deadline, scratch) {
         false => Overwritten::Nothing,
         true if was_live => Overwritten::Live,
-        true => Overwritten::Expired,
+        true => {
+            keys.note_expired_field(key.name, name);
+            Overwritten::Expired
+        }
     }
 }
 
@@ -323,13 +330,17 @@ fn expire_row(keys: &mut Keyspace<'_, '_>, key: &LargeKey<'_>, name: &[u8], dead
 }
 
 /// Removes a field's rows. Whether it was live, if it was there.
-fn clear_row(keys: &mut Keyspace<'_, '_>, elements: &Elements, name: &[u8]) -> Option<bool> {
+fn clear_row(keys: &mut Keyspace<'_, '_>, key: &[u8], elements: &Elements, name: &[u8]) -> Option<bool> {
     let old = scan::clear(elements, keys.tx, name)?;
     let Some(deadline_ms) = decode_row(old.value()).1 else {
         return Some(true);
     };
     elements.clear(keys.tx, &deadline_key(deadline_ms, name));
-    Some(deadline_ms > keys.now_ms)
+    let was_live = deadline_ms > keys.now_ms;
+    if !was_live {
+        keys.note_expired_field(key, name);
+    }
+    Some(was_live)
 }
 
 /// Writes an element row and its deadline row. True if there was an element row.
@@ -354,16 +365,22 @@ fn set_row(
 /// Removes the expired fields, and the key with its last one. Returns how many fields were removed: none if the key itself
 /// has expired, for then the cycle removes it whole.
 pub fn expire_fields(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> u64 {
-    let Some(entry) = keys.find(name).filter(|entry| entry.kind == Kind::Hash) else {
+    let Some(entry) = keys.find_dead_or_alive(name).filter(|entry| entry.kind == Kind::Hash) else {
         return 0;
     };
-    if entry.is_large() {
-        return expire_large(keys, name, &entry);
-    }
     let now_ms = keys.now_ms;
-    let expired = packed_fields(&entry).filter(|field| !field.is_live(now_ms)).count();
-    apply(keys, name, Some(&entry), Edits::default(), Limits::NONE);
-    expired as u64
+    let expired = match entry.is_large() {
+        _ if entry.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) => return 0,
+        true if !keys.has_expired(&entry) => return expire_large(keys, name, &entry),
+        true => row_count(&entry),
+        false => packed_fields(&entry).filter(|field| !field.is_live(now_ms)).count() as u64,
+    };
+    if keys.has_expired(&entry) {
+        keys.remove(name);
+    } else {
+        apply(keys, name, Some(&entry), Edits::default(), Limits::NONE);
+    }
+    expired
 }
 
 impl Limits {
@@ -387,7 +404,7 @@ fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) -> u64 
         }
     });
     for field in &due {
-        clear_row(keys, &elements, field);
+        clear_row(keys, name, &elements, field);
     }
     let key = LargeKey {
         name,
@@ -396,7 +413,7 @@ fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) -> u64 
         elements,
     };
     let rows = row_count(entry);
-    let before = (rows, entry.field_deadline_ms());
+    let before = (rows, entry.field_deadlines());
     finish_large(keys, &key, before, rows - due.len() as u64, true, Limits::NONE);
     due.len() as u64
 }

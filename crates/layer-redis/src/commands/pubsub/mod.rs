@@ -23,9 +23,9 @@ pub const COMMANDS: &[Definition] = &[
     row("psubscribe", -2, SUBSCRIBE, "2.0.0", "O(N) in the number of patterns", "Listens to the channels that match patterns.", psubscribe),
     row("punsubscribe", -1, SUBSCRIBE, "2.0.0", "O(N) in the number of patterns", "Stops listening to patterns, or to all.", punsubscribe),
     row("publish", 3, PUBLISH, "2.0.0", "O(N+M) in the number of listeners and of all patterns", "Sends a message to a channel.", publish),
-    row("ssubscribe", -2, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Listens to channels of a shard.", ssubscribe),
-    row("sunsubscribe", -1, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Stops listening to channels of a shard, or to all.", sunsubscribe),
-    row("spublish", 3, PUBLISH, "7.0.0", "O(N) in the number of listeners", "Sends a message to a channel of a shard.", spublish),
+    row("ssubscribe", -2, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Listens to channels of a shard.", ssubscribe).keys(Keys::Channels { last: -1 }),
+    row("sunsubscribe", -1, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Stops listening to channels of a shard, or to all.", sunsubscribe).keys(Keys::Channels { last: -1 }),
+    row("spublish", 3, PUBLISH, "7.0.0", "O(N) in the number of listeners", "Sends a message to a channel of a shard.", spublish).keys(Keys::Channels { last: 1 }),
     container("pubsub", Group::PubSub, "2.8.0", "Holds the commands about channels.", SUBCOMMANDS),
 ];
 

@@ -34,7 +34,7 @@ const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 const SUBCOMMANDS: &[Definition] = &[
     row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", cat),
     row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", delete_users),
-    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", dry_run),
+    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", dry_run).since("7.0.0"),
     row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", generate_password),
     row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", generate_token),
     row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", get_user),

@@ -7,6 +7,7 @@
 //!
 //! k key, s string, i integer, d double, p pattern, u Unix time, t word alone, o one of those in parentheses, b all of those
 //! ? optional   * may be repeated   + repeated with its word   =WORD the word before it   #N the key specification   @ since
+//! ! deprecated since   ~TEXT what help shows for it, if that is not the name
 //! ```
 
 use std::sync::LazyLock;
@@ -36,6 +37,8 @@ pub struct Argument {
     kind: &'static str,
     token: Option<&'static str>,
     since: Option<&'static str>,
+    deprecated_since: Option<&'static str>,
+    display_text: Option<&'static str>,
     key_specification: Option<i64>,
     flags: Vec<&'static str>,
     arguments: Vec<Argument>,
@@ -99,6 +102,16 @@ impl Argument {
                     self.since = Some(word(rest));
                     continue;
                 }
+                Some('!') => {
+                    take(rest, 1);
+                    self.deprecated_since = Some(word(rest));
+                    continue;
+                }
+                Some('~') => {
+                    take(rest, 1);
+                    self.display_text = Some(word(rest));
+                    continue;
+                }
                 Some('(') => {
                     take(rest, 1);
                     self.arguments = Argument::list(rest);
@@ -112,12 +125,14 @@ impl Argument {
     }
 
     pub fn write(&self, reply: &mut Reply<'_>) {
+        let name = Some(self.name).filter(|_| self.arguments.is_empty());
         let texts = [
             ("name", Some(self.name)),
             ("type", Some(self.kind)),
-            ("display_text", Some(self.name).filter(|_| self.arguments.is_empty())),
+            ("display_text", self.display_text.or(name)),
             ("token", self.token),
             ("since", self.since),
+            ("deprecated_since", self.deprecated_since),
         ];
         let texts = texts.iter().filter_map(|(field, text)| Some((*field, (*text)?)));
         let others = [
@@ -157,7 +172,7 @@ fn take(rest: &mut &'static str, bytes: usize) -> &'static str {
 fn word(rest: &mut &'static str) -> &'static str {
     let first = rest.chars().next().map_or(0, char::len_utf8);
     let length = rest[first..]
-        .find([' ', '(', ')', '#', '@'])
+        .find([' ', '(', ')', '#', '@', '!', '~'])
         .unwrap_or(rest.len() - first);
     take(rest, first + length)
 }
@@ -182,13 +197,14 @@ mod tests {
 
     #[test]
     fn the_notation_is_read() {
-        let mut rest = "a:k#1 b:s?*+=WORD@7.0.0(c:t== d:t=~ e:t=\"\")";
+        let mut rest = "a:k#1!7.2.0~A b:s?*+=WORD@7.0.0(c:t== d:t=~ e:t=\"\")";
         let arguments = Argument::list(&mut rest);
         assert_eq!(rest, "");
         let [key, block] = arguments.as_slice() else {
             panic!("{arguments:?}");
         };
         assert_eq!((key.key_specification, key.kind), (Some(1), "key"));
+        assert_eq!((key.deprecated_since, key.display_text), (Some("7.2.0"), Some("A")));
         assert_eq!(block.flags, ["optional", "multiple", "multiple_token"]);
         assert_eq!((block.token, block.since), (Some("WORD"), Some("7.0.0")));
         let tokens: Vec<_> = block.arguments.iter().map(|argument| argument.token).collect();

@@ -15,10 +15,10 @@ use crate::parse;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command("asking", 1, FAST, NO_KEYS, Group::Connection, "3.0.0", "O(1)", ACCEPTED, accept),
+    command("asking", 1, FAST | CONNECTION_CATEGORY, NO_KEYS, Group::Cluster, "3.0.0", "O(1)", ACCEPTED, accept),
     container("cluster", Group::Cluster, "3.0.0", "Holds the commands about the cluster.", SUBCOMMANDS),
-    command("readonly", 1, FAST | LOADING | STALE, NO_KEYS, Group::Connection, "3.0.0", "O(1)", ACCEPTED, accept),
-    command("readwrite", 1, FAST | LOADING | STALE, NO_KEYS, Group::Connection, "3.0.0", "O(1)", ACCEPTED, accept),
+    command("readonly", 1, FAST | CONNECTION_CATEGORY | LOADING | STALE, NO_KEYS, Group::Cluster, "3.0.0", "O(1)", ACCEPTED, accept),
+    command("readwrite", 1, FAST | CONNECTION_CATEGORY | LOADING | STALE, NO_KEYS, Group::Cluster, "3.0.0", "O(1)", ACCEPTED, accept),
 ];
 
 const ACCEPTED: &str = "Accepted, without effect, where a cluster is emulated.";

@@ -1,11 +1,12 @@
 //! COMMAND: the table of commands as clients see it. Everything is derived from the table; the flags of keys stand beside it
-//! in `key_flags`, what else Redis tells of commands in `tips`, and their arguments in `arguments`.
+//! in `key_flags`, what else Redis tells of commands in `tips` and `deprecations`, and their arguments in `arguments`.
 
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Reply};
 
 use super::arguments;
+use super::deprecations::{deprecation, doc_flag};
 use super::tips::tips;
-use crate::commands::help::help_command;
+use crate::commands::help::help;
 use crate::context::Context;
 use crate::definition::*;
 use crate::key_flags::{key_flags, request_key_flags};
@@ -14,7 +15,7 @@ use crate::{errors, glob, parse};
 
 const CONTAINER: Definition = container(
     "command",
-    Group::Connection,
+    Group::Server,
     "2.8.13",
     "Describes all commands.",
     SUBCOMMANDS,
@@ -24,7 +25,7 @@ const CONTAINER: Definition = container(
 pub const COMMANDS: &[Definition] = &[Definition {
     command: Command {
         arity: -1,
-        flags: LOADING | STALE,
+        flags: LOADING | STALE | CONNECTION_CATEGORY,
         ..CONTAINER.command
     },
     handler: all,
@@ -37,7 +38,7 @@ const SUBCOMMANDS: &[Definition] = &[
     row("command|docs", -2, "7.0.0", "Documents all commands, or those given.", docs),
     row("command|getkeys", -3, "2.8.13", "Returns the keys in a request.", get_keys),
     row("command|getkeysandflags", -3, "7.0.0", "Returns the keys in a request, with what happens to them.", get_keys_and_flags),
-    help_command("command|help", Group::Connection, "5.0.0"),
+    row("command|help", 2, "5.0.0", "Lists the subcommands.", help),
     row("command|info", -2, "2.8.13", "Describes all commands, or those given.", info),
     row("command|list", -2, "7.0.0", "Lists the names of commands.", list),
 ];
@@ -53,9 +54,9 @@ const fn row(
     command(
         name,
         arity,
-        LOADING | STALE,
+        LOADING | STALE | CONNECTION_CATEGORY,
         NO_KEYS,
-        Group::Connection,
+        Group::Server,
         since,
         complexity,
         summary,
@@ -114,69 +115,106 @@ fn describe(context: &mut Context<'_, '_>, command: &'static Command) {
     subcommands.iter().for_each(|subcommand| describe(context, subcommand));
 }
 
-/// First key, last key and step, as old clients read them; zeros if that does not say where the keys are.
+/// First key, last key and step, as old clients read them; zeros if that does not say where the first keys are.
 fn simple_keys(command: &Command) -> (i32, i32, i32) {
     match command.keys {
         Keys::Range { first, last, step } => (first, last, step),
+        Keys::Channels { last } => (1, last, 1),
         Keys::Counted { also, .. } if also > 0 => (also as i32, also as i32, 1),
-        Keys::None | Keys::Counted { .. } | Keys::Computed(_) => (0, 0, 0),
+        Keys::Computed(_, [first, ..]) => match (first.begin, first.find) {
+            (Begin::Index(index), Find::Range { step, .. }) => (index, index, step),
+            _ => (0, 0, 0),
+        },
+        Keys::None | Keys::Counted { .. } | Keys::Computed(_, []) => (0, 0, 0),
     }
 }
 
-/// Key specifications: where a search begins, and how keys are found from there.
-fn describe_keys(context: &mut Context<'_, '_>, command: &'static Command) {
-    let one = |first: i32| (first, Found::Range { last: 0, step: 1 });
-    let specifications: Vec<(i32, Found)> = match command.keys {
+/// The command's key specifications. One is made of a range of keys, or two if its first key is used otherwise than the rest.
+fn specifications(command: &Command) -> Vec<Specification> {
+    let one =
+        |at: usize, position: i32, find: Find| Specification::new(key_flags(command, at), Begin::Index(position), find);
+    match command.keys {
         Keys::None => Vec::new(),
-        Keys::Range { first, last, step } => {
-            let last = if last < 0 { last } else { last - first };
-            vec![(first, Found::Range { last, step })]
+        Keys::Channels { last } => {
+            let find = if last < 0 { Find::REST } else { Find::ONE };
+            vec![Specification::new("not_key", Begin::Index(1), find)]
         }
-        Keys::Counted { count, also: 0 } => vec![(count as i32, Found::Counted)],
-        Keys::Counted { count, also } => vec![one(also as i32), (count as i32, Found::Counted)],
-        Keys::Computed(_) => vec![(0, Found::Unknown)],
-    };
-    context.reply.array(specifications.len());
-    for (index, (begin, found)) in specifications.into_iter().enumerate() {
-        describe_specification(context, key_flags(command, index), begin, found);
+        Keys::Range { first, last, step } => {
+            let range = |from: i32| Find::Range {
+                last: if last < 0 { last } else { last - from },
+                step,
+                limit: 0,
+            };
+            match key_flags(command, 0) == key_flags(command, 1) {
+                true => vec![one(0, first, range(first))],
+                false => vec![one(0, first, Find::ONE), one(1, first + 1, range(first + 1))],
+            }
+        }
+        Keys::Counted { count, also: 0 } => vec![one(0, count as i32, Find::Counted { step: 1 })],
+        Keys::Counted { count, also } => vec![
+            one(0, also as i32, Find::ONE),
+            one(1, count as i32, Find::Counted { step: 1 }),
+        ],
+        Keys::Computed(_, specifications) => specifications.to_vec(),
     }
 }
 
-#[derive(Clone, Copy)]
-enum Found {
-    Range { last: i32, step: i32 },
-    Counted,
-    Unknown,
+fn describe_keys(context: &mut Context<'_, '_>, command: &'static Command) {
+    let specifications = specifications(command);
+    context.reply.array(specifications.len());
+    for specification in &specifications {
+        describe_specification(context, specification);
+    }
 }
 
-fn describe_specification(context: &mut Context<'_, '_>, flags: &str, begin: i32, found: Found) {
+fn describe_specification(context: &mut Context<'_, '_>, specification: &Specification) {
     let reply = &mut context.reply;
-    let flags: Vec<&str> = flags.split(' ').collect();
+    let flags = specification.flags.split(' ');
     reply.map(3);
     reply.bulk(b"flags");
-    reply.set(flags.len());
-    flags.iter().for_each(|flag| reply.simple(flag));
-    let (begin_type, find_type, fields): (_, _, &[(&str, i32)]) = match found {
-        Found::Range { last, step } => ("index", "range", &[("lastkey", last), ("keystep", step), ("limit", 0)]),
-        Found::Counted => ("index", "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
-        Found::Unknown => ("unknown", "unknown", &[]),
-    };
-    let begin_fields = [("index", begin)];
-    let begin_fields: &[(&str, i32)] = if begin_type == "index" { &begin_fields } else { &[] };
-    for (name, kind, fields) in [
-        ("begin_search", begin_type, begin_fields),
-        ("find_keys", find_type, fields),
-    ] {
-        reply.bulk(name.as_bytes());
-        reply.map(2);
-        reply.bulk(b"type");
-        reply.bulk(kind.as_bytes());
-        reply.bulk(b"spec");
-        reply.map(fields.len());
-        for (field, value) in fields {
-            reply.bulk(field.as_bytes());
-            reply.integer((*value).into());
+    reply.set(flags.clone().count());
+    flags.for_each(|flag| reply.simple(flag));
+    reply.bulk(b"begin_search");
+    match specification.begin {
+        Begin::Index(index) => describe_search(reply, "index", None, &[("index", index)]),
+        Begin::Keyword(word, from) => describe_search(reply, "keyword", Some(word), &[("startfrom", from)]),
+        Begin::Unknown => describe_search(reply, "unknown", None, &[]),
+    }
+    reply.bulk(b"find_keys");
+    match specification.find {
+        Find::Range { last, step, limit } => {
+            describe_search(
+                reply,
+                "range",
+                None,
+                &[("lastkey", last), ("keystep", step), ("limit", limit)],
+            );
         }
+        Find::Counted { step } => {
+            describe_search(
+                reply,
+                "keynum",
+                None,
+                &[("keynumidx", 0), ("firstkey", 1), ("keystep", step)],
+            );
+        }
+        Find::Unknown => describe_search(reply, "unknown", None, &[]),
+    }
+}
+
+fn describe_search(reply: &mut Reply<'_>, kind: &str, keyword: Option<&str>, numbers: &[(&str, i32)]) {
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(numbers.len() + usize::from(keyword.is_some()));
+    if let Some(word) = keyword {
+        reply.bulk(b"keyword");
+        reply.bulk(word.as_bytes());
+    }
+    for (field, value) in numbers {
+        reply.bulk(field.as_bytes());
+        reply.integer((*value).into());
     }
 }
 
@@ -195,8 +233,10 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     let reply = &mut context.reply;
     reply.bulk(command.name.as_bytes());
     let arguments = arguments::of(command.name);
-    let parts = [arguments.is_empty(), command.subcommand_count == 0];
-    reply.map(4 + parts.iter().filter(|is_empty| !**is_empty).count());
+    let flag = doc_flag(command.name);
+    let deprecation = deprecation(command.name);
+    let parts = [!arguments.is_empty(), command.subcommand_count > 0, flag.is_some()];
+    reply.map(4 + parts.iter().filter(|is_there| **is_there).count() + deprecation.map_or(0, |_| 2));
     for (name, text) in [
         ("summary", command.summary),
         ("since", command.since),
@@ -205,6 +245,17 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     ] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
+    }
+    if let Some(flag) = flag {
+        reply.bulk(b"doc_flags");
+        reply.set(1);
+        reply.simple(flag);
+    }
+    if let Some((since, instead)) = deprecation {
+        reply.bulk(b"deprecated_since");
+        reply.bulk(since.as_bytes());
+        reply.bulk(b"replaced_by");
+        reply.bulk(instead.as_bytes());
     }
     if !arguments.is_empty() {
         reply.bulk(b"arguments");
@@ -269,12 +320,11 @@ fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, V
     if !command.accepts(request.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    if matches!(command.keys, Keys::None) {
+    if matches!(command.keys, Keys::None | Keys::Channels { .. }) {
         return Err("ERR The command has no key arguments".into());
     }
     let positions = command.keys.positions(request);
-    let may_have_none = matches!(command.keys, Keys::Counted { .. } | Keys::Computed(_));
-    if positions.is_empty() && !may_have_none {
+    if positions.is_empty() && !command.has(NO_MANDATORY_KEYS) {
         return Err("ERR Invalid arguments specified for command".into());
     }
     Ok((command, positions))

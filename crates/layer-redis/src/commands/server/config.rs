@@ -26,7 +26,7 @@ const SUBCOMMANDS: &[Definition] = &[
     row("config|get", -3, "Returns the parameters that match any of the patterns.", config_get),
     help_command("config|help", Group::Server, "5.0.0"),
     row("config|resetstat", 2, "Sets the counters of INFO to zero.", reset_statistics),
-    row("config|rewrite", 2, "Writes the parameters to the configuration file.", rewrite),
+    row("config|rewrite", 2, "Writes the parameters to the configuration file.", rewrite).since("2.8.0"),
     row("config|set", -4, "Changes parameters: all that are given, or none.", config_set),
 ];
 

@@ -7,6 +7,7 @@ pub mod command_docs;
 pub mod command_log;
 pub mod config;
 pub mod debug;
+mod deprecations;
 mod digest;
 mod info;
 pub mod latency;
@@ -88,9 +89,9 @@ const fn wait_row(
     command(
         name,
         arity,
-        NOSCRIPT,
+        NOSCRIPT | CONNECTION_CATEGORY,
         NO_KEYS,
-        Group::Connection,
+        Group::Generic,
         since,
         "O(1)",
         summary,

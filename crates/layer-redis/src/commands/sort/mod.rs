@@ -30,12 +30,17 @@ const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
 
 const COST: &str = "O(N+M*log(M)) where N is the number of elements and M that of those returned, O(N) without sorting";
 
+const SORTED: Specification = Specification::new("RO access", Begin::Index(1), Find::ONE);
+/// The names of these keys are made of elements, and STORE may stand anywhere: neither is for a client to find.
+const MEANT_BY_PATTERNS: Specification = Specification::new("RO access", Begin::Unknown, Find::Unknown);
+const STORED: Specification = Specification::new("OW update", Begin::Unknown, Find::Unknown);
+
 pub const COMMANDS: &[Definition] = &[
     command(
         "sort",
         -2,
         WRITE | DENYOOM | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS,
-        Keys::Computed(sorted_and_stored),
+        Keys::Computed(sorted_and_stored, &[SORTED, MEANT_BY_PATTERNS, STORED]),
         Group::Generic,
         "1.0.0",
         COST,
@@ -46,7 +51,7 @@ pub const COMMANDS: &[Definition] = &[
         "sort_ro",
         -2,
         READONLY | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS,
-        ONE_KEY,
+        Keys::Computed(only_sorted, &[SORTED, MEANT_BY_PATTERNS]),
         Group::Generic,
         "7.0.0",
         COST,
@@ -54,6 +59,10 @@ pub const COMMANDS: &[Definition] = &[
         sort_ro,
     ),
 ];
+
+fn only_sorted(_: Arguments<'_>) -> Vec<usize> {
+    vec![1]
+}
 
 /// Positions of the sorted key and of the last STORE's. Words that are no options are passed over, and one behind STORE is
 /// looked at again, as in Redis: the request may yet turn out malformed.

@@ -374,8 +374,10 @@ fn score_end(text: &[u8], is_max: bool) -> Option<KeyBytes> {
     Some(score_bound(order + u64::from(is_max == exclusive.is_none())))
 }
 
-/// Looser than other floats, as in Redis: no text is zero, blanks may be in front, and too large a number is infinite.
+/// Looser than other floats, as in Redis: no text is zero, blanks may be in front, a NUL ends it, and too large a number is
+/// infinite.
 fn end_float(text: &[u8]) -> Option<f64> {
+    let text = parse::before_nul(text);
     if text.is_empty() {
         return Some(0.0);
     }

@@ -4,6 +4,7 @@
 //! sort as entries do, and the next ID is the next number.
 
 use crate::failure::Failure;
+use crate::parse;
 
 /// The ID of an entry. `0-0` is that of none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,13 +102,17 @@ pub fn read(word: &[u8], missing_seq: u64) -> Option<StreamId> {
     if word.len() > WORD_BYTES_MAX {
         return None;
     }
-    let (ms, seq) = split(word);
+    let (ms, seq) = split(parse::before_nul(word));
     let seq = seq.map_or(Some(missing_seq), number)?;
     Some(StreamId::new(number(ms)?, seq))
 }
 
 /// `ms-seq`, `ms-*` or `*`.
 pub fn new_id(word: &[u8]) -> Result<NewId, Failure> {
+    if word.len() > WORD_BYTES_MAX {
+        return Err(INVALID.into());
+    }
+    let word = parse::before_nul(word);
     if word == b"*" {
         return Ok(NewId::Auto);
     }
@@ -119,10 +124,10 @@ pub fn new_id(word: &[u8]) -> Result<NewId, Failure> {
 
 /// An ID, or `-` and `+` for the least and the greatest.
 pub fn exact_or_end(word: &[u8], missing_seq: u64) -> Result<StreamId, Failure> {
-    match word {
+    match parse::before_nul(word) {
         b"-" => Ok(StreamId::ZERO),
         b"+" => Ok(StreamId::MAX),
-        word => exact(word, missing_seq),
+        _ => exact(word, missing_seq),
     }
 }
 
@@ -184,6 +189,8 @@ mod tests {
         check(exact(b"5-7", 0), "5-7");
         check(exact(b"5", 9), "5-9");
         check(exact(b"007-+1", 0), "7-1");
+        check(exact(b"5-7\0x", 0), "5-7");
+        check(exact(b"5\0-7", 9), "5-9");
         let greatest = "18446744073709551615-18446744073709551615";
         check(exact(greatest.as_bytes(), 0), greatest);
         check(exact_or_end(b"+", 0), greatest);

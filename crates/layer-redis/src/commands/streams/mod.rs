@@ -37,7 +37,18 @@ const SECOND_KEY: Keys = Keys::Range {
     last: 2,
     step: 1,
 };
-const READ_KEYS: Keys = Keys::Computed(read::key_positions);
+const READ_KEYS: Keys = Keys::Computed(read::key_positions, &[behind_streams(1)]);
+const READ_KEYS_OF_GROUP: Keys = Keys::Computed(read::key_positions, &[behind_streams(4)]);
+
+/// The first half of what follows the word: keys, and behind them an ID for each.
+const fn behind_streams(from: i32) -> Specification {
+    let half = Find::Range {
+        last: -1,
+        step: 1,
+        limit: 2,
+    };
+    Specification::new("RO access", Begin::Keyword("STREAMS", from), half)
+}
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
@@ -50,7 +61,7 @@ pub const COMMANDS: &[Definition] = &[
     command("xrange", -4, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries returned", "Returns the entries of a range of IDs.", range::xrange),
     command("xrevrange", -4, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries returned", "Returns the entries of a range of IDs, the latest first.", range::xrevrange),
     command("xread", -4, READONLY | BLOCKING | MOVABLE_KEYS, READ_KEYS, Group::Stream, "5.0.0", "O(log N + M) for each stream with M entries returned", "Returns entries behind given IDs of several streams, and waits if there are none.", read::xread),
-    command("xreadgroup", -7, WRITE | BLOCKING | MOVABLE_KEYS, READ_KEYS, Group::Stream, "5.0.0", "O(M log N) for each stream with M entries returned", "Gives a consumer of a group entries that nobody of it was given, and waits if there are none.", read::xreadgroup),
+    command("xreadgroup", -7, WRITE | BLOCKING | MOVABLE_KEYS, READ_KEYS_OF_GROUP, Group::Stream, "5.0.0", "O(M log N) for each stream with M entries returned", "Gives a consumer of a group entries that nobody of it was given, and waits if there are none.", read::xreadgroup),
     command("xack", -4, WRITE | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N) for each ID", "Acknowledges pending entries of a group.", pending::xack),
     command("xackdel", -6, WRITE | FAST, ONE_KEY, Group::Stream, "8.2.0", "O(log N) for each ID and group", "Acknowledges pending entries of a group and removes them from the stream.", references::xackdel),
     command("xpending", -3, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries looked at or consumers counted", "Tells what a group was given and did not acknowledge.", pending::xpending),

@@ -187,7 +187,14 @@ pub const COMMANDS: &[Definition] = &[
         "msetex",
         -4,
         WRITE | DENYOOM | MOVABLE_KEYS,
-        Keys::Computed(values::msetex_keys),
+        Keys::Computed(
+            values::msetex_keys,
+            &[Specification::new(
+                "OW update",
+                Begin::Index(1),
+                Find::Counted { step: 2 },
+            )],
+        ),
         Group::String,
         "8.4.0",
         "O(N) in the number of keys",
