@@ -9,8 +9,10 @@ import * as fauna from "./fauna.js";
 import * as keyvalue from "./keyvalue.js";
 import { toHex } from "./tuples.js";
 
-/** Keys looked at to find the prefixes of a level. */
+/** Keys below a prefix that tell what its level consists of. */
 const SAMPLE = 2000;
+/** Rounds of SCAN for a level: few keys may have the prefix, and all are visited. */
+const ROUNDS_MAX = 20;
 const CHILDREN_MAX = 200;
 const SEPARATOR = /[:/|]/;
 
@@ -47,8 +49,9 @@ async function prefixes(database, prefix) {
   const counts = new Map();
   let cursor = "0";
   let seen = 0;
+  let rounds = 0;
   do {
-    const [next, keys] = await api.redis(database, "SCAN", cursor, "MATCH", escaped(prefix) + "*", "COUNT", "500");
+    const [next, keys] = await api.redis(database, "SCAN", cursor, "MATCH", escaped(prefix) + "*", "COUNT", "2000");
     for (const key of keys) {
       const name = shown(key).slice(prefix.length);
       const cut = name.search(SEPARATOR);
@@ -57,9 +60,10 @@ async function prefixes(database, prefix) {
         counts.set(part, (counts.get(part) ?? 0) + 1);
       }
     }
-    seen += 500;
+    seen += keys.length;
+    rounds++;
     cursor = next;
-  } while (cursor !== "0" && seen < SAMPLE);
+  } while (cursor !== "0" && seen < SAMPLE && rounds < ROUNDS_MAX);
   const isWhole = cursor === "0";
   const found = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
   return found.map(([part, number]) => ({ part, badge: `${number}${isWhole ? "" : "+"}` }));

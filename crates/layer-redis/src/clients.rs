@@ -291,6 +291,9 @@ impl Client {
     /// Leaves a line for a connection that listens to all commands.
     fn post_line(&self, bytes_max: usize, line: &Content<'_>) {
         let mut mailbox = self.mailbox.lock();
+        if !self.monitor.load(Ordering::Relaxed) {
+            return;
+        }
         if mailbox.bytes() + line.len() > bytes_max {
             self.cut_off(&mut mailbox);
         } else {
@@ -502,13 +505,19 @@ impl Clients {
         self.all.lock().len()
     }
 
+    /// Begins to listen to all commands, or ends that. Once it has ended, no further line comes, and
+    /// lines that wait are dropped: a client would take them for the replies of its next commands.
     pub fn set_monitor(&self, client: &Client, on: bool) {
-        if client.monitor.swap(on, Ordering::SeqCst) != on {
-            if on {
-                self.monitors.fetch_add(1, Ordering::SeqCst)
-            } else {
-                self.monitors.fetch_sub(1, Ordering::SeqCst)
-            };
+        let mut mailbox = client.mailbox.lock();
+        if client.monitor.swap(on, Ordering::SeqCst) == on {
+            return;
+        }
+        if on {
+            self.monitors.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.monitors.fetch_sub(1, Ordering::SeqCst);
+            mailbox.empty();
+            client.note_mail(&mailbox);
         }
     }
 

@@ -14,7 +14,7 @@ use quartet_store::Row;
 use crate::commands::lists;
 use crate::commands::sorted_sets::score_of_bytes;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind};
-use crate::packed;
+use crate::{packed, places};
 
 const ID_BYTES: usize = 10;
 /// Large collections that are known by name; beyond it none is learned any more.
@@ -58,12 +58,12 @@ impl ChangeDecoder for RedisChanges {
     fn decode(&mut self, effect: Effect<'_>, reader: &mut dyn FnMut() -> Option<Reader>, changes: &mut Vec<Change>) {
         let change = match effect {
             Effect::Set {
-                key: [b'K', db, name @ ..],
+                key: [b'K', db, place @ ..],
                 value,
-            } => self.key_put(*db, name, value),
+            } => self.key_put(*db, &places::name(place), value),
             Effect::Clear {
-                key: [b'K', db, name @ ..],
-            } => Some(about("delete", *db, name)),
+                key: [b'K', db, place @ ..],
+            } => Some(about("delete", *db, &places::name(place))),
             Effect::ClearRange { start: [b'K', db], .. } => Some(everything().with("db", Shown::Number((*db).into()))),
             Effect::ClearRange { start: [b'K'], .. } => Some(everything()),
             Effect::Set {
@@ -179,10 +179,10 @@ impl RedisChanges {
             let id = entry
                 .as_ref()
                 .and_then(|entry| entry.payload().get(..ID_BYTES)?.try_into().ok());
-            if let (Some(entry), Some(id), [_, db, name @ ..]) = (&entry, id, key)
+            if let (Some(entry), Some(id), [_, db, place @ ..]) = (&entry, id, key)
                 && !self.owners.contains_key(&id)
             {
-                self.learn(id, Owner::new(*db, name, entry));
+                self.learn(id, Owner::new(*db, &places::name(place), entry));
             }
             match self.owners.len() < KNOWN_MAX {
                 true => ControlFlow::Continue(()),

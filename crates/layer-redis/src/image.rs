@@ -122,11 +122,11 @@ impl Image {
         written: &mut Written,
         take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), Broken<E>> {
-        let mut from = Vec::new();
+        let mut last: Option<Vec<u8>> = None;
         loop {
-            let found = self.keys_from(db, &from)?;
-            let Some((last, _)) = found.last() else { return Ok(()) };
-            from = [last.as_slice(), b"\0"].concat();
+            let found = self.keys_after(db, last.as_deref())?;
+            let Some((name, _)) = found.last() else { return Ok(()) };
+            last = Some(name.clone());
             for (name, entry) in found {
                 let now_ms = self.frozen.now_micros() / 1000;
                 let mut tx = self.frozen.transaction();
@@ -154,7 +154,8 @@ impl Image {
         }
     }
 
-    fn keys_from<E>(&mut self, db: u8, from: &[u8]) -> Result<Vec<(Vec<u8>, Entry)>, Broken<E>> {
+    /// The keys behind `last`, from the first if there is none; so many as fit into one step.
+    fn keys_after<E>(&mut self, db: u8, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Entry)>, Broken<E>> {
         let now_ms = self.frozen.now_micros() / 1000;
         let mut tx = self.frozen.transaction();
         let mut found = Vec::new();
@@ -164,13 +165,17 @@ impl Image {
             now_ms,
             changes: &self.changes,
         };
-        keys.scan_keys(from, &mut |name, entry| {
+        let visit = &mut |name: &[u8], entry| {
             found.push((name.to_vec(), entry));
             match found.len() < KEYS_AT_ONCE {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
-        });
+        };
+        match last {
+            Some(last) => keys.scan_keys_after(last, visit),
+            None => keys.scan_keys(visit),
+        }
         match tx.is_unreadable() {
             true => Err(Broken::Unreadable),
             false => Ok(found),

@@ -15,8 +15,9 @@ use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 
 use crate::commands::lists::Ends;
-use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind};
-use crate::packed;
+use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind, key_row};
+use crate::places::KeyBytes;
+use crate::{packed, places};
 
 /// Redis' promises.
 pub struct RedisInvariants;
@@ -42,7 +43,7 @@ const ELEMENTS_PREFIX_BYTES: usize = 1 + ID_BYTES;
 
 /// A key whose row can be read.
 struct Found<'r> {
-    /// The row's key, relative to the layer: the tag, the database, the name.
+    /// The row's key, relative to the layer: the tag, the database, the place.
     row_key: &'r [u8],
     entry: &'r Entry,
 }
@@ -75,13 +76,20 @@ impl Found<'_> {
     }
 }
 
+/// Database and name of the key with this row.
+fn database_and_name(row_key: &[u8]) -> (u8, KeyBytes) {
+    let database = row_key.get(1).copied().unwrap_or_default();
+    (database, places::name(row_key.get(2..).unwrap_or_default()))
+}
+
 /// How a key is called in findings.
 fn name(row_key: &[u8]) -> String {
-    let database = row_key.get(1).copied().unwrap_or_default();
-    format!(
-        "key \"{}\" of database {database}",
-        row_key.get(2..).unwrap_or_default().escape_ascii()
-    )
+    let (database, name) = database_and_name(row_key);
+    described(database, &name)
+}
+
+fn described(database: u8, name: &[u8]) -> String {
+    format!("key \"{}\" of database {database}", name.escape_ascii())
 }
 
 /// Every key's own row; answers which key each large collection belongs to.
@@ -171,7 +179,8 @@ fn judge_deadline_rows(judged: &mut Judged<'_>, found: &Found<'_>) {
     ];
     for (tag, deadline_ms, does) in deadlines {
         let Some(deadline_ms) = deadline_ms else { continue };
-        let key = [&[tag], deadline_ms.to_be_bytes().as_slice(), &found.row_key[1..]].concat();
+        let (database, name) = database_and_name(found.row_key);
+        let key = [&[tag], deadline_ms.to_be_bytes().as_slice(), &[database], &name].concat();
         if judged.rows.get_row(&key).is_none() {
             let what = format!(
                 "{} {does} at {deadline_ms}, and the index of times does not know",
@@ -189,9 +198,10 @@ fn judge_deadlines(judged: &mut Judged<'_>, tag: u8) {
     rows.scan_rows(&[tag], &[tag + 1], &mut |row| {
         let key = Transaction::layer_key(row);
         let expected = key[1..].split_first_chunk::<8>();
-        let is_supported = expected.is_some_and(|(deadline, key_rest)| {
+        let of_key = expected.and_then(|(deadline, rest)| rest.split_first().map(|(db, name)| (deadline, *db, name)));
+        let is_supported = of_key.is_some_and(|(deadline, database, name)| {
             let mut own = None;
-            let row_key = [b"K", key_rest].concat();
+            let row_key = key_row(database, name);
             let after = [row_key.as_slice(), &[0]].concat();
             rows.scan_rows(&row_key, &after, &mut |row| {
                 own = entry(row);
@@ -204,9 +214,10 @@ fn judge_deadlines(judged: &mut Judged<'_>, tag: u8) {
             deadline_ms == Some(u64::from_be_bytes(*deadline))
         });
         if !is_supported {
+            let (_, database, name) = of_key.unwrap_or((&[0; 8], 0, b""));
             let what = format!(
                 "the index of times has {}, which has no such time",
-                name(key.get(8..).unwrap_or_default())
+                described(database, name)
             );
             judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }

@@ -1,7 +1,7 @@
 //! Keys of a Redis database as rows of the ordered store.
 //!
 //! ```text
-//! 'K' db name                     the key: header, payload
+//! 'K' db place                    the key: header, payload; place stands for the name, see `places`
 //! 'E' id element                  an element of a large collection; id is given once and never again
 //! 'T' deadline db name            the key expires at the deadline; no value
 //! 'F' deadline db name            the hash's first expiring field does so at the deadline; no value
@@ -27,6 +27,9 @@ use crate::changes::{Changes, What};
 use crate::errors;
 use crate::facts::DATABASES;
 use crate::failure::Failure;
+use crate::places::{self, joined};
+
+pub use crate::places::{KeyBytes, key_row};
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +83,6 @@ const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
 
 /// Longest name of a key.
 pub const NAME_BYTES_MAX: usize = 65_000;
-
-pub type KeyBytes = SmallVec<[u8; KEY_BYTES_INLINE]>;
-
-/// Longer keys of rows are built in memory of their own.
-const KEY_BYTES_INLINE: usize = 64;
 
 /// A key as it was found. Holds its row, so it stays readable while the key changes.
 #[derive(Clone)]
@@ -455,7 +453,7 @@ impl Keyspace<'_, '_> {
         self.tx.count(&start, &end)
     }
 
-    /// The key at `index` in key order; used to pick one at random.
+    /// The key at `index` in the order of places; used to pick one at random.
     pub fn key_at(&mut self, index: u64) -> Option<(Vec<u8>, Entry)> {
         let (start, end) = keys_range(self.db);
         let row = self.tx.nth(&start, &end, index)?;
@@ -477,18 +475,57 @@ impl Keyspace<'_, '_> {
         self.changes.note_expired_field(self.db, name, field);
     }
 
-    /// Visits live keys in key order, from the first name that is `>= from`.
-    pub fn scan_keys(&mut self, from: &[u8], visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>) {
+    /// Visits live keys in the order of their places.
+    pub fn scan_keys(&mut self, visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>) {
+        let start = keys_range(self.db).0;
+        self.scan_keys_from(&start, visit);
+    }
+
+    /// The same, from the place behind that of `name`.
+    pub fn scan_keys_after(&mut self, name: &[u8], visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>) {
+        let mut start = key_row(self.db, name);
+        start.push(0);
+        self.scan_keys_from(&start, visit);
+    }
+
+    fn scan_keys_from(&mut self, start: &[u8], visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>) {
         let now_ms = self.now_ms;
         let (_, end) = keys_range(self.db);
-        self.tx.scan(&key_row(self.db, from), &end, false, &mut |row| {
+        self.tx.scan(start, &end, false, &mut |row| {
             let entry = Entry::from_row(row.clone());
             if entry.is_expired(now_ms) {
                 ControlFlow::Continue(())
             } else {
-                visit(name_of(row), entry)
+                visit(&name_of(row), entry)
             }
         });
+    }
+
+    /// Visits the live ones of about `count` keys from where `cursor` points. Returns the cursor of the
+    /// next page, 0 behind the last key. Keys that a cursor cannot tell apart come together.
+    pub fn scan_page(&mut self, cursor: u64, count: u64, visit: &mut dyn FnMut(&[u8], Entry)) -> u64 {
+        let now_ms = self.now_ms;
+        let Some(start) = places::start_of_page(self.db, cursor) else {
+            return 0;
+        };
+        let (_, end) = keys_range(self.db);
+        let (mut visited, mut last, mut next) = (0, 0, 0);
+        self.tx.scan(&start, &end, false, &mut |row| {
+            let place = &Transaction::layer_key(row)[KEYS_PREFIX_BYTES..];
+            let cursor = places::cursor(place);
+            if visited >= count && cursor != last {
+                next = cursor;
+                return ControlFlow::Break(());
+            }
+            let entry = Entry::from_row(row.clone());
+            if !entry.is_expired(now_ms) {
+                visit(&places::name(place), entry);
+            }
+            visited += 1;
+            last = cursor;
+            ControlFlow::Continue(())
+        });
+        next
     }
 
     /// Removes every key of the database. Returns how many there were.
@@ -563,35 +600,20 @@ pub fn key_with_deadline(tx: &mut Transaction<'_>, index: u64) -> Option<(u8, Ve
     Some((key[9], key[10..].to_vec()))
 }
 
-/// The row of the key `name`; also what the engine's watches of that key are registered under.
-pub fn key_row(db: u8, name: &[u8]) -> KeyBytes {
-    joined([b'K', db], name)
-}
-
-/// Both parts, one behind the other. What fits is copied in one go, without asking about room part by part.
-#[inline]
-fn joined<const HEAD: usize>(head: [u8; HEAD], rest: &[u8]) -> KeyBytes {
-    let mut key = [0; KEY_BYTES_INLINE];
-    let length = HEAD + rest.len();
-    if length <= KEY_BYTES_INLINE
-        && let Some((start, behind)) = key.split_first_chunk_mut()
-    {
-        *start = head;
-        behind[..rest.len()].copy_from_slice(rest);
-        return KeyBytes::from_buf_and_len(key, length);
-    }
-    let mut key = KeyBytes::with_capacity(length);
-    key.extend_from_slice(&head);
-    key.extend_from_slice(rest);
-    key
-}
+/// The tag and the database, in front of a place.
+const KEYS_PREFIX_BYTES: usize = 2;
 
 fn keys_range(db: u8) -> ([u8; 2], [u8; 2]) {
     ([b'K', db], [b'K', db + 1])
 }
 
-fn name_of(row: &Row) -> &[u8] {
-    &Transaction::layer_key(row)[2..]
+fn name_of(row: &Row) -> KeyBytes {
+    name_of_row(Transaction::layer_key(row))
+}
+
+/// The name of the key with this row, as [`key_row`] has made it.
+pub fn name_of_row(row: &[u8]) -> KeyBytes {
+    places::name(&row[KEYS_PREFIX_BYTES..])
 }
 
 fn expiry_row(tag: u8, deadline_ms: u64, db: u8, name: &[u8]) -> KeyBytes {
@@ -697,7 +719,7 @@ impl Elements {
     }
 
     fn key(&self, element: &[u8]) -> KeyBytes {
-        joined(self.prefix, element)
+        joined(self.prefix, [element, b""])
     }
 
     /// The key of the row of the element that stands at `position` under this name, in parts.
@@ -864,7 +886,6 @@ mod tests {
     fn keys_of_rows_are_their_parts_at_any_length() {
         for length in [0, 1, 60, 61, 62, 63, 64, 65, 300] {
             let name = vec![b'n'; length];
-            assert_eq!(key_row(3, &name).as_slice(), [b"K\x03".as_slice(), &name].concat());
             let elements = Elements::of([7; 10]);
             assert_eq!(
                 elements.key(&name).as_slice(),

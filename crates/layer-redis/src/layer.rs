@@ -13,7 +13,6 @@ use crate::changes::Changes;
 use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::config::{Change, Config, WriteParameters};
-use crate::cursors::Cursors;
 use crate::definition::Handler;
 use crate::found_expired::FoundExpired;
 use crate::keyspace::KeyCount;
@@ -52,7 +51,6 @@ pub struct Redis {
     /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
     pub reply_bytes_max: AtomicUsize,
     /// Where iterations of SCAN stand.
-    pub cursors: Mutex<Cursors>,
     pub random: Random,
     pub expiry: Expiry,
     pub eviction: Eviction,

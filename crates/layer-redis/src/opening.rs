@@ -32,7 +32,6 @@ impl Redis {
             outbox: Default::default(),
             replication: Default::default(),
             reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
-            cursors: Default::default(),
             random: Default::default(),
             expiry: Default::default(),
             eviction: Eviction {

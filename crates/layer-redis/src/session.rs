@@ -116,6 +116,11 @@ impl Session {
         self.client.authenticated
     }
 
+    /// Memory in which the words of the request that is arriving are noted, beside its own bytes.
+    pub fn words_bytes(&self) -> usize {
+        self.parser.words_bytes()
+    }
+
     /// From now on the requests are this user's, who has shown who he is.
     pub fn act_for(&mut self, user: Arc<User>) {
         self.client.authenticated = true;
@@ -575,16 +580,11 @@ impl Session {
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
             return self.enqueue(partition, layer, command, arguments, raw, out);
         }
-        // EXEC is shown behind the commands that it runs.
-        let is_exec = command.name == "exec";
         let now_micros = partition.now_micros();
-        if !is_exec {
-            tell_monitors(layer, &self.client, command, now_micros, arguments);
-        }
         let outcome = call(partition, layer, &mut self.client, command, arguments, None, out);
-        if is_exec {
-            tell_monitors(layer, &self.client, command, now_micros, arguments);
-        }
+        // As in Redis 7, a command is shown when it has run: EXEC behind the commands that it runs,
+        // and RESET no longer to the connection that it made an ordinary one.
+        tell_monitors(layer, &self.client, command, now_micros, arguments);
         match outcome {
             Err(Failure::Block(mut block)) => {
                 self.blocked = true;

@@ -455,7 +455,7 @@ impl Connection {
         buffers.output.store(self.output.len(), Ordering::Relaxed);
         let queue = buffers.queue.load(Ordering::Relaxed);
         self.memory
-            .set_roughly(self.input.capacity() + self.output.capacity() + queue);
+            .set_roughly(self.input.capacity() + self.session.words_bytes() + self.output.capacity() + queue);
     }
 
     /// Gives the buffers back if the peer has been silent for a while. Ten thousand idle connections would hold on to 160 MB.
@@ -540,7 +540,8 @@ impl Connection {
                 self.waiters.free().await;
                 continue;
             }
-            if self.input.len() - self.consumed > self.request_bytes_max() {
+            let waiting_bytes = self.input.len() - self.consumed + self.session.words_bytes();
+            if waiting_bytes > self.request_bytes_max() {
                 self.replace_output_by("ERR Protocol error: request exceeds the maximum size");
                 return Ok(true);
             }

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 pub struct Limits {
     /// Longest bulk string; Redis' `proto-max-bulk-len`.
     pub bulk_bytes_max: usize,
-    /// Most elements in one request.
+    /// Most elements in one request. Nothing is allocated for elements that have not arrived.
     pub elements_max: usize,
     /// Longest inline line without its line feed, and longest line of a count.
     pub inline_bytes_max: usize,
@@ -66,11 +66,12 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Redis' defaults for an authenticated peer: 1024 * 1024 elements, 512 MiB a bulk string, 64 KiB a line.
+    /// Redis' defaults for an authenticated peer: 2^31 - 1 elements, 512 MiB a bulk string, 64 KiB a line.
+    /// The memory that elements take is bounded by whoever reads them: see [`Parser::words_bytes`].
     fn default() -> Limits {
         Limits {
             bulk_bytes_max: 512 * 1024 * 1024,
-            elements_max: 1024 * 1024,
+            elements_max: i32::MAX as usize,
             inline_bytes_max: 64 * 1024,
             authenticated: true,
         }
@@ -263,6 +264,15 @@ impl Parser {
             self.progress = Progress::default();
         }
         parsed
+    }
+
+    /// Memory, in bytes, that notes where the elements lie: a request of empty words takes several
+    /// times its own length. The reader of a stream counts it with the request.
+    pub fn words_bytes(&self) -> usize {
+        match self.args.spans.spilled() {
+            true => self.args.spans.capacity() * size_of::<Range<usize>>(),
+            false => 0,
+        }
     }
 
     /// The arguments after a `Parsed::Request`, until the next call of `parse`. `input` is what that call was given.

@@ -2,6 +2,9 @@
 //!
 //! Arguments may be written as strings, numbers, booleans or null. All but strings are taken as they are written: `1.50` stays
 //! `1.50`, `null` is the word `null`, an object or array inside a command is its JSON text.
+//!
+//! Half of a surrogate pair, which JavaScript and Python write as an escape for a string that was cut
+//! inside an emoji, has no UTF-8: it becomes U+FFFD, as in Upstash, whose server reads JSON as Go does.
 
 use quartet_wire_resp::{Protocol, Reply, encode_command};
 use serde_json::value::RawValue;
@@ -128,7 +131,7 @@ impl Commands {
             match plain(word.get()) {
                 Some(text) => request.bulk(text.as_bytes()),
                 None => {
-                    let text: String = serde_json::from_str(word.get()).map_err(|_| malformed)?;
+                    let text = unescaped(word.get()).ok_or(malformed)?;
                     request.bulk(text.as_bytes());
                 }
             }
@@ -203,6 +206,45 @@ fn plain(json: &str) -> Option<&str> {
     }
 }
 
+/// What a JSON string with escapes stands for; `None` if it is none.
+fn unescaped(json: &str) -> Option<String> {
+    let text = serde_json::from_str(json);
+    text.or_else(|_| serde_json::from_str(&without_half_pairs(json))).ok()
+}
+
+/// A JSON string in which escapes of half a surrogate pair are escapes of U+FFFD.
+fn without_half_pairs(json: &str) -> String {
+    let (mut mended, mut rest) = (String::with_capacity(json.len()), json);
+    while let Some(start) = rest.find('\\') {
+        let (before, escape) = rest.split_at(start);
+        mended.push_str(before);
+        let (is_half, length) = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
+            (Some(Half::High), Some(Half::Low)) => (false, 12),
+            (Some(_), _) => (true, 6),
+            // The escaped character may be any, a second backslash included.
+            (None, _) => (false, 1 + escape[1..].chars().next().map_or(0, char::len_utf8)),
+        };
+        mended.push_str(if is_half { "\\ufffd" } else { &escape[..length] });
+        rest = &escape[length..];
+    }
+    mended + rest
+}
+
+enum Half {
+    High,
+    Low,
+}
+
+/// The half of a pair whose escape `text` begins with.
+fn surrogate(text: &str) -> Option<Half> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xd800..0xdc00 => Some(Half::High),
+        0xdc00..0xe000 => Some(Half::Low),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +307,23 @@ mod tests {
         );
     }
 
+    /// `"😀".slice(0, 1)` of JavaScript arrived as `\ud83d`, and the whole request was refused.
+    #[test]
+    fn half_a_surrogate_pair_is_read_as_a_replacement_character() {
+        for (json, text) in [
+            (r"\ud83d", "\u{fffd}"),
+            (r"\uDE00", "\u{fffd}"),
+            (r"a\ud83d\ud83d\ude00b", "a\u{fffd}😀b"),
+            (r"\ude00\ud83d", "\u{fffd}\u{fffd}"),
+            (r"\\ud83d\ud83d\n", "\\ud83d\u{fffd}\n"),
+            (r"\ud83dé\u00e9", "\u{fffd}éé"),
+        ] {
+            check("/", None, &format!(r#"["SET","k","{json}"]"#), &format!("SET k {text}"));
+            let pipeline = format!(r#"[["ECHO","{json}"]]"#);
+            assert_eq!(shown(commands_of_body(pipeline.as_bytes())), [format!("ECHO {text}")]);
+        }
+    }
+
     #[test]
     fn bodies_of_pipelines_are_arrays_of_commands() {
         let body = br#"[["SET","a",1],["GET","a"]]"#;
@@ -294,7 +353,8 @@ mod tests {
             "[\"GET\"",
             "[\"GET\"] x",
             "[\"\\x\"]",
-            "[\"\\ud800\"]",
+            "[\"\\ud80\"]",
+            "[\"\\ud800\\x\"]",
         ] {
             assert_eq!(of_body(body), Malformed::Command, "{body}");
         }

@@ -55,19 +55,82 @@ def test_scan_guarantee_under_concurrent_writes(connect, raw, family):
         thread.join()
 
 
+PREFIX = "https://www.example.com/a/long/address/that/all/the/keys/of/one/application/begin/with/as/they/often/do/"
+
+
 @pytest.mark.quartet_only
 def test_a_cursor_survives_a_restart(fresh_server, protocol):
     from harness.resp import Connection
 
+    known = [f"{PREFIX}{number}:name" for number in range(500)] + ["", "a", "ab", "abc"]
     with Connection(fresh_server.port, protocol) as connection:
-        connection.pipeline(*[("SET", f"k{number}", 1) for number in range(500)])
+        connection.pipeline(*[("SET", name, 1) for name in known])
         cursor, seen = connection.do("SCAN", 0, "COUNT", 100)
-    fresh_server.restart()
-    with Connection(fresh_server.port, protocol) as connection:
-        while cursor != "0":
+    while cursor != "0":
+        fresh_server.restart()
+        with Connection(fresh_server.port, protocol) as connection:
             cursor, items = connection.do("SCAN", cursor, "COUNT", 100)
             seen += items
-    assert {f"k{number}" for number in range(500)} <= set(seen)
+    assert sorted(known) == sorted(seen)
+
+
+def test_a_slow_scan_ends_beside_any_number_of_quick_ones(connect, raw):
+    """A cursor was the key of a table of 16,384. An iteration with small pages beside a slow one filled it between two
+    steps of the slow one, which was forgotten and started over, for good. Cursors are computed from the keys since."""
+    known = [f"{PREFIX}{number}" for number in range(6000)]
+    raw.pipeline(*[("SET", name, 1) for name in known])
+    other = connect()
+    iterations = [{"cursor": "0", "seen": []} for _ in range(200)]
+    calls = 0
+    while open_ones := [one for one in iterations if one["cursor"] is not None]:
+        for index, one in enumerate(open_ones):
+            cursor, items = raw.do("SCAN", one["cursor"], "COUNT", 1500 + 10 * index)
+            one["seen"] += items
+            one["cursor"] = None if cursor == "0" else cursor
+        # Between their steps: a whole iteration of small pages, and keys that come and go.
+        quick, seen = "0", 0
+        while True:
+            quick, items = other.do("SCAN", quick, "COUNT", 7)
+            seen += len(items)
+            if quick == "0":
+                break
+        assert seen >= len(known)
+        other.pipeline(*[("SET", f"{PREFIX}{calls}:{number}", 1) for number in range(300)])
+        other.pipeline(*[("DEL", f"{PREFIX}{calls - 1}:{number}") for number in range(300)])
+        calls += 1
+        assert calls <= 8
+    for one in iterations:
+        seen = [name for name in one["seen"] if ":" not in name[len(PREFIX) :]]
+        assert set(seen) == set(known)
+
+
+def test_pages_of_keys_that_begin_alike_are_small(raw):
+    raw.pipeline(*[("SET", f"{PREFIX}{number % 2:0200}{number}", 1) for number in range(3000)])
+    cursor, longest = "0", 0
+    while True:
+        cursor, items = raw.do("SCAN", cursor, "COUNT", 10)
+        longest = max(longest, len(items))
+        if cursor == "0":
+            break
+    # Redis' pages are about as long as they are asked to be.
+    assert longest <= 40
+
+
+def test_after_reset_no_line_of_monitor_follows(connect):
+    """The line that showed RESET itself came behind its reply: a pooled connection was one reply out of step."""
+    connection = connect()
+    assert connection.do("MONITOR") == "OK"
+    connection.send("RESET")
+    connection.send("PING")
+    connection.send("ECHO", "x")
+    assert [connection.read() for _ in range(3)] == ["RESET", "PONG", "x"]
+
+
+def test_a_command_of_more_than_a_million_words(raw):
+    """It was a protocol error, as before Redis 7.0, and the connection was closed."""
+    raw.timeout(60)
+    raw.do("SET", "key", 1)
+    assert raw.do("EXISTS", *["key"] * 1_100_000) == 1_100_000
 
 
 def test_a_key_is_gone_at_its_deadline(r):

@@ -28,7 +28,7 @@ pub const COMMANDS: &[Definition] = &[
     command("renamenx", 3, WRITE | FAST, TWO_KEYS, Group::Generic, "1.0.0", "O(1)", "Gives a key another name unless a key has it.", renamenx),
     command("copy", -3, WRITE | DENYOOM, TWO_KEYS, Group::Generic, "6.2.0", "O(N) in the size of a large collection", "Copies a key to another name or database.", copy),
     command("move", 3, WRITE | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Moves a key to another database.", move_key),
-    command("keys", 2, READONLY | DANGEROUS, NO_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys that begin as the pattern does", "Lists the names that match a pattern.", keys),
+    command("keys", 2, READONLY | DANGEROUS, NO_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys", "Lists the names that match a pattern.", keys),
     command("scan", -2, READONLY, NO_KEYS, Group::Generic, "2.8.0", "O(1) for each key of the page", "Lists the names a page at a time.", scan_page),
     command("randomkey", 1, READONLY, NO_KEYS, Group::Generic, "1.0.0", "O(log N)", "Picks a name at random.", randomkey),
     command("dbsize", 1, READONLY | FAST | KEYSPACE_CATEGORY, NO_KEYS, Group::Server, "1.0.0", "O(log N)", "Counts the keys of the database.", dbsize),
@@ -180,17 +180,18 @@ fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let pattern = &arguments[1];
-    let prefix = glob::literal_prefix(pattern);
     let mut names = Vec::new();
-    context.keys().scan_keys(prefix, &mut |name, _| {
-        if !name.starts_with(prefix) {
-            return ControlFlow::Break(());
-        }
-        if glob::matches(pattern, name) {
-            names.push(name.to_vec());
-        }
-        ControlFlow::Continue(())
-    });
+    if glob::literal_prefix(pattern) == pattern {
+        names.extend(context.keys().find(pattern).map(|_| pattern.to_vec()));
+    } else {
+        context.keys().scan_keys(&mut |name, _| {
+            if glob::matches(pattern, name) {
+                names.push(name.to_vec());
+            }
+            ControlFlow::Continue(())
+        });
+        names.sort_unstable();
+    }
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name));
     Ok(())
@@ -199,22 +200,8 @@ fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let cursor = scan::cursor(&arguments[1])?;
     let options = scan::options(arguments.tail(2), Scan::Keys)?;
-    let db = context.client.db;
-    let mut start = context.layer.cursors.lock().name(db, cursor);
-    let prefix = options.pattern.map_or(&[][..], glob::literal_prefix);
-    if start.as_slice() < prefix {
-        start = prefix.to_vec();
-    }
-    let (mut names, mut visited, mut next) = (Vec::new(), 0, None);
-    context.keys().scan_keys(&start, &mut |name, entry| {
-        if !name.starts_with(prefix) {
-            return ControlFlow::Break(());
-        }
-        if visited >= options.count {
-            next = Some(name.to_vec());
-            return ControlFlow::Break(());
-        }
-        visited += 1;
+    let mut names = Vec::new();
+    let mut visit = |name: &[u8], entry: Entry| {
         let has_kind = options
             .kind
             .is_none_or(|kind| parse::is(kind, entry.kind.name()) || parse::is(kind, upstash_name(entry.kind)));
@@ -224,9 +211,21 @@ fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
                 names.push(upstash_name(entry.kind).into());
             }
         }
-        ControlFlow::Continue(())
-    });
-    let next = next.map_or(0, |name| context.layer.cursors.lock().remember(db, &name));
+    };
+    let mut keys = context.keys();
+    // A pattern that only one name matches is one look-up.
+    let next = match options
+        .pattern
+        .filter(|pattern| glob::literal_prefix(pattern) == *pattern)
+    {
+        Some(name) => {
+            if let Some(entry) = keys.find(name) {
+                visit(name, entry);
+            }
+            0
+        }
+        None => keys.scan_page(cursor, options.count, &mut visit),
+    };
     scan::write_page(&mut context.reply, next, &names);
     Ok(())
 }
@@ -257,7 +256,7 @@ fn randomkey(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fail
         }
     }
     if picked.is_none() {
-        context.keys().scan_keys(&[], &mut |name, _| {
+        context.keys().scan_keys(&mut |name, _| {
             picked = Some(name.to_vec());
             ControlFlow::Break(())
         });
@@ -329,7 +328,7 @@ fn swapdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
 fn take_all(context: &mut Context<'_, '_>, db: u8) -> Vec<(Vec<u8>, Entry)> {
     let mut names = Vec::new();
     let mut keys = context.keys_of(db);
-    keys.scan_keys(&[], &mut |name, _| {
+    keys.scan_keys(&mut |name, _| {
         names.push(name.to_vec());
         ControlFlow::Continue(())
     });

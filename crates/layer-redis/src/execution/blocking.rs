@@ -6,7 +6,7 @@ use crate::command::{Command, WRITE};
 use crate::errors;
 use crate::execution::call::call;
 use crate::failure::{Block, Failure};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, name_of_row};
 use crate::layer::Redis;
 use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
@@ -64,6 +64,7 @@ impl Redis {
 
     fn serve_key(&self, partition: &mut PartitionGuard<'_>, row: &[u8]) {
         let blocking = &self.connections.blocking;
+        let name = name_of_row(row);
         let (mut turn, mut is_there) = (0, None);
         while blocking.has_waiter(row, is_there == Some(false)) {
             let is_there_now = *is_there.get_or_insert_with(|| exists(partition, self, row));
@@ -73,7 +74,7 @@ impl Redis {
             turn = asked.turn;
             let client_id = asked.client.shared.id;
             let mut bytes = Vec::new();
-            if let Some(dependency) = retry(partition, self, asked, &row[2..], &mut bytes)
+            if let Some(dependency) = retry(partition, self, asked, &name, &mut bytes)
                 && let Some(waiter) = blocking.remove(partition, client_id)
             {
                 waiter.client.post(&bytes, dependency, true);
@@ -151,7 +152,7 @@ fn exists(partition: &mut PartitionGuard<'_>, layer: &Redis, row: &[u8]) -> bool
             now_ms,
             changes,
         }
-        .find(&row[2..])
+        .find(&name_of_row(row))
         .is_some())
     });
     found.is_ok_and(|(found, _)| found)

@@ -74,7 +74,7 @@ struct Rows {
 }
 
 fn rows_of(fixture: &Fixture, key: &str) -> Rows {
-    let own = [b"K\0", key.as_bytes()].concat();
+    let own = crate::keyspace::key_row(0, key.as_bytes()).to_vec();
     let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
     let value = reader.get(&own).unwrap();
     let prefix = [b"E", &value[1..11]].concat();
@@ -186,7 +186,9 @@ fn elements_without_a_key_and_keys_without_elements() {
     check(
         &["the row of key \"broken\" of database 0 is none that a version has written"],
         |fixture| {
-            plant(fixture, |tx| drop(tx.set(b"K\0broken", &[0x0f, 1, 2])));
+            plant(fixture, |tx| {
+                drop(tx.set(&crate::keyspace::key_row(0, b"broken"), &[0x0f, 1, 2]))
+            });
         },
     );
 }

@@ -139,10 +139,14 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<Arc<Client>>>, Failure> {
     let mut clients = Vec::new();
     for (position, id) in ids.iter().enumerate() {
-        let is_id = parse::integer(id).filter(|id| *id > 0);
-        match is_id {
-            Some(id) => clients.extend(context.layer.connections.clients.find(id as u64)),
-            None if position > 0 && parse::integer(id).is_none() => return Ok(None),
+        match parse::integer(id) {
+            // Nobody has an id that is not positive.
+            Some(id) => clients.extend(
+                u64::try_from(id)
+                    .ok()
+                    .and_then(|id| context.layer.connections.clients.find(id)),
+            ),
+            None if position > 0 => return Ok(None),
             None => return Err("ERR Invalid client ID".into()),
         }
     }
@@ -193,9 +197,15 @@ pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     }
 }
 
+/// A subcommand with too many words.
+fn not_so(arguments: Arguments<'_>) -> Failure {
+    let word = String::from_utf8_lossy(&arguments[1]);
+    format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP.").into()
+}
+
 fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let error = match arguments.get(3) {
-        Some(_) if arguments.len() > 4 => return Err(errors::SYNTAX.into()),
+        Some(_) if arguments.len() > 4 => return Err(not_so(arguments)),
         None => None,
         Some(reason) if parse::is(reason, "timeout") => None,
         Some(reason) if parse::is(reason, "error") => Some("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
@@ -209,7 +219,7 @@ fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 
 fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let of_all = match arguments.get(3) {
-        Some(_) if arguments.len() > 4 => return Err(errors::SYNTAX.into()),
+        Some(_) if arguments.len() > 4 => return Err(not_so(arguments)),
         None => true,
         Some(mode) if parse::is(mode, "all") => true,
         Some(mode) if parse::is(mode, "write") => false,

@@ -343,6 +343,67 @@ fn caching_is_wished_for_a_command_or_a_whole_transaction() {
     }
 }
 
+/// The replies of Redis 7.0.15 to options that do not go together, or not with those in force. One
+/// prefix given twice was accepted, and a second BCAST without a prefix was refused.
+#[test]
+fn options_of_tracking_are_refused_as_redis_does() {
+    let overlap = |prefix: &str, what: &str, other: &str| {
+        format!("!ERR Prefix '{prefix}' overlaps with {what} '{other}'. Prefixes for a single client must not overlap.")
+    };
+    let given = |prefix: &str, other: &str| overlap(prefix, "another provided prefix", other);
+    let there = |prefix: &str, other: &str| overlap(prefix, "an existing prefix", other);
+    let ok = || "OK".to_owned();
+    for (before, options, expected) in [
+        ("OFF", "ON BCAST PREFIX a PREFIX ab", given("a", "ab")),
+        ("OFF", "ON BCAST PREFIX ab PREFIX a", given("ab", "a")),
+        ("OFF", "ON BCAST PREFIX a PREFIX a", given("a", "a")),
+        ("OFF", "ON BCAST PREFIX a PREFIX b", ok()),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX a", there("a", "a")),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX ab", there("ab", "a")),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX a PREFIX ab", there("a", "a")),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX \"\"", there("", "a")),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX b", ok()),
+        ("ON BCAST PREFIX a", "ON BCAST", ok()),
+        ("ON BCAST", "ON BCAST", ok()),
+        ("ON BCAST", "ON BCAST PREFIX a", there("a", "")),
+        ("OFF", "OFF PREFIX a", ok()),
+        (
+            "OFF",
+            "ON PREFIX a",
+            "!ERR PREFIX option requires BCAST mode to be enabled".into(),
+        ),
+        (
+            "OFF",
+            "ON OPTIN OPTOUT",
+            "!ERR You can't specify both OPTIN mode and OPTOUT mode".into(),
+        ),
+        (
+            "OFF",
+            "ON BCAST OPTIN OPTOUT",
+            "!ERR OPTIN and OPTOUT are not compatible with BCAST".into(),
+        ),
+        (
+            "ON OPTIN",
+            "ON BCAST OPTOUT",
+            "!ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling \
+             it with a different mode."
+                .into(),
+        ),
+        (
+            "ON OPTIN",
+            "ON OPTOUT",
+            "!ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling \
+             it with a different mode."
+                .into(),
+        ),
+        ("ON OPTIN", "ON OPTIN NOLOOP", ok()),
+    ] {
+        let mut connection = Fixture::new().connect();
+        connection.check(&format!("CLIENT TRACKING {before} => OK"));
+        connection.check(&format!("CLIENT TRACKING {options} => {expected}"));
+    }
+}
+
 #[test]
 fn a_command_that_waits_keeps_the_wish_to_cache() {
     let fixture = Fixture::new();

@@ -11,11 +11,16 @@ use crate::tracking::Mode;
 use crate::{errors, parse};
 
 pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let (mode, prefixes) = parse_mode(context, arguments)?;
+    let (mut mode, mut prefixes) = parse_mode(context, arguments)?;
     match &arguments[2] {
         on if parse::is(on, "on") => {
             let old = context.client.shared.tracking.lock().clone();
             check(&mode, &prefixes, old.as_ref())?;
+            // Without a prefix all keys are meant, beside whatever prefixes there are.
+            if mode.broadcast && prefixes.is_empty() {
+                prefixes.push(b"");
+            }
+            mode.prefixes = prefixes.iter().map(|prefix| prefix.to_vec()).collect();
             context.layer.connections.tracking.enable(&context.client.shared, mode);
         }
         off if parse::is(off, "off") => context.layer.connections.tracking.disable(&context.client.shared),
@@ -26,7 +31,7 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// The mode, and the prefixes in the order in which they were given.
+/// The mode without its prefixes, and those in the order in which they were given.
 fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), Failure> {
     let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
     let mut rest = arguments.iter().skip(3);
@@ -44,12 +49,6 @@ fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result
             _ => return Err(errors::SYNTAX.into()),
         }
     }
-    if mode.broadcast && prefixes.is_empty() {
-        prefixes.push(b"");
-    } else if !mode.broadcast && !prefixes.is_empty() {
-        return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
-    }
-    mode.prefixes = prefixes.iter().map(|prefix| prefix.to_vec()).collect();
     Ok((mode, prefixes))
 }
 
@@ -67,8 +66,12 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
     }
 }
 
-/// Options that do not go together, or not with those that are in force.
+/// Refuses options that do not go together, or not with those that are in force, in the order and the
+/// words of Redis 7 (`clientCommand` in its `networking.c`).
 fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
+    if !mode.broadcast && !prefixes.is_empty() {
+        return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
+    }
     if old.is_some_and(|old| old.broadcast != mode.broadcast) {
         return Err(
             "ERR You can't switch BCAST mode on/off before disabling tracking for this client, \
@@ -80,7 +83,7 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Fail
         return Err("ERR OPTIN and OPTOUT are not compatible with BCAST".into());
     }
     if mode.opt_in && mode.opt_out {
-        return Err("ERR You can't use both OPTIN and OPTOUT".into());
+        return Err("ERR You can't specify both OPTIN mode and OPTOUT mode".into());
     }
     let turns = |old: &Mode| mode.opt_in && old.opt_out || mode.opt_out && old.opt_in;
     if old.is_some_and(turns) {
@@ -96,7 +99,7 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Fail
     Ok(())
 }
 
-/// No prefix of a connection may begin another one of it: a change would be told twice.
+/// No prefix of a connection may begin another one of it, or be the same: a change would be told twice.
 fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
     for (index, prefix) in prefixes.iter().enumerate() {
@@ -105,7 +108,7 @@ fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure>
         let of_new = prefixes[index + 1..]
             .iter()
             .map(|other| (*other, "another provided prefix"));
-        let overlaps = |other: &[u8]| other != *prefix && (other.starts_with(prefix) || prefix.starts_with(other));
+        let overlaps = |other: &[u8]| other.starts_with(prefix) || prefix.starts_with(other);
         if let Some((other, what)) = of_old.chain(of_new).find(|(other, _)| overlaps(other)) {
             return Err(format!(
                 "ERR Prefix '{}' overlaps with {what} '{}'. Prefixes for a single client must not overlap.",

@@ -113,7 +113,12 @@ fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path)
 
 pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let path = path_at(arguments, 2)?;
-    let Some(document) = read_document(context, &arguments[1])? else {
+    let document = read_document(context, &arguments[1])?;
+    // RESP3 answers one array more, whatever is in it, as RedisJSON 2.6 does.
+    if context.reply.protocol() == Protocol::Resp3 {
+        context.reply.array(1);
+    }
+    let Some(document) = document else {
         context.reply.null();
         return Ok(());
     };
@@ -123,10 +128,6 @@ pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         .filter_map(|location| document.at(location))
         .map(Json::kind);
     let kinds: Vec<&str> = kinds.collect();
-    // RESP3 answers one array more, as RedisJSON 2.6 does.
-    if context.reply.protocol() == Protocol::Resp3 {
-        context.reply.array(1);
-    }
     match (path.is_legacy, kinds.first()) {
         (true, Some(kind)) => context.reply.bulk(kind.as_bytes()),
         (true, None) => context.reply.null(),

@@ -50,7 +50,8 @@ pub fn multiply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     calculate(context, arguments, i64::checked_mul, |left, right| left * right)
 }
 
-/// The answer is JSON: a number, or for a JSONPath an array of numbers and nulls, which RESP3 has as an array.
+/// The answer is JSON: a number, or for a JSONPath an array of numbers and nulls. Over RESP3 it is an
+/// array for either kind of path, as in RedisJSON 2.6 (`json_num_op` in its `commands.rs`).
 fn calculate(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -110,15 +111,16 @@ fn as_double(value: &Json) -> Option<f64> {
 }
 
 fn write_results(context: &mut Context<'_, '_>, path: &Path, results: Vec<Json>) -> Result<(), Failure> {
-    if path.is_legacy {
-        let last = results.iter().rev().find(|result| **result != Json::Null);
-        let missing = || format!("ERR Path '{}' does not exist or does not contain a number", path.text);
-        let text = last.ok_or_else(missing)?.text();
-        context.reply.bulk(&text);
-        return Ok(());
-    }
     if context.reply.protocol() == Protocol::Resp2 {
-        context.reply.bulk(&Json::Array(results).text());
+        let text = match path.is_legacy {
+            true => {
+                let last = results.iter().rev().find(|result| **result != Json::Null);
+                let missing = || format!("ERR Path '{}' does not exist or does not contain a number", path.text);
+                last.ok_or_else(missing)?.text()
+            }
+            false => Json::Array(results).text(),
+        };
+        context.reply.bulk(&text);
         return Ok(());
     }
     context.reply.array(results.len());

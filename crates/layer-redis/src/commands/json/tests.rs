@@ -141,6 +141,31 @@ fn scalars_are_changed() {
     );
 }
 
+/// Over RESP3 the older kind of path was answered as over RESP2. RedisJSON 2.6 answers both kinds alike
+/// there: arrays of numbers, and of what TYPE says one array more, also of a key that is absent.
+#[test]
+fn over_resp3_both_kinds_of_path_are_answered_with_arrays() {
+    let mut connection = Fixture::new().connect();
+    connection.session.speak_resp3();
+    connection.check(
+        r#"
+        JSON.SET d $ {"i":1,"f":1.5,"s":"abc","n":{"i":7}} => OK
+        JSON.NUMINCRBY d .i 2 => [3]
+        JSON.NUMINCRBY d $.i 2 => [5]
+        JSON.NUMMULTBY d f 3 => [4.5]
+        JSON.NUMINCRBY d ..i 1 => [6 8]
+        JSON.NUMINCRBY d $.* 1 => [7 5.5 nil nil]
+        JSON.NUMINCRBY d .s 1 => [nil]
+        JSON.NUMINCRBY d .nope 1 => []
+        JSON.TYPE d .i => [integer]
+        JSON.TYPE d .nope => [nil]
+        JSON.TYPE d $.i => [[integer]]
+        JSON.TYPE none .i => [nil]
+        JSON.GET d .i => 7
+        "#,
+    );
+}
+
 #[test]
 fn arrays_are_changed() {
     check(

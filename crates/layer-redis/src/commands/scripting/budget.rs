@@ -1,8 +1,13 @@
 //! What one run of a script may use: time, which others may end ([`crate::long_scripts`]), and memory.
+//!
+//! A run lasts until its answer is written. A table may hold itself, or the same table twice at each
+//! of its levels, so a walk over what a script made may branch without an end: each such walk takes
+//! [`Steps`] of the run.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use mlua::Lua;
 use quartet_engine::Engine;
 
 use crate::long_scripts::{Bounds, LongScripts, SHORT_MICROS, Stop};
@@ -52,10 +57,15 @@ impl Budget {
         });
     }
 
-    /// The run is over. Why it was stopped, if it was.
-    pub fn end(&self) -> Option<Stop> {
+    /// Ends the run.
+    pub fn end(&self) {
         *self.run.borrow_mut() = None;
-        self.stop.take()
+        self.stop.set(None);
+    }
+
+    /// Why the run must end, if it must.
+    pub fn stopped(&self) -> Option<Stop> {
+        self.stop.get()
     }
 
     /// Seconds since the run began, for `os.clock`: a script may only take differences.
@@ -77,6 +87,53 @@ impl Budget {
             self.stop.set(run.look());
         }
         !self.is_stopped()
+    }
+}
+
+/// Memory that a value takes where a table holds it, in bytes.
+const VALUE_BYTES: usize = 16;
+/// Values that a walk may meet beyond those that the interpreter's memory can hold.
+const REPEATED_MAX: usize = 1_000_000;
+
+/// Most values that a walk over what a script made may meet. One that meets more goes round in what
+/// it has met before.
+pub fn values_max(lua: &Lua) -> usize {
+    lua.used_memory() / VALUE_BYTES + REPEATED_MAX
+}
+
+/// Steps between two looks at the clock.
+const STEPS_PER_LOOK: u32 = 4096;
+
+/// Steps of a walk over values of the present run.
+pub struct Steps<'a> {
+    budget: &'a Budget,
+    left: u32,
+}
+
+impl<'a> Steps<'a> {
+    pub fn of(budget: &'a Budget) -> Steps<'a> {
+        Steps {
+            budget,
+            left: STEPS_PER_LOOK,
+        }
+    }
+
+    /// Takes one step. False: the run must end now.
+    #[inline]
+    pub fn take(&mut self) -> bool {
+        self.left -= 1;
+        if self.left > 0 {
+            return true;
+        }
+        self.left = STEPS_PER_LOOK;
+        self.budget.may_go_on()
+    }
+
+    /// Takes one step inside a function that the script has called. The error ends the run: no
+    /// script catches it.
+    #[inline]
+    pub fn take_in_call(&mut self) -> Result<(), String> {
+        self.take().then_some(()).ok_or_else(|| "stopped".to_owned())
     }
 }
 

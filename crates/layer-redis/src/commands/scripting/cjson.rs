@@ -1,7 +1,8 @@
 //! The library `cjson`: what lua-cjson 2.1 does, in safe Rust, its settings forgotten after each script.
 //!
 //! Nesting is bounded in both directions, whatever a script sets: neither a deep text nor a table that
-//! holds itself can exhaust the stack.
+//! holds itself can exhaust the stack. A text is bounded in bytes, and the work in the run's time: a
+//! table that holds the next one twice, a few dozen levels deep, has no end worth waiting for.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,6 +10,7 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value};
 
 use super::arguments::{Arguments, define, type_name};
+use super::budget::{Budget, Steps, values_max};
 use super::numbers::general;
 
 /// Deepest nesting, whatever a script asks for: what lua-cjson allows that nothing was asked of.
@@ -62,22 +64,24 @@ impl Options {
 type Shared = Rc<RefCell<Options>>;
 
 /// Makes the library's table. `options` is what its setting functions change.
-pub fn library(lua: &Lua, options: &Shared) -> mlua::Result<Table> {
+pub fn library(lua: &Lua, options: &Shared, budget: &Rc<Budget>) -> mlua::Result<Table> {
     let cjson = lua.create_table()?;
     cjson.raw_set("null", Value::NULL)?;
     cjson.raw_set("_NAME", "cjson")?;
     cjson.raw_set("_VERSION", "2.1.0")?;
-    let shared = options.clone();
+    let (shared, run) = (options.clone(), budget.clone());
     define(lua, &cjson, "encode", move |lua, arguments| {
         one_argument(&arguments)?;
         let mut encoder = Encoder {
+            steps: Steps::of(&run),
+            values_left: values_max(lua),
             options: shared.borrow().clone(),
             out: Vec::new(),
         };
         encoder.value(arguments.get(0), 0)?;
         lua.create_string(&encoder.out).map_err(|error| error.to_string())
     })?;
-    let shared = options.clone();
+    let (shared, run) = (options.clone(), budget.clone());
     define(lua, &cjson, "decode", move |lua, arguments| {
         one_argument(&arguments)?;
         let text = arguments.string(0)?;
@@ -88,6 +92,7 @@ pub fn library(lua: &Lua, options: &Shared) -> mlua::Result<Table> {
         let options = shared.borrow().clone();
         Decoder {
             lua,
+            steps: Steps::of(&run),
             options,
             text: &text,
             at: 0,
@@ -190,16 +195,20 @@ fn with_stack<T>(level: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(128 * 1024, 1024 * 1024, level)
 }
 
-struct Encoder {
+struct Encoder<'a> {
+    steps: Steps<'a>,
+    values_left: usize,
     options: Options,
     out: Vec<u8>,
 }
 
-impl Encoder {
+impl Encoder<'_> {
     fn value(&mut self, value: &Value, depth: i64) -> Result<(), String> {
-        if self.out.len() > super::strings::STRING_BYTES_MAX {
+        self.steps.take_in_call()?;
+        if self.out.len() > super::strings::STRING_BYTES_MAX || self.values_left == 0 {
             return Err("resulting string too large".into());
         }
+        self.values_left -= 1;
         match value {
             Value::String(text) => self.string(&text.as_bytes()),
             Value::Integer(number) => self.number(*number as f64)?,
@@ -223,9 +232,10 @@ impl Encoder {
     }
 
     /// The length of the array that the table is; `None`: it is an object.
-    fn array_length(&self, table: &Table) -> Result<Option<i64>, String> {
+    fn array_length(&mut self, table: &Table) -> Result<Option<i64>, String> {
         let (mut longest, mut count) = (0, 0i64);
         for pair in table.pairs::<Value, Value>() {
+            self.steps.take_in_call()?;
             match index(&pair.map_err(|error| error.to_string())?.0) {
                 Some(index) => longest = longest.max(index),
                 None => return Ok(None),
@@ -334,6 +344,7 @@ fn index(key: &Value) -> Option<i64> {
 
 struct Decoder<'a> {
     lua: &'a Lua,
+    steps: Steps<'a>,
     options: Options,
     text: &'a [u8],
     at: usize,
@@ -379,6 +390,7 @@ impl Decoder<'_> {
     }
 
     fn value(&mut self, depth: i64) -> Result<Value, String> {
+        self.steps.take_in_call()?;
         self.skip_blanks();
         match self.text.get(self.at) {
             Some(b'{') => with_stack(|| self.object(depth + 1)),

@@ -1,59 +1,112 @@
 //! The library `cmsgpack`: MessagePack as Redis' scripts know it, in safe Rust.
 //!
-//! Tables nested deeper than sixteen levels are written as nil, as in Redis; what is read may nest as deep. Lengths that
-//! the bytes announce are believed only as far as bytes follow.
+//! Tables nested deeper than sixteen levels are written as nil, as in Redis; a table that holds itself
+//! three times would still take 64 million of them, so values are counted and the work is part of the run's time. What is read may
+//! nest as deep as [`DEPTH_MAX`]. Lengths that the bytes announce are believed only as far as bytes follow.
+
+use std::rc::Rc;
 
 use mlua::{IntoLua, Lua, MultiValue, Table, Value};
 
 use super::arguments::{Arguments, define};
+use super::budget::{Budget, Steps, values_max};
 
 const NESTING_MAX: usize = 16;
 /// Deepest nesting that is read.
 const DEPTH_MAX: usize = 200;
 
-pub fn library(lua: &Lua) -> mlua::Result<Table> {
+pub fn library(lua: &Lua, budget: &Rc<Budget>) -> mlua::Result<Table> {
     let cmsgpack = lua.create_table()?;
     cmsgpack.raw_set("_NAME", "cmsgpack")?;
     cmsgpack.raw_set("_VERSION", "lua-cmsgpack 0.4.0")?;
-    define(lua, &cmsgpack, "pack", |lua, arguments| {
+    let run = budget.clone();
+    define(lua, &cmsgpack, "pack", move |lua, arguments| {
         if arguments.values.is_empty() {
             return Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".into());
         }
-        let mut out = Vec::new();
+        let mut encoder = Encoder {
+            steps: Steps::of(&run),
+            values_left: values_max(lua),
+            out: Vec::new(),
+        };
         for value in &arguments.values {
-            encode(value, 0, &mut out)?;
+            encoder.value(value, 0)?;
         }
-        lua.create_string(&out).map_err(|error| error.to_string())
+        lua.create_string(&encoder.out).map_err(|error| error.to_string())
     })?;
-    define(lua, &cmsgpack, "unpack", |lua, arguments| unpack(lua, &arguments, 0, 0))?;
-    define(lua, &cmsgpack, "unpack_one", |lua, arguments| {
+    let run = budget.clone();
+    define(lua, &cmsgpack, "unpack", move |_, arguments| {
+        unpack(&run, &arguments, 0, 0)
+    })?;
+    let run = budget.clone();
+    define(lua, &cmsgpack, "unpack_one", move |_, arguments| {
         let offset = arguments.integer_or(1, 0)?;
-        unpack(lua, &arguments, 1, offset)
+        unpack(&run, &arguments, 1, offset)
     })?;
-    define(lua, &cmsgpack, "unpack_limit", |lua, arguments| {
+    let run = budget.clone();
+    define(lua, &cmsgpack, "unpack_limit", move |_, arguments| {
         let (limit, offset) = (arguments.integer(1)?, arguments.integer_or(2, 0)?);
-        unpack(lua, &arguments, limit, offset)
+        unpack(&run, &arguments, limit, offset)
     })?;
     Ok(cmsgpack)
 }
 
-fn encode(value: &Value, level: usize, out: &mut Vec<u8>) -> Result<(), String> {
-    if out.len() > super::strings::STRING_BYTES_MAX {
-        return Err("resulting string too large".into());
-    }
-    match value {
-        Value::String(text) => {
-            let text = text.as_bytes();
-            head(text.len(), [(31, 0xa0), (0xff, 0xd9), (0xffff, 0xda)], 0xdb, out);
-            out.extend_from_slice(&text);
+struct Encoder<'a> {
+    steps: Steps<'a>,
+    values_left: usize,
+    out: Vec<u8>,
+}
+
+impl Encoder<'_> {
+    fn value(&mut self, value: &Value, level: usize) -> Result<(), String> {
+        self.steps.take_in_call()?;
+        if self.out.len() > super::strings::STRING_BYTES_MAX || self.values_left == 0 {
+            return Err("resulting string too large".into());
         }
-        Value::Boolean(value) => out.push(if *value { 0xc3 } else { 0xc2 }),
-        Value::Integer(number) => integer(*number, out),
-        Value::Number(number) => double(*number, out),
-        Value::Table(table) if level < NESTING_MAX => encode_table(table, level, out)?,
-        _ => out.push(0xc0),
+        self.values_left -= 1;
+        let out = &mut self.out;
+        match value {
+            Value::String(text) => {
+                let text = text.as_bytes();
+                head(text.len(), [(31, 0xa0), (0xff, 0xd9), (0xffff, 0xda)], 0xdb, out);
+                out.extend_from_slice(&text);
+            }
+            Value::Boolean(value) => out.push(if *value { 0xc3 } else { 0xc2 }),
+            Value::Integer(number) => integer(*number, out),
+            Value::Number(number) => double(*number, out),
+            Value::Table(table) if level < NESTING_MAX => self.table(table, level)?,
+            _ => out.push(0xc0),
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn table(&mut self, table: &Table, level: usize) -> Result<(), String> {
+        // Counted first: Lua gives us places for a few thousand values only, so they are not gathered.
+        let (mut count, mut longest) = (0, Some(0));
+        for pair in table.pairs::<Value, Value>() {
+            self.steps.take_in_call()?;
+            longest = match pair.map_err(|error| error.to_string())?.0 {
+                Value::Integer(index) if index > 0 => longest.map(|longest: i64| longest.max(index)),
+                _ => None,
+            };
+            count += 1;
+        }
+        if longest == Some(count as i64) {
+            head(count, [(15, 0x90), (0, 0), (0xffff, 0xdc)], 0xdd, &mut self.out);
+            for index in 1..=count {
+                let item: Value = table.raw_get(index).map_err(|error| error.to_string())?;
+                self.value(&item, level + 1)?;
+            }
+            return Ok(());
+        }
+        head(count, [(15, 0x80), (0, 0), (0xffff, 0xde)], 0xdf, &mut self.out);
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair.map_err(|error| error.to_string())?;
+            self.value(&key, level + 1)?;
+            self.value(&value, level + 1)?;
+        }
+        Ok(())
+    }
 }
 
 /// Writes a kind with its length: within the byte, or behind it in one, two or four bytes. The first step's bound is that
@@ -118,36 +171,9 @@ fn double(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_table(table: &Table, level: usize, out: &mut Vec<u8>) -> Result<(), String> {
-    // Counted first: Lua gives us places for a few thousand values only, so they are not gathered.
-    let (mut count, mut longest) = (0, Some(0));
-    for pair in table.pairs::<Value, Value>() {
-        longest = match pair.map_err(|error| error.to_string())?.0 {
-            Value::Integer(index) if index > 0 => longest.map(|longest: i64| longest.max(index)),
-            _ => None,
-        };
-        count += 1;
-    }
-    if longest == Some(count as i64) {
-        head(count, [(15, 0x90), (0, 0), (0xffff, 0xdc)], 0xdd, out);
-        for index in 1..=count {
-            let item: Value = table.raw_get(index).map_err(|error| error.to_string())?;
-            encode(&item, level + 1, out)?;
-        }
-        return Ok(());
-    }
-    head(count, [(15, 0x80), (0, 0), (0xffff, 0xde)], 0xdf, out);
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair.map_err(|error| error.to_string())?;
-        encode(&key, level + 1, out)?;
-        encode(&value, level + 1, out)?;
-    }
-    Ok(())
-}
-
 /// Reads `limit` objects from `offset`, all if the limit is zero. With a limit the first value is where to go on, -1 at
 /// the end.
-fn unpack(lua: &Lua, arguments: &Arguments<'_>, limit: i64, offset: i64) -> Result<MultiValue, String> {
+fn unpack(budget: &Budget, arguments: &Arguments<'_>, limit: i64, offset: i64) -> Result<MultiValue, String> {
     let text = arguments.string(0)?;
     let text = text.as_bytes();
     if limit < 0 || offset < 0 {
@@ -163,7 +189,8 @@ fn unpack(lua: &Lua, arguments: &Arguments<'_>, limit: i64, offset: i64) -> Resu
         ));
     }
     let mut reader = Reader {
-        lua,
+        lua: arguments.lua,
+        steps: Steps::of(budget),
         rest: &text[offset as usize..],
     };
     let most = if limit == 0 { i64::MAX } else { limit };
@@ -187,6 +214,7 @@ const VALUES_MAX: usize = 4000;
 
 struct Reader<'a> {
     lua: &'a Lua,
+    steps: Steps<'a>,
     rest: &'a [u8],
 }
 
@@ -206,6 +234,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Value, String> {
+        self.steps.take_in_call()?;
         if depth > DEPTH_MAX {
             return Err("Bad data format in input.".into());
         }

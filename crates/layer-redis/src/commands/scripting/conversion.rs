@@ -3,6 +3,7 @@
 use mlua::{Lua, LuaString, Table, Value};
 use quartet_wire_resp::{Protocol, Reply};
 
+use super::budget::Steps;
 use super::stack::Stack;
 
 /// Deepest nesting of a script's answer.
@@ -159,21 +160,50 @@ pub fn put_error(stack: &Stack, text: &[u8], counted: bool) {
     }
 }
 
-/// Writes a script's answer as a reply.
+/// Why an answer was not written to its end.
+pub enum Unwritten {
+    /// It nests deeper than [`DEPTH_MAX`]: it may hold itself.
+    TooDeep,
+    /// It takes more bytes than the run may, or has more values than a script can have made.
+    TooLarge,
+    /// The run must end.
+    Stopped,
+    Failed(mlua::Error),
+}
+
+impl From<mlua::Error> for Unwritten {
+    fn from(error: mlua::Error) -> Unwritten {
+        Unwritten::Failed(error)
+    }
+}
+
+/// Writes a script's answer as a reply. A table that stands in it many times is written as often, so
+/// depth, bytes and time are looked at with every value.
 pub struct AnswerWriter<'a, 'r> {
     pub fields: &'a Fields,
     /// The protocol that the script chose with `redis.setresp`: only it tells how booleans are meant.
     pub script_protocol: Protocol,
     pub reply: &'a mut Reply<'r>,
+    /// Length of the reply's buffer beyond which the answer is too large.
+    pub end: usize,
+    /// Values that the answer may still have.
+    pub values_left: usize,
+    pub steps: Steps<'a>,
     /// Errors of the answer that are still to be counted.
     pub errors: Vec<Vec<u8>>,
 }
 
 impl AnswerWriter<'_, '_> {
-    pub fn value(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+    pub fn value(&mut self, value: &Value, depth: usize) -> Result<(), Unwritten> {
         if depth > DEPTH_MAX {
-            self.error(b"ERR reached lua stack limit", false);
-            return Ok(());
+            return Err(Unwritten::TooDeep);
+        }
+        if self.reply.is_full() || self.reply.mark() > self.end || self.values_left == 0 {
+            return Err(Unwritten::TooLarge);
+        }
+        self.values_left -= 1;
+        if !self.steps.take() {
+            return Err(Unwritten::Stopped);
         }
         match value {
             Value::String(text) => self.reply.bulk(&text.as_bytes()),
@@ -198,7 +228,7 @@ impl AnswerWriter<'_, '_> {
         }
     }
 
-    fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+    fn table(&mut self, table: &Table, depth: usize) -> Result<(), Unwritten> {
         let fields = self.fields;
         if let Value::String(text) = table.raw_get(&fields.err)? {
             let counted = matches!(table.raw_get(&fields.ignore_error_stats_update)?, Value::Boolean(true));

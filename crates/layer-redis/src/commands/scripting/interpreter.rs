@@ -124,6 +124,20 @@ pub enum Outcome {
     TooLong,
 }
 
+impl Outcome {
+    /// How a run ends that was stopped at `place`, if that is known.
+    pub fn of_stop(stop: Stop, place: &str) -> Outcome {
+        match stop {
+            Stop::Overrun => Outcome::Overrun,
+            Stop::TooLong => Outcome::TooLong,
+            Stop::Killed | Stop::LoadTimeout => Outcome::Failed {
+                text: format!("ERR Script killed by user with SCRIPT KILL...{place}"),
+                counted: false,
+            },
+        }
+    }
+}
+
 /// The time and the log of a run.
 pub struct Host<'a> {
     pub engine: &'a Arc<Engine>,
@@ -195,8 +209,8 @@ impl Interpreter {
         real.raw_set("redis", redis)?;
         real.raw_set("bit", bits::library(&lua)?)?;
         real.raw_set("struct", structs::library(&lua)?)?;
-        real.raw_set("cmsgpack", cmsgpack::library(&lua)?)?;
-        real.raw_set("cjson", cjson::library(&lua, &cjson_options)?)?;
+        real.raw_set("cmsgpack", cmsgpack::library(&lua, &budget)?)?;
+        real.raw_set("cjson", cjson::library(&lua, &cjson_options, &budget)?)?;
         let names = ["@user_script", "@user_function", "=prelude", "=(load)"];
         let names = names
             .map(|name| lua.create_string(name))
@@ -312,7 +326,8 @@ impl Interpreter {
                 self.load_library.call::<(bool, Value)>((code, register))
             })
         });
-        let stopped = self.budget.end();
+        let stopped = self.budget.stopped();
+        self.budget.end();
         let failure = match ended {
             _ if stopped.is_some() => Some("ERR FUNCTION LOAD timeout".to_owned()),
             Ok((true, _)) => None,
@@ -349,7 +364,8 @@ impl Interpreter {
         self.libraries.contains_key(digest)
     }
 
-    /// Runs what was compiled or loaded before.
+    /// Runs what was compiled or loaded before. The run lasts, for time and for whoever kills it,
+    /// until the caller ends the budget: writing the answer is part of it.
     pub fn run(
         &mut self,
         chunk: &Chunk<'_>,
@@ -364,19 +380,13 @@ impl Interpreter {
             self.budget.spoilt.set(true);
             Err(mlua::Error::runtime("the interpreter failed"))
         });
-        let stopped = self.budget.end();
-        match (stopped, ended) {
-            (Some(Stop::Overrun), _) => Outcome::Overrun,
-            (Some(Stop::TooLong), _) => Outcome::TooLong,
-            (Some(_), ended) => {
+        match (self.budget.stopped(), ended) {
+            (Some(stop), ended) => {
                 let place = match &ended {
                     Ok((false, Value::Table(failure))) => place_of(failure, chunk),
                     _ => String::new(),
                 };
-                Outcome::Failed {
-                    text: format!("ERR Script killed by user with SCRIPT KILL...{place}"),
-                    counted: false,
-                }
+                Outcome::of_stop(stop, &place)
             }
             (None, Ok((true, _))) if bridge.answer.is_some() => Outcome::Plain,
             (None, Ok((true, value))) => Outcome::Answer(value),

@@ -28,8 +28,8 @@ use quartet_wire_resp::{Arguments, Protocol};
 use smallvec::SmallVec;
 
 use self::bridge::Bridge;
-use self::budget::Limit;
-use self::conversion::AnswerWriter;
+use self::budget::{Limit, Steps};
+use self::conversion::{AnswerWriter, Unwritten};
 use self::interpreter::{Chunk, Host, Interpreter, Outcome, with_interpreter};
 use super::help;
 use crate::clients::ClientState;
@@ -38,7 +38,7 @@ use crate::definition::*;
 use crate::layer::Redis;
 use crate::long_scripts::{NotKilled, Outer, RunningScript};
 use crate::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
-use crate::{execution, parse};
+use crate::{errors, execution, parse};
 
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
 const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS;
@@ -314,10 +314,12 @@ impl Run<'_> {
             }
             interpreter.buffers = buffers.kept();
             context.client.sleep_micros += slept_micros;
+            let answered = self.answer(context, interpreter, outcome, protocol, host.bytes_max);
+            interpreter.budget.end();
             if let Some(outer) = outer {
                 layer.scripting.long_scripts.end(outer);
             }
-            self.answer(context, interpreter, outcome, protocol)
+            answered
         })
     }
 
@@ -377,20 +379,12 @@ impl Run<'_> {
         interpreter: &Interpreter,
         outcome: Outcome,
         script_protocol: Protocol,
+        bytes_max: usize,
     ) -> Result<(), Failure> {
         let value = match outcome {
             Outcome::Plain => return Ok(()),
-            Outcome::Overrun => return Err(Failure::Overrun),
-            // Alone it is taken back; what came before it in a transaction cannot be.
-            Outcome::TooLong if context.in_exec => {
-                return Err(Failure::Kept {
-                    text: TOO_LONG.into(),
-                    counted: false,
-                });
-            }
-            Outcome::TooLong => return Err(TOO_LONG.into()),
-            Outcome::Failed { text, counted } => return Err(Failure::Kept { text, counted }),
             Outcome::Answer(value) => value,
+            other => return Err(failure_of(other, context.in_exec)),
         };
         if let mlua::Value::Table(table) = &value
             && let Ok(mlua::Value::String(text)) = table.raw_get(&interpreter.fields.err)
@@ -401,24 +395,65 @@ impl Run<'_> {
                 counted: matches!(counted, Ok(mlua::Value::Boolean(true))),
             });
         }
+        let mark = context.reply.mark();
         let mut writer = AnswerWriter {
             fields: &interpreter.fields,
             script_protocol,
+            end: mark.saturating_add(bytes_max),
+            values_left: budget::values_max(&interpreter.lua),
             reply: &mut context.reply,
+            steps: Steps::of(&interpreter.budget),
             errors: Vec::new(),
         };
-        let written = writer.value(&value, 0);
-        for error in writer.errors {
-            context.layer.observation.statistics.error_sent(&error);
-        }
-        written.map_err(|error| Failure::Kept {
-            text: format!("ERR {}", one_line(&error.to_string())),
-            counted: false,
+        let unwritten = match writer.value(&value, 0) {
+            Ok(()) => {
+                for error in writer.errors {
+                    context.layer.observation.statistics.error_sent(&error);
+                }
+                return Ok(());
+            }
+            Err(unwritten) => unwritten,
+        };
+        context.reply.take_back(mark);
+        Err(match unwritten {
+            Unwritten::TooDeep => taken_back(TOO_DEEP, context.in_exec),
+            Unwritten::TooLarge => taken_back(errors::REPLY_TOO_LARGE, context.in_exec),
+            Unwritten::Stopped => {
+                let stop = interpreter.budget.stopped().expect("a run that was stopped");
+                failure_of(Outcome::of_stop(stop, ""), context.in_exec)
+            }
+            Unwritten::Failed(error) => Failure::Kept {
+                text: format!("ERR {}", one_line(&error.to_string())),
+                counted: false,
+            },
         })
     }
 }
 
 const TOO_LONG: &str = "ERR max script duration exceeded: the script was ended";
+const TOO_DEEP: &str = "ERR reached lua stack limit";
+
+/// The failure that a run without an answer ends with.
+fn failure_of(outcome: Outcome, in_exec: bool) -> Failure {
+    match outcome {
+        Outcome::Plain | Outcome::Answer(_) => unreachable!("a run with an answer"),
+        Outcome::Overrun => Failure::Overrun,
+        Outcome::TooLong => taken_back(TOO_LONG, in_exec),
+        Outcome::Failed { text, counted } => Failure::Kept { text, counted },
+    }
+}
+
+/// An error that nothing of the script outlives. In a transaction what came before it cannot be taken
+/// back, so there what the script did stays as well.
+fn taken_back(text: &'static str, in_exec: bool) -> Failure {
+    match in_exec {
+        true => Failure::Kept {
+            text: text.into(),
+            counted: false,
+        },
+        false => text.into(),
+    }
+}
 
 fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let script = add(context.layer, &arguments[2], true)?;

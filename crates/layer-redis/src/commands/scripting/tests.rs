@@ -287,6 +287,14 @@ fn depth_is_bounded() {
             "too many nested data structures",
         ),
         ("local t = {} t[1] = t return #cmsgpack.pack(t)", "17"),
+        (
+            "local t = {1} for i = 1, 60 do t = {t, t} end return cjson.encode(t)",
+            "resulting string too large",
+        ),
+        (
+            "local t = {} for i = 1, 9 do t[i] = t end return cmsgpack.pack(t)",
+            "resulting string too large",
+        ),
         ("local function f() return f() + 1 end return f()", "stack overflow"),
         (
             "local function f() local ok, e = pcall(f) return e end return tostring(f())",
@@ -310,6 +318,53 @@ fn depth_is_bounded() {
             "not enough memory",
         ),
     ]);
+}
+
+/// A script of 45 bytes returned a table that held itself three times. Writing it as a reply went on
+/// to the power of its depth, with no look at the clock, the budget or who wanted it killed, and the
+/// server answered nobody. Depth, bytes and time are now looked at with each value of an answer.
+#[test]
+fn answers_that_hold_themselves_are_refused_and_leave_nothing() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    for (build, error) in [
+        ("local t = {} for i = 1, 3 do t[i] = t end", "reached lua stack limit"),
+        (
+            "redis.setresp(3) local t = {} t.map = {a = t, b = t, c = t}",
+            "reached lua stack limit",
+        ),
+        (
+            "redis.setresp(3) local t = {} t.set = {[t] = true}",
+            "reached lua stack limit",
+        ),
+        (
+            "local t = {1} for i = 1, 60 do t = {t, t} end",
+            "the reply exceeds the maximum size",
+        ),
+        (
+            "local s = string.rep('x', 1048576) local t = {s, s, true} for i = 1, 10 do t = {t, t} end",
+            "the reply exceeds the maximum size",
+        ),
+    ] {
+        let script = format!("redis.call('INCR', 'count') {build} return t");
+        let answer = eval(&mut connection, &script);
+        assert!(answer.starts_with('-') && answer.contains(error), "{script}\n{answer}");
+        assert_eq!(
+            answer.matches("\r\n").count(),
+            1,
+            "nothing is in front of the error of {script}"
+        );
+        connection.check("GET count => nil");
+        // In a transaction the others have their replies.
+        let script = format!("{build} return t");
+        for words in [&["MULTI"][..], &["EVAL", &script, "0"], &["PING"]] {
+            connection.run(words);
+        }
+        let answer = String::from_utf8_lossy(&connection.bytes(&["EXEC"])).into_owned();
+        assert!(answer.starts_with("*2\r\n-") && answer.contains(error), "{answer}");
+        assert!(answer.ends_with("\r\n+PONG\r\n"), "{answer}");
+        assert_eq!(eval(&mut connection, "return {1, {2}}"), "*2\r\n:1\r\n*1\r\n:2\r\n");
+    }
 }
 
 /// Two threads see the clock move: the fixture's stands still until it is moved.
@@ -340,6 +395,18 @@ fn a_long_script_is_killed() {
             true,
         ),
         ("return string.rep('a', 5000):find(string.rep('a*', 40) .. 'b')", false),
+        (
+            "local t = {1} for i = 1, 60 do t = {t, t} end while true do pcall(cjson.encode, t) end",
+            true,
+        ),
+        (
+            "local t = {} for i = 1, 9 do t[i] = t end while true do pcall(cmsgpack.pack, t) end",
+            true,
+        ),
+        (
+            "local s = '[' .. string.rep('1,', 1e6) .. '1]' while true do pcall(cjson.decode, s) end",
+            true,
+        ),
     ] {
         let fixture = Fixture::new();
         let mut request = Vec::new();

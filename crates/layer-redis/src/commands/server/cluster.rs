@@ -228,7 +228,7 @@ fn count_keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
     must_be_emulated(context)?;
     let wanted = slot_argument(&arguments[2])?;
     let mut count = 0;
-    context.keys().scan_keys(b"", &mut |name, _| {
+    context.keys().scan_keys(&mut |name, _| {
         count += i64::from(slot(name) == wanted);
         ControlFlow::Continue(())
     });
@@ -242,7 +242,7 @@ fn keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     let most = parse::integer(&arguments[3]).and_then(|number| usize::try_from(number).ok());
     let most = most.ok_or("ERR Invalid number of keys")?;
     let mut names = Vec::new();
-    context.keys().scan_keys(b"", &mut |name, _| {
+    context.keys().scan_keys(&mut |name, _| {
         if names.len() == most {
             return ControlFlow::Break(());
         }

@@ -22,7 +22,7 @@ pub fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fai
     let mut total = Sum::default();
     for db in 0..DATABASES {
         let mut found: Vec<(Vec<u8>, Entry)> = Vec::new();
-        context.keys_of(db).scan_keys(b"", &mut |name, entry| {
+        context.keys_of(db).scan_keys(&mut |name, entry| {
             found.push((name.to_vec(), entry));
             ControlFlow::Continue(())
         });
