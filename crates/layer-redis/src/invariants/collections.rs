@@ -1,4 +1,4 @@
-//! Large sets, hashes, sorted sets and lists: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
+//! Large sets, hashes, sorted sets, lists and strings: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
 //! `commands/hashes/value.rs`, `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
 
 use std::ops::ControlFlow;
@@ -8,6 +8,7 @@ use quartet_engine::{Judged, Repair};
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::lists::{Ends, position_key, position_of, without_shifts};
 use crate::keyspace::{FLAG_B, NO_DEADLINE};
+use crate::string_value::{CHUNK_BYTES, INDEX_BYTES, chunked_length, start_of};
 use crate::{packed, scan};
 
 /// What stands before the elements of a hash or a sorted set: the rows of an index of their own.
@@ -54,6 +55,28 @@ fn judge_positions(
         ControlFlow::Continue(())
     });
     counted
+}
+
+/// A string's chunks end where it ends, or before.
+pub(super) fn judge_chunks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+    let stated = chunked_length(found.entry.large_payload()).expect("the row of a chunked string");
+    let (prefix, end) = found.elements();
+    let rows = judged.rows;
+    let mut reached = 0;
+    rows.scan(&prefix, &end, false, &mut |key, chunk| {
+        let index = &key[ELEMENTS_PREFIX_BYTES..];
+        if index.len() == INDEX_BYTES && (1..=CHUNK_BYTES).contains(&chunk.len()) {
+            reached = start_of(index) + chunk.len() as u64;
+        } else {
+            let what = format!("a part of {} is none that a version has written", found.name());
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+    if reached > stated {
+        let what = format!("{} says that it has {stated} bytes and has {reached}", found.name());
+        judged.found(what, vec![found.with_number(value, 0, reached)]);
+    }
 }
 
 pub(super) fn judge_set(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
