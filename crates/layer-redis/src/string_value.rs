@@ -20,6 +20,7 @@ use std::ops::{ControlFlow, Range};
 use quartet_engine::Transaction;
 use smallvec::SmallVec;
 
+use crate::context::Context;
 use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 
 /// Bytes of a chunk. A patch copies at most one: with 4 KiB that costs as much as a step down the tree.
@@ -182,6 +183,16 @@ pub fn start_of(index: &[u8]) -> u64 {
 fn place(offset: u64) -> ([u8; INDEX_BYTES], usize) {
     let index = (offset / CHUNK_BYTES as u64) as u32;
     (index.to_be_bytes(), (offset % CHUNK_BYTES as u64) as usize)
+}
+
+impl Context<'_, '_> {
+    /// See [`Keyspace::patch_string`]. A long string counts as used, which its own row would not tell.
+    pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
+        if old.is_some_and(Entry::is_large) {
+            self.note_use(name);
+        }
+        self.keys().patch_string(name, header, old, offset, bytes);
+    }
 }
 
 impl Keyspace<'_, '_> {
@@ -506,6 +517,17 @@ mod tests {
         );
         let stored = fixture.layer.engine.stored_bytes(fixture.layer.space.database);
         assert!(stored < 4 * CHUNK_BYTES as u64, "{stored}");
+    }
+
+    #[test]
+    fn who_watches_or_asks_for_idle_keys_is_told_of_a_patch() {
+        let fixture = Fixture::new();
+        let (mut watching, mut other) = (fixture.connect(), fixture.connect());
+        other.run(&["SET", "s", &"x".repeat(100_000)]);
+        watching.check("WATCH s => OK\nMULTI => OK\nSTRLEN s => QUEUED");
+        fixture.advance_ms(60_000);
+        other.check("OBJECT IDLETIME s => 60\nSETBIT s 9 0 => 1\nOBJECT IDLETIME s => 0");
+        watching.check("EXEC => nil\nSTRLEN s => 100000");
     }
 
     #[test]

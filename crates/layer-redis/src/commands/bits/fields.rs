@@ -200,9 +200,8 @@ impl Windows {
     fn write(self, context: &mut Context<'_, '_>, name: &[u8], mut old: Option<Entry>) {
         for window in self.parts.into_iter().filter(|window| window.changed) {
             let header = Header::patched(old.as_ref());
-            let mut keys = context.keys();
-            keys.patch_string(name, header, old.as_ref(), window.start, &window.bytes);
-            old = keys.find(name);
+            context.patch_string(name, header, old.as_ref(), window.start, &window.bytes);
+            old = context.keys().find(name);
         }
     }
 }

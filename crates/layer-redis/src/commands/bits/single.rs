@@ -26,7 +26,7 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     if index >= length(old.as_ref()) || on != was_on {
         let byte = if on { byte | mask } else { byte & !mask };
         let header = Header::patched(old.as_ref());
-        context.keys().patch_string(name, header, old.as_ref(), index, &[byte]);
+        context.patch_string(name, header, old.as_ref(), index, &[byte]);
     }
     context.reply.integer(i64::from(was_on));
     Ok(())

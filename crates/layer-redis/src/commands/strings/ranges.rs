@@ -14,17 +14,15 @@ use crate::string_value::{StringValue, length};
 
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (name, more) = (&arguments[1], &arguments[2]);
-    let layer = context.layer;
-    let mut keys = context.keys();
-    let old = keys.find_kind(name, Kind::String)?;
+    let old = context.keys().find_kind(name, Kind::String)?;
     let offset = length(old.as_ref());
     let new_length = offset + more.len() as u64;
-    check_growth(layer, new_length)?;
+    check_growth(context.layer, new_length)?;
     let header = match &old {
         Some(_) => Header::patched(old.as_ref()),
         None => Header::new(Kind::String),
     };
-    keys.patch_string(name, header, old.as_ref(), offset, more);
+    context.patch_string(name, header, old.as_ref(), offset, more);
     context.reply.integer(new_length as i64);
     Ok(())
 }
@@ -81,7 +79,7 @@ pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     let end = offset.saturating_add(patch.len() as u64);
     check_growth(context.layer, end)?;
     let header = Header::patched(old.as_ref());
-    context.keys().patch_string(name, header, old.as_ref(), offset, patch);
+    context.patch_string(name, header, old.as_ref(), offset, patch);
     context.reply.integer(end.max(length) as i64);
     Ok(())
 }
