@@ -152,7 +152,10 @@ impl RedisChanges {
             .large_payload()
             .first_chunk()
             .map_or(0, |count| u64::from_be_bytes(*count));
-        let counted = if entry.kind == Kind::String { "length" } else { "count" };
+        let counted = match entry.kind {
+            Kind::String | Kind::Json => "length",
+            _ => "count",
+        };
         let change = change
             .with("collection", collection(&id))
             .with(counted, Shown::Number(count));

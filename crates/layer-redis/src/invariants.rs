@@ -14,6 +14,7 @@ use quartet_engine::{Invariants, Judged, Repair, Transaction, decoded};
 use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 
+use crate::commands::json;
 use crate::commands::lists::Ends;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B, Kind};
 use crate::{packed, string_value};
@@ -115,7 +116,7 @@ fn judge_collection(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
         Kind::List => collections::judge_list_of_single_rows(judged, found, value),
         Kind::Stream => streams::judge(judged, found, value),
         Kind::String => collections::judge_chunks(judged, found, value),
-        Kind::Json => unreachable!("no row says so and is whole"),
+        Kind::Json => collections::judge_document(judged, found),
     }
 }
 
@@ -125,7 +126,7 @@ fn entry(row: &Row) -> Option<Entry> {
     let payload = entry.payload();
     let is_whole = match (entry.kind, entry.is_large()) {
         (Kind::String, true) => string_value::chunked_length(entry.large_payload()).is_some(),
-        (Kind::Json, true) => false,
+        (Kind::Json, true) => json::large_text_bytes(entry.large_payload()).is_some(),
         (Kind::List, true) if entry.flags & FLAG_A != 0 => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::List, true) => payload.len() == ID_BYTES + 3 * 8,
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + if entry.flags & FLAG_B != 0 { 8 } else { 0 },

@@ -1,11 +1,12 @@
-//! Large sets, hashes, sorted sets, lists and strings: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
+//! Large sets, hashes, sorted sets, lists, strings and documents: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
 //! `commands/hashes/value.rs`, `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Judged, Repair};
+use quartet_engine::{Judged, Repair, decoded};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
+use crate::commands::json::{self, Json};
 use crate::commands::lists::{Ends, position_key, position_of, without_shifts};
 use crate::keyspace::{FLAG_B, NO_DEADLINE};
 use crate::string_value::{CHUNK_BYTES, INDEX_BYTES, chunked_length, start_of};
@@ -77,6 +78,28 @@ pub(super) fn judge_chunks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[
         let what = format!("{} says that it has {stated} bytes and has {reached}", found.name());
         judged.found(what, vec![found.with_number(value, 0, reached)]);
     }
+}
+
+/// A document's pieces are there, each in one place, and no others.
+pub(super) fn judge_document(judged: &mut Judged<'_>, found: &Found<'_>) {
+    let (prefix, end) = found.elements();
+    let rows = judged.rows;
+    let pieces = json::judge_pieces(&mut |number| {
+        let row = rows.get_row(&[prefix.as_slice(), &number.to_be_bytes()].concat())?;
+        decoded(|| Json::stored(&row))
+    });
+    let pieces = match pieces {
+        Ok(pieces) => pieces,
+        Err(what) => return judged.found(format!("{} {what}", found.name()), Vec::new()),
+    };
+    rows.scan(&prefix, &end, false, &mut |key, _| {
+        let number = key[ELEMENTS_PREFIX_BYTES..].try_into().map(u32::from_be_bytes);
+        if !number.is_ok_and(|number| pieces.contains(&number)) {
+            let what = format!("a piece of {} is in no place of it", found.name());
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 pub(super) fn judge_set(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {

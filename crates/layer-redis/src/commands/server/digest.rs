@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
-use crate::commands::{hashes, lists, sets, sorted_sets, streams};
+use crate::commands::{hashes, json, lists, sets, sorted_sets, streams};
 use crate::context::Context;
 use crate::definition::*;
 use crate::facts::DATABASES;
@@ -57,7 +57,7 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
     sum.add(&[&[entry.kind as u8, u8::from(entry.expiry_ms.is_some())]]);
     match entry.kind {
         Kind::String => sum.add(&[&StringValue::of(entry).whole(keys.tx)]),
-        Kind::Json => sum.add(&[entry.payload()]),
+        Kind::Json => sum.add(&[&json::document(keys.tx, entry).text()]),
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {
             for (position, element) in lists::elements(keys, entry).iter().enumerate() {
