@@ -195,9 +195,10 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// Writes `bytes` over a part of the value at `key`, which comes in parts. They begin at `offset`; a value that ends before it is
-    /// filled up with zeros, and an absent row counts as an empty value. The log gets the bytes alone, so a small change of a value
-    /// costs a copy of it in memory, and on disk what the change is.
+    /// Writes `bytes` over a part of the value at `key`, which comes in parts. They begin at
+    /// `offset`; a value that ends before it is filled up with zeros, and an absent row counts as
+    /// an empty value. The log gets the bytes alone, so a small change of a value costs a copy of
+    /// it in memory, and on disk what the change is.
     pub fn patch_parts(&mut self, key: &[&[u8]], offset: usize, bytes: &[u8]) {
         self.build_key(key);
         self.too_large |= self.state.key.len() > KEY_BYTES_MAX || offset.saturating_add(bytes.len()) > VALUE_BYTES_MAX;
@@ -215,7 +216,8 @@ impl<'h> Transaction<'h> {
     }
 
     fn patch_row(&mut self, old: Option<Row>, row: Row, offset: usize, bytes: &[u8]) {
-        // What this transaction has written itself is in the journal already: the row before it is what a rollback brings back.
+        // A row of this transaction's own is in the journal already: a rollback brings back the
+        // row before it.
         let is_own = old.as_ref().is_some_and(|old| old.version() == row.version());
         let counted_bytes = if is_own { bytes.len() } else { row.value().len() };
         let key = self.state.pending.patch(row.key(), offset, bytes, counted_bytes);

@@ -1,4 +1,5 @@
-//! Values of strings: short ones whole in the key's own row, long ones in chunks, so that a small change copies a small part.
+//! Values of strings: short ones whole in the key's own row, long ones in chunks, so that a small
+//! change copies a small part.
 //!
 //! ```text
 //! packed:  'K' db name        header, the value
@@ -6,11 +7,13 @@
 //!          'E' id index       bytes of the value from index * CHUNK_BYTES on; index in 4 bytes, big-endian
 //! ```
 //!
-//! A chunk that is absent, and what a shorter one lacks, is zeros: a bit set far behind the end of a value costs one chunk. A chunk is
-//! changed by a patch ([`quartet_model::Effect::Patch`]), so the log has what is new and nothing else.
+//! A chunk that is absent, and what a shorter one lacks, is zeros: a bit set far behind the end of
+//! a value costs one chunk. A chunk is changed by a patch ([`quartet_model::Effect::Patch`]), so
+//! the log has what is new and nothing else.
 //!
-//! A value that is set whole stays packed up to [`WHOLE_BYTES_MAX`], because one row is the fastest to read and write whole; one that is
-//! changed in place is chunked from [`PATCHED_BYTES_MAX`] on. Readers do not know which form a value has.
+//! A value that is set whole stays packed up to [`WHOLE_BYTES_MAX`], because one row is the fastest
+//! to read and write whole; one that is changed in place is chunked from [`PATCHED_BYTES_MAX`] on.
+//! Readers do not know which form a value has.
 //!
 //! Invariants: a chunk holds 1 to CHUNK_BYTES bytes and ends at or before the value's length.
 
@@ -23,7 +26,8 @@ use smallvec::SmallVec;
 use crate::context::Context;
 use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 
-/// Bytes of a chunk. A patch copies at most one: with 4 KiB that costs as much as a step down the tree.
+/// Bytes of a chunk. A patch copies at most one: with 4 KiB that costs as much as a step down the
+/// tree.
 pub const CHUNK_BYTES: usize = 4 << 10;
 /// A longer value is chunked when it is set.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
@@ -71,7 +75,8 @@ impl<'e> StringValue<'e> {
         }
     }
 
-    /// The value, if it stands in the key's own row. A longer one is no number, no word and no small image of anything.
+    /// The value, if it stands in the key's own row. A longer one is no number, no word and no
+    /// small image of anything.
     pub fn packed(self) -> Option<&'e [u8]> {
         (!self.entry.is_large()).then(|| self.entry.payload())
     }
@@ -168,7 +173,7 @@ pub fn length(entry: Option<&Entry>) -> u64 {
     entry.map_or(0, |entry| StringValue::of(entry).len())
 }
 
-/// What the payload of a chunked string says behind its id.
+/// The value's length, as the payload of a chunked string says it behind its id.
 pub fn chunked_length(payload: &[u8]) -> Option<u64> {
     payload.try_into().ok().map(u64::from_be_bytes)
 }
@@ -186,7 +191,8 @@ fn place(offset: u64) -> ([u8; INDEX_BYTES], usize) {
 }
 
 impl Context<'_, '_> {
-    /// See [`Keyspace::patch_string`]. A long string counts as used, which its own row would not tell.
+    /// See [`Keyspace::patch_string`]. A long string counts as used, which its own row would not
+    /// tell.
     pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
         if old.is_some_and(Entry::is_large) {
             self.note_use(name);
@@ -204,7 +210,8 @@ impl Keyspace<'_, '_> {
         self.put_chunks(name, header, value, value.len() as u64);
     }
 
-    /// Writes `bytes` at `offset` of a string, which grows as needed, filled up with zeros. `old` is the key as it is, if there is one.
+    /// Writes `bytes` at `offset` of a string, which grows as needed, filled up with zeros. `old`
+    /// is the key as it is, if there is one.
     pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
         let length = length(old);
         let new_length = length.max(offset + bytes.len() as u64);
@@ -228,7 +235,8 @@ impl Keyspace<'_, '_> {
         write(self.tx, &elements, offset, bytes);
     }
 
-    /// Gives a string a value that is its old one but for a few bytes, which alone are written if it is chunked and stays as long.
+    /// Gives a string a value that is its old one but for a few bytes, which alone are written if
+    /// it is chunked and stays as long.
     pub fn overwrite_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, value: &[u8]) {
         let chunked = old.filter(|old| old.is_large() && length(Some(old)) == value.len() as u64);
         let Some(old) = chunked else {
@@ -312,7 +320,7 @@ mod tests {
         Put(Vec<u8>),
         Patch(usize, Vec<u8>),
         Overwrite(usize, u8),
-        Copy,
+        Rename,
         Remove,
         /// All of these, and then an error.
         Fail(Vec<Step>),
@@ -332,7 +340,7 @@ mod tests {
             1 => any_bytes(WHOLE_BYTES_MAX + 9000).prop_map(Step::Put),
             6 => (offset.clone(), any_bytes(10_000)).prop_map(|(offset, bytes)| Step::Patch(offset, bytes)),
             2 => (offset, 0..4u8).prop_map(|(at, byte)| Step::Overwrite(at, byte)),
-            1 => Just(Step::Copy),
+            1 => Just(Step::Rename),
             1 => Just(Step::Remove),
         ]
     }
@@ -366,8 +374,8 @@ mod tests {
                 value[at % length] = *byte;
                 keys.overwrite_string(b"s", header, old.as_ref(), value);
             }
-            Step::Copy => {
-                // What COPY and RENAME do: elements stay with their id.
+            Step::Rename => {
+                // As RENAME does: elements stay with their id.
                 if let Some(old) = keys.take(b"s") {
                     keys.put(b"s", Header::of(&old), old.payload());
                 }
@@ -457,7 +465,8 @@ mod tests {
         reader.next().unwrap().map_or(0, |record| record.payload.len())
     }
 
-    /// SETBIT in a string of 12 MB wrote 12.7 MB to the log, and a hundred clients that each set a bit wrote a gigabyte.
+    /// SETBIT in a string of 12 MB wrote 12.7 MB to the log, and a hundred clients that each set a
+    /// bit wrote a gigabyte.
     #[test]
     fn a_small_change_of_a_long_string_is_a_small_record() {
         let fixture = Fixture::new();

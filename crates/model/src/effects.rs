@@ -14,15 +14,17 @@
 //! like another key: bytes of its beginning varint, bytes of its end varint, length varint, what stands between them
 //! ```
 //!
-//! The other key is the last one before it in the transaction that a set, a clear or a patch has in full. A member of a sorted set is in
-//! three keys of a transaction, which differ in a few bytes at their beginning.
+//! The other key is the last one before it in the transaction that a set, a clear or a patch has in
+//! full. A member of a sorted set is in three keys of a transaction, which differ in a few bytes at
+//! their beginning.
 //!
-//! Effects stand in the order in which the transaction made them, and are replayed in that order: a set inside a range
-//! that the same transaction cleared before survives. Atomic mutations are resolved to the value they produced before
-//! they are written here, so replaying needs no knowledge of how they compute. A patch is the one effect that needs the state before
-//! it: it says which bytes of a value are new, so that a small change of a large value is a small effect. Every value can be patched
-//! at every offset below the limit of a value, an absent row as an empty value, so replaying has no case that fails. Reading never
-//! trusts a length.
+//! Effects stand in the order in which the transaction made them, and are replayed in that order: a
+//! set inside a range that the same transaction cleared before survives. Atomic mutations are
+//! resolved to the value they produced before they are written here, so replaying needs no
+//! knowledge of how they compute. A patch is the one effect that needs the state before it: it says
+//! which bytes of a value are new, so that a small change of a large value is a small effect. Every
+//! value can be patched at every offset below the limit of a value, an absent row as an empty
+//! value, so replaying has no case that fails. Reading never trusts a length.
 
 use std::borrow::Cow;
 
@@ -40,8 +42,9 @@ pub enum Effect<'a> {
     /// All rows from `start` on and before `end` are gone.
     #[expect(missing_docs, reason = "the bounds of a range")]
     ClearRange { start: &'a [u8], end: &'a [u8] },
-    /// A row's value has `bytes` at `offset` now, and zeros between its former end and `offset` if that lies behind it. An absent row
-    /// counts as an empty value. `offset + bytes.len() <= VALUE_BYTES_MAX`.
+    /// A row's value has `bytes` at `offset` now, and zeros between its former end and `offset` if
+    /// that lies behind it. An absent row counts as an empty value. `offset + bytes.len() <=
+    /// VALUE_BYTES_MAX`.
     #[expect(missing_docs, reason = "a key, a place in its value and what stands there")]
     Patch {
         key: &'a [u8],
@@ -163,8 +166,8 @@ pub struct EffectsWriter {
     open: Mark,
     /// The last of the open transaction.
     full: Option<FullKey>,
-    /// Bytes of the open transaction's keys that are not written, because they are like others, and of its values that are not,
-    /// because only a part of each is new.
+    /// Bytes of the open transaction's keys that are not written, because they are like others, and
+    /// of its values that are not, because only a part of each is new.
     spared: usize,
 }
 
@@ -203,7 +206,8 @@ impl EffectsWriter {
         written
     }
 
-    /// Adds to the open transaction that the value of `key`, of `value_bytes` by now, has `bytes` at `offset`.
+    /// Adds to the open transaction that the value of `key`, of `value_bytes` by now, has `bytes`
+    /// at `offset`.
     pub fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8], value_bytes: usize) -> WrittenKey {
         let written = self.tag_and_key(PATCH, PATCH_LIKE, key);
         self.length(offset);
@@ -292,8 +296,8 @@ impl EffectsWriter {
         self.payload.len() - self.open.bytes - self.open.shared_bytes - HEADER_BYTES
     }
 
-    /// The same, as if each key and each value stood in full: a transaction's effects take no less memory because keys are alike or
-    /// values change in part.
+    /// The same, as if each key and each value stood in full: a transaction's effects take no less
+    /// memory because keys are alike or values change in part.
     pub fn open_bytes_in_full(&self) -> usize {
         self.open_bytes() + self.spared
     }
@@ -520,7 +524,7 @@ enum Rest<'a> {
     Value(&'a [u8]),
     /// Of a range.
     End(&'a [u8]),
-    /// Of a value: where it begins, and its bytes.
+    /// A part of a value: where it begins, and its bytes.
     Part(usize, &'a [u8]),
 }
 

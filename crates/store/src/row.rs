@@ -138,8 +138,9 @@ impl Row {
         Row { start }
     }
 
-    /// The row at `key` once `bytes` stand at `offset` of its value, with zeros before them if they begin behind its end. Without an
-    /// old row the value was empty. Copies the whole value. Panics as [`Row::from_parts`] does.
+    /// The row at `key` once `bytes` stand at `offset` of its value, with zeros before them if they
+    /// begin behind its end. Without an old row the value was empty. Copies the whole value. Panics
+    /// as [`Row::from_parts`] does.
     pub fn patched(old: Option<&Row>, key: &[u8], offset: usize, bytes: &[u8], version: Version) -> Row {
         let value = old.map_or(&b""[..], Row::value);
         let before = &value[..offset.min(value.len())];

@@ -106,8 +106,8 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Like [`Reply::bulk`], for `len` bytes that `append` adds to the buffer. Fewer are filled up with zeros, more are cut off, so that the
-    /// reply is one whatever becomes of the reading.
+    /// Like [`Reply::bulk`], for `len` bytes that `append` adds to the buffer. Fewer are filled up
+    /// with zeros, more are cut off, so that the reply is one whatever becomes of the reading.
     pub fn bulk_with(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
         if !self.has_room(len) {
             return;

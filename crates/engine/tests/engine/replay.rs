@@ -55,8 +55,9 @@ fn closing_and_opening_keeps_the_state() {
     }
 }
 
-/// A model of the rows, and an engine beside it, through patches of rows that are set, patched or cleared in the same transaction, half
-/// of which are taken back; reopened after each few, where the log alone says what a row is.
+/// A model of the rows, and an engine beside it, through patches of rows that are set, patched or
+/// cleared in the same transaction, half of which are taken back; reopened after each few, where
+/// the log alone says what a row is.
 #[test]
 fn patches_are_what_a_slice_would_be_through_rollbacks_and_replays() {
     for seed in 0..8 {

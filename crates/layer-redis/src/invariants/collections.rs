@@ -1,5 +1,6 @@
-//! Large sets, hashes, sorted sets, lists, strings and documents: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
-//! `commands/hashes/value.rs`, `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
+//! Large sets, hashes, sorted sets, lists, strings and documents: their counts, and the indexes
+//! among their rows. Their bytes: `commands/sets/value.rs`, `commands/hashes/value.rs`,
+//! `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
 
 use std::ops::ControlFlow;
 

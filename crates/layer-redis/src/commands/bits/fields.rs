@@ -137,10 +137,11 @@ fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -
     Ok(())
 }
 
-/// A value of so many bytes is one window, which is written once.
+/// Longest value, in bytes, that is one window, which is written once.
 const WHOLE_BYTES_MAX: u64 = 1024;
 
-/// The parts of a value that a command's operations look at, in order, none of which touches another.
+/// The parts of a value that a command's operations look at, in order, none of which touches
+/// another.
 struct Windows {
     parts: Vec<Window>,
 }
@@ -153,7 +154,8 @@ struct Window {
 }
 
 impl Windows {
-    /// Of a value that ends at `length`, which may be behind its present end: what is there is zeros.
+    /// Reads the windows of a value that ends at `length`, which may be behind its present end:
+    /// the bytes between are zeros.
     fn of(context: &mut Context<'_, '_>, entry: Option<&Entry>, operations: &[Operation], length: u64) -> Windows {
         let touched = operations.iter().map(|operation| match length <= WHOLE_BYTES_MAX {
             true => 0..length,
@@ -279,7 +281,8 @@ impl Field {
         })
     }
 
-    /// The field in a part of the value that begins at this byte, which is at or before the field's own.
+    /// The field in a part of the value that begins at this byte, which is at or before the field's
+    /// own.
     fn seen_from(self, start: u64) -> Field {
         let offset = self.offset - 8 * start;
         Field { offset, ..self }

@@ -82,7 +82,8 @@ pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// Visits the bytes that hold `bits`, each piece with those of the bits that lie in it, counted from its own start.
+/// Visits the bytes that hold `bits`, each piece with those of the bits that lie in it, counted
+/// from its own start.
 fn each_piece(
     context: &mut Context<'_, '_>,
     entry: &Entry,

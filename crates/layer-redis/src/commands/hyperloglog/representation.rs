@@ -58,7 +58,8 @@ impl Default for HyperLogLog {
     }
 }
 
-/// Whether a value of `length` bytes, which begins with these, may be a HyperLogLog, as far as the header tells.
+/// Whether a value of `length` bytes, which begins with these, may be a HyperLogLog, as far as the
+/// header tells.
 pub fn is_plausible(beginning: &[u8], length: u64) -> bool {
     let header_is_right = length >= HEADER_BYTES as u64 && beginning.starts_with(b"HYLL");
     header_is_right && (beginning[4] == SPARSE || beginning[4] == DENSE && length == DENSE_BYTES as u64)

@@ -1,9 +1,11 @@
 //! JSON documents: the commands JSON.*, as RedisJSON 2 has them.
 //!
-//! A short document is a key's payload as its shortest text; a long one stands in pieces (`rows`). A change of a number, or of another
-//! value that holds no others, at a path that means one value reads and writes what is on the path. Every other command reads the whole
-//! document and, if it changed something, writes the whole of it, so its cost is the document's size. Replies and errors follow <https://redis.io/docs/latest/commands/json.set/>
-//! and its neighbours, and what the tests of redis-py and of `@upstash/redis` expect.
+//! A short document is a key's payload as its shortest text; a long one stands in pieces (`rows`).
+//! A change of a number, or of another value that holds no others, at a path that means one value
+//! reads and writes what is on the path. Every other command reads the whole document and, if it
+//! changed something, writes the whole of it, so its cost is the document's size. Replies and
+//! errors follow <https://redis.io/docs/latest/commands/json.set/> and its neighbours, and what the
+//! tests of redis-py and of `@upstash/redis` expect.
 //!
 //! A path of the older kind means one value, and its answer is that value's; a JSONPath means many, and its answer is an array with
 //! null for those of a wrong kind.
@@ -155,7 +157,8 @@ fn put_document(
     rows::put(&mut context.keys(), name, header, document)
 }
 
-/// Puts another value at a place of a document. False, and nothing is done, if the document must be written whole.
+/// Puts another value at a place of a document. False, and nothing is done, if the document must be
+/// written whole.
 fn put_at(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, place: Place, value: &Json) -> bool {
     let is_put = place.put(&mut context.keys(), name, entry, value);
     if is_put {

@@ -1,5 +1,5 @@
-//! Documents as rows: short ones whole in the key's own row, long ones in pieces, so that a change of a number reads and writes the
-//! pieces on its path.
+//! Documents as rows: short ones whole in the key's own row, long ones in pieces, so that a change
+//! of a number reads and writes the pieces on its path.
 //!
 //! ```text
 //! packed: 'K' db name   header, the document's text
@@ -15,9 +15,11 @@
 //! "\0\0..."  a client's string or name that begins with NUL
 //! ```
 //!
-//! A value of more than [`INLINE_BYTES`] is a piece of its own, and children of more than [`PIECE_BYTES`] together are grouped, group
-//! by group, until their container fits into a piece. So a path leads through few and small pieces, however wide its containers are.
-//! Only values that hold no others are changed in place; every other change writes the document anew, under another id.
+//! A value of more than [`INLINE_BYTES`] is a piece of its own, and children of more than
+//! [`PIECE_BYTES`] together are grouped, group by group, until their container fits into a piece.
+//! So a path leads through few and small pieces, however wide its containers are. Only values that
+//! hold no others are changed in place; every other change writes the document anew, under another
+//! id.
 
 use std::collections::HashSet;
 
@@ -48,7 +50,7 @@ pub fn text_bytes(entry: &Entry) -> u64 {
     }
 }
 
-/// What the payload of a document in pieces says behind its id.
+/// Bytes of the text, as the payload of a document in pieces says behind its id.
 pub fn large_text_bytes(payload: &[u8]) -> Option<u64> {
     payload.try_into().ok().map(u64::from_be_bytes)
 }
@@ -90,7 +92,7 @@ fn piece(tx: &mut Transaction<'_>, elements: &Elements, number: u32) -> Json {
     }
 }
 
-/// What a string of a piece stands for.
+/// The thing that a string of a piece stands for.
 enum Meaning<'t> {
     Itself(&'t str),
     Piece(u32),
@@ -199,7 +201,7 @@ struct Pieces<'k, 't> {
 /// A value on its way into a piece.
 struct Stub {
     json: Json,
-    /// Of its text.
+    /// Length of its text.
     bytes: usize,
 }
 
@@ -326,7 +328,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a path leads in a document in pieces. None if it may mean several values, or none, or one that holds others.
+    /// Where a path leads in a document in pieces. None if it may mean several values, or none, or
+    /// one that holds others.
     pub fn find(tx: &mut Transaction<'_>, entry: &Entry, path: &Path) -> Option<Place> {
         let steps = path.static_steps().filter(|_| entry.is_large())?;
         let elements = entry.elements();
@@ -428,7 +431,8 @@ impl Place {
         }
     }
 
-    /// Puts another value there. False, and nothing is written, if that holds others or is too long for its piece or the document.
+    /// Puts another value there. False, and nothing is written, if that holds others or is too long
+    /// for its piece or the document.
     pub fn put(mut self, keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, value: &Json) -> bool {
         let stub = match value {
             Json::Array(_) | Json::Object(_) => return false,
@@ -459,7 +463,8 @@ fn count_of(element: &Json) -> usize {
     group_of(element).map_or(1, |group| group.count)
 }
 
-/// The pieces that a document is made of, each of which `load` gives once; what is wrong with them otherwise.
+/// The pieces that a document is made of, each of which `load` gives once; what is wrong with them
+/// otherwise.
 pub fn judge(load: &mut dyn FnMut(u32) -> Option<Json>) -> Result<HashSet<u32>, String> {
     let mut met = HashSet::new();
     let mut open = vec![(0, None)];
@@ -625,7 +630,8 @@ mod tests {
         }
     }
 
-    /// JSON.NUMINCRBY read and wrote the whole document: 5 MB in the log for a counter among 50,000 records.
+    /// JSON.NUMINCRBY read and wrote the whole document: 5 MB in the log for a counter among 50,000
+    /// records.
     #[test]
     fn a_number_in_a_large_document_is_changed_on_its_path() {
         let fixture = Fixture::new();

@@ -49,7 +49,7 @@ fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), Fa
     Ok(())
 }
 
-/// What may be a number; empty, which is none, if the value is longer than any.
+/// The text that may be a number; empty, which is none, if the value is longer than any.
 fn number_text(entry: &Entry) -> &[u8] {
     StringValue::of(entry).packed().unwrap_or_default()
 }

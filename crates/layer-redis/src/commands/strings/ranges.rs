@@ -47,8 +47,9 @@ pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// The bytes of a value of this length that two indexes name, both included. As in Redis 7 an end before the first byte means the first
-/// byte, unless both indexes are negative and in the wrong order.
+/// The bytes of a value of this length that two indexes name, both included. As in Redis 7 an end
+/// before the first byte means the first byte, unless both indexes are negative and in the wrong
+/// order.
 fn part(length: u64, start: i64, end: i64) -> Range<u64> {
     let length = length as i64;
     if start < 0 && end < 0 && start > end {
