@@ -25,6 +25,8 @@ def write_first(server: Server) -> None:
     client.set("string", b"bytes \x00\xff")
     client.set("expiring", "later", exat=FAR_SECONDS)
     client.set("large string", b"0123456789" * 400)
+    client.set("chunked string", b"0123456789" * 9000)
+    client.setrange("chunked string", 50_000, "patched")
     client.rpush("list", *range(5))
     client.rpush("large list", *range(200))
     client.rpush("shifted list", *range(300))
@@ -59,6 +61,8 @@ def write_then(server: Server) -> None:
     for score in (1, 2000):
         client.zadd("large sorted", {"a long member " * 30: score})
     client.lpop("large list", 10)
+    client.setrange("chunked string", 4090, "across a bound")
+    client.append("chunked string", "the end")
     client.set("late", "only in the log")
     _items(server).update_item(
         TableName="table", Key=_key(3), UpdateExpression="SET colour = :c", ExpressionAttributeValues={":c": {"S": "green"}}

@@ -41,7 +41,7 @@ def segment(path: Path) -> Iterator[tuple[int, bytes]]:
     """Sequences and payloads of a segment's epochs."""
     content = path.read_bytes()
     magic, version, checksum, first, salt = struct.unpack_from("<8sIIQQ", content)
-    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version in (1, 2, 3, 4)
+    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version in (1, 2, 3, 4, 5)
     assert checksum == zlib.crc32(content[:12] + content[16:32])
     at, expected = 32, first
     while at + 32 <= len(content) and any(content[at : at + 32]):
@@ -64,18 +64,22 @@ def apply(payload: bytes, rows: dict[bytes, bytes]) -> None:
         effects, full = Bytes(epoch.take(length)), b""
         while effects.left():
             kind = effects.number("B")
-            if kind in (3, 4):
+            if kind in (3, 4, 6):
                 beginning, end = effects.varint(), effects.varint()
                 assert beginning + end <= len(full)
                 first = full[:beginning] + effects.take(effects.varint()) + full[len(full) - end :]
             else:
                 first = effects.take(effects.varint())
-            if kind in (0, 1):
+            if kind in (0, 1, 5):
                 full = first
             if kind in (0, 3):
                 rows[first] = effects.take(effects.varint())
             elif kind in (1, 4):
                 rows.pop(first, None)
+            elif kind in (5, 6):
+                offset, new = effects.varint(), effects.take(effects.varint())
+                value = rows.get(first, b"").ljust(offset, b"\0")
+                rows[first] = value[:offset] + new + value[offset + len(new) :]
             else:
                 assert kind == 2
                 end = effects.take(effects.varint())
@@ -98,7 +102,7 @@ def checkpoint(path: Path) -> tuple[int, dict[bytes, bytes]]:
     """The position in the log, and the rows."""
     file, rows = Bytes(path.read_bytes()), {}
     magic, version, _, sequence = file.numbers("8sIQQ")
-    assert (magic, f"checkpoint-{sequence:020}") == (b"QUARTETC", path.name) and version in (1, 2, 3)
+    assert (magic, f"checkpoint-{sequence:020}") == (b"QUARTETC", path.name) and version in (1, 2, 3, 4)
     assert file.number("I") == zlib.crc32(file.content[:28])
     while True:
         tag, length, checksum = file.numbers("BII")
@@ -118,7 +122,7 @@ def base(data: Path) -> tuple[int, dict[bytes, bytes]]:
     """The same of a tree."""
     root, rows = Bytes((data / "base").read_bytes()), {}
     magic, version, _, sequence, _, has_tree, height = root.numbers("8sIQQIBB")
-    assert magic == b"QUARTETB" and version in (1, 2, 3, 4, 5)
+    assert magic == b"QUARTETB" and version in (1, 2, 3, 4, 5, 6)
     top = child(root, is_dated=version > 1) if has_tree else None
     for _ in range(root.number("I")):
         root.numbers("IQQ")

@@ -3,7 +3,7 @@
 //! All numbers are little endian.
 //!
 //! ```text
-//! part    "QUARTETP" | format version u32 = 4 | frames
+//! part    "QUARTETP" | format version u32 = 5 | frames
 //! frame   tag u8 | payload length u32 | CRC-32 of tag, length and payload u32 | payload
 //!   1 rows     rows, each: version u64 | key length u32 | value length u32 | key | value
 //!   2 record   sequence u64 | a record of the log: transactions and their effects
@@ -18,7 +18,7 @@ use crate::BackupError;
 
 pub(crate) const PART_MAGIC: &[u8; 8] = b"QUARTETP";
 /// The bytes are those of format 1; what layers put into rows is not.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 const FORMAT_OLDEST: u32 = 1;
 pub(crate) const PART_HEADER_BYTES: usize = 12;
 const FRAME_HEADER_BYTES: usize = 9;

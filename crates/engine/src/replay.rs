@@ -2,7 +2,7 @@
 
 use quartet_log::{Cause, LogError};
 use quartet_model::{Effect, EffectsError, EffectsReader, Version};
-use quartet_store::{PartitionStore, Row, Store, StoreError};
+use quartet_store::{PartitionStore, Read, Row, Store, StoreError};
 
 use crate::OpenError;
 
@@ -71,5 +71,10 @@ pub(crate) fn apply(store: &mut PartitionStore, version: Version, effect: Effect
         Effect::Set { key, value } => store.set(Row::new(key, value, version)).map(drop),
         Effect::Clear { key } => store.clear(key).map(drop),
         Effect::ClearRange { start, end } => store.clear_range(start, end).map(drop),
+        Effect::Patch { key, offset, bytes } => {
+            let old = store.get(key)?;
+            let row = Row::patched(old.as_ref(), key, offset, bytes, version);
+            store.set(row).map(drop)
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Restoration {
             while let Some(effect) = effects.next() {
                 let effect = effect.map_err(malformed)?;
                 // Nothing that is not wanted is there to be cleared.
-                if !matches!(effect, Effect::Set { key, .. } if !(self.is_wanted)(key)) {
+                if !matches!(effect, Effect::Set { key, .. } | Effect::Patch { key, .. } if !(self.is_wanted)(key)) {
                     apply(&mut self.store, version, effect).map_err(failed)?;
                 }
             }

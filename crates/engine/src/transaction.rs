@@ -195,6 +195,44 @@ impl<'h> Transaction<'h> {
         }
     }
 
+    /// Writes `bytes` over a part of the value at `key`, which comes in parts. They begin at
+    /// `offset`; a value that ends before it is filled up with zeros, and an absent row counts as
+    /// an empty value. The log gets the bytes alone, so a small change of a value costs a copy of
+    /// it in memory, and on disk what the change is.
+    pub fn patch_parts(&mut self, key: &[&[u8]], offset: usize, bytes: &[u8]) {
+        self.build_key(key);
+        self.too_large |= self.state.key.len() > KEY_BYTES_MAX || offset.saturating_add(bytes.len()) > VALUE_BYTES_MAX;
+        if self.too_large {
+            return;
+        }
+        let old = self.state.store.get(&self.state.key);
+        let old = self.readable(old);
+        if self.unreadable {
+            return;
+        }
+        let version = self.take_version();
+        let row = Row::patched(old.as_ref(), &self.state.key, offset, bytes, version);
+        self.patch_row(old, row, offset, bytes);
+    }
+
+    fn patch_row(&mut self, old: Option<Row>, row: Row, offset: usize, bytes: &[u8]) {
+        // A row of this transaction's own is in the journal already: a rollback brings back the
+        // row before it.
+        let is_own = old.as_ref().is_some_and(|old| old.version() == row.version());
+        let counted_bytes = if is_own { bytes.len() } else { row.value().len() };
+        let key = self.state.pending.patch(row.key(), offset, bytes, counted_bytes);
+        self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
+        if let Err(error) = self.state.store.set(row) {
+            return self.fail(&error);
+        }
+        match old {
+            Some(_) if is_own => {}
+            Some(old) => self.state.journal.push(Change::Replaced { old }),
+            None => self.state.journal.push(Change::Added { key }),
+        }
+        self.check_size();
+    }
+
     /// The keys will be written next, in this order.
     pub(crate) fn fetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         self.state.fetch(&self.prefix, keys);

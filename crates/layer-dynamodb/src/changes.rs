@@ -40,6 +40,8 @@ impl ChangeDecoder for DynamoDbChanges {
             Effect::Set { key, value } => self.item_put(key, value, reader),
             Effect::Clear { key } => self.item_deleted(key, reader),
             Effect::ClearRange { start, .. } => self.table_cleared(start, reader),
+            // Items are written whole.
+            Effect::Patch { .. } => None,
         };
         changes.extend(change);
     }

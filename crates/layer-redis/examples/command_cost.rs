@@ -2,10 +2,12 @@
 //!
 //! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name of one]]]`
 //!
-//! The commands are those of `redis-benchmark`, XADD, the two of the news benchmark and a rate limiter as a script, one at a time and sixteen in a pipeline, on an
-//! engine whose disk is memory; `hand_off` is an LPUSH that one of fifty who wait in BRPOP is served with, and the next BRPOP of that one.
-//! A figure is the time that this thread ran, so neighbours disturb it little; the least of the rounds is told. Under
-//! `valgrind --tool=callgrind` with one round and one command it counts instructions instead.
+//! The commands are those of `redis-benchmark`, XADD, the two of the news benchmark, small changes
+//! of long strings and a rate limiter as a script, one at a time and sixteen in a pipeline, on an
+//! engine whose disk is memory; `hand_off` is an LPUSH that one of fifty who wait in BRPOP is
+//! served with, and the next BRPOP of that one. A figure is the time that this thread ran, so
+//! neighbours disturb it little; the least of the rounds is told. Under `valgrind --tool=callgrind`
+//! with one round and one command it counts instructions instead.
 
 use std::sync::Arc;
 
@@ -39,6 +41,17 @@ const COMMANDS: &[(&str, &str)] = &[
         "MSET key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx",
     ),
     ("xadd", "XADD stream MAXLEN ~ 100000 * name sensor-17 value 21.5"),
+    ("set_16", "SET key:__rand_int__ sixteen-new-ones"),
+    ("setbit_12m", "SETBIT large:12582912 __large_bit__ 1"),
+    ("setbit_128m", "SETBIT large:134217728 __large_bit__ 1"),
+    ("append_12m", "APPEND large:12582912 sixteen-new-ones"),
+    ("append_128m", "APPEND large:134217728 sixteen-new-ones"),
+    ("bitfield_12m", "BITFIELD large:12582912 INCRBY u8 #__large_byte__ 1"),
+    (
+        "setrange_12m",
+        "SETRANGE large:12582912 __large_byte__ sixteen-new-ones",
+    ),
+    ("getbit_12m", "GETBIT large:12582912 __large_bit__"),
     ("script", "EVALSHA digest 1 user:__few_int__ 100 60000"),
 ];
 const HAND_OFF: &str = "hand_off";
@@ -79,6 +92,7 @@ fn main() {
 /// Over a fresh engine, which holds what the command expects.
 fn nanoseconds_each(template: &str, pipeline: u64, count: u64) -> u64 {
     let (mut session, mut random) = (connect_to(&layer()), Random(1));
+    set_large(&mut session, template);
     let template = &template.replace("digest", &load(&mut session, RATE_LIMITER));
     let before = match template.split(' ').next().expect("a word") {
         "LPOP" | "RPOP" | "LRANGE" => "LPUSH mylist xxx",
@@ -100,6 +114,20 @@ fn nanoseconds_each(template: &str, pipeline: u64, count: u64) -> u64 {
     let started = ran_nanoseconds();
     run(&mut session, &requests);
     (ran_nanoseconds() - started) / (count / pipeline * pipeline)
+}
+
+/// A string whose name says its length, none of whose bits at the beginning of a byte is set.
+fn set_large(session: &mut Session, template: &str) {
+    let Some(bytes) = large_bytes(template) else { return };
+    let value = "x".repeat(bytes as usize);
+    let mut request = Vec::new();
+    encode_command(&["SET", &format!("large:{bytes}"), &value], &mut request);
+    run(session, &[request]);
+}
+
+fn large_bytes(template: &str) -> Option<u64> {
+    let (_, length) = template.split_once("large:")?;
+    length.split(' ').next()?.parse().ok()
 }
 
 /// A script's digest, by which it is called from now on.
@@ -181,12 +209,16 @@ fn article(number: u64) -> String {
 }
 
 fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) -> Vec<Vec<u8>> {
+    let large_bytes = large_bytes(template).unwrap_or(1);
     let batch = |_| {
         let mut bytes = Vec::new();
         for _ in 0..pipeline {
             let mut words = Vec::new();
             for word in template.split(' ') {
                 let word = word.replace("__rand_int__", &format!("{:012}", random.below(RANGE)));
+                let byte = random.below(large_bytes);
+                let word = word.replace("__large_bit__", &(8 * byte).to_string());
+                let word = word.replace("__large_byte__", &byte.min(large_bytes.saturating_sub(16)).to_string());
                 let word = word.replace("__article__", &article(random.below(ARTICLES)));
                 words.push(word.replace("__few_int__", &format!("{:012}", random.below(FEW))));
             }

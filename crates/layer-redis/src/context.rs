@@ -101,7 +101,8 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    fn note_use(&self, name: &[u8]) {
+    /// A key is used now, which nothing else says.
+    pub fn note_use(&self, name: &[u8]) {
         if !self.client.shared.no_touch.load(Ordering::Relaxed) {
             let (layer, db) = (self.layer, self.client.db);
             if layer.eviction_policy().counts_frequency() {

@@ -1,8 +1,10 @@
 //! What effects mean to users of Redis: keys put, deleted and emptied, and single elements of large collections.
 //!
-//! A small key is told whole each time. An element of a large collection stands below the collection's id; which key has it is
-//! known from the key's own row, seen in the feed before or looked up once. A key that is gone by then is not named, only its id.
-//! A large list is told as it is kept (`commands/lists/blocks.rs`): with the key what stands at its ends, else by blocks.
+//! A small key is told whole each time, a long string by the bytes that are new. An element of a
+//! large collection stands below the collection's id; which key has it is known from the key's own
+//! row, seen in the feed before or looked up once. A key that is gone by then is not named, only
+//! its id. A large list is told as it is kept (`commands/lists/blocks.rs`): with the key what
+//! stands at its ends, else by blocks.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,6 +17,7 @@ use crate::commands::lists;
 use crate::commands::sorted_sets::score_of_bytes;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind};
 use crate::{packed, places};
+use crate::string_value::{INDEX_BYTES, start_of};
 
 const ID_BYTES: usize = 10;
 /// Large collections that are known by name; beyond it none is learned any more.
@@ -69,7 +72,15 @@ impl ChangeDecoder for RedisChanges {
             Effect::Set {
                 key: [b'E', rest @ ..],
                 value,
-            } => self.element(rest, Some(value), reader),
+            } => match self.is_string(rest, reader) {
+                true => self.part_of_string(rest, 0, value, reader),
+                false => self.element(rest, Some(value), reader),
+            },
+            Effect::Patch {
+                key: [b'E', rest @ ..],
+                offset,
+                bytes,
+            } => self.part_of_string(rest, offset, bytes, reader),
             Effect::Clear { key: [b'E', rest @ ..] } => self.element(rest, None, reader),
             Effect::ClearRange {
                 start: [b'E', rest @ ..],
@@ -143,9 +154,13 @@ impl RedisChanges {
             .large_payload()
             .first_chunk()
             .map_or(0, |count| u64::from_be_bytes(*count));
+        let counted = match entry.kind {
+            Kind::String | Kind::Json => "length",
+            _ => "count",
+        };
         let change = change
             .with("collection", collection(&id))
-            .with("count", Shown::Number(count));
+            .with(counted, Shown::Number(count));
         if !has_blocks {
             return Some(change);
         }
@@ -251,6 +266,28 @@ impl RedisChanges {
                 })
             }
         }
+    }
+
+    /// An element is a chunk of a long string that is known by name.
+    fn is_string(&mut self, rest: &[u8], reader: &mut dyn FnMut() -> Option<Reader>) -> bool {
+        let id = rest.first_chunk::<ID_BYTES>();
+        let owner = id.and_then(|id| self.owner(id, reader));
+        owner.is_some_and(|owner| owner.kind == Kind::String)
+    }
+
+    /// Bytes in a chunk of a long string. Nothing else is changed in part.
+    fn part_of_string(
+        &mut self,
+        rest: &[u8],
+        offset: usize,
+        bytes: &[u8],
+        reader: &mut dyn FnMut() -> Option<Reader>,
+    ) -> Option<Change> {
+        let (id, index) = rest.split_first_chunk::<ID_BYTES>()?;
+        let index = index.first_chunk::<INDEX_BYTES>()?;
+        let (change, _) = self.of_collection("patch", id, reader);
+        let offset = start_of(index) + offset as u64;
+        Some(change.with("offset", Shown::Number(offset)).with_bytes("value", bytes))
     }
 
     fn elements_cleared(

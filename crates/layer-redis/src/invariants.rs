@@ -14,10 +14,11 @@ use quartet_engine::{Invariants, Judged, Repair, Transaction, decoded};
 use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 
+use crate::commands::json;
 use crate::commands::lists::Ends;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind, key_row};
 use crate::places::KeyBytes;
-use crate::{packed, places};
+use crate::{packed, places, string_value};
 
 /// Redis' promises.
 pub struct RedisInvariants;
@@ -126,7 +127,8 @@ fn judge_collection(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
         Kind::List if found.entry.flags & FLAG_A != 0 => collections::judge_blocks(judged, found, value),
         Kind::List => collections::judge_list_of_single_rows(judged, found, value),
         Kind::Stream => streams::judge(judged, found, value),
-        Kind::String | Kind::Json => unreachable!("no row says so and is whole"),
+        Kind::String => collections::judge_chunks(judged, found, value),
+        Kind::Json => collections::judge_document(judged, found),
     }
 }
 
@@ -135,7 +137,8 @@ fn entry(row: &Row) -> Option<Entry> {
     let entry = decoded(|| Entry::from_row(row.clone()))?;
     let payload = entry.payload();
     let is_whole = match (entry.kind, entry.is_large()) {
-        (Kind::String | Kind::Json, true) => false,
+        (Kind::String, true) => string_value::chunked_length(entry.large_payload()).is_some(),
+        (Kind::Json, true) => json::large_text_bytes(entry.large_payload()).is_some(),
         (Kind::List, true) if entry.flags & FLAG_A != 0 => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::List, true) => payload.len() == ID_BYTES + 3 * 8,
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),

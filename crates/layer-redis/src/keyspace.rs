@@ -660,6 +660,11 @@ impl Elements {
         tx.set_parts(&[&self.prefix, element], &[value])
     }
 
+    /// See [`Transaction::patch_parts`].
+    pub fn patch(&self, tx: &mut Transaction<'_>, element: &[u8], offset: usize, bytes: &[u8]) {
+        tx.patch_parts(&[&self.prefix, element], offset, bytes);
+    }
+
     pub fn clear(&self, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
         tx.clear_parts(&[&self.prefix, element])
     }

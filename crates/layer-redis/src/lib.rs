@@ -63,6 +63,7 @@ pub mod scripts;
 pub mod session;
 pub mod slowlog;
 pub mod statistics;
+pub mod string_value;
 pub mod subscriptions;
 pub mod table;
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) const RECORD_ALIGNMENT: usize = 8;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"QRTETLOG";
 /// The bytes are those of version 1; what is in the payloads of records is not.
-const FORMAT_VERSION: u32 = 4;
+const FORMAT_VERSION: u32 = 5;
 const FORMAT_VERSION_OLDEST: u32 = 1;
 const EPOCH_MAGIC: &[u8; 4] = b"QEPO";
 const CONFIRMATION_MAGIC: &[u8; 4] = b"QCNF";
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_later_format_is_named() {
-        for unknown in [0, 5] {
+        for unknown in [0, 6] {
             let mut bytes = SegmentHeader::new(LogSequence(9), 4).encode();
             bytes[8] = unknown;
             let checksum = segment_checksum(&bytes);

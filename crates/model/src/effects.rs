@@ -9,19 +9,26 @@
 //!         2 clearrange start length varint, start, end length varint, end
 //!         3 set        like another key, value length varint, value
 //!         4 clear      like another key
+//!         5 patch      key length varint, key, offset varint, length varint, bytes
+//!         6 patch      like another key, offset varint, length varint, bytes
 //! like another key: bytes of its beginning varint, bytes of its end varint, length varint, what stands between them
 //! ```
 //!
-//! The other key is the last one before it in the transaction that a set or a clear has in full. A member of a sorted set is in
-//! three keys of a transaction, which differ in a few bytes at their beginning.
+//! The other key is the last one before it in the transaction that a set, a clear or a patch has in
+//! full. A member of a sorted set is in three keys of a transaction, which differ in a few bytes at
+//! their beginning.
 //!
-//! Effects stand in the order in which the transaction made them, and are replayed in that order: a set inside a range
-//! that the same transaction cleared before survives. Atomic mutations are resolved to the value they produced before
-//! they are written here, so replaying needs no knowledge of how they compute. Reading never trusts a length.
+//! Effects stand in the order in which the transaction made them, and are replayed in that order: a
+//! set inside a range that the same transaction cleared before survives. Atomic mutations are
+//! resolved to the value they produced before they are written here, so replaying needs no
+//! knowledge of how they compute. A patch is the one effect that needs the state before it: it says
+//! which bytes of a value are new, so that a small change of a large value is a small effect. Every
+//! value can be patched at every offset below the limit of a value, an absent row as an empty
+//! value, so replaying has no case that fails. Reading never trusts a length.
 
 use std::borrow::Cow;
 
-use crate::Version;
+use crate::{VALUE_BYTES_MAX, Version};
 
 /// One effect, borrowed from the log payload or on its way into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +42,25 @@ pub enum Effect<'a> {
     /// All rows from `start` on and before `end` are gone.
     #[expect(missing_docs, reason = "the bounds of a range")]
     ClearRange { start: &'a [u8], end: &'a [u8] },
+    /// A row's value has `bytes` at `offset` now, and zeros between its former end and `offset` if
+    /// that lies behind it. An absent row counts as an empty value. `offset + bytes.len() <=
+    /// VALUE_BYTES_MAX`.
+    #[expect(missing_docs, reason = "a key, a place in its value and what stands there")]
+    Patch {
+        key: &'a [u8],
+        offset: usize,
+        bytes: &'a [u8],
+    },
+}
+
+impl<'a> Effect<'a> {
+    /// The key of the row, or the first of the range.
+    pub fn start(&self) -> &'a [u8] {
+        match *self {
+            Effect::Set { key, .. } | Effect::Clear { key } | Effect::Patch { key, .. } => key,
+            Effect::ClearRange { start, .. } => start,
+        }
+    }
 }
 
 /// The payload is not what a writer of this version would have written.
@@ -140,7 +166,8 @@ pub struct EffectsWriter {
     open: Mark,
     /// The last of the open transaction.
     full: Option<FullKey>,
-    /// So many bytes of the open transaction's keys are not written, because they are like others.
+    /// Bytes of the open transaction's keys that are not written, because they are like others, and
+    /// of its values that are not, because only a part of each is new.
     spared: usize,
 }
 
@@ -151,6 +178,8 @@ const CLEAR: u8 = 1;
 const CLEAR_RANGE: u8 = 2;
 const SET_LIKE: u8 = 3;
 const CLEAR_LIKE: u8 = 4;
+const PATCH: u8 = 5;
+const PATCH_LIKE: u8 = 6;
 
 impl EffectsWriter {
     /// Opens a transaction.
@@ -174,6 +203,16 @@ impl EffectsWriter {
         self.length(length);
         self.payload.shared_bytes += length;
         self.payload.shared.push((self.payload.bytes.len(), value));
+        written
+    }
+
+    /// Adds to the open transaction that the value of `key`, of `value_bytes` by now, has `bytes`
+    /// at `offset`.
+    pub fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8], value_bytes: usize) -> WrittenKey {
+        let written = self.tag_and_key(PATCH, PATCH_LIKE, key);
+        self.length(offset);
+        self.bytes(bytes);
+        self.spared += value_bytes - bytes.len();
         written
     }
 
@@ -257,7 +296,8 @@ impl EffectsWriter {
         self.payload.len() - self.open.bytes - self.open.shared_bytes - HEADER_BYTES
     }
 
-    /// The same, as if each key stood in full: what a transaction's effects take in memory is not less because keys are alike.
+    /// The same, as if each key and each value stood in full: a transaction's effects take no less
+    /// memory because keys are alike or values change in part.
     pub fn open_bytes_in_full(&self) -> usize {
         self.open_bytes() + self.spared
     }
@@ -400,16 +440,17 @@ impl<'a> Effects<'a> {
             Rest::Value(value) => Effect::Set { key, value },
             Rest::Nothing => Effect::Clear { key },
             Rest::End(end) => Effect::ClearRange { start: key, end },
+            Rest::Part(offset, bytes) => Effect::Patch { key, offset, bytes },
         }))
     }
 
     fn read(&mut self, tag: u8) -> Result<ReadEffect<'a>, EffectsError> {
         let key = match tag {
-            SET | CLEAR => {
+            SET | CLEAR | PATCH => {
                 self.full = self.bytes()?;
                 Some(self.full)
             }
-            SET_LIKE | CLEAR_LIKE => {
+            SET_LIKE | CLEAR_LIKE | PATCH_LIKE => {
                 self.put_together(self.full)?;
                 None
             }
@@ -419,9 +460,19 @@ impl<'a> Effects<'a> {
         let rest = match tag {
             SET | SET_LIKE => Rest::Value(self.bytes()?),
             CLEAR_RANGE => Rest::End(self.bytes()?),
+            PATCH | PATCH_LIKE => self.part()?,
             _ => Rest::Nothing,
         };
         Ok(ReadEffect { key, rest })
+    }
+
+    /// Reads what a patch writes, and where.
+    fn part(&mut self) -> Result<Rest<'a>, EffectsError> {
+        let (offset, bytes) = (self.length()?, self.bytes()?);
+        match offset + bytes.len() <= VALUE_BYTES_MAX {
+            true => Ok(Rest::Part(offset, bytes)),
+            false => Err(EffectsError),
+        }
     }
 
     /// Reads a key that is like another.
@@ -473,6 +524,8 @@ enum Rest<'a> {
     Value(&'a [u8]),
     /// Of a range.
     End(&'a [u8]),
+    /// A part of a value: where it begins, and its bytes.
+    Part(usize, &'a [u8]),
 }
 
 #[cfg(test)]
@@ -546,6 +599,33 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_takes_what_it_changes_and_counts_as_the_value() {
+        let mut writer = EffectsWriter::default();
+        writer.begin();
+        writer.patch(b"key", 300, b"new", 4096);
+        assert_eq!(writer.open_bytes(), 1 + 4 + 2 + 4);
+        assert_eq!(writer.open_bytes_in_full(), writer.open_bytes() + 4093);
+        writer.rollback();
+        writer.begin();
+        assert_eq!(writer.open_bytes_in_full(), 0);
+    }
+
+    #[test]
+    fn a_patch_beyond_the_longest_value_is_malformed() {
+        let patch = |offset: usize| {
+            let mut writer = EffectsWriter::default();
+            writer.begin();
+            writer.patch(b"key", offset, b"x", 1);
+            writer.commit(Version(1));
+            let payload = writer.take(Vec::new()).parts().concat();
+            let (_, mut effects) = EffectsReader::new(&payload).next_transaction().unwrap().unwrap();
+            effects.next().unwrap().is_ok()
+        };
+        assert!(patch(VALUE_BYTES_MAX - 1));
+        assert!(!patch(VALUE_BYTES_MAX) && !patch(usize::MAX));
+    }
+
+    #[test]
     fn a_key_that_is_like_none_or_is_longer_than_that_is_malformed() {
         let like = |full: &[u8], beginning, end| {
             let mut effects = vec![0, full.len() as u8];
@@ -591,7 +671,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(transactions in prop::collection::vec(
-            prop::collection::vec((0u8..4, any_key(), any_key()), 0..8), 0..5)) {
+            prop::collection::vec((0u8..5, any_key(), any_key()), 0..8), 0..5)) {
             let mut writer = EffectsWriter::default();
             for (version, effects) in transactions.iter().enumerate() {
                 writer.begin();
@@ -601,6 +681,7 @@ mod tests {
                         0 => Some(writer.set(a, b)),
                         1 => { writer.clear(a); None }
                         2 => { writer.clear_range(a, b); None }
+                        3 => Some(writer.patch(a, 7 * b.len(), b, 8 * b.len())),
                         _ => Some(writer.set_shared(a, Box::new(b.clone()))),
                     };
                     keys.extend(written.map(|written| (written, a)));
@@ -622,8 +703,9 @@ mod tests {
                 prop_assert_eq!(found, Version(version as u64));
                 for (tag, a, b) in effects {
                     let expected = match tag {
-                        0 | 3 => Effect::Set { key: a, value: b },
+                        0 | 4 => Effect::Set { key: a, value: b },
                         1 => Effect::Clear { key: a },
+                        3 => Effect::Patch { key: a, offset: 7 * b.len(), bytes: b },
                         _ => Effect::ClearRange { start: a, end: b },
                     };
                     prop_assert_eq!(read.next(), Some(Ok(expected)));

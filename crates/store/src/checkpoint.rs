@@ -67,7 +67,7 @@ pub enum CheckpointError {
 
 const MAGIC: &[u8; 8] = b"QUARTETC";
 /// The bytes are those of version 1; what layers put into rows is not.
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
 const FORMAT_VERSION_OLDEST: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const TAG_ROWS: u8 = 1;
@@ -664,10 +664,10 @@ mod tests {
     #[test]
     fn an_unknown_format_is_named() {
         let (mut bytes, _) = written(store(0, 0).snapshot());
-        bytes[8] = 4;
+        bytes[8] = 5;
         let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();
         bytes[28..32].copy_from_slice(&crc);
-        assert!(matches!(read_back(&bytes), Err(CheckpointError::UnknownFormat(4))));
+        assert!(matches!(read_back(&bytes), Err(CheckpointError::UnknownFormat(5))));
     }
 
     #[test]

@@ -138,6 +138,17 @@ impl Row {
         Row { start }
     }
 
+    /// The row at `key` once `bytes` stand at `offset` of its value, with zeros before them if they
+    /// begin behind its end. Without an old row the value was empty. Copies the whole value. Panics
+    /// as [`Row::from_parts`] does.
+    pub fn patched(old: Option<&Row>, key: &[u8], offset: usize, bytes: &[u8], version: Version) -> Row {
+        let value = old.map_or(&b""[..], Row::value);
+        let before = &value[..offset.min(value.len())];
+        let gap = vec![0; offset - before.len()];
+        let after = value.get(offset + bytes.len()..).unwrap_or_default();
+        Row::from_parts(&[], &[key], &[before, &gap, bytes, after], version)
+    }
+
     /// The whole key, the prefix of its logical database included.
     #[inline]
     pub fn key(&self) -> &[u8] {

@@ -106,6 +106,20 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Like [`Reply::bulk`], for `len` bytes that `append` adds to the buffer. Fewer are filled up
+    /// with zeros, more are cut off, so that the reply is one whatever becomes of the reading.
+    pub fn bulk_with(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
+        if !self.has_room(len) {
+            return;
+        }
+        self.out.reserve(HEAD_BYTES_MAX + len + 2);
+        self.head(b'$', len as u64);
+        let end = self.out.len() + len;
+        append(self.out);
+        self.out.resize(end, 0);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
     /// No value: a null bulk string in RESP2. Where an array is expected, use [`Reply::null_array`].
     #[inline]
     pub fn null(&mut self) {

@@ -88,6 +88,29 @@ def test_elements_of_large_collections_are_told_with_their_key(host):
     ]
 
 
+def test_long_strings_are_told_by_what_is_new(host):
+    """Who follows the feed has the string: as many zeros as its length says, and what each patch writes over them."""
+    client = redis.Redis(port=host.port)
+
+    def write():
+        client.set("log", "x" * 100_000)
+        client.append("log", "the end")
+        client.setrange("log", 4090, "across a bound")
+        client.setbit("log", 8 * 200_000, 1)
+
+    value, changes = bytearray(), changes_of(host, write)
+    for change in changes:
+        assert (change["key"], change["type"]) == ("log", "string")
+        if change["op"] == "put":
+            value.extend(bytes(change["length"] - len(value)))
+        else:
+            assert change["op"] == "patch"
+            new = _bytes(change, "value")
+            value[change["offset"] : change["offset"] + len(new)] = new
+    assert bytes(value) == client.get("log")
+    assert sum(len(_bytes(change, "value")) for change in changes[-6:] if change["op"] == "patch") < 100
+
+
 def test_large_lists_are_told_by_their_ends_and_blocks(host):
     """Who follows the feed has the list: head, blocks by position, tail."""
     client = redis.Redis(port=host.port)

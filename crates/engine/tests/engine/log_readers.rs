@@ -37,7 +37,17 @@ fn apply(rows: &mut Rows, version: Version, effect: Effect<'_>) {
         Effect::Set { key, value } => drop(rows.insert(key.to_vec(), (version, value.to_vec()))),
         Effect::Clear { key } => drop(rows.remove(key)),
         Effect::ClearRange { start, end } => rows.retain(|key, _| &key[..] < start || &key[..] >= end),
+        Effect::Patch { key, offset, bytes } => {
+            let (at, value) = rows.entry(key.to_vec()).or_default();
+            *at = version;
+            patch(value, offset, bytes);
+        }
     }
+}
+
+fn patch(value: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    value.resize(value.len().max(offset + bytes.len()), 0);
+    value[offset..][..bytes.len()].copy_from_slice(bytes);
 }
 
 fn rows_of(engine: &Engine) -> Rows {
@@ -60,6 +70,7 @@ fn write_something(engine: &Engine, random: &mut Random) -> Version {
             match random.below(10) {
                 0 => drop(tx.clear(&key)),
                 1 => drop(tx.clear_range(&key, &[key[0].saturating_add(5)])),
+                2..5 => tx.patch_parts(&[&key], random.below(300) as usize, b"patch"),
                 _ => drop(tx.set(&key, &vec![7; random.below(200) as usize])),
             }
         }

@@ -1,8 +1,12 @@
 //! What was acknowledged is there after closing, after a loss of power, and after checkpoints; damage is refused.
 
-use quartet_engine::Engine;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use quartet_engine::{Engine, ExecuteError, Transaction};
 use quartet_env::{Disk, Fault, FaultyDisk, Operation};
-use quartet_model::Version;
+use quartet_model::{VALUE_BYTES_MAX, Version};
+use quartet_store::Read;
 
 use crate::world::{ALWAYS, RELAXED, Random, World, execute};
 
@@ -15,7 +19,8 @@ fn random_transaction(engine: &Engine, random: &mut Random) -> Version {
                 // Logged as what differs from one before.
                 key.extend([7; 80]);
             }
-            match random.below(8) {
+            match random.below(11) {
+                8.. => tx.patch_parts(&[&key], random.below(90) as usize, &vec![9; random.below(9) as usize]),
                 0 => drop(tx.clear_range(&key, &[key[0].saturating_add(5)])),
                 1 | 2 => drop(tx.clear(&key)),
                 _ => drop(tx.set(&key, &vec![7; random.below(60) as usize])),
@@ -48,6 +53,113 @@ fn closing_and_opening_keeps_the_state() {
             assert_eq!(world.open().state_hash(None).unwrap(), expected, "seed {seed}");
         }
     }
+}
+
+/// A model of the rows, and an engine beside it, through patches of rows that are set, patched or
+/// cleared in the same transaction, half of which are taken back; reopened after each few, where
+/// the log alone says what a row is.
+#[test]
+fn patches_are_what_a_slice_would_be_through_rollbacks_and_replays() {
+    for seed in 0..8 {
+        let (world, mut random) = (World::default(), Random(seed));
+        let mut kept = BTreeMap::new();
+        for round in 0..6 {
+            let engine = world.open();
+            for _ in 0..40 {
+                let before = kept.clone();
+                let fails = random.below(2) == 0;
+                let done: Result<_, ExecuteError<()>> = engine.partition().execute(ALWAYS, |tx| {
+                    for _ in 0..=random.below(5) {
+                        change(tx, &mut kept, &mut random);
+                    }
+                    if fails { Err(()) } else { Ok(()) }
+                });
+                if done.is_err() {
+                    kept = before;
+                }
+                assert_eq!(values_of(&engine), kept, "seed {seed}, round {round}");
+            }
+            if random.below(3) == 0 {
+                engine.checkpoint().unwrap();
+            }
+            let hash = engine.state_hash(None).unwrap();
+            engine.close().unwrap();
+            let opened = world.open();
+            assert_eq!(opened.state_hash(None).unwrap(), hash);
+            assert_eq!(values_of(&opened), kept, "seed {seed}, round {round}");
+        }
+    }
+}
+
+fn change(tx: &mut Transaction<'_>, kept: &mut BTreeMap<Vec<u8>, Vec<u8>>, random: &mut Random) {
+    let key = vec![random.below(4) as u8];
+    match random.below(8) {
+        0 => {
+            tx.clear(&key);
+            kept.remove(&key);
+        }
+        1 => {
+            tx.clear_range(&key, &[key[0] + 2]);
+            kept.retain(|other, _| *other < key || *other >= vec![key[0] + 2]);
+        }
+        2 => {
+            let value = vec![1; random.below(400) as usize];
+            tx.set(&key, &value);
+            kept.insert(key, value);
+        }
+        number => {
+            let (offset, bytes) = (
+                random.below(400) as usize,
+                vec![number as u8; random.below(20) as usize],
+            );
+            tx.patch_parts(&[&key], offset, &bytes);
+            let value = kept.entry(key).or_default();
+            value.resize(value.len().max(offset + bytes.len()), 0);
+            value[offset..][..bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+}
+
+fn values_of(engine: &Engine) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut values = BTreeMap::new();
+    let scanned = engine.snapshot().0.scan(b"", &[0xff; 16], false, &mut |row| {
+        values.insert(Transaction::layer_key(row).to_vec(), row.value().to_vec());
+        ControlFlow::Continue(())
+    });
+    scanned.unwrap();
+    values
+}
+
+#[test]
+fn a_patch_costs_the_log_what_it_changes() {
+    let world = World {
+        segment_bytes: 1 << 20,
+        ..World::default()
+    };
+    let engine = world.open();
+    execute(&engine, ALWAYS, |tx| drop(tx.set(b"key", &vec![7; 100_000])));
+    engine.close().unwrap();
+    let engine = world.open();
+    let mut reader = engine.read_log(engine.durable_sequence().next()).unwrap();
+    for offset in [0, 50_000, 100_000, 200_000] {
+        let (_, version) = execute(&engine, ALWAYS, |tx| {
+            tx.patch_parts(&[b"key"], offset, b"sixteen new ones")
+        });
+        assert!(engine.wait_durable(version));
+        let record = reader.next().unwrap().expect("a record of it");
+        assert!(record.payload.len() < 60, "{} bytes", record.payload.len());
+    }
+    assert_eq!(engine.snapshot().0.len(), 1);
+}
+
+#[test]
+fn a_patch_beyond_the_longest_value_is_refused() {
+    let engine = World::default().open();
+    let refused: Result<_, ExecuteError<()>> = engine.partition().execute(ALWAYS, |tx| {
+        tx.patch_parts(&[b"key"], VALUE_BYTES_MAX, b"x");
+        Ok(())
+    });
+    assert!(matches!(refused, Err(ExecuteError::TooLarge(_))));
 }
 
 /// The states that an engine went through: the hash after each transaction, and its version.

@@ -30,8 +30,9 @@ impl ChangeDecoder for FaunaChanges {
     }
 
     fn decode(&mut self, effect: Effect<'_>, reader: &mut dyn FnMut() -> Option<Reader>, changes: &mut Vec<Change>) {
-        let (Effect::Set { key, .. } | Effect::Clear { key } | Effect::ClearRange { start: key, .. }) = effect;
-        let Some((1, rest)) = key.split_first() else { return };
+        let Some((1, rest)) = effect.start().split_first() else {
+            return;
+        };
         let database = number_at(rest, 0);
         let Some((kind, place)) = rest.get(8..).and_then(<[u8]>::split_first) else {
             return;
@@ -85,7 +86,8 @@ fn told(effect: Effect<'_>, schema: &Arc<Schema>, place: &[u8]) -> Option<Change
         }
         Effect::Clear { .. } => with_id("delete"),
         Effect::ClearRange { .. } if place.len() == 8 => about("clear"),
-        Effect::ClearRange { .. } => return None,
+        // Documents are written whole.
+        Effect::ClearRange { .. } | Effect::Patch { .. } => return None,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::definition::*;
 use crate::execution::caching;
 use crate::facts::DATABASES;
-use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, clear_everything};
+use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, LARGE, clear_everything};
 use crate::scan::{self, Scan};
 use crate::{errors, glob, parse};
 
@@ -382,7 +382,7 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 
 fn string_encoding(entry: &Entry) -> &'static str {
     let value = entry.payload();
-    if entry.flags & FLAG_A != 0 {
+    if entry.flags & (FLAG_A | LARGE) != 0 {
         "raw"
     } else if parse::integer(value).is_some() {
         "int"

@@ -6,8 +6,9 @@ use super::hashes::{Change, Deadline, Edits};
 use super::{hashes, lists, sets, sorted_sets, streams};
 use crate::context::Context;
 use crate::definition::*;
-use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::keyspace::{Entry, Header, Keyspace, Kind};
 use crate::rdb::value::{self, Field, Refused, Value};
+use crate::string_value::StringValue;
 use crate::{errors, parse};
 
 pub const COMMANDS: &[Definition] = &[
@@ -54,7 +55,7 @@ pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, 
 /// A key's value; none if it is a JSON document, for which Redis has no form.
 pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
     Some(match entry.kind {
-        Kind::String => Value::String(entry.payload().to_vec()),
+        Kind::String => Value::String(StringValue::of(entry).whole(keys.tx).into_owned()),
         Kind::List => Value::List(lists::elements(keys, entry)),
         Kind::Set => Value::Set(sets::members(keys, entry)),
         Kind::SortedSet => Value::SortedSet(sorted_sets::pairs(keys, entry)),
@@ -172,7 +173,7 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
     let layer = context.layer;
     let keys = &mut context.keys();
     match value {
-        Value::String(text) => keys.put(name, crate::keyspace::Header::new(Kind::String), text),
+        Value::String(text) => keys.put_string(name, Header::new(Kind::String), text),
         Value::List(elements) => lists::store(keys, name, elements),
         Value::Set(members) => {
             sets::store(keys, sets::integers_max(layer), name, members);

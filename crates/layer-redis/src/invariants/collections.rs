@@ -1,13 +1,16 @@
-//! Large sets, hashes, sorted sets and lists: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
-//! `commands/hashes/value.rs`, `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
+//! Large sets, hashes, sorted sets, lists, strings and documents: their counts, and the indexes
+//! among their rows. Their bytes: `commands/sets/value.rs`, `commands/hashes/value.rs`,
+//! `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Judged, Repair};
+use quartet_engine::{Judged, Repair, decoded};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
+use crate::commands::json::{self, Json};
 use crate::commands::lists::{Ends, position_key, position_of, without_shifts};
 use crate::keyspace::{FLAG_B, FieldDeadlines};
+use crate::string_value::{CHUNK_BYTES, INDEX_BYTES, chunked_length, start_of};
 use crate::{packed, scan};
 
 /// What stands before the elements of a hash or a sorted set: the rows of an index of their own.
@@ -54,6 +57,50 @@ fn judge_positions(
         ControlFlow::Continue(())
     });
     counted
+}
+
+/// A string's chunks end where it ends, or before.
+pub(super) fn judge_chunks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+    let stated = chunked_length(found.entry.large_payload()).expect("the row of a chunked string");
+    let (prefix, end) = found.elements();
+    let rows = judged.rows;
+    let mut reached = 0;
+    rows.scan(&prefix, &end, false, &mut |key, chunk| {
+        let index = &key[ELEMENTS_PREFIX_BYTES..];
+        if index.len() == INDEX_BYTES && (1..=CHUNK_BYTES).contains(&chunk.len()) {
+            reached = start_of(index) + chunk.len() as u64;
+        } else {
+            let what = format!("a part of {} is none that a version has written", found.name());
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+    if reached > stated {
+        let what = format!("{} says that it has {stated} bytes and has {reached}", found.name());
+        judged.found(what, vec![found.with_number(value, 0, reached)]);
+    }
+}
+
+/// A document's pieces are there, each in one place, and no others.
+pub(super) fn judge_document(judged: &mut Judged<'_>, found: &Found<'_>) {
+    let (prefix, end) = found.elements();
+    let rows = judged.rows;
+    let pieces = json::judge_pieces(&mut |number| {
+        let row = rows.get_row(&[prefix.as_slice(), &number.to_be_bytes()].concat())?;
+        decoded(|| Json::stored(&row))
+    });
+    let pieces = match pieces {
+        Ok(pieces) => pieces,
+        Err(what) => return judged.found(format!("{} {what}", found.name()), Vec::new()),
+    };
+    rows.scan(&prefix, &end, false, &mut |key, _| {
+        let number = key[ELEMENTS_PREFIX_BYTES..].try_into().map(u32::from_be_bytes);
+        if !number.is_ok_and(|number| pieces.contains(&number)) {
+            let what = format!("a piece of {} is in no place of it", found.name());
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 pub(super) fn judge_set(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {

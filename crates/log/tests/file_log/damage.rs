@@ -227,7 +227,7 @@ fn an_unknown_format_is_named() {
     let disk = FaultyDisk::new();
     let mut header = [0; 32];
     header[..8].copy_from_slice(b"QRTETLOG");
-    header[8] = 5;
+    header[8] = 6;
     let checksum = crc32fast::hash(&[&header[..12], &header[16..]].concat());
     header[12..16].copy_from_slice(&checksum.to_le_bytes());
     disk.create("log-00000000000000000001")
@@ -235,7 +235,7 @@ fn an_unknown_format_is_named() {
         .write_at(0, &header)
         .unwrap();
     let error = open(&disk, 4096).err().unwrap();
-    assert!(matches!(error, FileLogError::Format { version: 5, .. }), "{error}");
+    assert!(matches!(error, FileLogError::Format { version: 6, .. }), "{error}");
 }
 
 /// A client stores the image of a log as a value, and the write of that value is torn. Nothing in it may pass for a

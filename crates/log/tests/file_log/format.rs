@@ -40,7 +40,7 @@ fn a_segment_is_what_the_document_says() {
     log.sync().unwrap();
     log.mark_durable().unwrap();
     let expected = [
-        segment_header(4),
+        segment_header(5),
         record(b"QEPO", 32, b"first", 1, 0),
         record(b"QEPO", 72, b"the second", 2, 1),
         record(b"QCNF", 120, b"", 2, 2),
@@ -70,6 +70,6 @@ fn what_an_older_version_has_begun_is_gone_on_with_in_a_segment_of_its_own() {
     log.sync().unwrap();
     drop(log);
     assert!(disk.content(name).starts_with(&segment_header(1)));
-    assert_eq!(disk.content("log-00000000000000000002")[8], 4);
+    assert_eq!(disk.content("log-00000000000000000002")[8], 5);
     assert_eq!(open(&disk, 1 << 20).unwrap().records.len(), 2);
 }

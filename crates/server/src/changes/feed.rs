@@ -253,8 +253,7 @@ impl Telling {
 
     /// Appends what an effect did, if it is asked for; answers whose it is.
     fn decode(&mut self, effect: Effect<'_>, found: &mut Vec<Change>) -> Option<(DatabaseId, LayerId)> {
-        let (Effect::Set { key, .. } | Effect::Clear { key } | Effect::ClearRange { start: key, .. }) = effect;
-        let (&[high, low, layer], _) = key.split_first_chunk::<SPACE_BYTES>()?;
+        let (&[high, low, layer], _) = effect.start().split_first_chunk::<SPACE_BYTES>()?;
         let database = DatabaseId(u16::from_be_bytes([high, low]));
         let layer = *self.wishes.layers.iter().find(|known| **known as u8 == layer)?;
         let is_wanted = self.wishes.scope.is_none_or(|scope| scope == database);
@@ -357,6 +356,11 @@ fn relative<'e>(effect: Effect<'e>, prefix: &[u8]) -> Effect<'e> {
         Effect::ClearRange { start, end } => Effect::ClearRange {
             start: &start[SPACE_BYTES..],
             end: end.strip_prefix(prefix).unwrap_or(&[0xff, 0xff]),
+        },
+        Effect::Patch { key, offset, bytes } => Effect::Patch {
+            key: &key[SPACE_BYTES..],
+            offset,
+            bytes,
         },
     }
 }

@@ -2,7 +2,7 @@
 //! the ssd engine's.
 //!
 //! ```text
-//! "QUARTETB" | format version u32 = 5 | version u64 | log sequence u64 | next file u32
+//! "QUARTETB" | format version u32 = 6 | version u64 | log sequence u64 | next file u32
 //! has tree u8 | height u8 | root, as a child of an inner node, if there is a tree (in version 1, without its newest version)
 //! file count u32 | files, each: number u32 | bytes u64 | bytes in use u64
 //! checksum u64, XXH3-64 of everything before it
@@ -31,8 +31,8 @@ pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
 pub(super) const COPY: &str = "base.copy";
 const MAGIC: &[u8; 8] = b"QUARTETB";
-/// The bytes are those of 3 and 4; what layers put into rows is not.
-const FORMAT_VERSION: u32 = 5;
+/// The bytes are those of 3 to 5; what layers put into rows is not.
+const FORMAT_VERSION: u32 = 6;
 /// No node tells its children in little room.
 const FORMAT_VERSION_WIDE: u32 = 2;
 /// The root does not tell its newest version.

@@ -5,9 +5,10 @@ use quartet_wire_resp::Arguments;
 use crate::context::Context;
 use crate::errors;
 use crate::failure::Failure;
-use crate::keyspace::{Entry, Header, Kind};
+use crate::keyspace::{Header, Kind};
 use crate::parse;
 use crate::repetition::Repetition;
+use crate::string_value::{ValueBytes, length, whole};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
@@ -42,19 +43,20 @@ pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     let mut repetition = Repetition::default();
     for name in arguments.iter().skip(3) {
         let source = context.read_kind(name, Kind::String)?;
-        repetition.add(name, source.as_ref().map_or(0, |entry| entry.payload().len() as u64))?;
+        repetition.add(name, length(source.as_ref()))?;
         sources.push(source);
     }
-    let values: Vec<&[u8]> = sources
+    let values: Vec<ValueBytes<'_>> = sources
         .iter()
-        .map(|source| source.as_ref().map_or(&b""[..], Entry::payload))
+        .map(|source| whole(context.tx, source.as_ref()))
         .collect();
+    let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
     let result = combine(operation, &values);
     let target = &arguments[2];
     if result.is_empty() {
         context.keys().remove(target);
     } else {
-        context.keys().put(target, Header::patched(None), &result);
+        context.keys().put_string(target, Header::patched(None), &result);
     }
     context.reply.integer(result.len() as i64);
     Ok(())

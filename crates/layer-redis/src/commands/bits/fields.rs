@@ -2,13 +2,17 @@
 //!
 //! Arithmetic is done in 128 bits, where nothing overflows, and then brought into the field's range.
 
+use std::ops::Range;
+
 use quartet_wire_resp::Arguments;
+use smallvec::SmallVec;
 
 use super::checked_offset;
 use crate::commands::strings::check_growth;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyspace::{Entry, Header, Kind};
+use crate::string_value::{self, StringValue, length};
 use crate::{errors, parse};
 
 #[derive(Clone, Copy)]
@@ -92,10 +96,18 @@ fn operations(arguments: Arguments<'_>) -> Result<Vec<Operation>, Failure> {
 
 fn read(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operations: &[Operation]) -> Result<(), Failure> {
     let found = context.read_kind(&arguments[1], Kind::String)?;
-    let value = found.as_ref().map_or(&b""[..], Entry::payload);
+    let length = length(found.as_ref());
     context.reply.array(operations.len());
     for operation in operations {
-        context.reply.integer(operation.field.load(value) as i64);
+        let field = operation.field;
+        let bytes = clipped(field.bytes(), length);
+        let number = match &found {
+            Some(entry) => field
+                .seen_from(bytes.start)
+                .load(&StringValue::of(entry).part(context.tx, bytes)),
+            None => 0,
+        };
+        context.reply.integer(number as i64);
     }
     Ok(())
 }
@@ -106,25 +118,107 @@ fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -
     let end = writes.map(|operation| operation.field.end()).max().unwrap_or(0);
     let old = context.keys().find_kind(name, Kind::String)?;
     check_growth(context.layer, end.div_ceil(8))?;
-    let mut value = old.as_ref().map_or(Vec::new(), |entry| entry.payload().to_vec());
-    let old_length = value.len();
-    value.resize(old_length.max(end.div_ceil(8) as usize), 0);
-    let mut changed = value.len() != old_length;
+    let new_length = length(old.as_ref()).max(end.div_ceil(8));
+    let mut windows = Windows::of(context, old.as_ref(), operations, new_length);
     context.reply.array(operations.len());
     for operation in operations {
-        match operation.run(&mut value, &mut changed) {
+        let number = match windows.find(operation.field) {
+            Some(window) => operation
+                .seen_from(window.start)
+                .run(&mut window.bytes, &mut window.changed),
+            None => Some(0),
+        };
+        match number {
             Some(number) => context.reply.integer(number as i64),
             None => context.reply.null(),
         }
     }
-    if changed {
-        let header = Header::patched(old.as_ref());
-        context.keys().put(name, header, &value);
-    }
+    windows.write(context, name, old);
     Ok(())
 }
 
+/// Longest value, in bytes, that is one window, which is written once.
+const WHOLE_BYTES_MAX: u64 = 1024;
+
+/// The parts of a value that a command's operations look at, in order, none of which touches
+/// another.
+struct Windows {
+    parts: Vec<Window>,
+}
+
+struct Window {
+    /// In bytes from the value's beginning.
+    start: u64,
+    bytes: Vec<u8>,
+    changed: bool,
+}
+
+impl Windows {
+    /// Reads the windows of a value that ends at `length`, which may be behind its present end:
+    /// the bytes between are zeros.
+    fn of(context: &mut Context<'_, '_>, entry: Option<&Entry>, operations: &[Operation], length: u64) -> Windows {
+        let touched = operations.iter().map(|operation| match length <= WHOLE_BYTES_MAX {
+            true => 0..length,
+            false => clipped(operation.field.bytes(), length),
+        });
+        let mut touched: SmallVec<[Range<u64>; 4]> = touched.filter(|bytes| !bytes.is_empty()).collect();
+        touched.sort_unstable_by_key(|bytes| bytes.start);
+        touched.dedup_by(|next, before| {
+            let touches = next.start <= before.end;
+            if touches {
+                before.end = before.end.max(next.end);
+            }
+            touches
+        });
+        let mut windows = Windows {
+            parts: Vec::with_capacity(touched.len()),
+        };
+        let old_length = string_value::length(entry);
+        for bytes in touched {
+            let kept = clipped(bytes.clone(), old_length);
+            let mut window = match entry {
+                Some(entry) => StringValue::of(entry).part(context.tx, kept).into_owned(),
+                None => Vec::new(),
+            };
+            window.resize((bytes.end - bytes.start) as usize, 0);
+            windows.parts.push(Window {
+                start: bytes.start,
+                bytes: window,
+                changed: bytes.end > old_length,
+            });
+        }
+        windows
+    }
+
+    /// The window of a field; none if it lies behind the value.
+    fn find(&mut self, field: Field) -> Option<&mut Window> {
+        let first = field.bytes().start;
+        let count = self.parts.partition_point(|window| window.start <= first);
+        let last = self.parts[..count].last_mut();
+        last.filter(|window| first < window.start + window.bytes.len() as u64)
+    }
+
+    /// Writes what has changed into the key.
+    fn write(self, context: &mut Context<'_, '_>, name: &[u8], mut old: Option<Entry>) {
+        for window in self.parts.into_iter().filter(|window| window.changed) {
+            let header = Header::patched(old.as_ref());
+            context.patch_string(name, header, old.as_ref(), window.start, &window.bytes);
+            old = context.keys().find(name);
+        }
+    }
+}
+
+/// The part of `bytes` that a value of this length has; nothing at its end if it has none.
+fn clipped(bytes: Range<u64>, length: u64) -> Range<u64> {
+    bytes.start.min(length)..bytes.end.min(length)
+}
+
 impl Operation {
+    fn seen_from(&self, start: u64) -> Operation {
+        let field = self.field.seen_from(start);
+        Operation { field, ..*self }
+    }
+
     fn only_reads(&self) -> bool {
         matches!(self.action, Action::Get)
     }
@@ -185,6 +279,18 @@ impl Field {
             bits: bits as u32,
             offset: checked_offset(offset)?,
         })
+    }
+
+    /// The field in a part of the value that begins at this byte, which is at or before the field's
+    /// own.
+    fn seen_from(self, start: u64) -> Field {
+        let offset = self.offset - 8 * start;
+        Field { offset, ..self }
+    }
+
+    /// The bytes that it has bits in.
+    fn bytes(self) -> Range<u64> {
+        self.offset / 8..self.end().div_ceil(8)
     }
 
     /// The bit behind it.

@@ -1,12 +1,13 @@
 //! BITCOUNT and BITPOS.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use quartet_wire_resp::Arguments;
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind};
+use crate::string_value::{Piece, StringValue, length};
 use crate::{errors, parse};
 
 /// A part of a value: both ends included, counted from the end if negative, in bytes or bits.
@@ -35,7 +36,7 @@ impl Part {
     }
 
     /// The bits of it that a value of so many bytes has.
-    fn bits(self, value_bytes: usize) -> Range<u64> {
+    fn bits(self, value_bytes: u64) -> Range<u64> {
         let unit_bits = if self.in_bits { 1 } else { 8 };
         let length = value_bytes as i64 * 8 / unit_bits;
         let from_front = |index: i64| if index < 0 { (length + index).max(0) } else { index };
@@ -59,17 +60,44 @@ pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         _ => return Err(errors::SYNTAX.into()),
     };
     let found = context.read_kind(&arguments[1], Kind::String)?;
-    let value = found.as_ref().map_or(&b""[..], Entry::payload);
+    let length = length(found.as_ref());
     let bits = match part {
         // As in Redis 7 this is asked before the indexes are brought into the value.
         Some(Part {
             start, end: Some(end), ..
         }) if start < 0 && end < 0 && start > end => 0..0,
-        Some(part) => part.bits(value.len()),
-        None => 0..value.len() as u64 * 8,
+        Some(part) => part.bits(length),
+        None => 0..length * 8,
     };
-    context.reply.integer(count_ones(value, bits) as i64);
+    let mut ones = 0;
+    if let Some(entry) = &found {
+        each_piece(context, entry, bits, &mut |piece, bits| {
+            if let Piece::Bytes(bytes) = piece {
+                ones += count_ones(bytes, bits);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    context.reply.integer(ones as i64);
     Ok(())
+}
+
+/// Visits the bytes that hold `bits`, each piece with those of the bits that lie in it, counted
+/// from its own start.
+fn each_piece(
+    context: &mut Context<'_, '_>,
+    entry: &Entry,
+    bits: Range<u64>,
+    visit: &mut dyn FnMut(Piece<'_>, Range<u64>) -> ControlFlow<()>,
+) {
+    let bytes = bits.start / 8..bits.end.div_ceil(8);
+    let mut at = bytes.start * 8;
+    StringValue::of(entry).each(context.tx, bytes, &mut |piece| {
+        let piece_bits = 8 * piece.len();
+        let inside = bits.start.max(at) - at..bits.end.min(at + piece_bits) - at;
+        at += piece_bits;
+        visit(piece, inside)
+    });
 }
 
 fn count_ones(value: &[u8], bits: Range<u64>) -> u64 {
@@ -112,10 +140,10 @@ pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         context.reply.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
-    let value = entry.payload();
-    let bits = part.map_or(0..value.len() as u64 * 8, |part| part.bits(value.len()));
+    let length = StringValue::of(&entry).len();
+    let bits = part.map_or(0..length * 8, |part| part.bits(length));
     let end_is_given = part.is_some_and(|part| part.end.is_some());
-    let found = match find(value, bits.clone(), wanted) {
+    let found = match position(context, &entry, bits.clone(), wanted) {
         Some(position) => position as i64,
         // Behind the value there are clear bits, unless the range ends before.
         None if !wanted && !end_is_given && !bits.is_empty() => bits.end as i64,
@@ -126,6 +154,25 @@ pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 /// The first bit of the range that is set, or clear.
+fn position(context: &mut Context<'_, '_>, entry: &Entry, bits: Range<u64>, wanted: bool) -> Option<u64> {
+    let (mut found, mut at) = (None, bits.start / 8 * 8);
+    each_piece(context, entry, bits, &mut |piece, bits| {
+        let inside = match piece {
+            Piece::Bytes(bytes) => find(bytes, bits, wanted),
+            Piece::Zeros(_) if wanted => None,
+            Piece::Zeros(_) => Some(bits.start),
+        };
+        found = inside.map(|position| at + position);
+        at += 8 * piece.len();
+        match found {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    });
+    found
+}
+
+/// The same of bytes at hand.
 fn find(value: &[u8], bits: Range<u64>, wanted: bool) -> Option<u64> {
     if bits.is_empty() {
         return None;

@@ -6,7 +6,8 @@ use super::offset;
 use crate::commands::strings::check_growth;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::keyspace::{Header, Kind};
+use crate::keyspace::{Entry, Header, Kind};
+use crate::string_value::{StringValue, length};
 
 pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let name = &arguments[1];
@@ -18,19 +19,14 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     };
     let old = context.keys().find_kind(name, Kind::String)?;
     check_growth(context.layer, offset / 8 + 1)?;
-    let mut keys = context.keys();
-    let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
-    let was_on = bit(value, offset);
-    let index = (offset / 8) as usize;
-    if index >= value.len() || on != was_on {
-        let gap = vec![0; index.saturating_sub(value.len())];
-        let mask = 0x80 >> (offset % 8);
-        let byte = value.get(index).copied().unwrap_or(0);
+    let index = offset / 8;
+    let byte = byte(context, old.as_ref(), index);
+    let mask = 0x80 >> (offset % 8);
+    let was_on = byte & mask != 0;
+    if index >= length(old.as_ref()) || on != was_on {
         let byte = if on { byte | mask } else { byte & !mask };
-        let before = &value[..index.min(value.len())];
-        let after = value.get(index + 1..).unwrap_or_default();
         let header = Header::patched(old.as_ref());
-        keys.put_parts(name, header, &[before, &gap, &[byte], after]);
+        context.patch_string(name, header, old.as_ref(), index, &[byte]);
     }
     context.reply.integer(i64::from(was_on));
     Ok(())
@@ -39,16 +35,14 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 pub fn getbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let offset = offset(&arguments[2])?;
     let found = context.read_kind(&arguments[1], Kind::String)?;
-    let on = found.is_some_and(|entry| bit(entry.payload(), offset));
+    let on = byte(context, found.as_ref(), offset / 8) & 0x80 >> (offset % 8) != 0;
     context.reply.integer(i64::from(on));
     Ok(())
 }
 
 /// Bits behind the value are clear.
-fn bit(value: &[u8], offset: u64) -> bool {
-    value
-        .get((offset / 8) as usize)
-        .is_some_and(|byte| byte & 0x80 >> (offset % 8) != 0)
+fn byte(context: &mut Context<'_, '_>, entry: Option<&Entry>, index: u64) -> u8 {
+    entry.map_or(0, |entry| StringValue::of(entry).byte(context.tx, index))
 }
 
 #[cfg(test)]

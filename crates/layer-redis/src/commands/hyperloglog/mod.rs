@@ -12,8 +12,9 @@ use crate::context::Context;
 use crate::definition::*;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::parse;
+use crate::string_value::StringValue;
 use estimate::VALUES;
-use representation::{Corrupted, HyperLogLog, REGISTERS, cached_count, each_run, is_plausible};
+use representation::{Corrupted, HEADER_BYTES, HyperLogLog, REGISTERS, cached_count, each_run, is_plausible};
 
 const NOT_A_HYPERLOGLOG: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
 const CORRUPTED: &str = "INVALIDOBJ Corrupted HLL object detected";
@@ -88,25 +89,46 @@ impl From<Corrupted> for Failure {
     }
 }
 
+/// A key that holds a HyperLogLog.
+struct Found {
+    entry: Entry,
+    value: HyperLogLog,
+}
+
 /// The key, if it is there; an error if it cannot be a HyperLogLog.
-fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
-    plausible(context.keys().find_kind(name, Kind::String)?)
+fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, Failure> {
+    let found = context.keys().find_kind(name, Kind::String)?;
+    plausible(context, found)
 }
 
 /// The same, counted as a read.
-fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
-    plausible(context.read_kind(name, Kind::String)?)
+fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, Failure> {
+    let found = context.read_kind(name, Kind::String)?;
+    plausible(context, found)
 }
 
-fn plausible(found: Option<Entry>) -> Result<Option<Entry>, Failure> {
-    match found {
-        Some(entry) if !is_plausible(entry.payload()) => Err(NOT_A_HYPERLOGLOG.into()),
-        found => Ok(found),
+fn plausible(context: &mut Context<'_, '_>, found: Option<Entry>) -> Result<Option<Found>, Failure> {
+    let Some(entry) = found else { return Ok(None) };
+    let string = StringValue::of(&entry);
+    let beginning = string.part(context.tx, 0..string.len().min(HEADER_BYTES as u64));
+    if !is_plausible(&beginning, string.len()) {
+        return Err(NOT_A_HYPERLOGLOG.into());
     }
+    let value = HyperLogLog::from_bytes(string.whole(context.tx));
+    Ok(Some(Found { entry, value }))
 }
 
 fn put(context: &mut Context<'_, '_>, name: &[u8], old: Option<&Entry>, value: &HyperLogLog) {
-    context.keys().put(name, Header::patched(old), value.bytes());
+    let mut keys = context.keys();
+    keys.overwrite_string(name, Header::patched(old), old, value.bytes());
+}
+
+/// The key's entry, if there is one, and its value or an empty one.
+fn found_or_new(found: Option<Found>) -> (Option<Entry>, HyperLogLog) {
+    match found {
+        Some(Found { entry, value }) => (Some(entry), value),
+        None => (None, HyperLogLog::default()),
+    }
 }
 
 fn sparse_bytes_max(context: &Context<'_, '_>) -> usize {
@@ -117,10 +139,7 @@ fn sparse_bytes_max(context: &Context<'_, '_>) -> usize {
 fn pfadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let name = &arguments[1];
     let bytes_max = sparse_bytes_max(context);
-    let old = find(context, name)?;
-    let mut value = old
-        .as_ref()
-        .map_or_else(HyperLogLog::default, |entry| HyperLogLog::from_bytes(entry.payload()));
+    let (old, mut value) = found_or_new(find(context, name)?);
     let mut changed = old.is_none();
     for element in arguments.iter().skip(2) {
         let (index, to) = estimate::register_of(element);
@@ -146,24 +165,23 @@ fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let name = &arguments[1];
     let count = match read(context, name)? {
         None => 0,
-        Some(entry) => match cached_count(entry.payload()) {
+        Some(found) => match cached_count(found.value.bytes()) {
             Some(count) => count,
-            None => count_and_cache(context, name, &entry)?,
+            None => count_and_cache(context, name, found)?,
         },
     };
     context.reply.integer(count as i64);
     Ok(())
 }
 
-fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry) -> Result<u64, Failure> {
+fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], mut found: Found) -> Result<u64, Failure> {
     let mut with = [0; VALUES];
-    each_run(entry.payload(), &mut |_, value, length| {
+    each_run(found.value.bytes(), &mut |_, value, length| {
         with[usize::from(value)] += length as u32;
     })?;
     let count = estimate::count(&with);
-    let mut value = HyperLogLog::from_bytes(entry.payload());
-    value.cache_count(count);
-    put(context, name, Some(entry), &value);
+    found.value.cache_count(count);
+    put(context, name, Some(&found.entry), &found.value);
     Ok(count)
 }
 
@@ -173,9 +191,9 @@ fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Ve
     let mut any_dense = false;
     let mut met: FxHashSet<&[u8]> = FxHashSet::default();
     for name in arguments.iter().skip(1).filter(|name| met.insert(*name)) {
-        let Some(entry) = read(context, name)? else { continue };
-        any_dense |= !HyperLogLog::from_bytes(entry.payload()).is_sparse();
-        each_run(entry.payload(), &mut |start, value, length| {
+        let Some(found) = read(context, name)? else { continue };
+        any_dense |= !found.value.is_sparse();
+        each_run(found.value.bytes(), &mut |start, value, length| {
             if value > 0 {
                 let run = &mut registers[start..start + length];
                 run.iter_mut().for_each(|register| *register = value.max(*register));
@@ -189,10 +207,7 @@ fn pfmerge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let name = &arguments[1];
     let bytes_max = sparse_bytes_max(context);
     let (registers, any_dense) = merged(context, arguments)?;
-    let old = find(context, name)?;
-    let mut value = old
-        .as_ref()
-        .map_or_else(HyperLogLog::default, |entry| HyperLogLog::from_bytes(entry.payload()));
+    let (old, mut value) = found_or_new(find(context, name)?);
     if any_dense {
         value.make_dense()?;
     }
@@ -207,8 +222,8 @@ fn pfmerge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 
 fn pfdebug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (word, name) = (&arguments[1], &arguments[2]);
-    let entry = find(context, name)?.ok_or("ERR The specified key does not exist")?;
-    let mut value = HyperLogLog::from_bytes(entry.payload());
+    let found = find(context, name)?.ok_or("ERR The specified key does not exist")?;
+    let Found { entry, mut value } = found;
     if parse::is(word, "ENCODING") {
         context.reply.simple(if value.is_sparse() { "sparse" } else { "dense" });
     } else if parse::is(word, "TODENSE") || parse::is(word, "GETREG") {

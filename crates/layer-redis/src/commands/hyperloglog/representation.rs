@@ -15,7 +15,7 @@
 /// Registers; the count's standard error is 1.04 / sqrt(REGISTERS), 0.81 %.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
 pub const INDEX_BITS: u32 = 14;
-const HEADER_BYTES: usize = 16;
+pub const HEADER_BYTES: usize = 16;
 const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS * REGISTER_BITS / 8;
 const REGISTER_BITS: usize = 6;
 const DENSE: u8 = 0;
@@ -58,10 +58,11 @@ impl Default for HyperLogLog {
     }
 }
 
-/// Whether the bytes may be a HyperLogLog, as far as the header tells.
-pub fn is_plausible(bytes: &[u8]) -> bool {
-    let header_is_right = bytes.len() >= HEADER_BYTES && bytes.starts_with(b"HYLL");
-    header_is_right && (bytes[4] == SPARSE || bytes[4] == DENSE && bytes.len() == DENSE_BYTES)
+/// Whether a value of `length` bytes, which begins with these, may be a HyperLogLog, as far as the
+/// header tells.
+pub fn is_plausible(beginning: &[u8], length: u64) -> bool {
+    let header_is_right = length >= HEADER_BYTES as u64 && beginning.starts_with(b"HYLL");
+    header_is_right && (beginning[4] == SPARSE || beginning[4] == DENSE && length == DENSE_BYTES as u64)
 }
 
 /// The count in the header, unless it is out of date.
@@ -144,9 +145,10 @@ fn dense_register(bytes: &[u8], index: usize) -> u8 {
 
 impl HyperLogLog {
     /// Bytes that [`is_plausible`].
-    pub fn from_bytes(bytes: &[u8]) -> HyperLogLog {
-        debug_assert!(is_plausible(bytes));
-        HyperLogLog { bytes: bytes.to_vec() }
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> HyperLogLog {
+        let bytes = bytes.into();
+        debug_assert!(is_plausible(&bytes, bytes.len() as u64));
+        HyperLogLog { bytes }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -313,9 +315,9 @@ mod tests {
         ) {
             let mut bytes = HyperLogLog::default().bytes()[..HEADER_BYTES].to_vec();
             bytes.extend_from_slice(&tail);
-            prop_assert!(is_plausible(&bytes));
+            prop_assert!(is_plausible(&bytes, bytes.len() as u64));
             let _ = registers(&bytes);
-            let mut value_of = HyperLogLog::from_bytes(&bytes);
+            let mut value_of = HyperLogLog::from_bytes(bytes.clone());
             let _ = value_of.raise(index, value, 3000);
             let _ = value_of.make_dense();
         }

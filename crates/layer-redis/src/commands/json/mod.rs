@@ -1,8 +1,11 @@
 //! JSON documents: the commands JSON.*, as RedisJSON 2 has them.
 //!
-//! A key's payload is the document's shortest text. A command reads the whole of it and, if it changed something, writes the
-//! whole of it, so its cost is the document's size. Replies and errors follow <https://redis.io/docs/latest/commands/json.set/>
-//! and its neighbours, and what the tests of redis-py and of `@upstash/redis` expect.
+//! A short document is a key's payload as its shortest text; a long one stands in pieces (`rows`).
+//! A change of a number, or of another value that holds no others, at a path that means one value
+//! reads and writes what is on the path. Every other command reads the whole document and, if it
+//! changed something, writes the whole of it, so its cost is the document's size. Replies and
+//! errors follow <https://redis.io/docs/latest/commands/json.set/> and its neighbours, and what the
+//! tests of redis-py and of `@upstash/redis` expect.
 //!
 //! A path of the older kind means one value, and its answer is that value's; a JSONPath means many, and its answer is an array with
 //! null for those of a wrong kind.
@@ -11,6 +14,7 @@ mod arrays;
 mod document;
 mod path;
 mod read;
+mod rows;
 mod scalars;
 mod text;
 mod write;
@@ -21,8 +25,11 @@ mod tests;
 use quartet_wire_resp::{Arguments, Reply};
 use rustc_hash::FxHashSet;
 
-use self::document::{Json, Location};
+pub use self::document::Json;
+use self::document::Location;
 use self::path::Path;
+use self::rows::Place;
+pub use self::rows::{document, judge as judge_pieces, large_text_bytes};
 use crate::commands::help::help_command;
 use crate::context::Context;
 use crate::definition::*;
@@ -128,13 +135,13 @@ impl Answer {
 
 fn read_document(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Json>, Failure> {
     let entry = context.read_kind(name, Kind::Json)?;
-    Ok(entry.map(|entry| Json::stored(entry.payload())))
+    Ok(entry.map(|entry| rows::document(context.tx, &entry)))
 }
 
 fn find_document(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<(Entry, Json)>, Failure> {
     let entry = context.keys().find_kind(name, Kind::Json)?;
     Ok(entry.map(|entry| {
-        let document = Json::stored(entry.payload());
+        let document = rows::document(context.tx, &entry);
         (entry, document)
     }))
 }
@@ -146,10 +153,18 @@ fn put_document(
     old: Option<&Entry>,
     document: &Json,
 ) -> Result<(), Failure> {
-    let text = document.to_stored()?;
     let header = old.map_or(Header::new(Kind::Json), Header::of);
-    context.keys().put(name, header, &text);
-    Ok(())
+    rows::put(&mut context.keys(), name, header, document)
+}
+
+/// Puts another value at a place of a document. False, and nothing is done, if the document must be
+/// written whole.
+fn put_at(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, place: Place, value: &Json) -> bool {
+    let is_put = place.put(&mut context.keys(), name, entry, value);
+    if is_put {
+        context.note_use(name);
+    }
+    is_put
 }
 
 /// The path at `position` of the arguments; the root if there is none.
@@ -184,7 +199,15 @@ fn change_each(
     grown_bytes: usize,
     mut change: impl FnMut(&mut Json) -> Result<Option<Answer>, Failure>,
 ) -> Result<(), Failure> {
-    let (entry, mut document) = find_document(context, name)?.ok_or(NO_DOCUMENT)?;
+    let entry = context.keys().find_kind(name, Kind::Json)?.ok_or(NO_DOCUMENT)?;
+    if let Some(place) = Place::find(context.tx, &entry, path) {
+        let mut value = place.value();
+        let answer = change(&mut value)?;
+        if answer.is_none() || put_at(context, name, &entry, place, &value) {
+            return write_answers(context, path, wanted, &[answer]);
+        }
+    }
+    let mut document = rows::document(context.tx, &entry);
     let locations = path.select(&document)?;
     document.check_additions(locations.len(), grown_bytes)?;
     let mut answers = Vec::new();

@@ -115,6 +115,16 @@ impl Path {
         select(&self.steps, root, root, &mut Budget(MATCHES_MAX))
     }
 
+    /// The steps of a path that means one value at most.
+    pub fn static_steps(&self) -> Option<Vec<StaticStep<'_>>> {
+        let steps = self.steps.iter().map(|step| match step.selectors.as_slice() {
+            [Selector::Name(name)] if !step.descends => Some(StaticStep::Name(name)),
+            [Selector::Index(index)] if !step.descends => Some(StaticStep::Index(*index)),
+            _ => None,
+        });
+        steps.collect()
+    }
+
     /// For a path that means nothing yet: the places whose object is to get a member, and the member's name.
     pub fn to_be_created(&self, root: &Json) -> Result<(Vec<Location>, &str), Failure> {
         let (last, prefix) = self.steps.split_last().ok_or("ERR wrong static path")?;
@@ -128,6 +138,13 @@ impl Path {
             _ => Err("ERR wrong static path".into()),
         }
     }
+}
+
+/// A step that means one value at most.
+pub enum StaticStep<'p> {
+    Name(&'p str),
+    /// Negative: from the end.
+    Index(i64),
 }
 
 impl Step {

@@ -6,6 +6,7 @@ use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use super::document::{Json, Layout, write_container, write_name};
 use super::path::Path;
+use super::rows;
 use super::text::Text;
 use super::{Answer, NO_DOCUMENT, answer_each, no_path, path_at, read_document};
 use crate::context::Context;
@@ -93,9 +94,12 @@ pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     context.reply.array(last - 1);
     for name in arguments.iter().take(last).skip(1) {
         let entry = context.read(name).filter(|entry| entry.kind == Kind::Json);
-        repetition.add(name, entry.as_ref().map_or(0, |entry| entry.payload().len() as u64))?;
+        repetition.add(name, entry.as_ref().map_or(0, rows::text_bytes))?;
         match entry {
-            Some(entry) => write_matches_of(context, &Json::stored(entry.payload()), &path)?,
+            Some(entry) => {
+                let document = rows::document(context.tx, &entry);
+                write_matches_of(context, &document, &path)?;
+            }
             None => context.reply.null(),
         }
     }
@@ -190,7 +194,7 @@ fn means_nothing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     let path = path_at(arguments, 2)?;
     let entry = context.keys().find_kind(&arguments[1], Kind::Json)?;
     match entry.filter(|_| path.is_legacy) {
-        Some(entry) => Ok(path.select(&Json::stored(entry.payload()))?.is_empty()),
+        Some(entry) => Ok(path.select(&rows::document(context.tx, &entry))?.is_empty()),
         None => Ok(false),
     }
 }

@@ -4,9 +4,11 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::document::Json;
 use super::path::Path;
-use super::{Answer, NO_DOCUMENT, change_each, find_document, inner_first, path_at, put_document};
+use super::rows::{self, Place};
+use super::{Answer, NO_DOCUMENT, change_each, inner_first, path_at, put_at, put_document};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::keyspace::Kind;
 
 /// JSON.STRAPPEND key [path] value
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -63,7 +65,15 @@ fn calculate(
     if !matches!(operand, Json::Integer(_) | Json::Double(_)) {
         return Err("WRONGTYPE wrong type of value - expected number".into());
     }
-    let (entry, mut document) = find_document(context, &arguments[1])?.ok_or(NO_DOCUMENT)?;
+    let name = &arguments[1];
+    let entry = context.keys().find_kind(name, Kind::Json)?.ok_or(NO_DOCUMENT)?;
+    if let Some(place) = Place::find(context.tx, &entry, &path)
+        && let Some(result) = result_of(&place.value(), &operand, of_integers, of_doubles)?
+        && put_at(context, name, &entry, place, &result)
+    {
+        return write_results(context, &path, vec![result]);
+    }
+    let mut document = rows::document(context.tx, &entry);
     let mut results = Vec::new();
     for location in inner_first(path.select(&document)?) {
         let value = document.at_mut(&location).expect("a location that was found");
@@ -75,7 +85,7 @@ fn calculate(
     }
     results.reverse();
     if results.iter().any(|result| *result != Json::Null) {
-        put_document(context, &arguments[1], Some(&entry), &document)?;
+        put_document(context, name, Some(&entry), &document)?;
     }
     write_results(context, &path, results)
 }

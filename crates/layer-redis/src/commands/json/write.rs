@@ -4,9 +4,11 @@ use quartet_wire_resp::Arguments;
 
 use super::document::{Json, Location};
 use super::path::Path;
-use super::{NO_DOCUMENT, NOT_AT_ROOT, find_document, inner_first, path_at, put_document};
+use super::rows::Place;
+use super::{NO_DOCUMENT, NOT_AT_ROOT, find_document, inner_first, path_at, put_at, put_document};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::keyspace::Kind;
 use crate::{errors, parse};
 
 /// Which values JSON.SET may write.
@@ -58,6 +60,13 @@ pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only: Only) -> Result<bool, Failure> {
     let path = Path::parse(path)?;
     let value = Json::parse(value)?;
+    if only != Only::IfAbsent
+        && let Some(entry) = context.keys().find_kind(name, Kind::Json)?
+        && let Some(place) = Place::find(context.tx, &entry, &path)
+        && put_at(context, name, &entry, place, &value)
+    {
+        return Ok(true);
+    }
     let Some((entry, mut document)) = find_document(context, name)? else {
         if only == Only::IfThere {
             return Ok(false);

@@ -11,11 +11,12 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
-use crate::commands::{hashes, lists, sets, sorted_sets, streams};
+use crate::commands::{hashes, json, lists, sets, sorted_sets, streams};
 use crate::context::Context;
 use crate::definition::*;
 use crate::facts::DATABASES;
 use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::string_value::StringValue;
 
 /// Forty digits, all zero for an empty dataset.
 pub fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
@@ -55,7 +56,8 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
     let mut sum = Sum::default();
     sum.add(&[&[entry.kind as u8, u8::from(entry.expiry_ms.is_some())]]);
     match entry.kind {
-        Kind::String | Kind::Json => sum.add(&[entry.payload()]),
+        Kind::String => sum.add(&[&StringValue::of(entry).whole(keys.tx)]),
+        Kind::Json => sum.add(&[&json::document(keys.tx, entry).text()]),
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {
             for (position, element) in lists::elements(keys, entry).iter().enumerate() {

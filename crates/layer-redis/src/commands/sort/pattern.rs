@@ -6,6 +6,7 @@
 use crate::commands::hashes;
 use crate::context::Context;
 use crate::keyspace::{Kind, NAME_BYTES_MAX};
+use crate::string_value::StringValue;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pattern<'a> {
@@ -65,7 +66,7 @@ impl<'a> Pattern<'a> {
         }
         let entry = context.read(&[before, element, after].concat())?;
         match (field, entry.kind) {
-            (None, Kind::String) => Some(entry.payload().to_vec()),
+            (None, Kind::String) => Some(StringValue::of(&entry).whole(context.tx).into_owned()),
             (Some(field), Kind::Hash) if field.len() <= hashes::FIELD_BYTES_MAX => {
                 hashes::find(&mut context.keys(), &entry, field).map(|found| found.value().to_vec())
             }

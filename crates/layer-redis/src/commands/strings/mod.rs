@@ -1,4 +1,4 @@
-//! Strings: the key's payload is the value itself.
+//! Strings. How a value is kept: `string_value`.
 
 mod numbers;
 mod options;
@@ -219,7 +219,7 @@ pub const COMMANDS: &[Definition] = &[
         ONE_KEY,
         Group::String,
         "2.0.0",
-        "O(N) in the length of the new value",
+        "O(N) in the length of what is appended",
         "Appends to the string value of a key; creates the key if it is absent.",
         ranges::append,
     ),
@@ -263,7 +263,7 @@ pub const COMMANDS: &[Definition] = &[
         ONE_KEY,
         Group::String,
         "2.2.0",
-        "O(N) in the length of the new value",
+        "O(N) in the length of what is written",
         "Overwrites a part of a string value, which grows as needed.",
         ranges::setrange,
     ),

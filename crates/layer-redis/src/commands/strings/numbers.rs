@@ -6,8 +6,9 @@ use quartet_wire_resp::Arguments;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::keyspace::{Header, Kind};
+use crate::keyspace::{Entry, Header, Kind};
 use crate::long_double::{self, Parsed};
+use crate::string_value::StringValue;
 use crate::{errors, parse};
 
 pub fn incr(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -34,7 +35,7 @@ fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), Fa
     let mut keys = context.keys();
     let old = keys.find_kind(name, Kind::String)?;
     let value = match &old {
-        Some(entry) => parse::required_integer(entry.payload())?,
+        Some(entry) => parse::required_integer(number_text(entry))?,
         None => 0,
     };
     let value = value.checked_add(amount).ok_or(errors::OVERFLOW)?;
@@ -48,12 +49,17 @@ fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), Fa
     Ok(())
 }
 
+/// The text that may be a number; empty, which is none, if the value is longer than any.
+fn number_text(entry: &Entry) -> &[u8] {
+    StringValue::of(entry).packed().unwrap_or_default()
+}
+
 pub fn incrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let name = &arguments[1];
     let mut keys = context.keys();
     let old = keys.find_kind(name, Kind::String)?;
     let value = match &old {
-        Some(entry) => long_double::parse(entry.payload()).ok_or(errors::NOT_FLOAT)?,
+        Some(entry) => long_double::parse(number_text(entry)).ok_or(errors::NOT_FLOAT)?,
         None => Parsed::ZERO,
     };
     let amount = long_double::parse(&arguments[2]).ok_or(errors::NOT_FLOAT)?;

@@ -1,10 +1,12 @@
 //! The words that may follow the value in SET and the key in GETEX: conditions, GET, and what becomes of the expiry.
 
+use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::Failure;
 use crate::keyspace::Entry;
+use crate::string_value::StringValue;
 use crate::{errors, parse};
 
 /// What SET or GETEX was asked to do.
@@ -198,18 +200,23 @@ impl<'a> Condition<'a> {
     }
 
     /// Whether it holds for the key as it is.
-    pub fn holds(&self, entry: Option<&Entry>) -> bool {
-        let value = entry.map(Entry::payload);
+    pub fn holds(&self, tx: &mut Transaction<'_>, entry: Option<&Entry>) -> bool {
+        let value = entry.map(StringValue::of);
         match *self {
             Condition::Always => true,
             Condition::IfAbsent => value.is_none(),
             Condition::IfPresent => value.is_some(),
-            Condition::IfEqual(operand) => value == Some(operand),
-            Condition::IfNotEqual(operand) => value != Some(operand),
-            Condition::IfDigestEqual(operand) => value.is_some_and(|value| has_digest(value, operand)),
-            Condition::IfDigestNotEqual(operand) => !value.is_some_and(|value| has_digest(value, operand)),
+            Condition::IfEqual(operand) => is_value(tx, value, operand),
+            Condition::IfNotEqual(operand) => !is_value(tx, value, operand),
+            Condition::IfDigestEqual(digest) => value.is_some_and(|value| has_digest(&value.whole(tx), digest)),
+            Condition::IfDigestNotEqual(digest) => !value.is_some_and(|value| has_digest(&value.whole(tx), digest)),
         }
     }
+}
+
+fn is_value(tx: &mut Transaction<'_>, value: Option<StringValue<'_>>, operand: &[u8]) -> bool {
+    let alike = value.filter(|value| value.len() == operand.len() as u64);
+    alike.is_some_and(|value| *value.whole(tx) == *operand)
 }
 
 fn has_digest(value: &[u8], expected: &[u8]) -> bool {

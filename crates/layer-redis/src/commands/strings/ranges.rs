@@ -1,34 +1,35 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE.
 
+use std::ops::Range;
+
 use quartet_wire_resp::Arguments;
 
 use super::check_growth;
+use super::values::reply_part;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyspace::{Header, Kind};
 use crate::parse;
+use crate::string_value::{StringValue, length};
 
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (name, more) = (&arguments[1], &arguments[2]);
-    let layer = context.layer;
-    let mut keys = context.keys();
-    let old = keys.find_kind(name, Kind::String)?;
-    let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
-    let length = (value.len() + more.len()) as u64;
-    check_growth(layer, length)?;
+    let old = context.keys().find_kind(name, Kind::String)?;
+    let offset = length(old.as_ref());
+    let new_length = offset + more.len() as u64;
+    check_growth(context.layer, new_length)?;
     let header = match &old {
         Some(_) => Header::patched(old.as_ref()),
         None => Header::new(Kind::String),
     };
-    keys.put_parts(name, header, &[value, more]);
-    context.reply.integer(length as i64);
+    context.patch_string(name, header, old.as_ref(), offset, more);
+    context.reply.integer(new_length as i64);
     Ok(())
 }
 
 pub fn strlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let found = context.read_kind(&arguments[1], Kind::String)?;
-    let length = found.map_or(0, |entry| entry.payload().len());
-    context.reply.integer(length as i64);
+    context.reply.integer(length(found.as_ref()) as i64);
     Ok(())
 }
 
@@ -37,26 +38,30 @@ pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     let start = parse::required_integer(&arguments[2])?;
     let end = parse::required_integer(&arguments[3])?;
     match context.read_kind(&arguments[1], Kind::String)? {
-        Some(entry) => context.reply.bulk(part(entry.payload(), start, end)),
+        Some(entry) => {
+            let value = StringValue::of(&entry);
+            reply_part(context, value, part(value.len(), start, end));
+        }
         None => context.reply.bulk(b""),
     }
     Ok(())
 }
 
-/// Both indexes included. As in Redis 7 an end before the first byte means the first byte, unless both indexes are negative
-/// and in the wrong order.
-fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
-    let length = value.len() as i64;
+/// The bytes of a value of this length that two indexes name, both included. As in Redis 7 an end
+/// before the first byte means the first byte, unless both indexes are negative and in the wrong
+/// order.
+fn part(length: u64, start: i64, end: i64) -> Range<u64> {
+    let length = length as i64;
     if start < 0 && end < 0 && start > end {
-        return b"";
+        return 0..0;
     }
     let from_front = |index: i64| if index < 0 { (length + index).max(0) } else { index };
     let start = from_front(start);
     let end = from_front(end).min(length - 1);
     if start > end {
-        return b"";
+        return 0..0;
     }
-    &value[start as usize..=end as usize]
+    start as u64..end as u64 + 1
 }
 
 pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -66,20 +71,17 @@ pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         return Err("ERR offset is out of range".into());
     }
     let old = context.keys().find_kind(name, Kind::String)?;
-    let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
+    let length = length(old.as_ref());
     if patch.is_empty() {
-        context.reply.integer(value.len() as i64);
+        context.reply.integer(length as i64);
         return Ok(());
     }
-    let end = (offset as u64).saturating_add(patch.len() as u64);
+    let offset = offset as u64;
+    let end = offset.saturating_add(patch.len() as u64);
     check_growth(context.layer, end)?;
-    let (offset, end) = (offset as usize, end as usize);
-    let before = &value[..offset.min(value.len())];
-    let gap = vec![0; offset - before.len()];
-    let after = value.get(end..).unwrap_or_default();
     let header = Header::patched(old.as_ref());
-    context.keys().put_parts(name, header, &[before, &gap, patch, after]);
-    context.reply.integer(end.max(value.len()) as i64);
+    context.patch_string(name, header, old.as_ref(), offset, patch);
+    context.reply.integer(end.max(length) as i64);
     Ok(())
 }
 

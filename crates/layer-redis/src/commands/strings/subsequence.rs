@@ -7,7 +7,8 @@ use quartet_wire_resp::Arguments;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::keyspace::{Entry, Kind};
+use crate::keyspace::Kind;
+use crate::string_value::{length, whole};
 use crate::{errors, parse};
 
 /// What Redis allows its table, at four bytes a cell.
@@ -36,11 +37,12 @@ pub fn lcs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         return Err("ERR The specified keys must contain string values".into());
     }
     let options = options(arguments)?;
-    let a = a.as_ref().map_or(&b""[..], Entry::payload);
-    let b = b.as_ref().map_or(&b""[..], Entry::payload);
-    if (a.len() as u64 + 1) * (b.len() as u64 + 1) > TABLE_BYTES_MAX / 4 {
+    let cells = (length(a.as_ref()) + 1) * (length(b.as_ref()) + 1);
+    if cells > TABLE_BYTES_MAX / 4 {
         return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into());
     }
+    let (a, b) = (whole(context.tx, a.as_ref()), whole(context.tx, b.as_ref()));
+    let (a, b) = (&*a, &*b);
     if options.length {
         context.reply.integer(i64::from(Table::of(a, b, false).length));
         return Ok(());

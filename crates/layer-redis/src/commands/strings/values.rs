@@ -1,5 +1,7 @@
 //! Whole values: GET, SET and their relatives.
 
+use std::ops::Range;
+
 use quartet_wire_resp::Arguments;
 
 use super::check_length;
@@ -7,6 +9,7 @@ use super::options::{self, Condition, Lifetime, Options, Unit};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyspace::{Entry, Header, Kind};
+use crate::string_value::StringValue;
 use crate::{errors, parse};
 
 pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -18,17 +21,34 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 fn read_value(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
     let found = context.read_kind(name, Kind::String)?;
     match &found {
-        Some(entry) => context.reply.bulk(entry.payload()),
+        Some(entry) => reply_value(context, entry),
         None => context.reply.null(),
     }
     Ok(found)
+}
+
+/// Answers a string's value.
+pub(super) fn reply_value(context: &mut Context<'_, '_>, entry: &Entry) {
+    let value = StringValue::of(entry);
+    match value.packed() {
+        Some(bytes) => context.reply.bulk(bytes),
+        None => reply_part(context, value, 0..value.len()),
+    }
+}
+
+/// Answers the bytes of `range`, which lies within the value.
+pub(super) fn reply_part(context: &mut Context<'_, '_>, value: StringValue<'_>, range: Range<u64>) {
+    let (tx, reply) = (&mut *context.tx, &mut context.reply);
+    reply.bulk_with((range.end - range.start) as usize, |out| {
+        value.append_to(tx, range, out)
+    });
 }
 
 pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (name, value) = (&arguments[1], &arguments[2]);
     check_length(value.len() as u64)?;
     if arguments.len() == 3 {
-        context.keys().put(name, Header::new(Kind::String), value);
+        context.keys().put_string(name, Header::new(Kind::String), value);
         context.reply.ok();
         return Ok(());
     }
@@ -50,7 +70,13 @@ fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &
     if must_be_string && old.as_ref().is_some_and(|entry| entry.kind != Kind::String) {
         return Err(errors::WRONG_TYPE.into());
     }
-    let holds = options.condition.holds(old.as_ref());
+    let holds = options.condition.holds(context.tx, old.as_ref());
+    match &old {
+        // It is gone once the new one is stored.
+        Some(old) if options.get => reply_value(context, old),
+        _ if options.get || !holds => context.reply.null(),
+        _ => context.reply.ok(),
+    }
     if holds {
         let kept_ms = old.as_ref().and_then(|entry| entry.expiry_ms);
         let expiry_ms = match options.lifetime {
@@ -58,11 +84,6 @@ fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &
             _ => deadline_ms,
         };
         store(context, name, value, expiry_ms);
-    }
-    match old {
-        Some(old) if options.get => context.reply.bulk(old.payload()),
-        _ if options.get || !holds => context.reply.null(),
-        _ => context.reply.ok(),
     }
     Ok(())
 }
@@ -76,7 +97,7 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], expiry_ms: Op
         }
     } else {
         let header = Header::new(Kind::String).expiry(expiry_ms);
-        context.keys().put(name, header, value);
+        context.keys().put_string(name, header, value);
     }
 }
 
@@ -85,7 +106,7 @@ pub fn setnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     check_length(value.len() as u64)?;
     let absent = context.keys().find(name).is_none();
     if absent {
-        context.keys().put(name, Header::new(Kind::String), value);
+        context.keys().put_string(name, Header::new(Kind::String), value);
     }
     context.reply.integer(i64::from(absent));
     Ok(())
@@ -112,7 +133,7 @@ pub fn getset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     read_value(context, &arguments[1])?;
     context
         .keys()
-        .put(&arguments[1], Header::new(Kind::String), &arguments[2]);
+        .put_string(&arguments[1], Header::new(Kind::String), &arguments[2]);
     Ok(())
 }
 
@@ -130,19 +151,19 @@ pub fn getex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         context.reply.null();
         return Ok(());
     };
-    match lifetime {
-        Lifetime::Until(unit, amount) => {
-            let deadline_ms = options::deadline_ms(unit, amount, context.now_ms, "getex")?;
-            if context.is_over(deadline_ms) {
-                context.keys().remove(name);
-            } else {
-                context.keys().set_expiry(name, &entry, Some(deadline_ms));
-            }
+    let deadline_ms = match lifetime {
+        Lifetime::Until(unit, amount) => Some(options::deadline_ms(unit, amount, context.now_ms, "getex")?),
+        _ => None,
+    };
+    reply_value(context, &entry);
+    match deadline_ms {
+        Some(deadline_ms) if context.is_over(deadline_ms) => _ = context.keys().remove(name),
+        Some(_) => context.keys().set_expiry(name, &entry, deadline_ms),
+        None if matches!(lifetime, Lifetime::Persist) && entry.expiry_ms.is_some() => {
+            context.keys().set_expiry(name, &entry, None);
         }
-        Lifetime::Persist if entry.expiry_ms.is_some() => context.keys().set_expiry(name, &entry, None),
-        _ => {}
+        None => {}
     }
-    context.reply.bulk(entry.payload());
     Ok(())
 }
 
@@ -160,7 +181,7 @@ pub fn delex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     }
     let condition: Condition<'_> = options::of_delex(arguments)?;
     condition.check_digest()?;
-    let holds = condition.holds(Some(&entry));
+    let holds = condition.holds(context.tx, Some(&entry));
     if holds {
         context.keys().remove(name);
     }
@@ -171,7 +192,7 @@ pub fn delex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 /// DELIFEQ key value, as Valkey has it.
 pub fn delifeq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let entry = context.keys().find_kind(&arguments[1], Kind::String)?;
-    let is_equal = entry.is_some_and(|entry| entry.payload() == &arguments[2]);
+    let is_equal = Condition::IfEqual(&arguments[2]).holds(context.tx, entry.as_ref());
     if is_equal {
         context.keys().remove(&arguments[1]);
     }
@@ -181,7 +202,10 @@ pub fn delifeq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 
 pub fn digest(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     match context.read_kind(&arguments[1], Kind::String)? {
-        Some(entry) => context.reply.bulk(options::digest(entry.payload()).as_bytes()),
+        Some(entry) => {
+            let value = StringValue::of(&entry).whole(context.tx);
+            context.reply.bulk(options::digest(&value).as_bytes());
+        }
         None => context.reply.null(),
     }
     Ok(())
@@ -192,7 +216,7 @@ pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     context.reply.array(arguments.len() - 1);
     for name in arguments.iter().skip(1) {
         match context.read(name) {
-            Some(entry) if entry.kind == Kind::String => context.reply.bulk(entry.payload()),
+            Some(entry) if entry.kind == Kind::String => reply_value(context, &entry),
             _ => context.reply.null(),
         }
     }
@@ -253,7 +277,10 @@ pub fn msetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         _ => None,
     };
     let mut keys = context.keys();
-    let holds = pairs().all(|(name, _)| options.condition.holds(keys.find(name).as_ref()));
+    let holds = pairs().all(|(name, _)| {
+        let found = keys.find(name);
+        options.condition.holds(keys.tx, found.as_ref())
+    });
     for (name, value) in pairs().filter(|_| holds) {
         let kept_ms = context.keys().find(name).and_then(|entry| entry.expiry_ms);
         let expiry_ms = match options.lifetime {
@@ -278,7 +305,7 @@ fn put_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
     let mut keys = context.keys();
     let mut words = arguments.iter().skip(1);
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
-        keys.put(name, Header::new(Kind::String), value);
+        keys.put_string(name, Header::new(Kind::String), value);
     }
 }
 
