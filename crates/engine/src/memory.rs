@@ -28,6 +28,8 @@ pub struct Memory {
     /// The same without the budget itself: what the kernel's limit alone leaves. `ceiling <= last_resort`.
     last_resort: AtomicU64,
     reserved: AtomicU64,
+    /// Up to here reserving never fails.
+    granted: AtomicU64,
     /// A checkpoint was given up because of what it held: whoever evicts leaves room for the next one.
     leaves_room_for_checkpoint: AtomicBool,
 }
@@ -39,6 +41,7 @@ impl Default for Memory {
             ceiling: AtomicU64::new(u64::MAX),
             last_resort: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
+            granted: AtomicU64::new(0),
             leaves_room_for_checkpoint: AtomicBool::new(false),
         }
     }
@@ -56,6 +59,11 @@ impl Memory {
     /// What the process may take; `None`: as much as there is.
     pub fn budget(&self) -> Option<u64> {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
+    }
+
+    /// Grants peers' bytes so much in any case, however much the rows take: they wait for each other otherwise, where rows are flushed.
+    pub fn grant_reserved(&self, bytes: u64) {
+        self.granted.store(bytes, Ordering::Relaxed);
     }
 
     /// Tells what the system says is resident. Called many times a second.
@@ -157,7 +165,10 @@ impl Reserved {
     pub fn try_set(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let counted = self.memory.counted_bytes();
-        let has_room = more == 0 || counted.saturating_add(more) <= self.memory.ceiling.load(Ordering::Relaxed);
+        let is_granted =
+            self.memory.reserved_bytes().saturating_add(more) <= self.memory.granted.load(Ordering::Relaxed);
+        let fits = || counted.saturating_add(more) <= self.memory.ceiling.load(Ordering::Relaxed);
+        let has_room = more == 0 || is_granted || fits();
         if has_room {
             self.set(bytes);
         }
@@ -211,6 +222,17 @@ mod tests {
         assert!(!memory.is_short());
         drop(two);
         assert_eq!(memory.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_granted_is_reserved_however_short_memory_is() {
+        let memory = memory(8 * MUCH);
+        memory.grant_reserved(2 * MUCH);
+        memory.measured(20 * MUCH);
+        let mut reserved = Reserved::new(memory.clone());
+        assert!(memory.is_short());
+        assert!(reserved.try_set(2 * MUCH));
+        assert!(!reserved.try_set(2 * MUCH + 1));
     }
 
     #[test]
