@@ -19,7 +19,7 @@ pub(crate) struct Backlog {
 }
 
 /// A flush is never expected to end sooner.
-const LEFT_MIN: Duration = Duration::from_millis(100);
+const LEFT_MIN: Duration = Duration::from_millis(200);
 /// Up to this share nobody is slowed down.
 const FREE_SHARE: f64 = 0.5;
 /// The share that is to have gathered when the flush ends.
