@@ -78,7 +78,7 @@ impl Pressure {
 
     /// So much has gathered that it is worth a flush.
     pub fn wants_flush(&self, unflushed_bytes: u64) -> bool {
-        unflushed_bytes > self.limit_bytes / 4
+        unflushed_bytes > self.limit_bytes / 6
     }
 
     pub fn unflushed_bytes(&self) -> u64 {
