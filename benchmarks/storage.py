@@ -13,6 +13,7 @@
 | open | start to the first reply with 5 GB of data: ssd < 200 ms; memory: bytes per second loaded, >= 300 MB/s (of the values; for small rows, of the checkpoint's file, beside it of keys and values) |
 | overwrite | steady random overwriting for 10 minutes: no second without progress, p99.9 <= 20 ms over the disk's own, bytes on disk / live <= 2.5, and < 1.3 after deleting 90% |
 | beside | p99 of reads beside a checkpoint, a flush and a backup / the same when idle, <= 3 |
+| load | data of ten times the memory, written as fast as clients can (load.py; cgroups need root): nothing refused, every row right, no second without progress, and 0.8 of the pace of the flush |
 | backup | a backup and a restore of 1 GB: >= 100 MB/s and >= 150 MB/s, or the disk's own; the foreground keeps >= 70% |
 
 Sizes are --gigabytes times those of the table divided by 5: 5 is the table itself. Figures are medians of --rounds, sides taking turns. Each
@@ -36,6 +37,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+import load as loading
 
 VALUE_BYTES = 1000
 BATCH = 500
@@ -445,7 +448,11 @@ def disk_megabytes_per_second(scratch, megabytes):
     return count * len(part) / 1e6 / took
 
 
-ROWS = {"engines": engines, "beyond": beyond, "open": opening, "overwrite": overwrite, "beside": beside, "backup": backups}
+def loaded(arguments, scratch):
+    return loading.load(arguments, scratch, row, limited)
+
+
+ROWS = {"engines": engines, "beyond": beyond, "open": opening, "overwrite": overwrite, "beside": beside, "backup": backups, "load": loaded}
 
 
 def row(what, ours, theirs, judged, bar, kind):
@@ -469,6 +476,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--buffer-mebibytes", type=int, help="of writes that gather before the row `beyond` flushes them; an eighth of the memory if not given")
     parser.add_argument("--overwrite-seconds", type=float, default=600)
+    parser.add_argument("--load-mebibytes", type=int, nargs="+", default=[128, 256, 512, 2048], help="budgets of the row `load`")
+    parser.add_argument("--load-factor", type=float, default=10, help="megabytes of its data for each mebibyte of budget")
+    parser.add_argument("--load-layers", nargs="+", choices=loading.LAYERS, default=list(loading.LAYERS))
+    parser.add_argument("--load-clients", type=int, nargs="+", default=[1, 50])
+    parser.add_argument("--load-beside", nargs="+", choices=("nothing", "backup", "snapshot"), default=["nothing", "backup", "snapshot"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scratch", help="a directory on the disk that is measured")
     parser.add_argument("--out", type=Path)

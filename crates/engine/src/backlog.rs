@@ -1,61 +1,59 @@
 //! How fast epochs go to the log while the store is being flushed.
 //!
-//! What is written meanwhile gathers in memory, up to a limit. Writes that ran into it at full speed would then stand still until
+//! What is written meanwhile gathers in memory, up to a limit; how much has, is a share of that here. Writes that ran into it at full speed would then stand still until
 //! the flush has ended: seconds in which nothing commits. So from half of it on they are slowed down, each epoch by as much as makes
 //! what room is left last for as long as the flush will still take, going by the one before. An eighth of it is kept for one that takes
 //! much longer: then a few epochs a second go on until that is used up too. The limit itself still holds.
 
 use std::time::Duration;
 
+#[derive(Default)]
 pub(crate) struct Backlog {
-    /// More does not gather while a flush runs.
-    limit_bytes: u64,
     began: Duration,
     /// How long the flush before took.
     took: Duration,
     /// The next epoch waits until then.
     not_before: Duration,
+    /// How much had gathered when the log took an epoch last.
+    gathered: f64,
 }
 
 /// A flush is never expected to end sooner.
-const LEFT_MIN: Duration = Duration::from_millis(500);
+const LEFT_MIN: Duration = Duration::from_millis(200);
+/// Up to this share nobody is slowed down.
+const FREE_SHARE: f64 = 0.5;
+/// The share that is to have gathered when the flush ends.
+const AIM_SHARE: f64 = 0.875;
 /// Several epochs a second go to the log as long as there is room.
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
 impl Backlog {
-    pub fn new(limit_bytes: u64) -> Backlog {
-        Backlog {
-            limit_bytes,
-            began: Duration::ZERO,
-            took: Duration::ZERO,
-            not_before: Duration::ZERO,
-        }
-    }
-
     pub fn flush_began(&mut self, now: Duration) {
         self.began = now;
         self.not_before = now;
+        self.gathered = 0.0;
     }
 
-    pub fn flush_ended(&mut self, now: Duration) {
+    /// Returns how long it took.
+    pub fn flush_ended(&mut self, now: Duration) -> Duration {
         self.took = now.saturating_sub(self.began);
+        self.took
     }
 
-    /// True if the next epoch is not due; `gathered` is what the log has taken since the flush began.
-    pub fn holds(&self, now: Duration, gathered: u64) -> bool {
-        gathered > self.limit_bytes || now < self.not_before
+    /// True if the next epoch is not due; `gathered` is the share of the limit that has gathered since the flush began.
+    pub fn holds(&self, now: Duration, gathered: f64) -> bool {
+        gathered > 1.0 || now < self.not_before
     }
 
-    /// The log has taken so many bytes, `gathered` with all before them.
-    pub fn appended(&mut self, now: Duration, bytes: u64, gathered: u64) {
-        if gathered <= self.limit_bytes / 2 {
+    /// The log has taken an epoch, and with it so much has gathered.
+    pub fn appended(&mut self, now: Duration, gathered: f64) {
+        let more = (gathered - std::mem::replace(&mut self.gathered, gathered)).max(0.0);
+        if gathered <= FREE_SHARE {
             return;
         }
-        let aim = self.limit_bytes - self.limit_bytes / 8;
-        let room = aim.saturating_sub(gathered).max(1);
-        let share = bytes as f64 / room as f64;
-        let pause = self.left(now).as_secs_f64() * share;
-        self.not_before = now + Duration::from_secs_f64(pause.min(PAUSE_MAX.as_secs_f64()));
+        let room = (AIM_SHARE - gathered).max(f64::EPSILON);
+        let pause = (self.left(now).as_secs_f64() * more / room).min(PAUSE_MAX.as_secs_f64());
+        self.not_before = now + Duration::from_secs_f64(pause);
     }
 
     /// How long the flush will still take. It is never taken to be further than four fifths through.
@@ -72,6 +70,10 @@ mod tests {
 
     const LIMIT: u64 = 256 << 20;
 
+    fn share(gathered: u64) -> f64 {
+        gathered as f64 / LIMIT as f64
+    }
+
     /// Bytes that the log takes in each second of a flush, of writers that wait for their epoch before they write the next: so much
     /// each time, and no more than `offered` a second.
     fn taken_each_second(backlog: &mut Backlog, flush_seconds: u64, epoch: u64, offered: u64) -> Vec<u64> {
@@ -80,10 +82,10 @@ mod tests {
         let (began, mut now) = (Duration::from_secs(1000), Duration::from_secs(1000));
         backlog.flush_began(began);
         while now < began + Duration::from_secs(flush_seconds) {
-            if !backlog.holds(now, gathered) {
+            if !backlog.holds(now, share(gathered)) {
                 gathered += epoch;
                 seconds[(now - began).as_secs() as usize] += epoch;
-                backlog.appended(now, epoch, gathered);
+                backlog.appended(now, share(gathered));
             }
             now += step;
         }
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_quick_flush_slows_nobody_down() {
-        let mut backlog = Backlog::new(LIMIT);
+        let mut backlog = Backlog::default();
         for _ in 0..3 {
             let taken = taken_each_second(&mut backlog, 10, 150_000, 10_000_000);
             assert!(taken.iter().all(|&bytes| bytes >= 9_900_000), "{taken:?}");
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn a_long_flush_slows_writers_down_and_never_stops_them() {
         for (flush_seconds, offered) in [(60, 30_000_000), (20, 40_000_000), (120, 5_000_000), (300, 80_000_000)] {
-            let mut backlog = Backlog::new(LIMIT);
+            let mut backlog = Backlog::default();
             // The first flush tells nothing of how long the next takes.
             taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
             let taken = taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
@@ -119,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_flush_that_takes_longer_than_the_last_goes_on_taking_epochs() {
-        let mut backlog = Backlog::new(LIMIT);
+        let mut backlog = Backlog::default();
         taken_each_second(&mut backlog, 5, 150_000, 10_000_000);
         let taken = taken_each_second(&mut backlog, 60, 150_000, 10_000_000);
         assert!(taken.iter().all(|&bytes| bytes > 0), "{taken:?}");
@@ -127,12 +129,12 @@ mod tests {
 
     #[test]
     fn the_limit_holds() {
-        let mut backlog = Backlog::new(LIMIT);
+        let mut backlog = Backlog::default();
         backlog.flush_began(Duration::ZERO);
-        assert!(!backlog.holds(Duration::ZERO, LIMIT));
-        assert!(backlog.holds(Duration::ZERO, LIMIT + 1));
-        backlog.appended(Duration::ZERO, LIMIT, LIMIT);
-        assert!(backlog.holds(PAUSE_MAX - Duration::from_millis(1), 0));
-        assert!(!backlog.holds(PAUSE_MAX, 0));
+        assert!(!backlog.holds(Duration::ZERO, share(LIMIT)));
+        assert!(backlog.holds(Duration::ZERO, share(LIMIT + 1)));
+        backlog.appended(Duration::ZERO, share(LIMIT));
+        assert!(backlog.holds(PAUSE_MAX - Duration::from_millis(1), 0.0));
+        assert!(!backlog.holds(PAUSE_MAX, 0.0));
     }
 }

@@ -93,7 +93,11 @@ impl Announcement {
     pub fn released(&self) {
         if self.is_busy() {
             self.is_busy.store(false, Ordering::SeqCst);
-            self.listeners.lock().iter().for_each(|listener| listener());
+            self.call_listeners();
         }
+    }
+
+    pub fn call_listeners(&self) {
+        self.listeners.lock().iter().for_each(|listener| listener());
     }
 }

@@ -13,6 +13,7 @@ use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreK
 use crate::flusher::{CheckpointError, Flusher};
 use crate::lock::PartitionLock;
 use crate::log_readers::LogReaders;
+use crate::pressure::Pressure;
 use crate::replay::Replayer;
 use crate::room::Room;
 use crate::shared::{FlusherTask, Shared};
@@ -84,10 +85,12 @@ impl Engine {
         replayer.store.tidy();
         let last = replayer.version;
         let stored = StoredBytes::of(&replayer.store).map_err(quartet_store::OpenError::Store)?;
+        let unflushed_bytes = replayer.store.unflushed_bytes();
         let shared = Arc::new(Shared {
             partition: PartitionLock::new(PartitionState::new(replayer.store, last)),
             flusher: FlusherTask::default(),
             room,
+            pressure: Pressure::new(options.unflushed_bytes_max),
             clock,
             runtime,
             durable: AtomicU64::new(last.0),
@@ -102,6 +105,7 @@ impl Engine {
             stored,
             epoch_bytes_max: options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT),
         });
+        shared.pressure.gathered(unflushed_bytes, 0);
         shared
             .statistics
             .checkpoint_last_version
@@ -242,6 +246,11 @@ impl Engine {
             true => self.live_bytes().min(quartet_store::all_rows_bytes()),
             false => self.live_bytes(),
         }
+    }
+
+    /// Every row is in memory, so that removing rows gives it back; false for the ssd engine.
+    pub fn is_all_in_memory(&self) -> bool {
+        self.shared.is_all_in_memory
     }
 
     /// What the process may take, and whether there is room for more.

@@ -58,6 +58,14 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 const UNFLUSHED_MAX: u64 = 4;
 /// How often what is kept of the log for readers is looked at.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// How often what the disk has free is looked at.
+const DISK_LOOK: Duration = Duration::from_millis(100);
+/// With less free, the log takes so much a second that it would last for some time, but never less than this many bytes a second, and never
+/// nothing for longer than this.
+const NEARLY_FULL_BYTES: u64 = 512 << 20;
+const DISK_LASTS_SECONDS: u64 = 10;
+const NEARLY_FULL_RATE_MIN: u64 = 1 << 20;
+const NEARLY_FULL_PAUSE_MAX: Duration = Duration::from_millis(400);
 /// A larger buffer is given back after its epoch is written.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 
@@ -111,7 +119,6 @@ impl Flusher {
         let log_bytes_since_checkpoint = log.bytes().saturating_sub(bytes_before(&log.parts(), needed));
         let now = shared.runtime.now();
         let store = shared.partition.borrow().store.kind();
-        let unflushed_bytes_max = options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX);
         let (retention_bytes, retention_time) = (options.log_retention_bytes, options.log_retention);
         let worker = Worker {
             shared: shared.clone(),
@@ -138,7 +145,11 @@ impl Flusher {
             log_bytes_in_checkpoint: 0,
             checkpoint_not_before: now,
             log_bytes_since_checkpoint,
-            backlog: Backlog::new(unflushed_bytes_max),
+            backlog: Backlog::default(),
+            unflushed_at_flush: 0,
+            disk_available: u64::MAX,
+            disk_looked: now,
+            disk_not_before: now,
             retention: Retention::new(retention_bytes, retention_time, now, tail),
             needed,
             trimmed_below: LogSequence::ZERO,
@@ -253,6 +264,13 @@ struct Worker {
     /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
     log_bytes_since_checkpoint: u64,
     backlog: Backlog,
+    /// What was not in the store's files when the flush that runs began, in memory.
+    unflushed_at_flush: u64,
+    /// What the disk had free when that was looked at last, in bytes.
+    disk_available: u64,
+    disk_looked: Duration,
+    /// The disk is nearly full: the next epoch waits until then.
+    disk_not_before: Duration,
     retention: Retention,
     /// The store needs the log's records from this one on.
     needed: LogSequence,
@@ -405,6 +423,7 @@ impl Worker {
         self.trim_if_due()?;
         self.prepare_if_needed();
         self.tell_if_full();
+        self.shared.let_in();
         Ok(())
     }
 
@@ -454,7 +473,9 @@ impl Worker {
         if !self.write_kept()? {
             return Ok(false);
         }
-        if timeout.is_some() && self.store_is_behind() {
+        let is_held = timeout.is_some() && (self.store_is_behind() || self.now() < self.disk_not_before);
+        self.shared.pressure.hold(is_held);
+        if is_held {
             self.sync_if_wanted(true)?;
             return Ok(false);
         }
@@ -467,7 +488,14 @@ impl Worker {
             self.sync_if_wanted(false)?;
             return Ok(false);
         };
-        if let Some(epoch) = shared.partition.pop(&mut partition) {
+        let full = shared.partition.pop(&mut partition);
+        // Somebody who writes much under one hold of the lock would put off the flush without end if it began only when no epoch is left.
+        let is_last = partition.full_epochs.queue.is_empty() && self.checkpoint_is_wanted(&partition.store);
+        if let Some(epoch) = full {
+            if is_last {
+                return self.flush_gathered(Some(epoch), partition, timeout.is_none());
+            }
+            shared.note_gathered(&partition);
             drop(partition);
             let needs_sync = epoch.needs_sync;
             if self.write(epoch)? {
@@ -475,12 +503,13 @@ impl Worker {
             }
             return Ok(self.kept.is_none());
         }
-        self.flush_gathered(partition, timeout.is_none())
+        self.flush_gathered(None, partition, timeout.is_none())
     }
 
-    /// Takes what has gathered since the last full epoch to the log. True if there was something.
+    /// Takes a full epoch, if one is given, and what has gathered since the last one to the log. True if there was something.
     fn flush_gathered(
         &mut self,
+        full: Option<Epoch>,
         mut partition: MutexGuard<'_, PartitionState>,
         stopping: bool,
     ) -> Result<bool, LogError> {
@@ -496,7 +525,9 @@ impl Worker {
         if flush.is_some() {
             let count = &self.shared.statistics.transactions_since_checkpoint;
             count.store(0, Ordering::Relaxed);
+            self.unflushed_at_flush = partition.store.unflushed_bytes();
         }
+        self.shared.note_gathered(&partition);
         drop(partition);
         drop(forgotten);
         for (database, cleared) in garbage {
@@ -504,8 +535,9 @@ impl Worker {
         }
         being_freed.store(0, Ordering::Relaxed);
 
-        let (version, needs_sync) = (epoch.version, epoch.needs_sync);
-        let wrote = self.write(epoch)?;
+        let needs_sync = epoch.needs_sync || full.as_ref().is_some_and(|full| full.needs_sync);
+        let version = epoch.version;
+        let wrote = self.write_both(full, epoch)?;
         if self.kept.is_some() {
             if flush.is_some() {
                 self.give_up_checkpoint("the disk is full".into());
@@ -517,6 +549,19 @@ impl Worker {
             self.start_checkpoint(flush, version);
         }
         Ok(wrote)
+    }
+
+    /// Takes both to the log, in this order. True if there was something; once one is kept, the other waits in the queue.
+    fn write_both(&mut self, full: Option<Epoch>, epoch: Epoch) -> Result<bool, LogError> {
+        let wrote = match full {
+            Some(full) => self.write(full)?,
+            None => false,
+        };
+        if self.kept.is_some() && !epoch.payload.is_empty() {
+            self.shared.partition.borrow().full_epochs.queue.push_front(epoch);
+            return Ok(wrote);
+        }
+        Ok(self.write(epoch)? || wrote)
     }
 
     /// Takes `epoch` to the log unless it is empty. True if it did; an epoch for which there is no room is kept.
@@ -579,10 +624,9 @@ impl Worker {
         self.unsynced.push_back((self.tail, epoch.version));
         self.marked = false;
         self.log_bytes_since_checkpoint += bytes as u64;
+        self.spare_the_disk(bytes as u64);
         if self.is_flushing_rows() {
-            let now = self.now();
-            self.backlog
-                .appended(now, bytes as u64, self.log_bytes_since_checkpoint);
+            self.backlog.appended(self.now(), self.gathered_share());
         }
         Ok(())
     }
@@ -633,9 +677,38 @@ impl Worker {
         self.shared.runtime.now()
     }
 
+    /// A disk that is nearly full is filled ever more slowly: what checkpoints, flushes and trimming give back has time to come.
+    fn spare_the_disk(&mut self, bytes: u64) {
+        let now = self.now();
+        if now - self.disk_looked >= DISK_LOOK {
+            self.disk_looked = now;
+            self.disk_available = self.disk.available_bytes().unwrap_or(u64::MAX);
+        }
+        if self.disk_available < NEARLY_FULL_BYTES {
+            let per_second = (self.disk_available / DISK_LASTS_SECONDS).max(NEARLY_FULL_RATE_MIN);
+            let pause = Duration::from_secs_f64(bytes as f64 / per_second as f64);
+            self.disk_not_before = now + pause.min(NEARLY_FULL_PAUSE_MAX);
+        }
+    }
+
     /// So much has changed while the store was being flushed that writes have to wait a little, or until it has ended.
     fn store_is_behind(&self) -> bool {
-        self.is_flushing_rows() && self.backlog.holds(self.now(), self.log_bytes_since_checkpoint)
+        self.is_flushing_rows() && self.backlog.holds(self.now(), self.gathered_share())
+    }
+
+    /// How much has gathered since the flush began, as a share of what may: of the log, or of memory, whichever is more.
+    fn gathered_share(&self) -> f64 {
+        let pressure = &self.shared.pressure;
+        let log_bytes_max = self.options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX).max(1);
+        let of_log = self.log_bytes_since_checkpoint as f64 / log_bytes_max as f64;
+        let limit = pressure.limit_bytes();
+        let more = pressure.unflushed_bytes().saturating_sub(self.unflushed_at_flush);
+        // More than three sevenths, and the next flush would begin with so much that little could gather beside it.
+        let room = limit
+            .saturating_sub(self.unflushed_at_flush)
+            .clamp(limit / 8, limit / 7 * 3)
+            .max(1);
+        of_log.max(more as f64 / room as f64)
     }
 
     /// What is written meanwhile gathers in memory until the flush has ended.
@@ -651,7 +724,8 @@ impl Worker {
                 is_large || self.full_disk_wants_checkpoint()
             }
             StoreKind::Ssd => {
-                let is_large = log_bytes > self.options.unflushed_log_bytes.min(self.options.checkpoint_log_bytes);
+                let is_large = log_bytes > self.options.unflushed_log_bytes.min(self.options.checkpoint_log_bytes)
+                    || self.shared.pressure.wants_flush(store.unflushed_bytes());
                 let is_old = self.now() - self.last_flush >= FLUSH_INTERVAL;
                 let changed = log_bytes > 0;
                 // On a full disk it gives back the space of what was deleted.
@@ -660,13 +734,15 @@ impl Worker {
         }
     }
 
+    fn checkpoint_is_wanted(&self, store: &PartitionStore) -> bool {
+        let due = || self.now() >= self.checkpoint_not_before && self.checkpoint_due(store);
+        self.checkpoint.is_none() && (self.control.checkpoint_wanted.load(Ordering::SeqCst) || due())
+    }
+
     fn checkpoint_wanted(&mut self, store: &PartitionStore) -> bool {
-        if self.checkpoint.is_some() {
-            return false;
-        }
-        let due = self.now() >= self.checkpoint_not_before && self.checkpoint_due(store);
-        let wanted = self.control.checkpoint_wanted.swap(false, Ordering::SeqCst) || due;
+        let wanted = self.checkpoint_is_wanted(store);
         if wanted {
+            self.control.checkpoint_wanted.store(false, Ordering::SeqCst);
             self.last_flush = self.now();
             self.log_bytes_in_checkpoint = std::mem::take(&mut self.log_bytes_since_checkpoint);
             if self.was_full {
@@ -729,7 +805,7 @@ impl Worker {
         RunningCheckpoint { position, job }: RunningCheckpoint,
         mut partition: MutexGuard<'_, PartitionState>,
     ) -> Result<(), LogError> {
-        self.backlog.flush_ended(self.now());
+        let took = self.backlog.flush_ended(self.now());
         let flushed = match job.join() {
             Some(flushed) => flushed.map_err(|error| error.to_string()),
             None => Err("the checkpoint thread panicked".into()),
@@ -737,12 +813,17 @@ impl Worker {
         let written = flushed.as_ref().map(PartitionFlushed::bytes).map_err(String::clone);
         let outdated = partition.store.end_flush(flushed.ok());
         let used = partition.store.disk_use();
+        self.shared.note_gathered(&partition);
         drop(partition);
         self.shared.statistics.store_takes(used.unwrap_or_default());
         drop(outdated);
         // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
         let failure = written.map(|bytes| self.checkpoint_written(position, bytes)).err();
         if failure.is_none() {
+            let statistics = &self.shared.statistics;
+            let (bytes, micros) = (self.log_bytes_in_checkpoint, took.as_micros() as u64);
+            statistics.store_flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+            statistics.store_flush_micros.fetch_add(micros, Ordering::Relaxed);
             self.trim(position)?;
         }
         self.checkpoint_ended(failure);
@@ -790,6 +871,9 @@ impl Worker {
         statistics.log_readers.store(readers.count() as u64, Ordering::Relaxed);
         statistics.log_retained_bytes.store(retained, Ordering::Relaxed);
         statistics.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
+        statistics
+            .removed_bytes
+            .store(self.disk.removed_bytes(), Ordering::Relaxed);
         Ok(())
     }
 

@@ -4,8 +4,10 @@
 //!   counted   rows       the store counts them: the tree's, those that only a snapshot holds, those about to be freed
 //!           + reserved   whoever keeps bytes of peers says so ([`Reserved`]): buffers of requests, mailboxes, queues
 //!   resident             what the system says the process has: measured now and then, by the server
-//!   uncounted            resident - counted at that moment: the program, its stacks, epochs on their way to the log,
-//!                        interpreters, what the allocator keeps
+//!   retained             what was counted and is no more, and the allocator keeps for what comes next: resident memory has not
+//!                        become less by it
+//!   uncounted            resident - counted - retained at that moment: the program, its stacks, epochs on their way to the log,
+//!                        interpreters, what else the allocator keeps
 //!   budget               what all of it may take
 //! ```
 //!
@@ -28,6 +30,13 @@ pub struct Memory {
     /// The same without the budget itself: what the kernel's limit alone leaves. `ceiling <= last_resort`.
     last_resort: AtomicU64,
     reserved: AtomicU64,
+    /// What was freed of what is counted, as far as the allocator has it.
+    retained: AtomicU64,
+    /// Counted and resident bytes when they were measured last.
+    counted_then: AtomicU64,
+    resident_then: AtomicU64,
+    /// Up to here reserving never fails.
+    granted: AtomicU64,
     /// A checkpoint was given up because of what it held: whoever evicts leaves room for the next one.
     leaves_room_for_checkpoint: AtomicBool,
 }
@@ -39,6 +48,10 @@ impl Default for Memory {
             ceiling: AtomicU64::new(u64::MAX),
             last_resort: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
+            retained: AtomicU64::new(0),
+            counted_then: AtomicU64::new(0),
+            resident_then: AtomicU64::new(0),
+            granted: AtomicU64::new(0),
             leaves_room_for_checkpoint: AtomicBool::new(false),
         }
     }
@@ -58,16 +71,36 @@ impl Memory {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
 
+    /// Grants peers' bytes so much in any case, however much the rows take: they wait for each other otherwise, where rows are flushed.
+    pub fn grant_reserved(&self, bytes: u64) {
+        self.granted.store(bytes, Ordering::Relaxed);
+    }
+
     /// Tells what the system says is resident. Called many times a second.
     pub fn measured(&self, resident_bytes: u64) {
         let budget = self.budget.load(Ordering::Relaxed);
         if budget == u64::MAX {
             return;
         }
-        let uncounted = resident_bytes.saturating_sub(self.counted_bytes());
+        let counted = self.counted_bytes();
+        let retained = self.retained_beside(counted, resident_bytes);
+        let uncounted = resident_bytes.saturating_sub(counted.saturating_add(retained));
         let last_resort = with_an_eighth(budget).saturating_sub(uncounted);
         self.last_resort.store(last_resort, Ordering::Relaxed);
         self.ceiling.store(last_resort.min(budget), Ordering::Relaxed);
+    }
+
+    /// What the allocator keeps of what was counted. It is less by what was given back to the system and by what is used again; memory that
+    /// grows although some is kept shows that not all of that can be used.
+    fn retained_beside(&self, counted: u64, resident: u64) -> u64 {
+        let counted_then = self.counted_then.swap(counted, Ordering::Relaxed);
+        let resident_then = self.resident_then.swap(resident, Ordering::Relaxed);
+        let freed = self.retained.load(Ordering::Relaxed) + counted_then.saturating_sub(counted);
+        let used = counted.saturating_sub(counted_then) + resident_then.saturating_sub(resident);
+        let unusable = resident.saturating_sub(resident_then).saturating_mul(UNUSABLE_FACTOR);
+        let retained = freed.saturating_sub(used.saturating_add(unusable));
+        self.retained.store(retained, Ordering::Relaxed);
+        retained
     }
 
     /// Rows and what is reserved.
@@ -121,6 +154,9 @@ impl Memory {
     }
 }
 
+/// A byte by which memory grows beside what the allocator keeps means that so many of those are not of use.
+const UNUSABLE_FACTOR: u64 = 8;
+
 fn with_an_eighth(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
@@ -157,7 +193,10 @@ impl Reserved {
     pub fn try_set(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let counted = self.memory.counted_bytes();
-        let has_room = more == 0 || counted.saturating_add(more) <= self.memory.ceiling.load(Ordering::Relaxed);
+        let is_granted =
+            self.memory.reserved_bytes().saturating_add(more) <= self.memory.granted.load(Ordering::Relaxed);
+        let fits = || counted.saturating_add(more) <= self.memory.ceiling.load(Ordering::Relaxed);
+        let has_room = more == 0 || is_granted || fits();
         if has_room {
             self.set(bytes);
         }
@@ -211,6 +250,38 @@ mod tests {
         assert!(!memory.is_short());
         drop(two);
         assert_eq!(memory.reserved_bytes(), 0);
+    }
+
+    /// Half of the rows were deleted, one here and one there, and writes went on being refused: the allocator could give nothing back to the
+    /// system, though all of it was there for the next rows.
+    #[test]
+    fn what_was_freed_is_room_though_the_allocator_keeps_it() {
+        let memory = memory(8 * MUCH);
+        let mut reserved = Reserved::new(memory.clone());
+        reserved.set(8 * MUCH);
+        memory.measured(8 * MUCH);
+        memory.measured(9 * MUCH);
+        assert!(!reserved.try_set(8 * MUCH + MUCH / 8));
+        reserved.set(4 * MUCH);
+        memory.measured(9 * MUCH);
+        assert!(reserved.try_set(7 * MUCH) && !memory.is_short());
+        memory.measured(9 * MUCH);
+        assert!(!memory.is_short());
+        reserved.set(4 * MUCH);
+        memory.measured(9 * MUCH);
+        memory.measured(9 * MUCH + MUCH / 2);
+        assert!(memory.is_short(), "what is kept is of no use");
+    }
+
+    #[test]
+    fn what_is_granted_is_reserved_however_short_memory_is() {
+        let memory = memory(8 * MUCH);
+        memory.grant_reserved(2 * MUCH);
+        memory.measured(20 * MUCH);
+        let mut reserved = Reserved::new(memory.clone());
+        assert!(memory.is_short());
+        assert!(reserved.try_set(2 * MUCH));
+        assert!(!reserved.try_set(2 * MUCH + 1));
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub struct EngineOptions {
     /// What has changed since the ssd store's last flush is kept in memory. A flush starts when the log has taken so many bytes
     /// since; with four times as many, and one still running, writes wait.
     pub unflushed_log_bytes: u64,
+    /// Memory that what is not in the ssd store's files may take, in bytes, rows and the nodes that hold them. A flush starts at a sixth of
+    /// it; beyond it, what would make the data larger waits ([`Admission::Later`](crate::Admission::Later)).
+    pub unflushed_bytes_max: u64,
     /// Up to so many bytes of the log are kept for whoever reads it ([`LogReader`](crate::LogReader)) or may come to read it, although
     /// the store does not need them any more.
     pub log_retention_bytes: u64,
@@ -68,6 +71,7 @@ impl Default for EngineOptions {
             store: None,
             cache_bytes: 256 << 20,
             unflushed_log_bytes: 64 << 20,
+            unflushed_bytes_max: 1 << 30,
             log_retention_bytes: 1 << 30,
             log_retention: Duration::ZERO,
             epoch_bytes_max: 64 << 20,

@@ -11,6 +11,7 @@ use crate::Statistics;
 use crate::lock::PartitionLock;
 use crate::log_readers::LogReaders;
 use crate::memory::Memory;
+use crate::pressure::Pressure;
 use crate::room::Room;
 use crate::stored::StoredBytes;
 
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub partition: PartitionLock,
     pub flusher: FlusherTask,
     pub room: Room,
+    pub pressure: Pressure,
     pub clock: Arc<dyn Clock>,
     pub runtime: Arc<dyn Runtime>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.

@@ -45,6 +45,12 @@ pub struct Statistics {
     pub store_live_bytes: AtomicU64,
     /// What was kept beside for snapshots alone.
     pub store_pinned_bytes: AtomicU64,
+    /// What its flushes have taken from the log, in bytes, and how long all of them have taken.
+    pub store_flushed_bytes: AtomicU64,
+    /// See `store_flushed_bytes`.
+    pub store_flush_micros: AtomicU64,
+    /// What files hold that were removed and whose room has not come back yet.
+    pub removed_bytes: AtomicU64,
 }
 
 impl Statistics {

@@ -93,8 +93,11 @@ impl RealDisk {
     }
 
     fn file(&self, file: fs::File) -> RealFile {
-        let others = self.others.clone();
-        RealFile { file, others }
+        RealFile {
+            file,
+            others: self.others.clone(),
+            removed: self.removed.clone(),
+        }
     }
 
     fn resolve(&self, name: &str) -> io::Result<PathBuf> {
@@ -209,13 +212,29 @@ impl Disk for RealDisk {
 
     fn available_bytes(&self) -> io::Result<u64> {
         let system = rustix::fs::fstatvfs(&self.directory)?;
-        Ok(system.f_bavail.saturating_mul(system.f_frsize))
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        Ok(free.saturating_add(self.removed.held_bytes()))
+    }
+
+    fn removed_bytes(&self) -> u64 {
+        self.removed.held_bytes()
     }
 }
 
 struct RealFile {
     file: fs::File,
     others: Arc<gentle::Others>,
+    removed: Arc<gentle::Removed>,
+}
+
+impl RealFile {
+    /// Does what may find the disk full; once more if room could be given back.
+    fn with_room(&self, work: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        match work() {
+            Err(error) if crate::is_shortage(&error) && self.removed.give_back_now() => work(),
+            done => done,
+        }
+    }
 }
 
 impl File for RealFile {
@@ -236,7 +255,7 @@ impl File for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         for (index, piece) in bytes.chunks(COPIED_AT_ONCE_BYTES_MAX).enumerate() {
             let before = index * COPIED_AT_ONCE_BYTES_MAX;
-            self.file.write_all_at(piece, offset + before as u64)?;
+            self.with_room(|| self.file.write_all_at(piece, offset + before as u64))?;
         }
         Ok(())
     }
@@ -250,7 +269,7 @@ impl File for RealFile {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        allocate(&self.file, bytes)
+        self.with_room(|| allocate(&self.file, bytes))
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
@@ -286,7 +305,7 @@ impl File for RealFile {
 }
 
 #[cfg(target_os = "linux")]
-fn allocate(file: &fs::File, bytes: u64) -> io::Result<()> {
+pub(crate) fn allocate(file: &fs::File, bytes: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
@@ -296,7 +315,7 @@ fn allocate(file: &fs::File, bytes: u64) -> io::Result<()> {
 
 /// Other systems are treated as file systems that cannot reserve: a write there may find the disk full.
 #[cfg(not(target_os = "linux"))]
-fn allocate(_: &fs::File, _: u64) -> io::Result<()> {
+pub(crate) fn allocate(_: &fs::File, _: u64) -> io::Result<()> {
     Ok(())
 }
 

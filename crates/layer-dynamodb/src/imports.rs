@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
-use quartet_engine::Transaction;
+use quartet_engine::{Admission, Transaction};
 use serde::{Deserialize, Serialize};
 
 use crate::backups;
@@ -319,7 +319,7 @@ fn is_about_data(path: &str) -> bool {
 
 /// True if it was the last of the file.
 fn read_batch(layer: &DynamoDb, import: &mut Import, row_key: &[u8], records: &mut Records<'_>) -> io::Result<bool> {
-    if layer.engine.memory().is_short() {
+    if layer.engine.wait_for_room() != Admission::Now {
         return Err(io::Error::other("The server is out of memory"));
     }
     let (mut items, mut bytes, mut is_last) = (Vec::new(), 0, false);

@@ -59,7 +59,7 @@ mod transfers;
 mod value;
 mod write;
 
-use quartet_engine::Dependency;
+use quartet_engine::{Admission, Dependency};
 
 pub use buckets::Buckets;
 pub use changes::DynamoDbChanges;
@@ -121,10 +121,13 @@ impl DynamoDb {
     fn run(&self, target: &Target, request: &Json<'_>) -> Outcome {
         let operation = target.operation();
         match shape::check(operation.input, request) {
-            Ok(()) if self.engine.memory().is_short() && target.makes_larger(request) => {
-                settled(Err(Failure::new(Exception::InternalServer, OUT_OF_MEMORY)))
-            }
-            Ok(()) => (operation.run)(self, request),
+            Ok(()) => match self.engine.admission() {
+                Admission::Refused if target.makes_larger(request) => {
+                    settled(Err(Failure::new(Exception::InternalServer, OUT_OF_MEMORY)))
+                }
+                Admission::Later if target.makes_larger(request) => settled(Err(Failure::busy())),
+                _ => (operation.run)(self, request),
+            },
             Err(failure) => settled(Err(failure)),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::Transaction;
+use quartet_engine::{Admission, Transaction};
 use quartet_model::KeyRange;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub fn start_filling(transaction: &mut Transaction<'_>, table: &Table, index: u1
 impl DynamoDb {
     /// Does what is due. Cheap when nothing is; to be called several times a second.
     pub fn maintain(&self) {
-        while self.step(DynamoDb::fill) {}
+        while self.engine.admission() == Admission::Now && self.step(DynamoDb::fill) {}
         while self.step(DynamoDb::expire) {}
         while self.step(DynamoDb::forget_tokens) {}
         while self.step(DynamoDb::trim) {}
@@ -56,7 +56,7 @@ impl DynamoDb {
 
     /// Goes on with what was asked for and takes room, a little at a time. True if there may be more to do.
     pub fn go_on(&self) -> bool {
-        !self.engine.memory().is_short() && self.for_a_while(restore::go_on)
+        self.engine.admission() == Admission::Now && self.for_a_while(restore::go_on)
     }
 
     /// Whoever else needs the thread waits this long at most. True if there may be more to do.

@@ -33,7 +33,7 @@ mod watches;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use quartet_engine::{Engine, PartitionGuard, Space};
+use quartet_engine::{Admission, Engine, PartitionGuard, Space};
 use quartet_wire_keyvalue::{ErrorCode, FRAME_BYTES_MAX};
 
 pub use changes::KeyValueChanges;
@@ -134,8 +134,11 @@ impl KeyValue {
 
     /// Lets go of what nobody may use any more. To be called a few times a second.
     pub fn maintain(&self) {
-        let is_short = self.engine.memory().is_short();
+        let is_short = self.engine.admission() != Admission::Now;
         self.versions.tidy(self.engine.now_micros(), is_short);
+        if is_short {
+            self.versions.forget_unused();
+        }
     }
 
     /// The partition's lock, unless somebody holds it for long.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{CommitError, Dependency, Reader, RowValue};
+use quartet_engine::{Admission, CommitError, Dependency, Reader, RowValue};
 use quartet_model::Version;
 use quartet_store::Row;
 use quartet_wire_keyvalue::{
@@ -343,8 +343,12 @@ impl Session {
         if !self.may_write {
             return Err(ErrorCode::PERMISSION_DENIED);
         }
-        if commit::makes_larger(commit) && self.layer.engine.memory().is_short() {
-            return Err(ErrorCode::COMMIT_PROXY_MEMORY_LIMIT);
+        if commit::makes_larger(commit) {
+            match self.layer.engine.admission() {
+                Admission::Now => {}
+                Admission::Later => return Ok(Answered::Busy),
+                Admission::Refused => return Err(ErrorCode::COMMIT_PROXY_MEMORY_LIMIT),
+            }
         }
         let request = commit::translated(commit, &self.layer.options)?;
         let Some(mut partition) = self.layer.partition() else {
@@ -354,7 +358,8 @@ impl Session {
         // from before: who asked for one has not been told of this commit.
         self.committed = None;
         let committed = partition.commit(self.layer.space, &request);
-        if committed.is_ok() && (self.commits_kept < COMMITS_KEPT || self.layer.versions.are_named(self.now_micros)) {
+        let are_named = || self.commits_kept < COMMITS_KEPT || self.layer.versions.are_named(self.now_micros);
+        if committed.is_ok() && are_named() && !self.layer.engine.gathers_much() {
             self.commits_kept = self.commits_kept.saturating_add(1);
             self.committed = Some(partition.read_version(self.layer.space));
         }

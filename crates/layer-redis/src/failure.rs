@@ -25,6 +25,8 @@ pub enum Failure {
     TooSoon {
         micros: u64,
     },
+    /// What was written before is not on disk yet: the request is to be received again.
+    Behind,
     /// The credentials open another logical database: the connection is to go on there, with this request.
     SwitchDatabase(DatabaseLogin),
     /// A script takes too long for the thread that runs it: take all back and run it where it may take long.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Engine, Space};
+use quartet_engine::{Admission, Engine, Space};
 
 use crate::acl::{UserFile, Users};
 use crate::admission_control::{AdmissionControl, Directory};
@@ -276,7 +276,7 @@ impl Redis {
         let process_is_short = match self.evicts_for_the_process() {
             // What a checkpoint holds cannot be given back by evicting more.
             true => memory.is_nearly_gone() && !self.engine.give_up_checkpoint(),
-            false => memory.is_short(),
+            false => self.engine.admission() == Admission::Refused,
         };
         // As in Redis, commands go on while eviction does, though there is not room enough yet.
         process_is_short || self.eviction.found_nothing.load(Ordering::Relaxed) && self.should_evict()
@@ -291,10 +291,11 @@ impl Redis {
         exceeds || self.evicts_for_the_process() && self.exceeds_what_the_process_may_take()
     }
 
-    /// A database that is one of several loses nothing because others need room: it is refused instead.
+    /// A database that is one of several loses nothing because others need room: it is refused instead. Nor does one whose rows are in files,
+    /// where removing them gives no memory back.
     fn evicts_for_the_process(&self) -> bool {
         let is_own = self.access.admission_control.is_none() && !self.replication.is_replica();
-        is_own && self.eviction_policy().evicts()
+        is_own && self.engine.is_all_in_memory() && self.eviction_policy().evicts()
     }
 
     fn exceeds_what_the_process_may_take(&self) -> bool {

@@ -44,8 +44,8 @@ pub struct Received {
     /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
     /// an error if the work fails.
     pub after: Option<After>,
-    /// Somebody keeps the lock: the next request is to be received again once [`Engine::is_busy`](quartet_engine::Engine::is_busy)
-    /// is false.
+    /// Somebody keeps the lock, or the store is behind: the next request is to be received again once
+    /// [`Engine::is_busy`](quartet_engine::Engine::is_busy) and [`Engine::is_behind`](quartet_engine::Engine::is_behind) are false.
     pub is_busy: bool,
     /// The credentials that were sent open another logical database: the session is one of that database's layer now.
     pub moved: bool,
@@ -228,7 +228,7 @@ impl Session {
                         }
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
                     }
-                    if self.database_login.is_some() || self.held_until_ms.is_some() {
+                    if self.database_login.is_some() || self.held_until_ms.is_some() || received.is_busy {
                         break;
                     }
                     received.consumed += consumed;
@@ -454,6 +454,11 @@ impl Session {
                 out.truncate(replies_start);
                 return self.hold_back(layer, micros);
             }
+            Err(Failure::Behind) => {
+                out.truncate(replies_start);
+                received.is_busy = true;
+                return;
+            }
             Err(Failure::Overrun) => {
                 out.truncate(replies_start);
                 self.client.failure_dependency = Dependency::ZERO;
@@ -575,6 +580,7 @@ impl Session {
         });
         let command = match admitted {
             Ok(command) => command,
+            Err(Failure::Behind) => return Err(Failure::Behind),
             Err(refused) => return Err(self.refuse(partition, arguments, refused)),
         };
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {

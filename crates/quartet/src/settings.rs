@@ -199,11 +199,11 @@ pub struct ServeArguments {
     /// Seconds that the log is kept for readers that are away, within those bytes [default: 300]
     #[arg(long, env = "QUARTET_LOG_RETENTION_SECONDS")]
     log_retention_seconds: Option<u64>,
-    /// Bytes that the ssd engine keeps in memory of what it has read [default: 268435456]
+    /// Bytes that the ssd engine keeps in memory of what it has read [default: a quarter of --memory-bytes, 1 GiB at most]
     #[arg(long, env = "QUARTET_CACHE_BYTES")]
     cache_bytes: Option<u64>,
-    /// Bytes of changes that the ssd engine keeps in memory before it writes them to its files; up to four times as many
-    /// while it does [default: 67108864]
+    /// Bytes of the log after which the ssd engine writes what has changed to its files; up to four times as many while it does. In memory,
+    /// what has changed takes a quarter of --memory-bytes at most [default: 67108864]
     #[arg(long, env = "QUARTET_UNFLUSHED_BYTES")]
     unflushed_bytes: Option<u64>,
     /// Bytes of memory that the server may take; beyond them it evicts or refuses to grow. 0: no limit
@@ -467,7 +467,7 @@ impl ServeArguments {
             log_retention_bytes: self.log_retention_bytes.unwrap_or(1 << 30),
             log_retention: Duration::from_secs(self.log_retention_seconds.unwrap_or(300)),
             engine,
-            cache_bytes: self.cache_bytes.unwrap_or(256 << 20),
+            cache_bytes: self.cache_bytes,
             unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),
             memory_bytes: self.memory_bytes,
             telemetry: self.telemetry()?,

@@ -93,11 +93,18 @@ impl DurableWaiters {
         .await;
     }
 
+    /// Writers wait until the store has been flushed.
+    pub fn is_behind(&self) -> bool {
+        self.engine.is_behind()
+    }
+
     /// Completes when a request that found the partition busy may try again: once the lock is free, or a little later.
     pub async fn free(&self) {
         let mut released = pin!(self.released.notified());
         released.as_mut().enable();
-        if !self.engine.is_busy() {
+        if self.engine.is_behind() {
+            let _ = tokio::time::timeout(LOOK_AGAIN, released).await;
+        } else if !self.engine.is_busy() {
             // It was released just now, and may be busy again.
             tokio::time::sleep(LOOK_AGAIN_SOON).await;
         } else {

@@ -148,6 +148,8 @@ pub enum Following {
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
 /// How long a request waits for something that keeps the partition's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Writers wait for the disk for longer: each gets its turn as the store is flushed.
+const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for a peer that has not shown who it is.
 const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a head may take from its first byte to its last.
@@ -375,9 +377,14 @@ enum Long {
 struct BusySince(Option<Instant>);
 
 impl BusySince {
-    /// True once a request that found the partition busy is to be refused.
-    fn is_too_long(&mut self) -> bool {
-        self.0.get_or_insert_with(Instant::now).elapsed() >= BUSY_TIMEOUT
+    /// True once a request that found the partition busy, or the store behind, is to be refused.
+    fn is_too_long(&mut self, waiters: &DurableWaiters) -> bool {
+        let patience = if waiters.is_behind() {
+            BEHIND_TIMEOUT
+        } else {
+            BUSY_TIMEOUT
+        };
+        self.0.get_or_insert_with(Instant::now).elapsed() >= patience
     }
 }
 

@@ -159,7 +159,7 @@ impl Server {
         let startup_bytes = resources::resident_bytes();
         let budget = Budget::new(settings.memory_bytes);
         let engine = Arc::new(open_engine(&settings, budget)?);
-        budget.apply(engine.memory());
+        budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections_max)?;
         let settings = Arc::new(Settings {
             connections_max: limit.connections_max(),
@@ -595,10 +595,12 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
         ..FileLogOptions::default()
     };
     let usual = EngineOptions::default();
+    let shares = budget.shares(settings.cache_bytes);
     let mut options = EngineOptions {
         store: settings.engine,
-        cache_bytes: settings.cache_bytes,
+        cache_bytes: shares.cache_bytes,
         unflushed_log_bytes: settings.unflushed_bytes,
+        unflushed_bytes_max: shares.unflushed_bytes,
         log_retention_bytes: settings.log_retention_bytes,
         log_retention: settings.log_retention,
         epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quartet_engine::{Engine, Memory};
+use quartet_engine::Engine;
 use tokio::sync::watch;
 
 use crate::resources;
@@ -26,6 +26,22 @@ pub struct Budget {
     pub bytes: Option<u64>,
     pub source: &'static str,
 }
+
+/// What the parts of the ssd engine may take of the budget, in bytes. With what is left for the program, for epochs on their way to the log (a
+/// 64th each) and for clients, all of it fits at any budget from that of a control group of 128 MiB up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    pub cache_bytes: u64,
+    pub unflushed_bytes: u64,
+}
+
+/// What the program takes itself: code, stacks, interpreters.
+const PROGRAM_BYTES: u64 = 56 << 20;
+/// The system has the rest of a large machine's memory for pages of files, which serve nearly as well.
+const USUAL_CACHE_BYTES_MAX: u64 = 1 << 30;
+const UNLIMITED_CACHE_BYTES: u64 = 256 << 20;
+/// More does not make a flush cheaper by much, and takes long to be written.
+const UNFLUSHED_BYTES_MAX: u64 = 1 << 30;
 
 impl Budget {
     /// What an operator has given, or else follows from the system.
@@ -48,8 +64,39 @@ impl Budget {
         usual.min(share)
     }
 
-    pub fn apply(self, memory: &Memory) {
+    /// How the ssd engine divides it. `cache_given`: what an operator wants to be kept of what was read.
+    pub fn shares(self, cache_given: Option<u64>) -> Shares {
+        let Some(bytes) = self.bytes else {
+            return Shares {
+                cache_bytes: cache_given.unwrap_or(UNLIMITED_CACHE_BYTES),
+                unflushed_bytes: UNFLUSHED_BYTES_MAX,
+            };
+        };
+        let rest = bytes.saturating_sub(PROGRAM_BYTES).max(bytes / 4);
+        let unflushed_bytes = (bytes / 4).min(rest / 5 * 2).min(UNFLUSHED_BYTES_MAX);
+        let cache_bytes_max = (rest - unflushed_bytes) / 3 * 2;
+        let usual = (rest / 4).min(USUAL_CACHE_BYTES_MAX);
+        if let Some(given) = cache_given
+            && given > cache_bytes_max
+        {
+            tracing::warn!(
+                given,
+                kept = cache_bytes_max,
+                "so large a cache leaves too little of the budget of memory"
+            );
+        }
+        Shares {
+            cache_bytes: cache_given.map_or(usual, |given| given.min(cache_bytes_max)),
+            unflushed_bytes,
+        }
+    }
+
+    pub fn apply(self, engine: &Engine) {
+        let memory = engine.memory();
         memory.set_budget(self.bytes);
+        if !engine.is_all_in_memory() {
+            memory.grant_reserved(self.bytes.map_or(0, |bytes| bytes / 8));
+        }
         memory.measured(resources::anonymous_bytes());
     }
 }
@@ -182,6 +229,35 @@ mod tests {
         check(&[MACHINE, v2, max("99999999999\n")], Some((8 * GIB, "machine")));
         let above = ("sys/fs/cgroup/system.slice/memory.high", "1073741824\n");
         check(&[MACHINE, v2, max("2147483648\n"), above], Some((GIB, "control-group")));
+    }
+
+    fn shares(bytes: Option<u64>, cache: Option<u64>) -> (u64, u64) {
+        let budget = Budget { bytes, source: "none" };
+        let Shares {
+            cache_bytes,
+            unflushed_bytes,
+        } = budget.shares(cache);
+        (cache_bytes >> 20, unflushed_bytes >> 20)
+    }
+
+    #[test]
+    fn the_shares_of_the_ssd_engine_fit_the_budget() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(shares(None, None), (256, 1024));
+        assert_eq!(shares(None, Some(7 * MIB)), (7, 1024));
+        assert_eq!(shares(Some(102 * MIB), None), (11, 18));
+        assert_eq!(shares(Some(410 * MIB), None), (88, 102));
+        assert_eq!(shares(Some(410 * MIB), Some(256 * MIB)), (167, 102));
+        assert_eq!(shares(Some(16 * GIB), None), (1024, 1024));
+        assert_eq!(shares(Some(16 * GIB), Some(8 * GIB)), (8192, 1024));
+        for mebibytes in 102..2000 {
+            let (cache, unflushed) = shares(Some(mebibytes * MIB), None);
+            let (epochs, clients) = (6 * mebibytes / 64, mebibytes / 8);
+            assert!(
+                cache + unflushed + epochs + clients + (PROGRAM_BYTES >> 20) <= mebibytes * 9 / 8,
+                "{mebibytes}"
+            );
+        }
     }
 
     #[test]

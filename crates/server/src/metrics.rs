@@ -24,7 +24,7 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, Kind, &str, f64); 32] = [
+    let rows: [(&str, Kind, &str, f64); 37] = [
         (
             "quartet_transactions_total",
             Kind::Counter,
@@ -120,6 +120,36 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
             Kind::Gauge,
             "What its files took beside that for open snapshots alone.",
             read(&engine.store_pinned_bytes),
+        ),
+        (
+            "quartet_store_flushed_bytes_total",
+            Kind::Counter,
+            "What flushes of the ssd engine, or checkpoints, have taken from the log.",
+            read(&engine.store_flushed_bytes),
+        ),
+        (
+            "quartet_store_flush_seconds_total",
+            Kind::Counter,
+            "How long they have taken.",
+            read(&engine.store_flush_micros) / 1e6,
+        ),
+        (
+            "quartet_store_unflushed_bytes",
+            Kind::Gauge,
+            "Memory that changes take which are not in the ssd engine's files yet.",
+            layer.engine.unflushed_bytes() as f64,
+        ),
+        (
+            "quartet_store_unflushed_bytes_max",
+            Kind::Gauge,
+            "How much they may take: with more, writers wait.",
+            layer.engine.unflushed_bytes_max() as f64,
+        ),
+        (
+            "quartet_removed_bytes",
+            Kind::Gauge,
+            "What files hold that were removed and whose room has not come back yet.",
+            read(&engine.removed_bytes),
         ),
         (
             "quartet_durable_version",

@@ -101,8 +101,8 @@ pub struct Settings {
     pub log_retention: Duration,
     /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
     pub engine: Option<StoreKind>,
-    /// What the ssd engine keeps in memory of what it has read.
-    pub cache_bytes: u64,
+    /// What the ssd engine keeps in memory of what it has read; `None`: a share of the budget.
+    pub cache_bytes: Option<u64>,
     /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to its files.
     pub unflushed_bytes: u64,
     /// What the process may take in memory; 0: as much as there is; `None`: four fifths of what it can have.
@@ -331,7 +331,7 @@ impl Settings {
             authentication_timeout: Duration::ZERO,
             log_segment_bytes: 1 << 20,
             engine: None,
-            cache_bytes: 1 << 20,
+            cache_bytes: Some(1 << 20),
             unflushed_bytes: 1 << 20,
             memory_bytes: Some(0),
             telemetry: None,

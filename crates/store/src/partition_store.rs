@@ -193,6 +193,14 @@ impl PartitionStore {
         }
     }
 
+    /// Memory that what is not in the store's files yet takes, in bytes; zero for a store whose rows are all in memory. O(1).
+    pub fn unflushed_bytes(&self) -> u64 {
+        match self {
+            PartitionStore::Memory(_) | PartitionStore::Frozen(_) => 0,
+            PartitionStore::Ssd(store) => store.unflushed_bytes(),
+        }
+    }
+
     /// What the store's files take, if its rows are read from them.
     pub fn disk_use(&self) -> Option<DiskUse> {
         match self {

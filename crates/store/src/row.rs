@@ -97,6 +97,11 @@ const SMALL_ROW_END: usize = 47;
 /// What the tree holds for each row: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
+/// The allocator's blocks come in sizes an eighth apart, the smallest ones 16 bytes apart: a row takes so many bytes more, and this
+/// part of its own more, in the mean.
+const ALLOCATOR_BYTES: u64 = 8;
+const ALLOCATOR_PART: u64 = 16;
+
 /// What a row counts for beside its key and value.
 const STORED_BYTES: u64 = 36;
 
@@ -183,6 +188,13 @@ impl Row {
     pub fn stored_bytes(&self) -> u64 {
         let (_, key_bytes, value_bytes) = self.extent();
         Row::stored_bytes_of(key_bytes, value_bytes)
+    }
+
+    /// The memory that the row takes by itself, in bytes, what the allocator rounds up included.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let (start, key_bytes, value_bytes) = self.extent();
+        let bytes = (start + key_bytes + value_bytes) as u64;
+        bytes + bytes / ALLOCATOR_PART + ALLOCATOR_BYTES
     }
 
     /// Has the row brought near the processor, all of it if it is small.

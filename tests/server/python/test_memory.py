@@ -65,6 +65,19 @@ def test_without_maxmemory_it_refuses_before_the_kernel_acts(serve):
     until(lambda: accepts(client))
 
 
+def test_after_deleting_half_the_memory_engine_takes_writes_at_once(serve):
+    server = serve("--memory-bytes", str(256 * MIB))
+    client = connect(server)
+    keys = 0
+    with pytest.raises(redis.exceptions.OutOfMemoryError, match=OUT_OF_MEMORY):
+        for keys in range(100_000):
+            client.set(f"key:{keys}", VALUE[:10_000])
+    for number in range(0, keys, 2):
+        client.delete(f"key:{number}")
+    for number in range(keys // 8):
+        client.set(f"other:{number}", VALUE[:10_000])
+
+
 def test_beyond_the_budget_every_layer_goes_on_reading_and_deleting(serve):
     server = serve()
     client, items, documents = connect(server), dynamodb.connect(server), fauna.connect(server)

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Busy, Dependency, Engine, RunError, Space};
+use quartet_engine::{Admission, Busy, Dependency, Engine, RunError, Space};
 use quartet_model::Version;
 
 use crate::evaluation::Cost;
@@ -379,23 +379,26 @@ impl Fauna {
                 let message = "The database's storage quota is exceeded: delete something first.";
                 self.refused(&secret, Errors::protocol(Code::TooManyRequests, message))
             }
-            Ok(query) if query.may_write && !is_deletion(&query.root) && self.engine.memory().is_short() => {
-                let message = "The server is out of memory: delete something first, or try again later.";
-                self.refused(&secret, Errors::protocol(Code::Unavailable, message))
-            }
-            Ok(query) => {
-                let plan = Plan {
-                    query: &query,
-                    secret: &secret,
-                    headers,
-                    deadline: Deadline::new(may_take_long, started, headers.query_timeout_ms()),
-                    allowed,
-                };
-                match query.may_write && allowed == Effect::Write {
-                    true => self.run(&plan),
-                    false => self.read(&plan),
+            Ok(query) => match self.admission(&query, may_take_long) {
+                Admission::Refused => {
+                    let message = "The server is out of memory: delete something first, or try again later.";
+                    self.refused(&secret, Errors::protocol(Code::Unavailable, message))
                 }
-            }
+                Admission::Later => self.outcome_of_busy(),
+                Admission::Now => {
+                    let plan = Plan {
+                        query: &query,
+                        secret: &secret,
+                        headers,
+                        deadline: Deadline::new(may_take_long, started, headers.query_timeout_ms()),
+                        allowed,
+                    };
+                    match query.may_write && allowed == Effect::Write {
+                        true => self.run(&plan),
+                        false => self.read(&plan),
+                    }
+                }
+            },
         };
         let operations = outcome.cost.operations();
         let reply = self.reply(outcome, started, body.len(), headers.api_version());
@@ -422,6 +425,15 @@ impl Fauna {
             known?;
         }
         parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))
+    }
+
+    /// Whether the query may begin, as far as room is concerned: those that read or delete always may.
+    fn admission(&self, query: &Query, may_take_long: bool) -> Admission {
+        match (query.may_write && !is_deletion(&query.root), may_take_long) {
+            (false, _) => Admission::Now,
+            (true, true) => self.engine.wait_for_room(),
+            (true, false) => self.engine.admission(),
+        }
     }
 
     /// A query that could not be parsed is refused only to those who may ask.

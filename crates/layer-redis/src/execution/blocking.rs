@@ -130,6 +130,7 @@ fn retry(
             | Failure::Deferred(_)
             | Failure::SwitchDatabase(_)
             | Failure::TooSoon { .. }
+            | Failure::Behind
             | Failure::Kept { .. }
             | Failure::Overrun,
         ) => return None,

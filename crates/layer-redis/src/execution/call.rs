@@ -82,7 +82,10 @@ pub fn call(
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
         Ok((Handled::Waits(_), _))
-        | Err(ExecuteError::Layer(Failure::Overrun | Failure::SwitchDatabase(_) | Failure::TooSoon { .. }, _)) => {}
+        | Err(ExecuteError::Layer(
+            Failure::Overrun | Failure::SwitchDatabase(_) | Failure::TooSoon { .. } | Failure::Behind,
+            _,
+        )) => {}
         Err(ExecuteError::Layer(Failure::Deferred(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
@@ -225,7 +228,7 @@ pub fn call_queued(
             EmptyReply::Null => context.reply.null(),
             EmptyReply::NullArray => context.reply.null_array(),
         },
-        Err(Failure::Deferred(_) | Failure::SwitchDatabase(_) | Failure::TooSoon { .. }) => {
+        Err(Failure::Deferred(_) | Failure::SwitchDatabase(_) | Failure::TooSoon { .. } | Failure::Behind) => {
             context.reply.error("ERR Command not allowed inside a transaction");
         }
         Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),

@@ -10,7 +10,7 @@ use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
 use crate::replication::LinkState;
 use crate::subscriptions::is_allowed_while_subscribed;
-use quartet_engine::PartitionGuard;
+use quartet_engine::{Admission, PartitionGuard};
 use quartet_wire_resp::{Arguments, Protocol};
 use std::sync::atomic::Ordering;
 
@@ -95,7 +95,7 @@ impl Session {
         request_bytes: usize,
     ) -> Result<&'static Command, Failure> {
         let admitted = self.admissible(layer, arguments, request_bytes);
-        if admitted.is_err()
+        if !matches!(admitted, Ok(_) | Err(Failure::Behind))
             && let Ok(command) = layer.table.find_of(arguments)
         {
             count_rejected(layer, command);
@@ -145,6 +145,10 @@ impl Session {
         // In this order: who asks whether there is memory may end a checkpoint for it.
         if self.may_need_memory(command) && layer.is_out_of_memory() {
             return Err(errors::OUT_OF_MEMORY.into());
+        }
+        let may_grow = self.may_need_memory(command) || matches!(command.name, "eval" | "evalsha" | "fcall");
+        if may_grow && layer.engine.admission() == Admission::Later {
+            return Err(Failure::Behind);
         }
         if layer.replication.is_replica() && !self.client.is_upstream {
             self.admit_on_replica(layer, command)?;

@@ -42,6 +42,11 @@ impl Session {
                 out.truncate(start);
                 return self.hold_back(layer, micros);
             }
+            Err(Failure::Behind) => {
+                out.truncate(start);
+                received.is_busy = true;
+                return;
+            }
             Err(other) => unreachable!("{other:?} needs the lock"),
         };
         let text = if arguments[0].eq_ignore_ascii_case(b"exec") {

@@ -214,7 +214,9 @@ async fn respond(
     let answered = loop {
         match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
             Dispatch::Answered(answer) => break Err(answer),
-            Dispatch::Busy if busy_since.is_too_long() => break Err(with_head(&parts, |head| layer.answer_busy(head))),
+            Dispatch::Busy if busy_since.is_too_long(&waiters) => {
+                break Err(with_head(&parts, |head| layer.answer_busy(head)));
+            }
             Dispatch::Busy => waiters.free().await,
             Dispatch::Later => {
                 let long = Long::Everything(with_head(&parts, |head| Kept::new(head, body.as_deref())));

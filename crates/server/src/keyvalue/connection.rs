@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quartet_engine::{Dependency, Reserved};
+use quartet_engine::{Admission, Dependency, Reserved};
 use quartet_layer_keyvalue::{Answered, Session, first_requests};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
@@ -358,6 +358,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.session.look_ahead(&together);
             for (frame, request) in &together {
                 let before = self.output.len();
+                // Before it is charged for, which it is to be once.
+                let grows = matches!(request, Request::Commit(commit) if commit.grows());
+                if grows && tenants.maker.engine.admission() == Admission::Later {
+                    self.is_busy = true;
+                    return Ok(false);
+                }
                 let answered = match self.admit(request, frame.bytes) {
                     Err(code) => {
                         Reply::put_failure(&mut self.output, frame.id, code, b"");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::Dependency;
+use quartet_engine::{Admission, Dependency};
 use quartet_layer_redis::acl::User;
 use quartet_layer_redis::after::After;
 use quartet_layer_redis::failure::Deferred;
@@ -182,6 +182,9 @@ impl Execution {
             } else if self.replies.len() > REPLIES_BYTES_MAX {
                 self.answer_rest("ERR the replies to the request exceed the maximum size");
             } else if !self.step() && self.after.is_none() {
+                if self.is_busy && self.has_room_again() {
+                    continue;
+                }
                 if self.is_busy {
                     // This thread has waited as long as it may.
                     self.answer_rest(BUSY);
@@ -191,6 +194,12 @@ impl Execution {
             }
         }
         self.end();
+    }
+
+    /// The store was behind, and is so no longer.
+    fn has_room_again(&self) -> bool {
+        let engine = &self.sessions.layer().engine;
+        engine.is_behind() && engine.wait_for_room() == Admission::Now
     }
 
     /// Executes the next commands. False if something must be waited for first.

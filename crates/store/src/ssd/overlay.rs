@@ -26,6 +26,8 @@ pub(super) struct Overlay {
     /// A lower row was removed. As long as none was, each hidden key has one of `rows`.
     has_removed: bool,
     masks: Arc<Vec<Mask>>,
+    /// Memory of `rows` and `hidden` without the trees' nodes. After a range clear it is by the mean of the rows.
+    bytes: u64,
 }
 
 /// A range of which every lower row was removed.
@@ -72,6 +74,7 @@ pub(super) struct ClearedPart {
     /// Keys hidden one by one.
     pub hidden: Vec<Row>,
     masks_before: Arc<Vec<Mask>>,
+    bytes_before: u64,
 }
 
 /// A hidden key, with what its row counts for.
@@ -84,22 +87,49 @@ pub(super) fn hidden_bytes(hidden: &Row) -> u64 {
     hidden.value().try_into().map_or(0, u64::from_le_bytes)
 }
 
+/// The part of `bytes` that falls to `some` of `all` entries.
+fn share(bytes: u64, some: u64, all: u64) -> u64 {
+    match all {
+        0 => 0,
+        _ => (u128::from(bytes) * u128::from(some) / u128::from(all)) as u64,
+    }
+}
+
 impl Overlay {
     /// Writes a row; `seen` is the one under its key until now. No reading: it cannot fail.
     pub fn put(&mut self, row: Row, seen: Option<&Row>) {
-        if self.rows.insert(row).is_none()
-            && let Some(seen) = seen
-        {
-            self.hidden.insert(hidden_row(seen.key(), seen.stored_bytes()));
+        self.bytes += row.memory_bytes();
+        match (self.rows.insert(row), seen) {
+            (Some(replaced), _) => self.bytes = self.bytes.saturating_sub(replaced.memory_bytes()),
+            (None, Some(seen)) => self.hide(hidden_row(seen.key(), seen.stored_bytes())),
+            (None, None) => {}
         }
     }
 
     /// Removes the row that is seen.
     pub fn take(&mut self, seen: &Row) {
         self.has_removed = true;
-        if self.rows.remove(seen.key()).is_none() {
-            self.hidden.insert(hidden_row(seen.key(), seen.stored_bytes()));
+        match self.rows.remove(seen.key()) {
+            Some(removed) => self.bytes = self.bytes.saturating_sub(removed.memory_bytes()),
+            None => self.hide(hidden_row(seen.key(), seen.stored_bytes())),
         }
+    }
+
+    fn hide(&mut self, hidden: Row) {
+        self.bytes += hidden.memory_bytes();
+        if let Some(replaced) = self.hidden.insert(hidden) {
+            self.bytes = self.bytes.saturating_sub(replaced.memory_bytes());
+        }
+    }
+
+    /// Memory of the rows and keys that it holds, in bytes, without the nodes of its trees.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of rows and keys that its trees hold.
+    pub fn entries(&self) -> u64 {
+        self.rows.len() + self.hidden.len()
     }
 
     /// Whether a lower row under `key`, which none of `rows` has, is not seen. Where rows are only replaced, it costs no look-up.
@@ -166,20 +196,20 @@ impl Overlay {
     /// Clears a range as it was planned. No reading: it cannot fail.
     pub fn clear_range(&mut self, plan: ClearPlan, start: &[u8], end: &[u8]) -> ClearedPart {
         self.has_removed = true;
+        let (entries_before, bytes_before) = (self.entries(), self.bytes);
         let rows = self.rows.remove_range(start, end);
         let masks_before = self.masks.clone();
         let (unhidden, hidden) = match plan {
-            ClearPlan::Hide(keys) => {
-                for key in &keys {
-                    self.hidden.insert(key.clone());
-                }
-                (RemovedRows::default(), keys)
-            }
+            ClearPlan::Hide(keys) => (RemovedRows::default(), keys),
             ClearPlan::Mask { first, last } => {
                 self.mask(start, end, first, last);
                 (self.hidden.remove_range(start, end), Vec::new())
             }
         };
+        self.bytes = share(bytes_before, self.entries(), entries_before);
+        for key in &hidden {
+            self.hide(key.clone());
+        }
         ClearedPart {
             start: start.into(),
             end: end.into(),
@@ -187,6 +217,7 @@ impl Overlay {
             unhidden,
             hidden,
             masks_before,
+            bytes_before,
         }
     }
 
@@ -204,6 +235,7 @@ impl Overlay {
         for key in &cleared.hidden {
             self.hidden.remove(key.key());
         }
+        self.bytes = cleared.bytes_before;
     }
 
     /// Adds a mask, and joins it with those that it overlaps or touches.
