@@ -299,7 +299,7 @@ fn changed(
     match native {
         Native::Indexes => {
             check_partitions(old, &fields)?;
-            check_index_change(old, params)?;
+            check_index_change(old, &fields)?;
             check_still_unique(evaluation, place, old, &fields)?;
         }
         Native::Databases => check_can_be_container(evaluation, place, old, &fields)?,
