@@ -41,12 +41,18 @@ def free_port() -> int:
             return port
 
 
+def faketime() -> str:
+    """The library that shows a process another time (Debian: faketime)."""
+    return str(next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")))
+
+
 class Server:
     """`durability` is always | interval | none. `port` (RESP), `http_port`, `dynamodb_port` and
     `fauna_port` may change with each start.
 
     `options` go to the command line of the target as they are. `fixed_port` is for clients that know only one port of Redis.
     `open_files` is the limit on open files that the process is given, soft and hard; `preload` a library that it loads first.
+    `clock_seconds` is by how much the clock of the next process is ahead of the machine's; it needs libfaketime.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class Server:
         preload: str | None = None,
     ):
         self.preload = preload
+        self.clock_seconds = 0
         self.open_files = open_files
         self.fixed_port = fixed_port
         self.target = target
@@ -189,6 +196,8 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if not tokens.fullmatch(name)}
         if self.preload is not None:
             environment["LD_PRELOAD"] = self.preload
+        if self.clock_seconds:
+            environment |= {"LD_PRELOAD": faketime(), "FAKETIME": f"{self.clock_seconds:+d}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         self.process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )

@@ -21,6 +21,8 @@ pub(crate) struct Attempt {
     /// By full key.
     pub writes: BTreeMap<Vec<u8>, Write>,
     pub deletes: bool,
+    /// Its commit version is greater than this.
+    pub above_micros: u64,
 }
 
 /// A row to write: its new value, `None` for a clear, and where the commit version goes.

@@ -13,6 +13,7 @@ pub struct OptimisticTransaction {
     pub(crate) snapshot: Readable,
     pub(crate) prefix: [u8; SPACE_BYTES],
     pub(crate) now_micros: u64,
+    pub(crate) present_micros: u64,
     /// What a conflict is judged by, and what is to land if there is none.
     pub(crate) attempt: Attempt,
 }
@@ -23,9 +24,19 @@ impl OptimisticTransaction {
         self.attempt.read_version
     }
 
-    /// The time when it began, in microseconds since the Unix epoch.
+    /// Has its own writes, and all later ones, land above `micros` since the Unix epoch.
+    pub fn land_above(&mut self, micros: u64) {
+        self.attempt.above_micros = self.attempt.above_micros.max(micros);
+    }
+
+    /// The clock's time when it began, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> u64 {
         self.now_micros
+    }
+
+    /// See [`crate::Reader::present_micros`].
+    pub fn present_micros(&self) -> u64 {
+        self.present_micros
     }
 
     /// The value at `key`: its own, or the snapshot's. A later change of it by somebody else is a conflict.

@@ -85,6 +85,12 @@ impl<'e> PartitionGuard<'e> {
         self.now_micros
     }
 
+    /// Has every later commit land above `micros` since the Unix epoch, until the engine is closed. For a layer that shows times
+    /// which are in no record of the log.
+    pub fn land_above(&mut self, micros: u64) {
+        self.state.land_above(micros);
+    }
+
     /// The version of the latest commit.
     pub fn last_version(&self) -> Version {
         self.state.last_version()

@@ -22,8 +22,11 @@ pub struct Reader {
     pub durable: Version,
     /// What an answer that rests on everything depends on; zero if everything is durable.
     pub dependency: Dependency,
-    /// The time when it began, in microseconds since the Unix epoch.
+    /// The clock's time when it began, in microseconds since the Unix epoch.
     pub now_micros: u64,
+    /// The microsecond before, but never before a commit or an earlier reader's, also if the clock was set back. Later commits
+    /// land above it.
+    pub present_micros: u64,
 }
 
 /// A snapshot that remembers whether all of it could be read.
@@ -111,6 +114,7 @@ impl Reader {
             durable: version,
             dependency: Version::ZERO,
             now_micros: version.0,
+            present_micros: version.0,
         }
     }
 
@@ -195,6 +199,7 @@ impl PartitionGuard<'_> {
         let dependency = self.latest_dependency(space);
         let state = self.state();
         Reader {
+            present_micros: state.present(now_micros),
             snapshot: Readable::new(state.snapshot()),
             prefix: space.prefix(),
             version: state.last_version(),

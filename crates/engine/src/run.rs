@@ -88,6 +88,7 @@ impl Engine {
             if attempt.writes.is_empty() {
                 return Ok((answer, attempt.read_version, dependency));
             }
+            partition.land_above(attempt.above_micros);
             let (version, written) = partition
                 .execute(space, |target| attempt.write_to(target, tells_version))
                 .map_err(|error| match error {
@@ -115,12 +116,14 @@ impl Engine {
             snapshot: Readable::new(partition.state().snapshot()),
             prefix: space.prefix(),
             now_micros,
+            present_micros: partition.state().present(now_micros),
             attempt: Attempt {
                 read_version,
                 points_read: FullKeys::new(),
                 ranges_read: Vec::new(),
                 writes: BTreeMap::new(),
                 deletes: false,
+                above_micros: 0,
             },
         };
         let dependency = match space.durability {

@@ -58,6 +58,8 @@ pub(crate) struct PartitionState {
     /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
     /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
     last: Version,
+    /// Commits land above it, in microseconds since the Unix epoch: a time that a reader was given or a layer has shown.
+    floor_micros: u64,
     pub full_epochs: FullEpochs,
     pub pending: EffectsWriter,
     /// `pending` holds effects whose acknowledgement waits for a sync.
@@ -84,6 +86,7 @@ impl PartitionState {
         PartitionState {
             store,
             last,
+            floor_micros: 0,
             full_epochs: FullEpochs::default(),
             pending: EffectsWriter::default(),
             pending_needs_sync: false,
@@ -119,8 +122,21 @@ impl PartitionState {
     }
 
     pub fn next_version(&mut self, now_micros: u64) -> Version {
-        self.last = Version(now_micros.max(self.last.0 + 1));
+        let above = self.last.0.max(self.floor_micros);
+        self.last = Version(now_micros.max(above.saturating_add(1)));
         self.last
+    }
+
+    /// Has every later commit land above `micros`, also if the clock is set back.
+    pub fn land_above(&mut self, micros: u64) {
+        self.floor_micros = self.floor_micros.max(micros);
+    }
+
+    /// The time of a reader when the clock shows `now_micros`: the microsecond before, which is over. It never goes back, and
+    /// later commits land above it.
+    pub fn present(&mut self, now_micros: u64) -> u64 {
+        self.land_above(now_micros.saturating_sub(1).max(self.last.0));
+        self.floor_micros
     }
 
     /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.

@@ -64,16 +64,11 @@ impl Resource {
 
 pub fn put(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let policy = request.get("Policy").and_then(Json::text).unwrap_or_default();
-    change_policy(
-        layer,
-        request,
-        check_policy(policy),
-        |present, now_micros| match present {
-            // The same policy put again is no new revision.
-            Some((kept, revision)) if kept == policy => Some((kept, revision)),
-            _ => Some((policy.to_owned(), now_micros.to_string())),
-        },
-    )
+    change_policy(layer, request, check_policy(policy), |present, version| match present {
+        // The same policy put again is no new revision.
+        Some((kept, revision)) if kept == policy => Some((kept, revision)),
+        _ => Some((policy.to_owned(), version.to_string())),
+    })
 }
 
 pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -93,7 +88,8 @@ fn change_policy(
             let mut resource = Resource::of(layer, transaction, request)?;
             check_revision(&mut resource, request)?;
             let before = resource.policy().clone();
-            let after = change(before.clone(), transaction.now_micros());
+            // A revision is named to change no other, so no two are alike: a clock that was set back gives none.
+            let after = change(before.clone(), transaction.commit_version().0);
             if after != before {
                 *resource.policy() = after.clone();
                 resource.store(layer, transaction);

@@ -89,7 +89,7 @@ pub fn start(transaction: &mut Transaction<'_>, table: &Table, view: StreamView)
         id,
         table: table.name.clone(),
         region: table.region.clone(),
-        label: label(now),
+        label: free_label(transaction, table, now),
         view,
         created_micros: now,
         ended_micros: 0,
@@ -144,6 +144,16 @@ pub fn label(micros: u64) -> String {
     // Clocks beyond the year 9999 have no label.
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     time.format(format).expect("a format of digits")
+}
+
+/// The label of a new stream: its time, or the next that no stream of the table's name has. Streams are kept for a day after
+/// they end, and the clock may have been set back since.
+fn free_label(transaction: &mut Transaction<'_>, table: &Table, now_micros: u64) -> String {
+    let mut others = all(transaction);
+    others.retain(|other| other.table == table.name && other.region == table.region);
+    let mut candidates = (0..).map(|tries| label(now_micros + tries * 1000));
+    let is_free = |label: &String| others.iter().all(|other| other.label != *label);
+    candidates.find(is_free).expect("there are more labels than streams")
 }
 
 /// The shard of a partition, whose place begins with its hash, of so many.

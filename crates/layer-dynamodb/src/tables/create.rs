@@ -43,7 +43,7 @@ pub fn add(layer: &DynamoDb, transaction: &mut Transaction<'_>, creation: &Creat
     table.created_micros = now;
     table.uuid = uuid(&transaction.unique_id());
     if let Some((_, revision)) = &mut table.resource_policy {
-        *revision = now.to_string();
+        *revision = transaction.commit_version().0.to_string();
     }
     table.capacity.on_demand_since_micros = if table.capacity.on_demand { now } else { 0 };
     table.stream = creation.stream.map(|view| streams::start(transaction, &table, view));

@@ -98,7 +98,7 @@ impl Evaluation<'_> {
                 "Query exceeded the limit of compute operations.",
             )),
             // It has just begun.
-            false if self.next_look == 0 => self.deadline.check(self.now_micros),
+            false if self.next_look == 0 => self.deadline.check(self.view.clock_micros()),
             false => self.deadline.check(self.surroundings.now_micros()),
         };
         self.next_look = (steps + STEPS_BETWEEN_LOOKS).min(STEPS_MAX + 1);

@@ -75,7 +75,10 @@ pub struct Evaluation<'a> {
     pub in_the_past: bool,
     /// The names that this query has given.
     pub names_given: Vec<(Native, Arc<str>)>,
+    /// The time of the query, in microseconds since the Unix epoch: see [`View::now_micros`].
     pub now_micros: u64,
+    /// The latest time that a reply may show of those that need not be in the log; 0: none.
+    pub shown_micros: u64,
     pub cost: Cost,
     pub deadline: Deadline,
     /// The version of the API that the query speaks.
@@ -159,6 +162,7 @@ impl<'a> Evaluation<'a> {
             in_the_past: false,
             names_given: Vec::new(),
             now_micros,
+            shown_micros: 0,
             cost: Cost::default(),
             deadline: Deadline::unlimited(),
             version: ApiVersion::V4,
@@ -313,6 +317,7 @@ impl<'a> Evaluation<'a> {
     /// Evaluates as of a time. That of the query itself is the present, in which one may write.
     pub fn in_past<T>(&mut self, at: Timestamp, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let outer = (self.at, self.in_the_past);
+        self.show(at.0.min(self.now_micros));
         self.in_the_past = at.0 != self.now_micros;
         self.at = match self.in_the_past {
             false => self.present,
@@ -321,6 +326,11 @@ impl<'a> Evaluation<'a> {
         let answer = body(self);
         (self.at, self.in_the_past) = outer;
         answer
+    }
+
+    /// To be asked when an answer may depend on a time: nothing will be committed at or below it any more.
+    pub fn show(&mut self, micros: u64) {
+        self.shown_micros = self.shown_micros.max(micros);
     }
 
     /// A time given as microseconds or as a time.

@@ -299,12 +299,15 @@ impl Evaluation<'_> {
         let prefix = entries_prefix(schema.database(), index, terms_key);
         let (start, end) = range.within(&prefix);
         let (at, now, skip) = (self.at, self.now_micros, prefix.0.len());
+        let mut ended_micros = 0;
         let mut elements = Vec::new();
         let mut bytes = 0;
         let mut visit = |key: &[u8], row: &[u8]| {
             let added = Timestamp(rows::number_at(row, 0));
             bytes += key.len() + row.len();
-            if at.is_none_or(|at| added <= at) && !indexes::is_expired(row, now) {
+            if indexes::is_expired(row, now) {
+                ended_micros = ended_micros.max(indexes::expiry_of(row));
+            } else if at.is_none_or(|at| added <= at) {
                 let values = indexes::entry_values(row, 16, schema);
                 elements.extend(element(schema, &key[skip..], values, added));
             }
@@ -318,6 +321,7 @@ impl Evaluation<'_> {
             false => self.view.snapshot_scan(&start, &end, backwards, &mut visit),
         }
         self.cost.bytes_read += bytes as u64;
+        self.show(ended_micros);
         match bytes <= ENTRIES_BYTES_MAX {
             true => Ok(elements),
             false => Err(Errors::new(Code::BadRequest, "Query result exceeds the size limit.")),
@@ -376,17 +380,20 @@ impl Evaluation<'_> {
         limit: usize,
     ) -> Vec<Element> {
         let (now, number) = (self.now_micros, rows::number_at(&prefix.0, prefix.0.len() - 8));
+        let mut ended_micros = 0;
         let mut elements = Vec::new();
         self.view.scan(start, end, backwards, &mut |key, row| {
             let id = rows::number_at(key, prefix.0.len());
-            if !indexes::is_expired(row, now) {
-                elements.extend(document_element(schema, number, id, row));
+            match indexes::is_expired(row, now) {
+                true => ended_micros = ended_micros.max(indexes::expiry_of(row)),
+                false => elements.extend(document_element(schema, number, id, row)),
             }
             match elements.len() < limit {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
         });
+        self.show(ended_micros);
         elements
     }
 

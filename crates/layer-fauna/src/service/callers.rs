@@ -151,7 +151,7 @@ impl Fauna {
 
     /// The access provider that could vouch for a token, if it is current.
     fn provider_of(&self, view: &mut View<'_>, token: &Token) -> Option<(DatabaseNumber, Arc<AccessProvider>)> {
-        if !token.is_current(view.now_micros()) {
+        if !token.is_current(view.clock_micros()) {
             return None;
         }
         let (elsewhere, number) = databases_of(token)?;
@@ -168,7 +168,7 @@ impl Fauna {
     /// Whether a JWT can be judged now. One that nobody could vouch for can.
     pub fn keys_are_ready(&self, view: &mut View<'_>, secret: &str) -> bool {
         let Some(token) = Token::parse(secret) else { return true };
-        let now = view.now_micros();
+        let now = view.clock_micros();
         let provider = self.provider_of(view, &token);
         provider.is_none_or(|(_, provider)| self.key_sets.are_ready(&provider.jwks_uri, &token, now))
     }
@@ -177,7 +177,8 @@ impl Fauna {
     pub fn make_keys_ready(&self, view: &mut View<'_>, secret: &str) {
         let Some(token) = Token::parse(secret) else { return };
         if let Some((_, provider)) = self.provider_of(view, &token) {
-            self.key_sets.make_ready(&provider.jwks_uri, &token, view.now_micros());
+            self.key_sets
+                .make_ready(&provider.jwks_uri, &token, view.clock_micros());
         }
     }
 

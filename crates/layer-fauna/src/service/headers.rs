@@ -192,10 +192,17 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
 }
 
 /// What a query has cost, in both generations of headers.
-pub fn metrics(reply: &mut Reply, cost: &Cost, micros: u64, elapsed_ms: u64, bytes_in: usize, retries: u32) {
+pub fn metrics(
+    reply: &mut Reply,
+    cost: &Cost,
+    version: quartet_model::Version,
+    elapsed_ms: u64,
+    bytes_in: usize,
+    retries: u32,
+) {
     let [reads, writes, computes] = cost.operations();
     let numbers = [
-        ("x-txn-time", micros),
+        ("x-txn-time", version.0),
         ("x-compute-ops", computes),
         ("x-byte-read-ops", reads),
         ("x-byte-write-ops", writes),

@@ -337,7 +337,7 @@ fn judge_unique(judged: &mut Judged<'_>, index: &Index, prefix: &Key) {
     let rows = judged.rows;
     let mut last: Vec<u8> = Vec::new();
     rows.scan(&prefix.0, &prefix.end(), false, &mut |key, row| {
-        if indexes::is_expired(row, rows.now_micros) {
+        if indexes::is_expired(row, rows.present_micros) {
             return ControlFlow::Continue(());
         }
         let same = &key[..key.len().saturating_sub(rows::DOCUMENT_BYTES)];

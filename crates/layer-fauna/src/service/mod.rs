@@ -11,6 +11,7 @@ pub mod jwt;
 pub mod maintenance;
 pub mod rate_limits;
 pub mod secrets;
+pub mod shown_times;
 pub mod streams;
 pub mod sweep;
 pub mod upgrade;
@@ -38,8 +39,10 @@ use crate::service::callers::base_hash;
 use crate::service::headers::RequestHeaders;
 use crate::service::jwt::keys::KeySets;
 use crate::service::rate_limits::RateLimits;
+use crate::service::shown_times::Shown;
 use crate::service::streams::is_stream;
 use crate::service::sweep::Walk;
+use crate::storage::documents::ID_COUNT_BITS;
 use crate::storage::rows::{self, DatabaseNumber, Moment, View};
 use crate::storage::schema::Schema;
 
@@ -66,6 +69,7 @@ pub struct Fauna {
     traces: AtomicU64,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
+    shown: Mutex<Shown>,
     work_left: AtomicBool,
     /// The keys of other issuers; how to fetch them is for the server to say.
     pub key_sets: KeySets,
@@ -138,10 +142,19 @@ pub struct Reply {
     pub(crate) unanswered: Option<Unanswered>,
 }
 
+/// What evaluating a query has taken and shown.
+#[derive(Default)]
+struct Done {
+    cost: Cost,
+    /// The latest time that it has shown of those that need not be in the log; 0: none.
+    shown_micros: u64,
+}
+
 /// What came of a query.
 struct Outcome {
     value: Result<Value>,
-    micros: u64,
+    /// The version of the log that it shows: its commit, or the newest that it has looked at.
+    version: Version,
     cost: Cost,
     retries: u32,
     dependency: Dependency,
@@ -177,11 +190,13 @@ impl Fauna {
             traces: AtomicU64::new(u64::from_be_bytes(seed)),
             schemas: Mutex::default(),
             last_id: AtomicU64::new(0),
+            shown: Mutex::default(),
             work_left: AtomicBool::new(true),
             key_sets: KeySets::default(),
             rate_limits: RateLimits::default(),
             walk: Mutex::default(),
         };
+        fauna.begin_above_shown()?;
         fauna.upgrade_indexes()?;
         Ok(fauna)
     }
@@ -212,9 +227,14 @@ impl Fauna {
         bytes
     }
 
-    /// Rises with time and never repeats while the clock does not go back.
+    /// Has ids begin above those that carry a time up to `micros`.
+    pub(crate) fn ids_begin_above(&self, micros: u64) {
+        self.last_id.fetch_max((micros + 1) << ID_COUNT_BITS, Ordering::Relaxed);
+    }
+
+    /// Rises with time, and never repeats: what shows or keeps an id keeps the time in it as well.
     pub fn new_id(&self, now_micros: u64) -> u64 {
-        let from_time = now_micros << 8;
+        let from_time = now_micros << ID_COUNT_BITS;
         let next = |last: u64| Some(from_time.max(last + 1));
         let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         from_time.max(last.unwrap_or(0) + 1)
@@ -330,11 +350,11 @@ impl Fauna {
                 };
                 let message = format!("Allowed methods are {allow}.");
                 let errors = Errors::protocol(Code::MethodNotAllowed, message);
-                let mut reply = refusal(&errors, 0);
+                let mut reply = refusal(&errors);
                 reply.headers.push(("allow", allow.into()));
                 reply
             }
-            _ => refusal(&Errors::protocol(Code::NotFound, "Not Found"), 0),
+            _ => refusal(&Errors::protocol(Code::NotFound, "Not Found")),
         };
         headers::complete(reply, &headers, &self.trace())
     }
@@ -347,12 +367,12 @@ impl Fauna {
             Refusal::TooMany(text) => Errors::protocol(Code::TooManyRequests, text),
             Refusal::Busy => busy(),
         };
-        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.trace())
+        headers::complete(refusal(&errors), &headers, &self.trace())
     }
 
     fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect, may_take_long: bool) -> Reply {
         if let Err(errors) = headers.check() {
-            return refusal(&errors, self.engine.now_micros());
+            return refusal(&errors);
         }
         let Some(secret) = headers.secret() else {
             return self.unauthorized(Version::ZERO);
@@ -362,7 +382,7 @@ impl Fauna {
         if let Some(credential) = &credential
             && let Err(errors) = self.rate_limits.check(credential, started)
         {
-            let mut reply = refusal(&errors, started);
+            let mut reply = refusal(&errors);
             let exceeded = self.rate_limits.exceeded(credential);
             reply.headers = vec![("x-rate-limited-ops", exceeded.into()), ("retry-after", "1".into())];
             return reply;
@@ -449,12 +469,12 @@ impl Fauna {
         };
         Outcome {
             dependency: moment.dependency(),
-            ..Outcome::failed(errors, moment.reader.now_micros)
+            ..Outcome::failed(errors, moment.reader.durable)
         }
     }
 
     fn outcome_of_busy(&self) -> Outcome {
-        Outcome::failed(busy(), self.engine.now_micros())
+        Outcome::failed(busy(), self.engine.durable())
     }
 
     /// Runs a query that writes nothing on the newest durable state; or on the latest, and holds the answer back, if the caller
@@ -466,73 +486,83 @@ impl Fauna {
         let reader = &moment.reader;
         let wants_newer = plan.headers.last_seen().is_some_and(|seen| seen > reader.durable.0);
         let is_settled = reader.dependency == Version::ZERO;
-        let mut cost = Cost::default();
+        let mut done = Done::default();
         let mut at = (!is_settled && !wants_newer).then_some(Timestamp(reader.durable.0));
-        let mut value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
+        let mut value = self.evaluate(View::Reader(&moment), plan, at, &mut done);
         if at.is_some() && moment.is_ahead() {
             at = None;
-            value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
+            value = self.evaluate(View::Reader(&moment), plan, at, &mut done);
         }
         if reader.is_unreadable() {
             value = Err(unreadable());
         }
-        Outcome {
+        let (version, dependency) = match at {
+            Some(_) => (reader.durable, Version::ZERO),
+            None => (reader.version, reader.dependency),
+        };
+        let outcome = Outcome {
             value,
-            micros: match at {
-                Some(at) => at.0,
-                None => reader.version.0.max(reader.now_micros.saturating_sub(1)),
-            },
-            cost,
+            version,
+            cost: done.cost,
             retries: 0,
-            dependency: if at.is_none() { reader.dependency } else { Version::ZERO },
-        }
+            dependency,
+        };
+        self.keeping_shown(outcome, done.shown_micros)
     }
 
     fn run(&self, plan: &Plan<'_>) -> Outcome {
         let attempts = plan.headers.max_retries().map_or(ATTEMPTS, |retries| retries + 1);
-        let (mut cost, mut tries, mut wrote) = (Cost::default(), 0, false);
+        let (mut done, mut tries, mut wrote) = (Done::default(), 0, false);
         let ran = self.engine.run_versioned(self.space, attempts, |transaction| {
             tries += 1;
-            cost = Cost::default();
+            done = Done::default();
             if is_deletion(&plan.query.root) {
                 transaction.deletes();
             }
-            let value = self.evaluate(View::Transaction(transaction), plan, None, &mut cost);
+            let value = self.evaluate(View::Transaction(transaction), plan, None, &mut done);
+            transaction.land_above(done.shown_micros);
             wrote = transaction.has_written();
             value
         });
-        let now = || self.engine.now_micros();
-        let (value, micros, dependency) = match ran {
-            Ok((value, version, dependency)) if wrote => (Ok(value), version.0, dependency),
-            Ok((value, version, dependency)) => (Ok(value), version.0.max(now().saturating_sub(1)), dependency),
-            Err(RunError::Layer(errors, dependency)) => (Err(errors), now(), dependency),
-            Err(RunError::Conflict) => {
-                let message = "Transaction was aborted due to detection of concurrent modification.";
-                let errors = Errors::protocol(Code::ContendedTransaction, message);
-                (Err(errors), now(), Version::ZERO)
+        let (value, version, dependency) = match ran {
+            Ok((value, version, dependency)) => (Ok(value), version, dependency),
+            Err(error) => {
+                let (errors, dependency) = errors_of(error);
+                (Err(errors), self.engine.durable(), dependency)
             }
-            Err(RunError::DiskFull(dependency)) => {
-                let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
-                (Err(Errors::protocol(Code::Unavailable, message)), now(), dependency)
-            }
-            Err(RunError::Unreadable(dependency)) => (Err(unreadable()), now(), dependency),
-            Err(RunError::NotHome) => (Err(not_home()), now(), Version::ZERO),
-            Err(RunError::Busy) => (Err(busy()), now(), Version::ZERO),
-            Err(RunError::TooLarge(dependency)) => {
-                let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");
-                (Err(errors), now(), dependency)
+        };
+        // What it wrote lands above all that it has shown.
+        let is_kept = wrote && value.is_ok();
+        let outcome = Outcome {
+            value,
+            version,
+            cost: done.cost,
+            retries: tries.max(1) - 1,
+            dependency,
+        };
+        match is_kept {
+            true => outcome,
+            false => self.keeping_shown(outcome, done.shown_micros),
+        }
+    }
+
+    /// The outcome of a query that has committed nothing: it is told once what it has shown of the time is kept.
+    fn keeping_shown(&self, outcome: Outcome, shown_micros: u64) -> Outcome {
+        let (value, dependency) = match self.keep_shown(shown_micros, outcome.version) {
+            Ok(kept) => (outcome.value, kept),
+            Err(error) => {
+                let (errors, dependency) = errors_of(error);
+                (Err(errors), dependency)
             }
         };
         Outcome {
             value,
-            micros,
-            cost,
-            retries: tries.max(1) - 1,
-            dependency,
+            dependency: outcome.dependency.max(dependency),
+            ..outcome
         }
     }
 
-    fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, cost: &mut Cost) -> Result<Value> {
+    fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, done: &mut Done) -> Result<Value> {
         let caller = self.authenticate(&mut view, plan.secret)?;
         let mut evaluation = self.evaluation(view, &caller, plan.deadline, at)?;
         evaluation.version = plan.headers.api_version();
@@ -540,7 +570,10 @@ impl Fauna {
             (evaluation.allowed, evaluation.allowed_in) = (plan.allowed, "get requests");
         }
         let value = evaluation.evaluate(&plan.query.root);
-        *cost = evaluation.cost;
+        *done = Done {
+            cost: evaluation.cost,
+            shown_micros: evaluation.shown_micros,
+        };
         match evaluation.interrupted.take() {
             Some(errors) => Err(errors),
             None => value,
@@ -549,11 +582,11 @@ impl Fauna {
 
     fn reply(&self, outcome: Outcome, started: u64, bytes_in: usize, version: ApiVersion) -> Reply {
         let mut reply = match &outcome.value {
-            Err(errors) => refusal_in(errors, outcome.micros, version),
+            Err(errors) => refusal_in(errors, outcome.version.0, version),
             Ok(value) => Reply {
                 status: if is_new(value) { 201 } else { 200 },
                 headers: Vec::with_capacity(HEADERS),
-                body: render::resource(value, outcome.micros, version),
+                body: render::resource(value, outcome.version.0, version),
                 dependency: Version::ZERO,
                 duration_micros: 0,
                 unanswered: None,
@@ -563,11 +596,11 @@ impl Fauna {
         reply.unanswered = outcome.value.err().and_then(|errors| unanswered(&errors));
         let now = self.engine.now_micros();
         reply.duration_micros = now.saturating_sub(started);
-        let elapsed = now.saturating_sub(outcome.micros) / 1000;
+        let elapsed = reply.duration_micros / 1000;
         headers::metrics(
             &mut reply,
             &outcome.cost,
-            outcome.micros,
+            outcome.version,
             elapsed,
             bytes_in,
             outcome.retries,
@@ -579,15 +612,14 @@ impl Fauna {
         let errors = Errors::protocol(Code::Unauthorized, "Unauthorized");
         Reply {
             dependency,
-            ..refusal(&errors, self.engine.now_micros())
+            ..refusal(&errors)
         }
     }
 
     fn authorized(&self, headers: &RequestHeaders<'_>) -> Reply {
         let Ok(moment) = self.moment() else {
-            let outcome = self.outcome_of_busy();
-            let started = outcome.micros;
-            return self.reply(outcome, started, 0, ApiVersion::V4);
+            let started = self.engine.now_micros();
+            return self.reply(self.outcome_of_busy(), started, 0, ApiVersion::V4);
         };
         let secret = headers.secret().unwrap_or_default();
         match self.authenticate(&mut View::Reader(&moment), &secret) {
@@ -599,7 +631,7 @@ impl Fauna {
                 duration_micros: 0,
                 unanswered: None,
             },
-            Err(_) if moment.reader.is_unreadable() => refusal(&unreadable(), self.engine.now_micros()),
+            Err(_) if moment.reader.is_unreadable() => refusal(&unreadable()),
             Err(_) => self.unauthorized(moment.dependency()),
         }
     }
@@ -607,13 +639,35 @@ impl Fauna {
 
 impl Outcome {
     /// Of a query that was not run.
-    fn failed(errors: Errors, micros: u64) -> Outcome {
+    fn failed(errors: Errors, version: Version) -> Outcome {
         Outcome {
             value: Err(errors),
-            micros,
+            version,
             cost: Cost::default(),
             retries: 0,
             dependency: Version::ZERO,
+        }
+    }
+}
+
+/// What a transaction that was not committed is answered, and what the answer waits for.
+fn errors_of(error: RunError<Errors>) -> (Errors, Dependency) {
+    match error {
+        RunError::Layer(errors, dependency) => (errors, dependency),
+        RunError::Conflict => {
+            let message = "Transaction was aborted due to detection of concurrent modification.";
+            (Errors::protocol(Code::ContendedTransaction, message), Version::ZERO)
+        }
+        RunError::DiskFull(dependency) => {
+            let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
+            (Errors::protocol(Code::Unavailable, message), dependency)
+        }
+        RunError::Unreadable(dependency) => (unreadable(), dependency),
+        RunError::NotHome => (not_home(), Version::ZERO),
+        RunError::Busy => (busy(), Version::ZERO),
+        RunError::TooLarge(dependency) => {
+            let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");
+            (errors, dependency)
         }
     }
 }
@@ -647,8 +701,9 @@ pub fn parse_body(body: &[u8]) -> Result<json::Json> {
     })
 }
 
-pub fn refusal(errors: &Errors, micros: u64) -> Reply {
-    refusal_in(errors, micros, ApiVersion::V4)
+/// An answer to what was not evaluated.
+pub fn refusal(errors: &Errors) -> Reply {
+    refusal_in(errors, 0, ApiVersion::V4)
 }
 
 fn refusal_in(errors: &Errors, micros: u64, version: ApiVersion) -> Reply {

@@ -109,9 +109,9 @@ impl Fauna {
         let opened = moment
             .map_err(|Busy| busy())
             .and_then(|moment| self.open_stream(moment, &request_headers, query, request.body, wake));
-        let now = self.engine.now_micros();
+        let newest = self.engine.durable();
         let finish = |mut reply: Reply| {
-            reply.headers.push(("x-txn-time", now.to_string().into()));
+            reply.headers.push(("x-txn-time", newest.0.to_string().into()));
             headers::complete(reply, &request_headers, &self.trace())
         };
         Some(match opened {
@@ -120,7 +120,7 @@ impl Fauna {
                     status: 200,
                     headers: vec![
                         ("content-type", "application/json;charset=utf-8".into()),
-                        ("x-fauna-stream-id", self.new_id(now).to_string().into()),
+                        ("x-fauna-stream-id", stream_id(&self.trace()).into()),
                     ],
                     body: String::new(),
                     dependency: CommitVersion::ZERO,
@@ -131,7 +131,7 @@ impl Fauna {
             }
             Err(errors) => Err(finish(Reply {
                 dependency,
-                ..refusal(&errors, now)
+                ..refusal(&errors)
             })),
         })
     }
@@ -179,11 +179,16 @@ impl Fauna {
         // Watching first, then looking: nothing falls between.
         let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
         stream.opened = reader.dependency;
-        stream.told = Timestamp(reader.version.0.max(reader.now_micros.saturating_sub(1)));
+        stream.told = Timestamp(reader.version.0);
         let start = format!("{{\"type\":\"start\",\"txn\":{0},\"event\":{0}}}\r\n", stream.told.0);
         stream.unsent.push_back(start);
         Ok(stream)
     }
+}
+
+/// What a stream is called in the logs of its client.
+fn stream_id(trace: &[u8; 24]) -> String {
+    (rows::number_at(trace, 0) >> 1).to_string()
 }
 
 /// Whether it is for `Fauna::stream` to answer.

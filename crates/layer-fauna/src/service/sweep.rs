@@ -63,7 +63,7 @@ impl Fauna {
         let Ok(moment) = self.moment() else {
             return;
         };
-        if moment.reader.now_micros < walk.rest_until {
+        if moment.reader.present_micros < walk.rest_until {
             return;
         }
         let mut view = View::Reader(&moment);

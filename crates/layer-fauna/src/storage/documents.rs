@@ -19,6 +19,8 @@ use crate::storage::schema::{self, Schema};
 /// Every collection keeps this much history, so that what just happened can be read and rewritten.
 pub const HISTORY_MICROS_MIN: u64 = 15 * 60 * 1_000_000;
 pub const DAY_MICROS: u64 = 86_400_000_000;
+/// A generated id is a time in microseconds and, in its last bits, a count.
+pub const ID_COUNT_BITS: u32 = 8;
 /// How many outdated versions one write drops at most.
 const DROPPED_MAX: usize = 8;
 
@@ -230,9 +232,13 @@ impl Evaluation<'_> {
         former.chain(current).collect()
     }
 
-    fn is_expired(&self, place: &Place, ts: Timestamp, contents: &Contents) -> bool {
+    fn is_expired(&mut self, place: &Place, ts: Timestamp, contents: &Contents) -> bool {
         let expiry = expiry_micros(place, ts, contents.ttl(), self.now_micros);
-        expiry != 0 && expiry <= self.now_micros
+        let is_expired = expiry != 0 && expiry <= self.now_micros;
+        if is_expired {
+            self.show(expiry);
+        }
+        is_expired
     }
 
     /// The document that reads see.
@@ -344,9 +350,32 @@ impl Evaluation<'_> {
         }
     }
 
-    /// An id that no document of this server has, rising with time.
+    /// An id that has never been given out, rising with time. A document may have it all the same: its writer may have chosen it.
     pub fn new_id(&mut self) -> u64 {
-        self.surroundings.new_id(self.now_micros)
+        let id = self.surroundings.new_id(self.now_micros);
+        self.show(id >> ID_COUNT_BITS);
+        id
+    }
+
+    /// An id for a new document of a built-in collection, which no other has there or, where it is known by its id alone,
+    /// anywhere.
+    pub fn free_id(&mut self, native: Native) -> Result<u64> {
+        loop {
+            self.step(1)?;
+            let id = self.new_id();
+            let document = rows::document(self.schema.database(), native as u64, id);
+            let registered = match native {
+                Native::Databases => Some(b'R'),
+                Native::Keys => Some(b'K'),
+                Native::Tokens => Some(b'T'),
+                _ => None,
+            };
+            let registered = registered.map(|kind| Key::global(kind).number(id));
+            let is_taken = |key: Key| self.view.get(&key.0).is_some();
+            if ![Some(document), registered].into_iter().flatten().any(is_taken) {
+                return Ok(id);
+            }
+        }
     }
 
     /// The live version that writes see, whatever time is read at.

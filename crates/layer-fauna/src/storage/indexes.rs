@@ -473,8 +473,13 @@ struct Span {
     removed: Option<Timestamp>,
 }
 
+/// When what a row stands for ends, in microseconds since the Unix epoch; 0: never.
+pub fn expiry_of(row: &[u8]) -> u64 {
+    rows::number_at(row, 8)
+}
+
 pub fn is_expired(row: &[u8], now_micros: u64) -> bool {
-    let expiry = rows::number_at(row, 8);
+    let expiry = expiry_of(row);
     expiry != 0 && expiry <= now_micros
 }
 

@@ -14,6 +14,7 @@
 //!   0 P issuer                               where the access provider of that issuer lives
 //!   0 X database, 0 B database index         what is left to clear, or to build
 //!   0 F                                      how entries are written
+//!   0 S                                      the latest time that may have been shown: see `shown_times`
 //! ```
 //!
 //! A document stands in the keys of entries as its id and then its collection, which is the order of refs. Earlier versions kept
@@ -147,7 +148,17 @@ impl View<'_> {
         }
     }
 
+    /// The time of the query, in microseconds since the Unix epoch. It never goes back with the clock, so what has expired
+    /// stays so, and nothing that was committed is in the future.
     pub fn now_micros(&self) -> u64 {
+        match self {
+            View::Reader(moment) => moment.reader.present_micros,
+            View::Transaction(transaction) => transaction.present_micros(),
+        }
+    }
+
+    /// The clock's time, in microseconds since the Unix epoch: for how long something takes, and for others' times.
+    pub fn clock_micros(&self) -> u64 {
         match self {
             View::Reader(moment) => moment.reader.now_micros,
             View::Transaction(transaction) => transaction.now_micros(),

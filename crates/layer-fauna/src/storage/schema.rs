@@ -355,7 +355,7 @@ fn source_of(value: &Value, names: &Schema) -> Vec<Source> {
             _ => Vec::new(),
         },
         Value::Object(fields) => {
-            let collections = fields.get("collection").or_else(|| fields.get("class"));
+            let collections = fields.get("class").or_else(|| fields.get("collection"));
             let mut sources = sources_of(collections, names);
             let bindings = fields.get("fields").and_then(Value::as_object);
             let bindings: Vec<(Arc<str>, Arc<Closure>)> = bindings
@@ -382,9 +382,9 @@ fn components(value: Option<&Value>) -> Vec<Component> {
 }
 
 fn component(fields: &Fields) -> Option<Component> {
-    let extract = match (fields.get("field"), fields.string("binding")) {
-        (Some(path), _) => Extract::Field(path.one_or_many().to_vec()),
-        (None, Some(binding)) => Extract::Binding(binding.clone()),
+    let extract = match (fields.string("binding"), fields.get("field")) {
+        (Some(binding), _) => Extract::Binding(binding.clone()),
+        (None, Some(path)) => Extract::Field(path.one_or_many().to_vec()),
         (None, None) => return None,
     };
     Some(Component {

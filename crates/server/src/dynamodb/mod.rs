@@ -17,6 +17,7 @@ use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
+use crate::resources::fill_random;
 use crate::slow_requests::shape_of_json;
 use crate::telemetry::spans::{Described, named};
 use crate::tenants::turns::SchedulerHandle;
@@ -43,12 +44,13 @@ pub struct DynamoDbHttp {
 impl DynamoDbHttp {
     /// With no `access_keys` any is accepted, unless it is a database's own.
     pub fn new(layer: DynamoDb, access_keys: &[(String, String)], tenants: Arc<Tenants>) -> DynamoDbHttp {
-        let seed = layer.engine.now_micros();
+        let mut seed = [0; 8];
+        fill_random(&mut seed);
         DynamoDbHttp {
             layer,
             verifier: Verifier::of_databases(access_keys, tenants.clone()),
             tenants,
-            request_ids: RequestIds(AtomicU64::new(seed)),
+            request_ids: RequestIds(AtomicU64::new(u64::from_ne_bytes(seed))),
         }
     }
 

@@ -83,9 +83,10 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
         return Ok(());
     };
     let known = evaluation.view.get(&credentials_key(place).0);
-    let id = known
-        .as_ref()
-        .map_or_else(|| evaluation.new_id(), |row| rows::number_at(row, 0));
+    let id = match &known {
+        Some(row) => rows::number_at(row, 0),
+        None => evaluation.free_id(Native::Credentials)?,
+    };
     let credentials = Place {
         schema: place.schema.clone(),
         collection: Native::Credentials as u64,

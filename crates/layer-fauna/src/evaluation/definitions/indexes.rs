@@ -8,7 +8,7 @@ use crate::evaluation::Evaluation;
 use crate::language::error::{Code, Errors, Failure, Result, Step};
 use crate::language::expression::Effect;
 use crate::language::value::{Fields, Native, Target, Value};
-use crate::storage::documents::{Place, merge};
+use crate::storage::documents::{Place, difference, merge};
 use crate::storage::indexes::{covered_documents, is_expired, note_form};
 use crate::storage::rows::{DOCUMENT_BYTES, Key};
 
@@ -122,14 +122,7 @@ pub(super) fn source(definition: &mut Definition<'_>) {
         let description = "A collection ref may only match one binding.";
         return definition.refuse("source", "multiple bindings", description);
     }
-    // One source stands by itself.
-    definition.put(
-        "source",
-        match source.as_items() {
-            Some([single]) => single.clone(),
-            _ => source,
-        },
-    );
+    definition.put("source", source);
 }
 
 /// What is computed of a source must be pure, and used.
@@ -167,54 +160,70 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
     let Some(components) = definition.given(key).cloned() else {
         return;
     };
-    let mut shown = Vec::new();
+    let mut kept = Vec::new();
     for component in components.one_or_many() {
-        let fields = component.as_object();
-        if fields.is_none() {
+        let Some(fields) = component.as_object() else {
             return definition.failures.push(invalid_type(&[key], component, "Term"));
+        };
+        if let Some(failure) = wrong_component(fields) {
+            return definition.failures.push(failure);
         }
-        let has_extract =
-            fields.is_some_and(|fields| fields.get("field").is_some() || fields.string("binding").is_some());
-        if let Some(transform) = fields.and_then(|fields| fields.string("transform"))
-            && &**transform != "casefold"
-        {
-            let description = format!("Invalid value `{transform}` at `transform`");
-            return definition.refuse("transform", "invalid value", &description);
-        }
-        if !has_extract {
-            let description = "Must provide one of the following: field, binding";
-            return definition.refuse("field", "value required", description);
-        }
-        let reverse = fields.and_then(|fields| fields.get("reverse"));
-        if let Some(wrong) = reverse.filter(|reverse| !is_bool(reverse) && !reverse.is_null()) {
-            return definition.failures.push(invalid_type(&["reverse"], wrong, "Boolean"));
-        }
-        let known = ["field", "binding", "transform", "reverse"];
-        let kept = fields
-            .iter()
-            .flat_map(|fields| fields.entries.iter())
-            .filter(|(key, _)| known.contains(&&**key));
-        shown.push(Value::object(
-            kept.map(|(key, value)| (key.clone(), path_of(key, value))).collect(),
-        ));
+        kept.push(Value::object(known_parts(fields)));
     }
-    if !shown.is_empty() {
-        definition.put(key, Value::array(shown));
+    // One that stands alone is kept whole, as it was given.
+    definition.put(
+        key,
+        match components.as_items() {
+            Some(_) => Value::array(kept),
+            None => components,
+        },
+    );
+}
+
+/// What is wrong first with a term or a value.
+fn wrong_component(fields: &Fields) -> Option<Failure> {
+    let given = |key: &str| fields.get(key).filter(|value| !value.is_null());
+    let of_no_path = |path: &Value| {
+        let mut parts = path.one_or_many().iter();
+        parts.find(|part| !is_text(part) && !is_integer(part)).cloned()
+    };
+    match (given("binding"), given("field")) {
+        (Some(Value::String(_)), _) => {}
+        (binding, Some(path)) => match (of_no_path(path), binding) {
+            (None, _) => {}
+            (Some(_), Some(binding)) => return Some(invalid_type(&["binding"], binding, "String")),
+            (Some(wrong), None) => return Some(invalid_type(&["field"], &wrong, "Long or String")),
+        },
+        (Some(binding), None) => return Some(invalid_type(&["binding"], binding, "String")),
+        (None, None) => {
+            let description = "Must provide one of the following: field, binding";
+            return Some(Failure::new(&["field"], "value required", description));
+        }
+    }
+    if let Some(wrong) = given("reverse").filter(|reverse| !is_bool(reverse)) {
+        return Some(invalid_type(&["reverse"], wrong, "Boolean"));
+    }
+    match given("transform")? {
+        Value::String(transform) if &**transform == "casefold" => None,
+        Value::String(transform) => {
+            let description = format!("Invalid value `{transform}` at `transform`");
+            Some(Failure::new(&["transform"], "invalid value", description))
+        }
+        other => Some(invalid_type(&["transform"], other, "String")),
     }
 }
 
-/// A field is shown as a path, also when it was given as one string.
-fn path_of(key: &str, value: &Value) -> Value {
-    match (key, value) {
-        ("field", Value::String(_)) => Value::array(vec![value.clone()]),
-        _ => value.clone(),
-    }
+/// The parts of a term or a value that mean something, as they were given.
+fn known_parts(fields: &Fields) -> Vec<(Arc<str>, Value)> {
+    let is_known = |key: &str| matches!(key, "field" | "binding" | "transform" | "reverse");
+    let known = fields.entries.iter().filter(|(key, _)| is_known(key));
+    known.cloned().collect()
 }
 
 /// The collections that a source is over.
 fn collections_of(source: &Value) -> &[Value] {
     let collections = match source {
-        Value::Object(fields) => fields.get("collection").or_else(|| fields.get("class")),
+        Value::Object(fields) => fields.get("class").or_else(|| fields.get("collection")),
         other => Some(other),
     };
     collections.map_or(&[][..], Value::one_or_many)
@@ -223,7 +232,9 @@ fn collections_of(source: &Value) -> &[Value] {
 /// Fills a new index if its sources are small; otherwise leaves it to the builder.
 pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<Fields> {
     let index = evaluation.schema.compile_index(place.id, place.reference.id(), &fields);
-    let several = fields.get("source").and_then(Value::as_items).is_some();
+    let several = fields
+        .get("source")
+        .is_some_and(|source| source.one_or_many().len() > 1);
     let documents = covered_documents(evaluation, &index, &[], BUILD_AT_ONCE_MAX + 1);
     let at_once = !several && documents.len() <= BUILD_AT_ONCE_MAX;
     // Whoever asks for that may read the index while it is being filled.
@@ -290,23 +301,20 @@ pub(super) fn check_still_unique(
     }
 }
 
-/// Sources, terms and values are for ever.
-pub(super) fn check_index_change(old: &Fields, params: &Fields) -> Result<()> {
-    let fixed = params.entries.iter().filter(|(key, value)| {
-        let is_fixed = matches!(&**key, "source" | "terms" | "values");
-        let same = match old.get(key) {
-            Some(old) => crate::storage::order::equal(old, value),
-            None => value.is_null(),
-        };
-        is_fixed && !same
-    });
-    let changed: Vec<(Arc<str>, Value)> = fixed.cloned().collect();
-    if changed.is_empty() {
+/// Sources, terms and values stay, in the form in which they were given.
+pub(super) fn check_index_change(old: &Fields, new: &Fields) -> Result<()> {
+    let is_fixed = |key: &str| matches!(key, "source" | "terms" | "values");
+    let fixed = |fields: &Fields| {
+        let fixed = fields.entries.iter().filter(|(key, _)| is_fixed(key));
+        Fields::new(fixed.cloned().collect())
+    };
+    let changed = difference(&fixed(old), &fixed(new));
+    if changed.entries.is_empty() {
         return Ok(());
     }
     let description = format!(
         "Index sources, terms, and values may not be updated (Diff({}))",
-        spaced(&Value::object(changed))
+        spaced(&Value::Object(Arc::new(changed)))
     );
     Err(Errors::validation(vec![Failure::new(
         &[],

@@ -129,7 +129,7 @@ pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fiel
     check_allowed_here(evaluation, native)?;
     let unknown_roles = unknown_roles(evaluation, native, params);
     let fields = checked(native, params, Occasion::Create, unknown_roles)?;
-    let id = evaluation.new_id();
+    let id = evaluation.free_id(native)?;
     let reference = match native.has_names() {
         true => Ref::named(native, fields.string("name").cloned().unwrap_or_else(|| "".into())),
         false => Ref::new(Target::Numbered(native, id as i64)),
@@ -299,7 +299,7 @@ fn changed(
     match native {
         Native::Indexes => {
             check_partitions(old, &fields)?;
-            check_index_change(old, params)?;
+            check_index_change(old, &fields)?;
             check_still_unique(evaluation, place, old, &fields)?;
         }
         Native::Databases => check_can_be_container(evaluation, place, old, &fields)?,

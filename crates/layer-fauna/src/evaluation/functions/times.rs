@@ -5,7 +5,8 @@ use crate::language::error::{Errors, Result, Within};
 use crate::language::time::{Date, Time, Unit};
 use crate::language::value::Value;
 
-fn now_of(evaluation: &Evaluation<'_>) -> Value {
+fn now_of(evaluation: &mut Evaluation<'_>) -> Value {
+    evaluation.show(evaluation.now_micros);
     Value::Time(Time::from_micros(evaluation.now_micros as i64))
 }
 
@@ -22,7 +23,7 @@ fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c <= ' ')
 }
 
-fn parse_time(evaluation: &Evaluation<'_>, text: &str) -> Result<Value> {
+fn parse_time(evaluation: &mut Evaluation<'_>, text: &str) -> Result<Value> {
     if text == "now" {
         return Ok(now_of(evaluation));
     }
@@ -164,7 +165,7 @@ pub fn difference(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value
 }
 
 /// Casts to a time: integers are milliseconds.
-pub fn cast_to_time(evaluation: &Evaluation<'_>, value: &Value) -> Option<Result<Value>> {
+pub fn cast_to_time(evaluation: &mut Evaluation<'_>, value: &Value) -> Option<Result<Value>> {
     Some(match value {
         Value::Time(_) => Ok(value.clone()),
         Value::Date(date) => Ok(Value::Time(date.midnight())),

@@ -118,25 +118,38 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
     let found = evaluation.schema.collection(&name).map(|collection| collection.number);
     let number = found.ok_or_else(|| Errors::invalid_ref("collection", &name))?;
     permit_create(evaluation, &collection, named.as_ref(), &Value::Object(params.clone()))?;
-    let id = match &named {
-        Some(Ref {
-            target: Target::Document(_, id),
-            ..
-        }) => *id as u64,
-        _ => evaluation.new_id(),
-    };
-    let place = Place {
+    let place_of = |evaluation: &Evaluation<'_>, id: u64| Place {
         schema: evaluation.schema.clone(),
         collection: number,
         id,
-        reference: Ref::new(Target::Document(name, id as i64)),
+        reference: Ref::new(Target::Document(name.clone(), id as i64)),
     };
-    if named.is_some() && evaluation.live_now(&place).is_some() {
+    let chosen = match named.map(|named| named.target) {
+        Some(Target::Document(_, id)) => Some(place_of(evaluation, id as u64)),
+        _ => None,
+    };
+    if let Some(place) = &chosen
+        && evaluation.live_now(place).is_some()
+    {
         return Err(Errors::already_exists(&place.reference));
     }
     evaluation.check_present()?;
     let fields = document_fields(params)?;
-    let old = evaluation.current(&place);
+    let (place, old) = match chosen {
+        Some(place) => {
+            let old = evaluation.current(&place);
+            (place, old)
+        }
+        // A generated id may be one that somebody has chosen before.
+        None => loop {
+            evaluation.step(1)?;
+            let id = evaluation.new_id();
+            let place = place_of(evaluation, id);
+            if evaluation.current(&place).is_none() {
+                break (place, None);
+            }
+        },
+    };
     evaluation.write_version(&place, old.as_ref(), Some(fields.clone()))?;
     definitions::write_credentials(evaluation, &place, params)?;
     Ok(shown_new(&place.reference, fields))
