@@ -565,7 +565,7 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
         for (asked, answer) in all.iter().zip(&answers) {
             let total = consumed.entry(asked.statement.table().to_owned()).or_default();
-            total.add(&answer.consumed().doubled());
+            total.add(&answer.consumed().in_transaction());
         }
         // Writes answer with no item.
         let shown = if kind == Kind::Read { answers.as_slice() } else { &[] };
@@ -632,7 +632,7 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
     refuse_if_any(reasons)?;
     check_bytes(found.iter().map(|(_, page)| page.bytes()))?;
     for (search, page) in &found {
-        let consumed = || page.consumed(search.consistent).doubled();
+        let consumed = || page.consumed(search.consistent).in_transaction();
         layer.charge(transaction, &page.table, Use::Read, consumed);
     }
     Ok(found
@@ -647,7 +647,7 @@ fn execute_writes(
     all: &[Asked],
     writes: &crate::transact::Writes,
 ) -> Result<Vec<Answer>, Failure> {
-    if writes.replay(layer, transaction)?.is_some() {
+    if writes.replay(transaction)?.is_some() {
         return Ok(Vec::new());
     }
     let mut keys = Vec::new();
@@ -658,13 +658,15 @@ fn execute_writes(
     let mut answers = Vec::new();
     let mut reasons = Vec::new();
     let mut charges = Vec::new();
+    let mut replay_units = Vec::new();
     let mut written_bytes = 0;
     for asked in all {
         match execute_write(layer, transaction, asked) {
             Ok((written, returned, paths)) => {
                 written_bytes += written.new.as_deref().map_or(0, item_size);
                 check_bytes(std::iter::once(written_bytes))?;
-                charges.push((written.table.clone(), written.consumed.clone().doubled()));
+                charges.push((written.table.clone(), written.consumed.clone().in_transaction()));
+                replay_units.push(written.replay_units());
                 let attributes = returned.attributes(&written, &paths);
                 answers.push(Answer::Written(Box::new(written), attributes));
                 reasons.push(None);
@@ -674,6 +676,6 @@ fn execute_writes(
     }
     charge_unless_throttled(layer, transaction, &reasons, charges);
     refuse_if_any(reasons)?;
-    writes.remember(transaction);
+    writes.remember(transaction, &replay_units);
     Ok(answers)
 }
