@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quartet_engine::Transaction;
 
-use crate::capacity::{Consumed, Report, write_units};
+use crate::capacity::{Consumed, Report, read_units, write_units};
 use crate::expression::path::project;
 use crate::expression::update::too_large_to_update;
 use crate::expression::{Condition, Path, Placeholders, Update, parse_condition, parse_update};
@@ -49,6 +49,14 @@ pub struct Written {
     pub old: Found,
     pub new: Option<Arc<Item>>,
     pub consumed: Consumed,
+}
+
+impl Written {
+    /// Units of a replay of the transaction that this was a part of: those of reading the larger of what was there and what is.
+    pub fn replay_units(&self) -> u32 {
+        let size = self.new.as_deref().map_or(0, item_size).max(self.old.size());
+        (2.0 * read_units(size, true)) as u32
+    }
 }
 
 impl Action {

@@ -151,14 +151,15 @@ impl Number {
         i64::from(self.exponent) + i64::from(digit_count(self.coefficient)) - 1
     }
 
-    /// What DynamoDB counts for it: half a byte a digit and one, one more if negative.
+    /// Bytes that DynamoDB counts for it: one, half of one for each significant digit before the point and for each behind it, both
+    /// rounded up, and one if it is negative. Zero has no significant digit. Recorded from the service, August 2026.
     pub fn size(self) -> usize {
-        let digits = if self.coefficient == 0 {
-            1
-        } else {
-            digit_count(self.coefficient) as usize
-        };
-        digits.div_ceil(2) + 1 + usize::from(self.negative)
+        if self.coefficient == 0 {
+            return 1;
+        }
+        let digits = digit_count(self.coefficient) as usize;
+        let behind_point = usize::from(self.exponent.min(0).unsigned_abs()).min(digits);
+        1 + (digits - behind_point).div_ceil(2) + behind_point.div_ceil(2) + usize::from(self.negative)
     }
 
     /// Appends the normal form: no exponent, no leading plus, no trailing zeros.

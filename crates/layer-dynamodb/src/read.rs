@@ -67,6 +67,12 @@ impl Get {
         read_units(row.map_or(0, |row| stored::size(row.value())), self.consistent)
     }
 
+    /// True if the projection finds something of a row.
+    pub fn shows_anything(&self, row: &Row) -> bool {
+        let shown = |paths: &Vec<Path>| project(&stored::decode(row.value()), paths);
+        self.projection.as_ref().is_none_or(|paths| !shown(paths).is_empty())
+    }
+
     /// Writes a row as the projection wants it.
     pub fn write(&self, row: &Row, out: &mut Vec<u8>) {
         write_projected(self.projection.as_deref(), row.value(), out);

@@ -17,7 +17,7 @@ use crate::json::Json;
 use crate::key::ITEMS_PREFIX_BYTES;
 use crate::settings::backed_up_table;
 use crate::table::{Capacity, Index, Restored, Table};
-use crate::tables::{created_body, parse_encryption, units_of, uuid};
+use crate::tables::{NO_MAXIMUM, created_body, parse_encryption, units_of, uuid};
 use crate::{DynamoDb, Outcome, history, key, stored};
 
 /// Restores of one database that may be under way.
@@ -210,11 +210,15 @@ fn overridden(layer: &DynamoDb, request: &Json<'_>, source: &Table) -> Result<Ta
         }
     }
     if let Some(maximum) = request.get("OnDemandThroughputOverride") {
-        let units = |name| maximum.get(name).and_then(Json::integer).unwrap_or(-1);
+        let units = |name| maximum.get(name).and_then(Json::integer).unwrap_or(NO_MAXIMUM);
         table.on_demand_maximum = Some((units("MaxReadRequestUnits"), units("MaxWriteRequestUnits")));
     }
     if !on_demand {
         table.on_demand_maximum = None;
+        table
+            .indexes
+            .iter_mut()
+            .for_each(|index| index.on_demand_maximum = None);
     }
     if let Some(encryption) = request.get("SSESpecificationOverride") {
         table.sse_description = parse_encryption(layer, Some(encryption));

@@ -48,8 +48,8 @@ pub struct Search {
     pub partitions: Vec<Value>,
     pub filter: Option<Condition>,
     pub projection: Option<Vec<Path>>,
-    /// Parts of items stand side by side, not in their places; and how often one is shown at most.
-    pub leaves_shown: Option<usize>,
+    /// Parts of items stand side by side, not in their places.
+    pub shows_leaves: bool,
     pub limit: Option<usize>,
     pub forward: bool,
     pub start: Option<Item>,
@@ -71,7 +71,7 @@ impl Search {
             partitions: Vec::new(),
             filter: None,
             projection: None,
-            leaves_shown: None,
+            shows_leaves: false,
             limit: None,
             forward: true,
             start: None,
@@ -217,11 +217,10 @@ impl Search {
             table: table.clone(),
         };
         let limit = self.limit.unwrap_or(usize::MAX).min(self.rows_max());
-        let bytes_max = PAGE_BYTES / self.leaves_shown.unwrap_or(1);
         for range in ranges {
             transaction.scan(&range.start, &range.end, !self.forward, &mut |row| {
                 let size = stored::size(row.value());
-                if !page.rows.is_empty() && page.bytes + size > bytes_max {
+                if !page.rows.is_empty() && page.bytes + size > PAGE_BYTES {
                     page.has_more = true;
                     return ControlFlow::Break(());
                 }
@@ -389,7 +388,7 @@ impl Search {
                 continue;
             }
             take(Match::Decoded(match &self.projection {
-                Some(paths) if self.leaves_shown.is_some() => project_leaves(&item, paths),
+                Some(paths) if self.shows_leaves => project_leaves(&item, paths),
                 Some(_) => projection.of(&item),
                 None => item,
             }));

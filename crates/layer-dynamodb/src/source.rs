@@ -112,13 +112,32 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Range attributes are used in their order: none may have a term if one before it has none.
+    /// Range attributes are used in their order: none may have a term if one before it has none, or one that is no equality.
     fn check_range_term(&self, position: usize, part: &KeyPart, terms: &[KeyTerm]) -> Result<(), Failure> {
         let is_before = |term: &KeyTerm| self.keys().take(position).any(|part| part.name == term.attribute);
+        let is_later = |part: &KeyPart| term(terms, part).is_some();
         match term(terms, part) {
-            Some(term) => check_term(part, term),
-            None if terms.iter().all(is_before) => Ok(()),
+            Some(term) => {
+                check_term(part, term)?;
+                self.check_range_before(position, part, terms)
+            }
+            None if terms.iter().all(is_before) || self.keys().skip(position).any(is_later) => Ok(()),
             None => Err(missed(part)),
+        }
+    }
+
+    fn check_range_before(&self, position: usize, part: &KeyPart, terms: &[KeyTerm]) -> Result<(), Failure> {
+        let is_open = |part: &&KeyPart| term(terms, part).is_none_or(|term| term.test.equal_to().is_none());
+        let before = self.keys().take(position).skip(self.hash_parts().len());
+        let open: Vec<&str> = before.filter(is_open).map(|part| part.name.as_str()).collect();
+        match open.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::validation(format!(
+                "RANGE key attributes {} must have equality conditions specified in the query because a condition is present on \
+                 key attribute {}",
+                open.join(", "),
+                part.name
+            ))),
         }
     }
 
@@ -239,7 +258,8 @@ pub fn outside_query() -> Failure {
     Failure::validation("The provided starting key is outside query boundaries based on provided conditions")
 }
 
-fn refuse_empty(part: &KeyPart, value: &Value, prefix: &str) -> Result<(), Failure> {
+/// Refuses an empty text, or no bytes, as the value of a key attribute.
+pub fn refuse_empty(part: &KeyPart, value: &Value, prefix: &str) -> Result<(), Failure> {
     let kind = match value {
         Value::S(text) if text.is_empty() => "string",
         Value::B(bytes) if bytes.is_empty() => "binary",

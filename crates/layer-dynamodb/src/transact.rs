@@ -160,7 +160,8 @@ fn write_gets(gets: &[Get], rows: &[Option<Row>], report: Report) -> Vec<u8> {
     Writer::object(|writer| {
         writer.list("Responses", gets.iter().zip(rows), |writer, (get, row)| {
             writer.open(b'{');
-            if let Some(row) = row {
+            // What a projection finds nothing of is left out, unlike in the other reads.
+            if let Some(row) = row.as_ref().filter(|row| get.shows_anything(row)) {
                 get.write(row, &mut writer.name("Item").text);
             }
             writer.close(b'}');
@@ -310,7 +311,7 @@ impl AllWritten {
 
 impl Writes {
     pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<AllWritten, Failure> {
-        if let Some(replayed) = self.replay(layer, transaction)? {
+        if let Some(replayed) = self.replay(transaction)? {
             return Ok(replayed);
         }
         let tables = self.check(layer, transaction)?;
@@ -321,6 +322,7 @@ impl Writes {
             kind: Kind::Write,
         };
         let mut executed = Vec::new();
+        let mut replay_units = Vec::new();
         let mut written_bytes = 0;
         for (write, table) in self.writes.iter().zip(tables) {
             // After a failure the others are still judged, as no two of them touch one item.
@@ -328,7 +330,8 @@ impl Writes {
                 Ok(one) => {
                     written_bytes += one.new.as_deref().map_or(0, item_size);
                     check_bytes(std::iter::once(written_bytes))?;
-                    let consumed = one.consumed.clone().doubled();
+                    let consumed = one.consumed.clone().in_transaction();
+                    replay_units.push(one.replay_units());
                     written.consumed.entry(write.table.clone()).or_default().add(&consumed);
                     written.note_collection(&write.table, &one.table, write.action.key());
                     executed.push((one.table, consumed));
@@ -339,7 +342,7 @@ impl Writes {
         }
         charge_unless_throttled(layer, transaction, &reasons, executed);
         refuse_if_any(reasons)?;
-        self.remember(transaction);
+        self.remember(transaction, &replay_units);
         Ok(written)
     }
 
@@ -370,7 +373,7 @@ impl Writes {
     }
 
     /// The answer if this very transaction was done before.
-    pub fn replay(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Option<AllWritten>, Failure> {
+    pub fn replay(&self, transaction: &mut Transaction<'_>) -> Result<Option<AllWritten>, Failure> {
         let Some((token, fingerprint)) = &self.token else {
             return Ok(None);
         };
@@ -378,6 +381,7 @@ impl Writes {
             return Ok(None);
         };
         let (made, known) = row.value().split_first_chunk().expect("a stored token");
+        let (known, units) = known.split_first_chunk().expect("a stored token");
         let too_old = transaction.now_micros() > u64::from_be_bytes(*made) + crate::maintenance::TOKEN_KEPT_MICROS;
         if too_old {
             return Ok(None);
@@ -390,10 +394,8 @@ impl Writes {
             ));
         }
         let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
-        for write in &self.writes {
-            let table = write.check(layer, transaction)?;
-            let row = transaction.get(&table.item_key(write.action.key()));
-            consumed.entry(write.table.clone()).or_default().table += transact_units(row.as_ref());
+        for (write, units) in self.writes.iter().zip(units.as_chunks().0) {
+            consumed.entry(write.table.clone()).or_default().table += f64::from(u32::from_be_bytes(*units));
         }
         Ok(Some(AllWritten {
             consumed,
@@ -402,12 +404,16 @@ impl Writes {
         }))
     }
 
-    pub fn remember(&self, transaction: &mut Transaction<'_>) {
+    /// Keeps the token, if there is one: when it was used, what for, and the read units that each write costs when it is
+    /// repeated, as u32 in big-endian order.
+    pub fn remember(&self, transaction: &mut Transaction<'_>, replay_units: &[u32]) {
         let Some((token, fingerprint)) = &self.token else {
             return;
         };
         let now = transaction.now_micros();
-        transaction.set_parts(&[&key::token(token)], &[&now.to_be_bytes(), &fingerprint.to_be_bytes()]);
+        let units: Vec<u8> = replay_units.iter().flat_map(|units| units.to_be_bytes()).collect();
+        let parts: [&[u8]; 3] = [&now.to_be_bytes(), &fingerprint.to_be_bytes(), &units];
+        transaction.set_parts(&[&key::token(token)], &parts);
         transaction.set(&key::token_expiry(now, token), b"");
     }
 }

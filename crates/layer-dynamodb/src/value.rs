@@ -232,13 +232,13 @@ fn parse_content(kind: &str, content: &Json<'_>, level: usize) -> Result<Value, 
             content,
             "string",
             |json| Ok(parse_text(json)?.to_owned()),
-            |texts| Failure::invalid(format!("Input collection [{}] contains duplicates.", texts.join(", "))),
+            duplicated_texts,
         )?),
         "NS" => Value::NS(parse_set(
             content,
             "number",
             |json| parse_number(parse_text(json)?),
-            |_| Failure::validation("Input collection contains duplicates"),
+            |_| duplicated_numbers(),
         )?),
         _ => Value::BS(parse_set(content, "binary", parse_binary, |values| {
             let texts: Vec<String> = values.iter().map(|bytes| STANDARD.encode(bytes)).collect();
@@ -248,6 +248,14 @@ fn parse_content(kind: &str, content: &Json<'_>, level: usize) -> Result<Value, 
             ))
         })?),
     })
+}
+
+pub fn duplicated_texts(texts: &[String]) -> Failure {
+    Failure::invalid(format!("Input collection [{}] contains duplicates.", texts.join(", ")))
+}
+
+pub fn duplicated_numbers() -> Failure {
+    Failure::validation("Input collection contains duplicates")
 }
 
 fn deeper(level: usize) -> Result<usize, Failure> {
@@ -435,8 +443,18 @@ mod tests {
     fn sizes_are_the_documented_ones() {
         for (given, size) in [
             (r#"{"S":"abc"}"#, 3),
+            // Numbers as recorded at the limit of an item's size, where what is behind the point counts by itself.
+            (r#"{"N":"0"}"#, 1),
+            (r#"{"N":"1"}"#, 2),
             (r#"{"N":"123"}"#, 3),
-            (r#"{"N":"-123"}"#, 4),
+            (r#"{"N":"-12"}"#, 3),
+            (r#"{"N":"3.14159"}"#, 5),
+            (r#"{"N":"-3.14159"}"#, 6),
+            (r#"{"N":"1.5"}"#, 3),
+            (r#"{"N":"100.001"}"#, 5),
+            (r#"{"N":"0.001"}"#, 2),
+            (r#"{"N":"1E125"}"#, 2),
+            (r#"{"NS":["1.5","1"]}"#, 5),
             (r#"{"NULL":true}"#, 1),
             (r#"{"L":[{"S":"a"}]}"#, 5),
             (r#"{"M":{"k":{"S":"a"}}}"#, 6),

@@ -155,7 +155,14 @@ def test_a_composite_key_names_what_is_missing(refusal, make_table):
     keys = [{"AttributeName": name, "KeyType": kind} for name, kind in (("a", "HASH"), ("b", "HASH"), ("c", "RANGE"), ("d", "RANGE"))]
     index = {"IndexName": "index", "KeySchema": keys, "Projection": {"ProjectionType": "ALL"}}
     table = make_table(more=[(name, "S") for name in "abcd"], GlobalSecondaryIndexes=[index])
-    for condition, missing in [("a = :v", "b"), ("a = :v AND b = :v AND d = :v", "c")]:
+    # Those of the range attributes were recorded from the service in October 2026 (paritysuite, multiAttributeGsiKey).
+    skipped = "RANGE key attributes c must have equality conditions specified in the query because a condition is present on key attribute d"
+    texts = {
+        "a = :v": "Query condition missed key schema element: b",
+        "a = :v AND b = :v AND d = :v": skipped,
+        "a = :v AND b = :v AND c > :v AND d = :v": skipped,
+    }
+    for condition, text in texts.items():
         members = {"KeyConditionExpression": condition, "ExpressionAttributeValues": {":v": {"S": "v"}}}
         refused = refusal("Query", TableName=table.name, IndexName="index", **members)
-        assert refused == ("ValidationException", f"Query condition missed key schema element: {missing}")
+        assert refused == ("ValidationException", text)

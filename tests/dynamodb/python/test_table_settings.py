@@ -149,3 +149,34 @@ def test_an_index_that_goes_is_still_listed(dynamodb):
     answer = dynamodb.update_table(TableName="indexed", GlobalSecondaryIndexUpdates=delete)["TableDescription"]
     assert [(index["IndexName"], index["IndexStatus"]) for index in answer["GlobalSecondaryIndexes"]] == [("index", "DELETING")]
     assert "GlobalSecondaryIndexes" not in dynamodb.describe_table(TableName="indexed")["Table"]
+
+
+def test_maxima_on_demand_can_be_removed(dynamodb):
+    """-1 was kept and shown, and a table that became provisioned kept maxima that applied to nothing (dynoxide#159)."""
+    maxima = lambda read, write: {"MaxReadRequestUnits": read, "MaxWriteRequestUnits": write}
+    index = {**INDEX, "OnDemandThroughput": maxima(8, 9)}
+    dynamodb.create_table(TableName="maxima", BillingMode="PAY_PER_REQUEST", OnDemandThroughput=maxima(20, 15), GlobalSecondaryIndexes=[index], **KEYS)
+
+    def shown():
+        table = dynamodb.describe_table(TableName="maxima")["Table"]
+        return table.get("OnDemandThroughput"), table["GlobalSecondaryIndexes"][0].get("OnDemandThroughput")
+
+    update = lambda **members: dynamodb.update_table(TableName="maxima", **members)
+    of_index = lambda **members: update(GlobalSecondaryIndexUpdates=[{"Update": {"IndexName": "index", **members}}])
+    update(OnDemandThroughput={"MaxReadRequestUnits": 40})
+    of_index(OnDemandThroughput={"MaxWriteRequestUnits": -1})
+    assert shown() == (maxima(40, 15), {"MaxReadRequestUnits": 8})
+    update(OnDemandThroughput={"MaxWriteRequestUnits": -1})
+    of_index(OnDemandThroughput={"MaxReadRequestUnits": -1})
+    assert shown() == ({"MaxReadRequestUnits": 40}, None)
+    of_index(OnDemandThroughput=maxima(1, 2))
+    units = {"ProvisionedThroughput": {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}}
+    update(BillingMode="PROVISIONED", GlobalSecondaryIndexUpdates=[{"Update": {"IndexName": "index", **units}}], **units)
+    assert shown() == (None, None)
+    reason = "One or more parameter values were invalid: MaxReadRequestUnits for OnDemandThroughput{} cannot be specified when the table BillingMode is PROVISIONED"
+    assert refused(lambda: update(OnDemandThroughput={"MaxReadRequestUnits": 5})) == ("ValidationException", reason.format(""))
+    refused_of_index = refused(lambda: of_index(OnDemandThroughput=maxima(5, 5)))
+    assert refused_of_index == ("ValidationException", reason.format(" for index : index"))
+    # Maxima do not come back with the billing mode.
+    update(BillingMode="PAY_PER_REQUEST")
+    assert shown() == (None, None)

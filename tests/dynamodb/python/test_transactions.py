@@ -58,6 +58,41 @@ def test_a_token_makes_a_transaction_happen_once(make_table, dynamodb):
         dynamodb.transact_write_items(TransactItems=[{"Delete": {"TableName": table.name, "Key": {"p": {"S": "a"}}}}], ClientRequestToken="same")
 
 
+def test_what_a_projection_finds_nothing_of_is_left_out(make_table, dynamodb):
+    """TransactGetItems answered `Item: {}` as GetItem does; the service leaves the member out (ExtendDB#74, moto#3420)."""
+    table = make_table()
+    table.put_item(Item={"p": "a", "x": 1})
+    get = lambda key, names: {"Get": {"TableName": table.name, "Key": {"p": {"S": key}}, "ProjectionExpression": names}}
+    found = dynamodb.transact_get_items(TransactItems=[get("a", "nope"), get("none", "x")])["Responses"]
+    assert found == [{}, {}]
+    assert dynamodb.transact_get_items(TransactItems=[get("a", "x")])["Responses"] == [{"Item": {"x": {"N": "1"}}}]
+    assert dynamodb.get_item(TableName=table.name, Key={"p": {"S": "a"}}, ProjectionExpression="nope")["Item"] == {}
+
+
+def test_a_transaction_costs_the_table_twice_and_an_index_once(make_table, dynamodb):
+    """Index units were doubled too, and a replay was charged for what is there now (measured at the service: dynoxide#188)."""
+    index = {"IndexName": "index", "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}], "Projection": {"ProjectionType": "ALL"}}
+    table = make_table(more=[("g", "S")], GlobalSecondaryIndexes=[index])
+    key = {"TableName": table.name, "Key": {"p": {"S": "1"}}}
+
+    def consumed(call, **members):
+        (told,) = call(ReturnConsumedCapacity="INDEXES", **members)["ConsumedCapacity"]
+        indexes = told.get("GlobalSecondaryIndexes", {})
+        return told["CapacityUnits"], told["Table"]["CapacityUnits"], indexes.get("index", {}).get("CapacityUnits")
+
+    write = lambda action, **members: consumed(dynamodb.transact_write_items, TransactItems=[action], **members)
+    table.put_item(Item={"p": "1", "g": "a", "d": "x" * 3000})
+    move = {"Update": {**key, "UpdateExpression": "SET g = :g", "ExpressionAttributeValues": {":g": {"S": "b"}}}}
+    assert write(move) == (12, 6, 6)
+    assert write({"Delete": key}, ClientRequestToken="delete") == (9, 6, 3)
+    # Repeated, it costs what reading it would have, though nothing is there any more.
+    assert write({"Delete": key}, ClientRequestToken="delete") == (2, 2, None)
+    statement = {"Statement": f"INSERT INTO \"{table.name}\" VALUE {{'p': '2', 'g': 'z', 'd': '{'x' * 5000}'}}"}
+    insert = lambda: consumed(dynamodb.execute_transaction, TransactStatements=[statement], ClientRequestToken="insert")
+    assert insert() == (15, 10, 5)
+    assert insert() == (4, 4, None)
+
+
 def consume(streams, arn: str, limit: int) -> list[dict]:
     """Everything in all shards of a stream, page by page."""
     records = []

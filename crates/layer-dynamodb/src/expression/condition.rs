@@ -17,6 +17,8 @@ pub enum Operand {
     Path(Path),
     Value(Value),
     Size(Box<Operand>),
+    /// Whether a condition holds. Only PartiQL can say it.
+    Test(Box<Condition>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,22 +161,25 @@ impl Operand {
                 let size = size(operand.evaluate(item)?.as_ref())?;
                 Some(Cow::Owned(Value::N(Number::from_integer(size as i64))))
             }
+            Operand::Test(condition) => Some(Cow::Owned(Value::Bool(condition.holds(item)))),
         }
     }
 
-    fn path(&self) -> Option<&Path> {
+    fn paths<'o>(&'o self, found: &mut Vec<&'o Path>) {
         match self {
-            Operand::Path(path) => Some(path),
-            Operand::Size(operand) => operand.path(),
-            Operand::Value(_) => None,
+            Operand::Path(path) => found.push(path),
+            Operand::Size(operand) => operand.paths(found),
+            Operand::Value(_) => {}
+            Operand::Test(condition) => condition.paths(found),
         }
     }
 
     /// Its type, if that does not depend on the item.
-    fn known_type(&self) -> Option<&'static str> {
+    pub fn known_type(&self) -> Option<&'static str> {
         match self {
             Operand::Value(value) => Some(value.type_name()),
             Operand::Size(_) => Some("N"),
+            Operand::Test(_) => Some("BOOL"),
             Operand::Path(_) => None,
         }
     }
@@ -235,16 +240,19 @@ impl Condition {
             Condition::Compare(_, left, right)
             | Condition::BeginsWith(left, right)
             | Condition::Contains(left, right) => {
-                found.extend([left, right].into_iter().filter_map(Operand::path));
+                [left, right].into_iter().for_each(|operand| operand.paths(found));
             }
             Condition::Between(operand, low, high) => {
-                found.extend([operand, low, high].into_iter().filter_map(Operand::path));
+                [operand, low, high]
+                    .into_iter()
+                    .for_each(|operand| operand.paths(found));
             }
             Condition::In(operand, list) => {
-                found.extend(std::iter::once(operand).chain(list).filter_map(Operand::path));
+                operand.paths(found);
+                list.iter().for_each(|operand| operand.paths(found));
             }
             Condition::Exists(path) | Condition::NotExists(path) => found.push(path),
-            Condition::HasType(operand, _) => found.extend(operand.path()),
+            Condition::HasType(operand, _) => operand.paths(found),
             Condition::And(conditions) | Condition::Or(conditions) => {
                 conditions.iter().for_each(|condition| condition.paths(found));
             }
@@ -394,7 +402,8 @@ fn between(parser: &mut Parser<'_, '_>, operand_between: Operand) -> Result<Cond
     Ok(Condition::Between(operand_between, low, high))
 }
 
-fn check_bounds(low: &Operand, high: &Operand) -> Result<(), String> {
+/// Refuses bounds of BETWEEN that no value can be within.
+pub fn check_bounds(low: &Operand, high: &Operand) -> Result<(), String> {
     let (Operand::Value(low), Operand::Value(high)) = (low, high) else {
         return Ok(());
     };
@@ -530,11 +539,18 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
 }
 
 fn check_distinct(parser: &mut Parser<'_, '_>, operator: &str, first: &Operand, remaining: &[&Operand]) {
-    if let (Operand::Path(path), true) = (first, remaining.contains(&first)) {
-        let text = "The first operand must be distinct from the remaining operands for this operator or function";
-        let text = format!("{text}; operator: {operator}, first operand: {path}");
+    if let Some(text) = distinct_fault(operator, first, remaining) {
         parser.fault(Fault::SameOperands, text);
     }
+}
+
+/// Refuses a path that is compared with itself.
+pub fn distinct_fault(operator: &str, first: &Operand, remaining: &[&Operand]) -> Option<String> {
+    let (Operand::Path(path), true) = (first, remaining.contains(&first)) else {
+        return None;
+    };
+    let text = "The first operand must be distinct from the remaining operands for this operator or function";
+    Some(format!("{text}; operator: {operator}, first operand: {path}"))
 }
 
 /// Takes a function's name and its opening parenthesis.
@@ -564,11 +580,15 @@ pub fn misused(parser: &mut Parser<'_, '_>, function: &str) {
 }
 
 pub fn check_count<T>(parser: &mut Parser<'_, '_>, function: &str, arguments: &[T], wanted: usize) {
-    if arguments.len() != wanted {
-        let text = "Incorrect number of operands for operator or function; operator or function: ";
-        let text = format!("{text}{function}, number of operands: {}", arguments.len());
+    if let Some(text) = count_fault(function, arguments.len(), wanted) {
         parser.fault(Fault::OperandCount, text);
     }
+}
+
+/// Refuses another number of operands than `wanted`.
+pub fn count_fault(function: &str, given: usize, wanted: usize) -> Option<String> {
+    let text = "Incorrect number of operands for operator or function; operator or function: ";
+    (given != wanted).then(|| format!("{text}{function}, number of operands: {given}"))
 }
 
 fn document_path(parser: &mut Parser<'_, '_>, function: &str, operand: Operand) -> Path {
@@ -582,37 +602,50 @@ fn document_path(parser: &mut Parser<'_, '_>, function: &str, operand: Operand) 
 }
 
 pub fn need_path(parser: &mut Parser<'_, '_>, function: &str) {
-    let text = "Operator or function requires a document path; operator or function: ";
-    parser.fault(Fault::OperandType, format_args!("{text}{function}"));
+    parser.fault(Fault::OperandType, path_fault(function));
+}
+
+/// Refuses an operand that is not a path.
+pub fn path_fault(function: &str) -> String {
+    format!("Operator or function requires a document path; operator or function: {function}")
 }
 
 fn type_name(parser: &mut Parser<'_, '_>, operand: Operand) -> String {
-    check_type(parser, &operand, "attribute_type", &["S"]);
+    type_name_fault(&operand).unwrap_or_else(|text| {
+        parser.fault(Fault::OperandType, text);
+        String::new()
+    })
+}
+
+/// The name of a type that an operand of `attribute_type` is, or why it is none.
+pub fn type_name_fault(operand: &Operand) -> Result<String, String> {
     match operand {
-        Operand::Value(Value::S(name)) if TYPE_NAMES.contains(&name.as_str()) => return name,
-        Operand::Value(Value::S(name)) => parser.fault(
-            Fault::OperandType,
-            format_args!(
-                "Invalid attribute type name found; type: {name}, valid types: {{B,NULL,SS,BOOL,L,BS,N,NS,S,M}}"
-            ),
-        ),
-        Operand::Path(_) => parser.fault(
-            Fault::OperandType,
-            "Incorrect operand type for operator or function; operator or function: attribute_type, \
-             operand type: {NS,SS,L,BS,N,M,B,BOOL,NULL,S}",
-        ),
-        _ => {}
+        Operand::Value(Value::S(name)) if TYPE_NAMES.contains(&name.as_str()) => Ok(name.clone()),
+        Operand::Value(Value::S(name)) => Err(format!(
+            "Invalid attribute type name found; type: {name}, valid types: {{B,NULL,SS,BOOL,L,BS,N,NS,S,M}}"
+        )),
+        other => {
+            let known = other.known_type().unwrap_or("{NS,SS,L,BS,N,M,B,BOOL,NULL,S}");
+            Err(wrong_type("attribute_type", known))
+        }
     }
-    String::new()
 }
 
 /// Notes an operand of a type that the operator can never take.
 pub fn check_type(parser: &mut Parser<'_, '_>, operand: &Operand, operator: &str, types: &[&str]) {
-    if let Some(known) = operand.known_type().filter(|known| !types.contains(known)) {
-        let text = "Incorrect operand type for operator or function; operator or function: ";
-        parser.fault(
-            Fault::OperandType,
-            format_args!("{text}{operator}, operand type: {known}"),
-        );
+    if let Some(text) = operand
+        .known_type()
+        .and_then(|known| type_fault(operator, known, types))
+    {
+        parser.fault(Fault::OperandType, text);
     }
+}
+
+/// Refuses a type that is none of `types`.
+pub fn type_fault(operator: &str, known: &str, types: &[&str]) -> Option<String> {
+    (!types.contains(&known)).then(|| wrong_type(operator, known))
+}
+
+fn wrong_type(operator: &str, known: &str) -> String {
+    format!("Incorrect operand type for operator or function; operator or function: {operator}, operand type: {known}")
 }

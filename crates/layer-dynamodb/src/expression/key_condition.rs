@@ -135,7 +135,7 @@ fn key_and_values(operands: Vec<Operand>) -> Result<(String, usize, Vec<Value>),
                     "KeyConditionExpressions cannot have conditions on nested attributes",
                 ));
             }
-            Operand::Size(_) => {
+            Operand::Size(_) | Operand::Test(_) => {
                 return Err(Failure::validation(
                     "KeyConditionExpressions cannot contain nested operations",
                 ));

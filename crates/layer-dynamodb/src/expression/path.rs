@@ -256,12 +256,3 @@ pub fn project_leaves(item: &Item, paths: &[Path]) -> Item {
         .filter_map(|path| Some((path.leaf_name(), path.resolve(item)?.clone())));
     found.collect()
 }
-
-/// How many of the paths show one part of an item at most: a part lies in what is shown for each path above it.
-pub fn times_shown(paths: &[Path]) -> usize {
-    let lies_in = |path: &Path, above: &Path| path.root == above.root && path.steps.starts_with(&above.steps);
-    let times = paths
-        .iter()
-        .map(|path| paths.iter().filter(|above| lies_in(path, above)).count());
-    times.max().unwrap_or(1)
-}

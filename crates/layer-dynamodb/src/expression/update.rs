@@ -2,7 +2,7 @@
 //!
 //! All right sides see the item as it was; the order of actions does not matter.
 
-use super::condition::{Operand, check_count, check_type, misused, need_path, take_name, unsuited};
+use super::condition::{Condition, Operand, check_count, check_type, misused, need_path, take_name, unsuited};
 use super::lexer::Kind;
 use super::parser::{Fault, Parser};
 use super::path::{Path, Step, clash_text};
@@ -18,6 +18,8 @@ pub enum Term {
     Minus(Box<Term>, Box<Term>),
     IfNotExists(Path, Box<Term>),
     ListAppend(Box<Term>, Box<Term>),
+    /// Whether a condition holds. Only PartiQL can say it.
+    Test(Box<Condition>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -158,15 +160,18 @@ impl Term {
                 found.push(path);
                 otherwise.paths(found);
             }
+            Term::Test(condition) => condition.paths(found),
         }
     }
 
-    fn known_type(&self) -> Option<&'static str> {
+    /// Its type, if that does not depend on the item.
+    pub fn known_type(&self) -> Option<&'static str> {
         match self {
             Term::Path(_) | Term::IfNotExists(..) => None,
             Term::Value(value) => Some(value.type_name()),
             Term::Plus(..) | Term::Minus(..) => Some("N"),
             Term::ListAppend(..) => Some("L"),
+            Term::Test(_) => Some("BOOL"),
         }
     }
 
@@ -195,6 +200,7 @@ impl Term {
                 }
                 _ => Err(wrong_data_type()),
             },
+            Term::Test(condition) => Ok(Value::Bool(condition.holds(item))),
         }
     }
 }

@@ -1,10 +1,27 @@
 //! PartiQL: statements that become the reads and writes that the other operations use.
 //!
-//! A SELECT whose condition fixes the partition key is a Query, one that lists partition keys is a Query of each, any other a
-//! Scan; its whole condition is the filter of each. UPDATE and DELETE need the full key by equality; what else the condition says must hold of the item.
+//! A SELECT whose condition names partition keys is a Query of each, any other a Scan; its whole condition is the filter of each.
+//! UPDATE and DELETE need the full key by equality; what else the condition says must hold of the item.
+//!
+//! | file         | what it is                                                          |
+//! |--------------|---------------------------------------------------------------------|
+//! | `lexer`      | tokens of the published grammar                                     |
+//! | `parser`     | the published grammar                                               |
+//! | `syntax`     | what it makes of a statement                                        |
+//! | `values`     | literals and paths                                                  |
+//! | `conditions` | WHERE                                                               |
+//! | `updates`    | SET and REMOVE                                                      |
+//! | `statement`  | whole statements: what DynamoDB allows of the grammar               |
+//! | `keys`       | what WHERE says of keys                                             |
 
+mod conditions;
+mod keys;
 mod lexer;
 mod parser;
+mod statement;
+mod syntax;
+mod updates;
+mod values;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,19 +30,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::capacity::{Consumed, Kind, Report, write_list};
-use crate::expression::condition::{Comparison, Operand, order};
-use crate::expression::{Condition, KeyTerm, KeyTest, Path};
+use crate::expression::{Condition, Path};
 use crate::failure::{Exception, Failure};
 use crate::items::{Action, Returned, Write, Written, check_item_size};
 use crate::json::{Json, Writer};
 use crate::key::KeyPart;
 use crate::search::{Match, Page, Search};
-use crate::table::{Table, has_type, is_empty};
+use crate::table::{Index, Table};
 use crate::throughput::Use;
 use crate::transact::{charge_unless_throttled, check_bytes, fingerprint, refuse_if_any, refuse_repeated};
 use crate::value::{Item, Value, check_nesting, item_json, item_size, write_item};
 use crate::{DynamoDb, Outcome};
-use parser::{Select, Statement};
+use keys::split_key;
+use statement::{Select, Statement, misplaced_exists};
 
 fn malformed(detail: &str) -> Failure {
     Failure::validation(format!("Statement wasn't well formed, can't be processed: {detail}"))
@@ -45,13 +62,13 @@ fn parameters(json: &Json<'_>) -> Result<Vec<Value>, Failure> {
 
 impl Asked {
     fn parse(json: &Json<'_>) -> Result<Asked, Failure> {
-        Asked::parse_with(json, parameters(json)?)
+        Asked::parse_with(json, &parameters(json)?)
     }
 
-    fn parse_with(json: &Json<'_>, parameters: Vec<Value>) -> Result<Asked, Failure> {
+    fn parse_with(json: &Json<'_>, parameters: &[Value]) -> Result<Asked, Failure> {
         let text = |name| json.get(name).and_then(Json::text);
         Ok(Asked {
-            statement: parser::parse(text("Statement").unwrap_or_default(), parameters)?,
+            statement: statement::parse(text("Statement").unwrap_or_default(), parameters)?,
             show_failed: text("ReturnValuesOnConditionCheckFailure") == Some("ALL_OLD"),
             consistent: json.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false),
         })
@@ -68,59 +85,6 @@ impl Asked {
     }
 }
 
-/// The terms that a condition needs all of.
-fn conjuncts(condition: Option<&Condition>) -> Vec<&Condition> {
-    match condition {
-        None => Vec::new(),
-        Some(Condition::And(terms)) => terms.iter().flat_map(|term| conjuncts(Some(term))).collect(),
-        Some(other) => vec![other],
-    }
-}
-
-/// The test of a top-level attribute, if the condition is one that a key can be searched by.
-fn key_term(condition: &Condition) -> Option<KeyTerm> {
-    let name = |operand: &Operand| match operand {
-        Operand::Path(path) if path.steps.is_empty() => Some(path.root.clone()),
-        _ => None,
-    };
-    let (attribute, test) = match condition {
-        Condition::Compare(Comparison::NotEqual, ..) => return None,
-        Condition::Compare(comparison, left, Operand::Value(value)) => {
-            (name(left)?, KeyTest::Compare(*comparison, value.clone()))
-        }
-        Condition::Compare(comparison, Operand::Value(value), right) => {
-            (name(right)?, KeyTest::Compare(comparison.mirrored(), value.clone()))
-        }
-        Condition::Between(operand, Operand::Value(low), Operand::Value(high)) => {
-            (name(operand)?, KeyTest::Between(low.clone(), high.clone()))
-        }
-        Condition::BeginsWith(operand, Operand::Value(start)) => (name(operand)?, KeyTest::BeginsWith(start.clone())),
-        _ => return None,
-    };
-    Some(KeyTerm { attribute, test })
-}
-
-/// Values that a condition allows for an attribute, if it lists them: `IN`, or equalities joined by `OR`.
-fn listed_values(condition: &Condition, attribute: &str) -> Option<Vec<Value>> {
-    let is_meant = |operand: &Operand| matches!(operand, Operand::Path(path) if *path == Path::top(attribute));
-    match condition {
-        Condition::In(operand, list) if is_meant(operand) => list.iter().map(literal).collect(),
-        Condition::Compare(Comparison::Equal, left, right) if is_meant(left) => Some(vec![literal(right)?]),
-        Condition::Or(alternatives) => {
-            let listed = alternatives.iter().map(|one| listed_values(one, attribute));
-            Some(listed.collect::<Option<Vec<_>>>()?.concat())
-        }
-        _ => None,
-    }
-}
-
-fn literal(operand: &Operand) -> Option<Value> {
-    match operand {
-        Operand::Value(value) => Some(value.clone()),
-        _ => None,
-    }
-}
-
 impl Select {
     /// The search that answers it.
     fn search(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>, consistent: bool) -> Result<Search, Failure> {
@@ -128,101 +92,106 @@ impl Select {
         let mut search = Search::of(self.table.clone(), self.index.clone());
         search.consistent = consistent;
         search.projection = self.projection.clone();
-        search.leaves_shown = Some(self.times_shown);
+        search.shows_leaves = true;
         search.filter = self.condition.clone();
-        let (hash, range) = match &self.index {
-            Some(name) => {
-                let absent = || Failure::validation("The table does not have the specified index");
-                let index = table.index(name).ok_or_else(absent)?;
-                (index.hash.as_slice(), index.range.as_slice())
-            }
-            None => (std::slice::from_ref(&table.hash), table.range.as_slice()),
-        };
-        let conjuncts = conjuncts(self.condition.as_ref());
-        let terms: Vec<KeyTerm> = conjuncts.iter().filter_map(|condition| key_term(condition)).collect();
-        let find = |name: &str| terms.iter().find(|term| term.attribute == name);
-        let fixed = hash
-            .iter()
-            .map(|part| find(&part.name).filter(|term| term.test.equal_to().is_some()).cloned());
-        search.keys = fixed.collect::<Option<Vec<KeyTerm>>>();
-        if let ([part], None) = (hash, &search.keys) {
-            search.partitions = listed_partitions(&conjuncts, part);
-            search.keys = (!search.partitions.is_empty()).then(Vec::new);
+        let index = self.index(&table)?;
+        if consistent && index.is_some_and(|index| index.global) {
+            return Err(Failure::validation(
+                "Strongly consistent read is not supported on Global Secondary Indexes",
+            ));
         }
-        if let Some(keys) = &mut search.keys {
-            // A range attribute beyond the first one that is not fixed cannot narrow the search.
-            for part in range {
-                let Some(term) = find(&part.name) else { break };
-                keys.push(term.clone());
-                if term.test.equal_to().is_none() {
-                    break;
-                }
-            }
+        let (hash, range) = match index {
+            Some(index) => (&index.hash[0], index.range.first()),
+            None => (&table.hash, table.range.as_ref()),
+        };
+        let reach = keys::reach(self.condition.as_ref(), hash, range)?;
+        if let Some(condition) = &self.condition {
+            let parts: Vec<&KeyPart> = table.keys().chain(index.into_iter().flat_map(Index::keys)).collect();
+            keys::check_values(condition, &parts)?;
+        }
+        if let Some(partitions) = reach.partitions {
+            search.keys = Some(reach.range.into_iter().collect());
+            search.partitions = partitions;
         }
         self.sort(&mut search, hash, range)?;
         Ok(search)
     }
 
+    /// The index it reads, which must be there and have one attribute of each kind at most.
+    fn index<'t>(&self, table: &'t Table) -> Result<Option<&'t Index>, Failure> {
+        let Some(name) = &self.index else { return Ok(None) };
+        let absent = || Failure::validation("The table does not have the specified index");
+        let index = table.index(name).ok_or_else(absent)?;
+        match index.hash.len() > 1 || index.range.len() > 1 {
+            true => Err(Failure::validation(
+                "PartiQL statements cannot be executed on tables with multi-attribute HASH keys or multi-attribute RANGE keys.",
+            )),
+            false => Ok(Some(index)),
+        }
+    }
+
     /// Puts partitions, and what is in each, in the order that is asked for.
-    fn sort(&self, search: &mut Search, hash: &[KeyPart], range: &[KeyPart]) -> Result<(), Failure> {
+    fn sort(&self, search: &mut Search, hash: &KeyPart, range: Option<&KeyPart>) -> Result<(), Failure> {
         if self.order.is_empty() {
             return Ok(());
         }
         if search.keys.is_none() {
             return Err(Failure::validation(
-                "Must have WHERE clause in the statement when using ORDER BY clause.",
+                "Must have at least one non-optional hash key condition in WHERE clause when using ORDER BY clause.",
             ));
         }
-        let mut sorts_partitions = search.partitions.len() < 2;
-        for (attribute, ascending) in &self.order {
-            if hash.iter().any(|part| part.name == *attribute) {
-                sorts_partitions = true;
-                if !ascending {
-                    search.partitions.reverse();
-                }
-            } else if !range.iter().any(|part| part.name == *attribute) {
-                return Err(Failure::validation(format!(
-                    "Variable reference {attribute} in ORDER BY clause must be part of the primary key"
-                )));
-            } else if !sorts_partitions {
-                return Err(Failure::validation(
-                    "Must order by the partition key first when the WHERE clause names several partitions.",
-                ));
-            } else {
-                search.forward = *ascending;
+        let is_key = |name: &str| name == hash.name || range.is_some_and(|range| range.name == name);
+        if let Some((attribute, _)) = self.order.iter().find(|(attribute, _)| !is_key(attribute)) {
+            return Err(Failure::validation(format!(
+                "Variable reference {attribute} in ORDER BY clause must be part of the primary key"
+            )));
+        }
+        if search.partitions.len() > 1 && self.order[0].0 != hash.name {
+            return Err(Failure::validation(
+                "Must have hash key in ORDER BY clause when more than one hash key condition specified in WHERE clause.",
+            ));
+        }
+        for (position, (attribute, ascending)) in self.order.iter().enumerate() {
+            // What is sorted by once is in order.
+            if self.order[..position].iter().any(|(other, _)| other == attribute) {
+                continue;
+            }
+            match *attribute == hash.name {
+                true if !ascending => search.partitions.reverse(),
+                true => {}
+                false => search.forward = *ascending,
             }
         }
         Ok(())
     }
-}
-
-/// The partitions that a condition lists, sorted, each once; none if it says more, or less, of the partition key.
-fn listed_partitions(conjuncts: &[&Condition], part: &KeyPart) -> Vec<Value> {
-    let mut listed = conjuncts
-        .iter()
-        .filter_map(|condition| listed_values(condition, &part.name));
-    let mut values = listed.next().unwrap_or_default();
-    if !values
-        .iter()
-        .all(|value| has_type(value, part.kind) && !is_empty(value))
-    {
-        return Vec::new();
-    }
-    values.sort_by(|one, other| order(one, other).expect("scalars of one type have an order"));
-    values.dedup();
-    values
 }
 
 impl Select {
     /// In a batch or a transaction it must name one item.
     fn check_names_item(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
         let table = layer.table(transaction, &self.table)?;
-        if self.index.is_some() || split_key(&table, self.condition.as_ref()).is_err() {
-            return Err(Failure::validation(
+        match self.index(&table)?.is_none() && self.names_item(&table)? {
+            true => Ok(()),
+            false => Err(Failure::validation(
                 "Select statements within BatchExecuteStatement must specify the primary key in the where clause.",
-            ));
+            )),
         }
-        Ok(())
+    }
+
+    /// True if it names one item, and says nothing else of it.
+    fn names_item(&self, table: &Table) -> Result<bool, Failure> {
+        let mut names = std::collections::BTreeSet::new();
+        for condition in keys::conjuncts(self.condition.as_ref()) {
+            let term = keys::key_term(condition).filter(|term| table.is_key(&term.attribute));
+            match term {
+                Some(term) if term.test.equal_to().is_some() => names.insert(term.attribute),
+                _ => return Ok(false),
+            };
+        }
+        if names.len() != table.keys().count() {
+            return Ok(false);
+        }
+        split_key(table, self.condition.as_ref()).map(|_| true)
     }
 
     /// Reads the one item as transactions read, strongly; the caller charges for it.
@@ -231,8 +200,6 @@ impl Select {
         layer: &DynamoDb,
         transaction: &mut Transaction<'_>,
     ) -> Result<(Box<Search>, Box<Page>), Failure> {
-        let table = layer.table(transaction, &self.table)?;
-        split_key(&table, self.condition.as_ref())?;
         let search = self.search(layer, transaction, true)?;
         let page = search.execute_uncharged(layer, transaction)?;
         Ok((Box::new(search), Box::new(page)))
@@ -256,6 +223,7 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
     };
     let (action, condition) = match statement {
         Statement::Insert { item, .. } => {
+            keys::check_inserted(table, item)?;
             check_item_size(item)?;
             check_nesting(item)?;
             (Action::Put(Arc::new(item.clone())), Some(exists(false)))
@@ -266,9 +234,11 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
             let update = update.clone();
             (Action::Update { key, update }, joined(rest))
         }
+        // An item that is not there is deleted, whatever else is said of it.
         Statement::Delete { condition, .. } => {
             let (key, rest) = split_key(table, condition.as_ref())?;
-            (Action::Delete(key), joined(rest))
+            let holds = joined(rest).map(|condition| Condition::Or(vec![exists(false), condition]));
+            (Action::Delete(key), holds)
         }
         Statement::Select(select) | Statement::Exists(select) => {
             let (key, mut rest) = split_key(table, select.condition.as_ref())?;
@@ -276,35 +246,17 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
             (Action::Check(key), joined(rest))
         }
     };
+    if let Some(condition) = &condition {
+        let mut paths = Vec::new();
+        condition.paths(&mut paths);
+        table.check_paths(paths)?;
+    }
     Ok(Write {
         table: statement.table().to_owned(),
         action,
         condition,
         show_failed,
     })
-}
-
-/// The key that a condition fixes by equality, and what else it says.
-fn split_key(table: &Table, condition: Option<&Condition>) -> Result<(Item, Vec<Condition>), Failure> {
-    let mut key = Item::new();
-    let mut rest = Vec::new();
-    for condition in conjuncts(condition) {
-        let term =
-            key_term(condition).filter(|term| table.is_key(&term.attribute) && !key.contains_key(&term.attribute));
-        match term
-            .as_ref()
-            .and_then(|term| Some((term.attribute.clone(), term.test.equal_to()?.clone())))
-        {
-            Some((attribute, value)) => drop(key.insert(attribute, value)),
-            None => rest.push(condition.clone()),
-        }
-    }
-    if key.len() != table.keys().count() {
-        return Err(Failure::validation(
-            "Where clause does not contain a mandatory equality on all key attributes",
-        ));
-    }
-    Ok((key, rest))
 }
 
 fn execute_write(
@@ -365,7 +317,7 @@ fn answer(layer: &DynamoDb, transaction: &mut Transaction<'_>, asked: &Asked) ->
             let page = search.execute(layer, transaction)?;
             Ok(Answer::Page(Box::new(search), Box::new(page)))
         }
-        Statement::Exists(_) => Err(malformed("EXISTS can only be used in a transaction")),
+        Statement::Exists(_) => Err(misplaced_exists()),
         _ => {
             let (written, returned, paths) = execute_write(layer, transaction, asked)?;
             layer.charge(transaction, &written.table, Use::Write, || written.consumed.clone());
@@ -432,13 +384,14 @@ fn are_mixed<'s>(statements: impl Iterator<Item = &'s Asked> + Clone) -> bool {
     kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
 }
 
-/// The statements of a batch; one that is not well formed, or has a wrong number of parameters, is refused by itself.
+/// The statements of a batch; one that is not well formed, or has wrong parameters, is refused by itself, but not what is no request
+/// at all.
 fn parse_batch(request: &Json<'_>) -> Result<Vec<Result<Asked, Failure>>, Failure> {
-    let parse = |json| Ok(Asked::parse_with(json, parameters(json)?));
-    let all: Vec<Result<Asked, Failure>> = statements(request, "Statements")
-        .iter()
-        .map(parse)
-        .collect::<Result<_, Failure>>()?;
+    let all: Vec<Result<Asked, Failure>> = statements(request, "Statements").iter().map(Asked::parse).collect();
+    let unreadable = |failure: &&Failure| failure.exception == Exception::Serialization;
+    if let Some(failure) = all.iter().filter_map(|asked| asked.as_ref().err()).find(unreadable) {
+        return Err(failure.clone());
+    }
     match are_mixed(all.iter().flatten()) {
         true => Err(Failure::validation(
             "Read and write requests together in the same batch is not supported.",
@@ -547,63 +500,101 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let token = token.map(|token| (layer.token_of(token), fingerprint(request)));
     let execute = |transaction: &mut Transaction<'_>, all: &Vec<Asked>| {
         if all.iter().all(|asked| asked.statement.is_read()) {
-            return Ok((execute_reads(layer, transaction, all)?, Kind::Read));
+            let shown = execute_reads(layer, transaction, all)?;
+            return Ok(Transacted {
+                consumed: consumed_together(all.iter().zip(&shown)),
+                shown,
+                kind: Kind::Read,
+            });
         }
         let mut writes = crate::transact::Writes {
             writes: Vec::new(),
             token: token.clone(),
         };
-        for asked in all {
+        for (position, asked) in all.iter().enumerate() {
             let table = layer.table(transaction, asked.statement.table())?;
+            if let Statement::Exists(select) = &asked.statement {
+                check_exists(select, &table).map_err(|failure| of_statement(position, failure))?;
+            }
             writes
                 .writes
                 .push(write_of(&asked.statement, &table, asked.show_failed)?);
         }
-        execute_writes(layer, transaction, all, &writes).map(|answers| (answers, Kind::Write))
+        execute_writes(layer, transaction, all, &writes)
     };
-    layer.respond(parse_transaction(request), execute, |all, (answers, kind)| {
-        let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
-        for (asked, answer) in all.iter().zip(&answers) {
-            let total = consumed.entry(asked.statement.table().to_owned()).or_default();
-            total.add(&answer.consumed().doubled());
-        }
-        // Writes answer with no item.
-        let shown = if kind == Kind::Read { answers.as_slice() } else { &[] };
+    layer.respond(parse_transaction(request), execute, |_, transacted| {
         Writer::object(|writer| {
-            writer.list("Responses", shown, |writer, answer| {
+            writer.list("Responses", &transacted.shown, |writer, answer| {
                 writer.open(b'{');
                 write_first(writer, answer);
                 writer.close(b'}');
             });
-            write_list(writer, &consumed, report, kind);
+            write_list(writer, &transacted.consumed, report, transacted.kind);
         })
     })
 }
 
+/// What a transaction answers: one answer to each read, none to writes.
+struct Transacted {
+    shown: Vec<Answer>,
+    consumed: BTreeMap<String, Consumed>,
+    kind: Kind,
+}
+
+/// What the statements consumed as parts of one transaction, by table.
+fn consumed_together<'s>(answers: impl Iterator<Item = (&'s Asked, &'s Answer)>) -> BTreeMap<String, Consumed> {
+    let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
+    for (asked, answer) in answers {
+        let total = consumed.entry(asked.statement.table().to_owned()).or_default();
+        total.add(&answer.consumed().in_transaction());
+    }
+    consumed
+}
+
 /// The statements of a transaction, all of which must be such as transactions take.
 fn parse_transaction(request: &Json<'_>) -> Result<Vec<Asked>, Failure> {
-    let all = statements(request, "TransactStatements").iter().map(Asked::parse);
-    let all = all.collect::<Result<Vec<_>, _>>()?;
-    for (position, asked) in all.iter().enumerate() {
-        let unsuited = match &asked.statement {
-            Statement::Select(Select { index: Some(_), .. }) => {
-                "Reads on indices are not supported within transactions."
-            }
-            Statement::Update { returned, .. } | Statement::Delete { returned, .. }
-                if *returned != Returned::Nothing =>
-            {
-                "RETURNING clause is not supported in ExecuteTransaction."
-            }
-            _ => continue,
-        };
-        let text = format!("Validation failed in TransactStatements[{position}]: {unsuited}");
-        return Err(Failure::validation(text));
+    let mut all = Vec::new();
+    for (position, json) in statements(request, "TransactStatements").iter().enumerate() {
+        let asked = Asked::parse_with(json, &parameters(json)?);
+        let asked = asked.and_then(|asked| check_suits_transaction(&asked.statement).map(|()| asked));
+        all.push(asked.map_err(|failure| of_statement(position, failure))?);
     }
     match are_mixed(all.iter()) {
         true => Err(Failure::validation(
             "ExecuteTransaction API does not support both read and write operations in the same request.",
         )),
         false => Ok(all),
+    }
+}
+
+/// What is wrong with one statement, as a transaction reports it.
+fn of_statement(position: usize, mut failure: Failure) -> Failure {
+    failure.message = format!(
+        "Validation failed in TransactStatements[{position}]: {}",
+        failure.message
+    );
+    failure
+}
+
+fn check_suits_transaction(statement: &Statement) -> Result<(), Failure> {
+    let unsuited = match statement {
+        Statement::Select(Select { index: Some(_), .. }) => "Reads on indices are not supported within transactions.",
+        Statement::Exists(Select { index: Some(_), .. }) => "Operations on indices are not supported in transactions",
+        Statement::Update { returned, .. } | Statement::Delete { returned, .. } if *returned != Returned::Nothing => {
+            "RETURNING clause is not supported in ExecuteTransaction."
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::validation(unsuited))
+}
+
+/// Refuses an EXISTS that does not name one item and say more of it.
+fn check_exists(select: &Select, table: &Table) -> Result<(), Failure> {
+    match split_key(table, select.condition.as_ref()) {
+        Ok((_, rest)) if !rest.is_empty() => Ok(()),
+        _ => Err(Failure::validation(
+            "EXISTS() must contain a single item read with additional condition",
+        )),
     }
 }
 
@@ -616,10 +607,14 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
     refuse_repeated(named.into_iter())?;
     let mut found = Vec::new();
     let mut reasons = Vec::new();
-    for asked in all {
+    for (position, asked) in all.iter().enumerate() {
         let Statement::Select(select) = &asked.statement else {
-            return Err(malformed("EXISTS can only be used in a transaction of writes"));
+            return Err(misplaced_exists());
         };
+        if !select.names_item(&*layer.table(transaction, &select.table)?)? {
+            let text = "Select statements within ExecuteTransaction must specify the primary key in the where clause.";
+            return Err(of_statement(position, Failure::validation(text)));
+        }
         match select.read_uncharged(layer, transaction) {
             Ok(page) => {
                 found.push(page);
@@ -632,7 +627,7 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
     refuse_if_any(reasons)?;
     check_bytes(found.iter().map(|(_, page)| page.bytes()))?;
     for (search, page) in &found {
-        let consumed = || page.consumed(search.consistent).doubled();
+        let consumed = || page.consumed(search.consistent).in_transaction();
         layer.charge(transaction, &page.table, Use::Read, consumed);
     }
     Ok(found
@@ -646,9 +641,13 @@ fn execute_writes(
     transaction: &mut Transaction<'_>,
     all: &[Asked],
     writes: &crate::transact::Writes,
-) -> Result<Vec<Answer>, Failure> {
-    if writes.replay(layer, transaction)?.is_some() {
-        return Ok(Vec::new());
+) -> Result<Transacted, Failure> {
+    if let Some(replayed) = writes.replay(transaction)? {
+        return Ok(Transacted {
+            shown: Vec::new(),
+            consumed: replayed.consumed,
+            kind: Kind::Read,
+        });
     }
     let mut keys = Vec::new();
     for write in &writes.writes {
@@ -658,13 +657,15 @@ fn execute_writes(
     let mut answers = Vec::new();
     let mut reasons = Vec::new();
     let mut charges = Vec::new();
+    let mut replay_units = Vec::new();
     let mut written_bytes = 0;
     for asked in all {
         match execute_write(layer, transaction, asked) {
             Ok((written, returned, paths)) => {
                 written_bytes += written.new.as_deref().map_or(0, item_size);
                 check_bytes(std::iter::once(written_bytes))?;
-                charges.push((written.table.clone(), written.consumed.clone().doubled()));
+                charges.push((written.table.clone(), written.consumed.clone().in_transaction()));
+                replay_units.push(written.replay_units());
                 let attributes = returned.attributes(&written, &paths);
                 answers.push(Answer::Written(Box::new(written), attributes));
                 reasons.push(None);
@@ -674,6 +675,10 @@ fn execute_writes(
     }
     charge_unless_throttled(layer, transaction, &reasons, charges);
     refuse_if_any(reasons)?;
-    writes.remember(transaction);
-    Ok(answers)
+    writes.remember(transaction, &replay_units);
+    Ok(Transacted {
+        consumed: consumed_together(all.iter().zip(&answers)),
+        shown: Vec::new(),
+        kind: Kind::Write,
+    })
 }

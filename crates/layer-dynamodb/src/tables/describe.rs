@@ -3,7 +3,7 @@
 use quartet_engine::Transaction;
 use quartet_model::KeyRange;
 
-use super::parameters::initial_warmth;
+use super::parameters::{NO_MAXIMUM, initial_warmth};
 use crate::attributes::projected_names;
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart};
@@ -205,12 +205,14 @@ pub fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &m
 }
 
 pub fn write_on_demand_maximum(writer: &mut Writer, on_demand: Option<(i64, i64)>) {
-    if let Some((read, write)) = on_demand {
-        writer.nested("OnDemandThroughput", |writer| {
-            writer.name("MaxReadRequestUnits").raw(read);
-            writer.name("MaxWriteRequestUnits").raw(write);
-        });
-    }
+    let Some((read, write)) = on_demand else { return };
+    writer.nested("OnDemandThroughput", |writer| {
+        for (name, units) in [("MaxReadRequestUnits", read), ("MaxWriteRequestUnits", write)] {
+            if units != NO_MAXIMUM {
+                writer.name(name).raw(units);
+            }
+        }
+    });
 }
 
 fn write_warmth(writer: &mut Writer, shown: &Shown, asked_for: Option<(i64, i64)>, capacity: &Capacity) {

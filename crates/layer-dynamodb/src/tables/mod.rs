@@ -9,7 +9,7 @@ pub use create::{Creation, add, create, parse_creation, uuid};
 pub use describe::{
     created_body, describe, measure_items, write_index, write_key_schema, write_on_demand_maximum, write_seconds,
 };
-pub use parameters::{parse_encryption, units_of};
+pub use parameters::{NO_MAXIMUM, parse_encryption, units_of};
 pub use update::update;
 
 use self::describe::{Shown, describe_table};

@@ -60,18 +60,33 @@ pub fn units_of(throughput: &Json<'_>) -> Result<(i64, i64), Failure> {
     Ok((units("ReadCapacityUnits")?, units("WriteCapacityUnits")?))
 }
 
-/// Reads OnDemandThroughput; what is not named is -1, no maximum.
-pub fn parse_on_demand_maximum(json: &Json<'_>, capacity: &Capacity) -> Result<Option<(i64, i64)>, Failure> {
+/// The units of a maximum that is none.
+pub const NO_MAXIMUM: i64 = -1;
+const MAXIMA: [&str; 2] = ["MaxReadRequestUnits", "MaxWriteRequestUnits"];
+
+/// Reads OnDemandThroughput of a table, or of an index by its name, over the maxima in force: a member that is not named stays, one of
+/// -1 is removed. `None`: there are none afterwards.
+pub fn parse_on_demand_maximum(
+    json: &Json<'_>,
+    index: Option<&str>,
+    capacity: &Capacity,
+    present: Option<(i64, i64)>,
+) -> Result<Option<(i64, i64)>, Failure> {
     let Some(given) = json.get("OnDemandThroughput") else {
-        return Ok(None);
+        return Ok(present.filter(|_| capacity.on_demand));
     };
+    let [read, write] = MAXIMA.map(|name| given.get(name).and_then(Json::integer));
     if !capacity.on_demand {
-        return Err(Failure::invalid(
-            "OnDemandThroughput can only be specified when BillingMode is PAY_PER_REQUEST",
-        ));
+        let [read_name, write_name] = MAXIMA;
+        let name = if read.is_some() { read_name } else { write_name };
+        let place = index.map_or(String::new(), |index| format!(" for index : {index}"));
+        return Err(Failure::invalid(format!(
+            "{name} for OnDemandThroughput{place} cannot be specified when the table BillingMode is PROVISIONED"
+        )));
     }
-    let units = |name| given.get(name).and_then(Json::integer).unwrap_or(-1);
-    Ok(Some((units("MaxReadRequestUnits"), units("MaxWriteRequestUnits"))))
+    let (present_read, present_write) = present.unwrap_or((NO_MAXIMUM, NO_MAXIMUM));
+    let maxima = (read.unwrap_or(present_read), write.unwrap_or(present_write));
+    Ok(Some(maxima).filter(|maxima| *maxima != (NO_MAXIMUM, NO_MAXIMUM)))
 }
 
 /// What a new table or index is warm for: what is provisioned, or what any table on demand begins with.
@@ -200,7 +215,7 @@ pub fn set_index_capacity(index: &mut Index, json: &Json<'_>, table: &Capacity) 
         write_units,
         ..Capacity::default()
     };
-    index.on_demand_maximum = parse_on_demand_maximum(json, table)?;
+    index.on_demand_maximum = parse_on_demand_maximum(json, Some(&index.name), table, None)?;
     let what = format!("index {}", index.name);
     index.warm_throughput = parse_warm_throughput(json, &what, &index.capacity, None)?;
     Ok(())

@@ -204,29 +204,15 @@ impl Change<'_, '_> {
             after.decreased_micros = if shrinks { now } else { before.decreased_micros };
             for index in table.indexes.iter_mut().filter(|index| index.global) {
                 index.capacity.on_demand = after.on_demand;
-                if after.on_demand {
-                    (index.capacity.read_units, index.capacity.write_units) = (0, 0);
+                match after.on_demand {
+                    true => (index.capacity.read_units, index.capacity.write_units) = (0, 0),
+                    false => index.on_demand_maximum = None,
                 }
             }
             table.capacity = after;
         }
-        let maximum = parse_on_demand_maximum(request, &table.capacity)?;
-        if let Some((read, write)) = maximum {
-            let given = request.get("OnDemandThroughput").unwrap_or(&Json::Null);
-            let (old_read, old_write) = table.on_demand_maximum.unwrap_or((-1, -1));
-            let read = if given.get("MaxReadRequestUnits").is_some() {
-                read
-            } else {
-                old_read
-            };
-            let write = if given.get("MaxWriteRequestUnits").is_some() {
-                write
-            } else {
-                old_write
-            };
-            table.on_demand_maximum = Some((read, write)).filter(|maximum| *maximum != (-1, -1));
-        }
-        Ok(asked || maximum.is_some())
+        table.on_demand_maximum = parse_on_demand_maximum(request, None, &table.capacity, table.on_demand_maximum)?;
+        Ok(asked || request.get("OnDemandThroughput").is_some())
     }
 
     fn stream(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<bool, Failure> {
@@ -368,9 +354,7 @@ fn update_index(table: &mut Table, json: &Json<'_>) -> Result<(), Failure> {
     if let Some((read_units, write_units)) = parse_units(json)? {
         (index.capacity.read_units, index.capacity.write_units) = (read_units, write_units);
     }
-    if let Some(maximum) = parse_on_demand_maximum(json, &capacity)? {
-        index.on_demand_maximum = Some(maximum);
-    }
+    index.on_demand_maximum = parse_on_demand_maximum(json, Some(name), &capacity, index.on_demand_maximum)?;
     let present = index.warm_throughput.unwrap_or_else(|| initial_warmth(&index.capacity));
     let what = format!("index {name}");
     if let Some(warm) = parse_warm_throughput(json, &what, &index.capacity, Some(present))? {
