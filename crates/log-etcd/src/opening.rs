@@ -1,0 +1,123 @@
+//! The checks before a log is kept in an etcd. Each refusal names what to change.
+
+use tonic::Status;
+
+use crate::messages::{MemberListRequest, MemberListResponse, StatusRequest, StatusResponse};
+use crate::options::EtcdOptions;
+use crate::version::is_trusted;
+use crate::wire::Wire;
+
+/// Why an etcd is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// No endpoints, or ones that are no addresses, or certificates that cannot be read.
+    #[error("etcd's endpoints or certificates are not usable: {0}")]
+    Settings(String),
+    /// Records would cross a network in clear text.
+    #[error("etcd at {endpoint} is beyond this machine: use TLS, or allow clear text")]
+    ClearText {
+        /// The endpoint.
+        endpoint: String,
+    },
+    /// No member has answered.
+    #[error("no etcd member has answered: {0}")]
+    Unreachable(String),
+    /// One disk holds all that is acknowledged.
+    #[error("etcd has one voting member, whose disk would be the only one: use three, or allow one")]
+    OneMember,
+    /// The version has lost what it had acknowledged.
+    #[error("etcd {version} is known to lose data: use 3.4.22, 3.5.6, 3.6 or later")]
+    KnownLosses {
+        /// The version.
+        version: String,
+    },
+    /// etcd would refuse writes before the log is trimmed.
+    #[error(
+        "etcd's quota of {quota} bytes is less than {needed}, four times the log's budget: raise --quota-backend-bytes"
+    )]
+    Quota {
+        /// The quota of a member.
+        quota: u64,
+        /// Four times the budget.
+        needed: u64,
+    },
+}
+
+const MEMBER_LIST: &str = "/etcdserverpb.Cluster/MemberList";
+pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const QUOTA_OVER_BUDGET: u64 = 4;
+
+/// Judges members that answer. A member that is down is judged by whoever opens when it is back.
+pub(crate) async fn judge(wire: &Wire, options: &EtcdOptions) -> Result<(), OpenError> {
+    let members = members(wire).await?;
+    let voting = members.members.iter().filter(|member| !member.is_learner);
+    if voting.count() < 2 && !options.allow_one_member {
+        return Err(OpenError::OneMember);
+    }
+    for endpoint in 0..wire.endpoints() {
+        let status: Result<StatusResponse, Status> = wire.call_at(endpoint, STATUS, StatusRequest {}).await;
+        if let Ok(status) = status {
+            judge_member(&status, options)?;
+        }
+    }
+    Ok(())
+}
+
+fn judge_member(status: &StatusResponse, options: &EtcdOptions) -> Result<(), OpenError> {
+    if !is_trusted(&status.version) {
+        let version = status.version.clone();
+        return Err(OpenError::KnownLosses { version });
+    }
+    let reported = u64::try_from(status.db_size_quota).unwrap_or_default();
+    let quota = if reported == 0 { options.quota_bytes } else { reported };
+    let needed = options.budget_bytes.saturating_mul(QUOTA_OVER_BUDGET);
+    if quota < needed {
+        return Err(OpenError::Quota { quota, needed });
+    }
+    Ok(())
+}
+
+async fn members(wire: &Wire) -> Result<MemberListResponse, OpenError> {
+    let mut last = Status::unavailable("there are no endpoints");
+    // Twice around: a member may just have lost its leader.
+    for _ in 0..2 * wire.endpoints() {
+        match wire.call(MEMBER_LIST, MemberListRequest {}).await {
+            Ok(members) => return Ok(members),
+            Err(status) => last = status,
+        }
+    }
+    Err(OpenError::Unreachable(last.message().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(version: &str, quota: i64, change: impl FnOnce(&mut EtcdOptions)) -> Result<(), OpenError> {
+        let mut options = EtcdOptions::new(vec!["localhost:2379".to_owned()]);
+        change(&mut options);
+        let status = StatusResponse {
+            version: version.to_owned(),
+            db_size_quota: quota,
+            ..StatusResponse::default()
+        };
+        judge_member(&status, &options)
+    }
+
+    #[test]
+    fn members_are_judged_by_version_and_quota() {
+        assert_eq!(check("3.4.23", 0, |_| {}), Ok(()));
+        assert_eq!(check("3.7.3", 2 << 30, |_| {}), Ok(()));
+        let version = "3.5.1".to_owned();
+        assert_eq!(check("3.5.1", 0, |_| {}), Err(OpenError::KnownLosses { version }));
+        let needed = 1 << 30;
+        let quota = 512 << 20;
+        let too_small = Err(OpenError::Quota { quota, needed });
+        assert_eq!(check("3.7.3", 512 << 20, |_| {}), too_small);
+        assert_eq!(check("3.4.23", 0, |options| options.quota_bytes = quota), too_small);
+        assert_eq!(
+            check("3.7.3", 512 << 20, |options| options.budget_bytes = quota / 4),
+            Ok(())
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Calls to etcd: one message each way, by endpoint in turn.
+//!
+//! A call that has no answer in time, or whose connection fails, moves all later calls to the next
+//! endpoint. It is not repeated here: whoever asked decides, as the call may have taken effect.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use prost::Message;
+use quartet_log_replicated::Failure;
+use tokio_stream::{Stream, StreamExt};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use crate::options::{EtcdOptions, EtcdTls};
+
+/// A call without an answer is given up after this. etcd answers in a few milliseconds, or has no
+/// leader.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// The same for a range, which may have to bring 16 MiB over a slow network.
+const RANGE_WITHIN: Duration = Duration::from_secs(5);
+const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+/// A failure is not reported sooner, so that whoever tries again at once does not spin.
+const FAILURE_AFTER: Duration = Duration::from_millis(20);
+/// etcd closes connections that ping more often than each five seconds.
+const PING_AFTER: Duration = Duration::from_secs(6);
+const PONG_WITHIN: Duration = Duration::from_secs(2);
+/// More than a full range of the longest records.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+pub(crate) struct Wire {
+    channels: Vec<Channel>,
+    /// Only ever counts up; the endpoint is the remainder.
+    turn: AtomicUsize,
+}
+
+impl Wire {
+    /// Connects when the first call is made. Must be called within the runtime.
+    pub fn new(options: &EtcdOptions) -> Result<Wire, tonic::transport::Error> {
+        let connect = |address: &String| channel(address, options.tls.as_ref());
+        let channels = options.endpoints.iter().map(connect).collect::<Result<_, _>>()?;
+        let turn = AtomicUsize::new(0);
+        Ok(Wire { channels, turn })
+    }
+
+    pub fn endpoints(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Calls the endpoint whose turn it is.
+    pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.call_within(ANSWER_WITHIN, path, request).await
+    }
+
+    /// Calls the endpoint whose turn it is, for an answer that may be long.
+    pub async fn call_for_range<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.call_within(RANGE_WITHIN, path, request).await
+    }
+
+    /// Calls one endpoint.
+    pub async fn call_at<Q, A>(&self, endpoint: usize, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.unary(ANSWER_WITHIN, endpoint, path, request).await
+    }
+
+    async fn call_within<Q, A>(&self, within: Duration, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let answer = self.unary(within, turn, path, request).await;
+        if let Err(status) = &answer
+            && !is_verdict(status)
+        {
+            self.pass(turn).await;
+        }
+        answer
+    }
+
+    async fn unary<Q, A>(&self, within: Duration, endpoint: usize, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = self.grpc(endpoint);
+        let call = async {
+            ready(&mut grpc).await?;
+            let codec = ProstCodec::<Q, A>::default();
+            let path = PathAndQuery::from_static(path);
+            grpc.unary(Request::new(request), path, codec).await
+        };
+        let answer = tokio::time::timeout(within, call).await;
+        Ok(answer.map_err(|_| silent())??.into_inner())
+    }
+
+    /// Calls with a stream each way, and returns the answers' stream.
+    pub async fn stream<Q, A>(
+        &self,
+        path: &'static str,
+        requests: impl Stream<Item = Q> + Send + 'static,
+    ) -> Result<Streaming<A>, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let mut grpc = self.grpc(turn);
+        let call = async {
+            ready(&mut grpc).await?;
+            let codec = ProstCodec::<Q, A>::default();
+            let path = PathAndQuery::from_static(path);
+            grpc.streaming(Request::new(requests), path, codec).await
+        };
+        let answer = tokio::time::timeout(ANSWER_WITHIN, call).await;
+        match answer.map_err(|_| silent()).flatten() {
+            Ok(answers) => Ok(answers.into_inner()),
+            Err(status) => {
+                self.pass(turn).await;
+                Err(status)
+            }
+        }
+    }
+
+    /// One message each way over a method that has streams.
+    pub async fn exchange<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+        let mut answers = self.stream(path, requests).await?;
+        let first = tokio::time::timeout(ANSWER_WITHIN, answers.next()).await;
+        first.map_err(|_| silent())?.unwrap_or_else(|| Err(silent()))
+    }
+
+    /// The next endpoint's turn, unless another call has passed it on already.
+    async fn pass(&self, turn: usize) {
+        let next = turn.wrapping_add(1);
+        let _ = self
+            .turn
+            .compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed);
+        tokio::time::sleep(FAILURE_AFTER).await;
+    }
+
+    fn grpc(&self, turn: usize) -> Grpc<Channel> {
+        let channel = self.channels[turn % self.channels.len()].clone();
+        Grpc::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+}
+
+/// The meaning of a status for the log.
+pub(crate) fn failure(status: &Status) -> Failure {
+    if status.message().contains("database space exceeded") {
+        return Failure::NoRoom;
+    }
+    match status.code() {
+        Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::Unimplemented => {
+            Failure::Denied(status.message().to_owned())
+        }
+        _ => Failure::Unknown(status.message().to_owned()),
+    }
+}
+
+/// True if the member has answered, so that another would answer the same.
+fn is_verdict(status: &Status) -> bool {
+    let about_content = matches!(status.code(), Code::NotFound | Code::OutOfRange);
+    about_content || !matches!(failure(status), Failure::Unknown(_))
+}
+
+async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::unavailable(error.to_string()))
+}
+
+fn silent() -> Status {
+    Status::deadline_exceeded("no answer in time")
+}
+
+fn channel(address: &str, tls: Option<&EtcdTls>) -> Result<Channel, tonic::transport::Error> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?
+        .connect_timeout(CONNECT_WITHIN)
+        .http2_keep_alive_interval(PING_AFTER)
+        .keep_alive_timeout(PONG_WITHIN)
+        .tcp_nodelay(true);
+    if let Some(tls) = tls {
+        endpoint = endpoint.tls_config(tls_config(tls))?;
+    }
+    Ok(endpoint.connect_lazy())
+}
+
+fn tls_config(tls: &EtcdTls) -> ClientTlsConfig {
+    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.authorities));
+    if let Some((certificate, key)) = &tls.identity {
+        config = config.identity(Identity::from_pem(certificate, key));
+    }
+    if let Some(name) = &tls.server_name {
+        config = config.domain_name(name.clone());
+    }
+    config
+}

@@ -1,0 +1,119 @@
+//! Carries the machines' requests to a sequencer and back, one at a time, on the caller's thread.
+//!
+//! For tests, tools and whoever may wait. A server, which may not, moves the machines by events
+//! itself.
+
+use std::time::Duration;
+
+use quartet_model::Version;
+
+use crate::follower::{Delivery, Follower};
+use crate::home::{Confirmation, Home, Outcome};
+use crate::sequencer::{Answer, Event, Failure, Request, Sequencer};
+use crate::stop::StopReason;
+use crate::take_over::{Progress, TakeOver};
+use crate::words::{Moment, Writer};
+
+/// Longer than any sequencer takes to answer or to give up.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why following or taking over has ended without success.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriveError {
+    /// The log contradicts what the node has.
+    #[error(transparent)]
+    Stopped(#[from] StopReason),
+    /// The sequencer has not answered within the tries allowed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+/// Sends a request and waits for its answer. Other events that arrive meanwhile are dropped.
+pub fn ask(sequencer: &mut dyn Sequencer, request: Request) -> Result<Answer, Failure> {
+    let id = sequencer.send(request);
+    while let Some(event) = sequencer.receive(ANSWER_WITHIN) {
+        if let Event::Answered(of, answer) = event
+            && of == id
+        {
+            return answer;
+        }
+    }
+    Err(Failure::Unknown("the sequencer is silent".to_owned()))
+}
+
+/// Appends what `home` has in flight, all chunks of it, and returns the last outcome: `Unknown`
+/// once `tries` answers are missing. Returns `None` if nothing is in flight.
+pub fn append(
+    home: &mut Home,
+    sequencer: &mut dyn Sequencer,
+    mut tries: u32,
+    now: &dyn Fn() -> Moment,
+) -> Option<Outcome> {
+    let mut last = None;
+    while let Some(request) = home.append_request(now()) {
+        let outcome = home.appended(ask(sequencer, request));
+        if matches!(outcome, Outcome::Unknown(_)) {
+            tries = tries.saturating_sub(1);
+        }
+        last = Some(outcome);
+        if tries == 0 {
+            break;
+        }
+    }
+    last
+}
+
+/// Confirms everything that has arrived at `home` so far, by one read of `term`.
+pub fn confirm(home: &mut Home, sequencer: &mut dyn Sequencer, now: Moment) -> Option<Confirmation> {
+    home.want(home.arrival());
+    let request = home.confirm_request(now)?;
+    Some(home.confirmed(ask(sequencer, request)))
+}
+
+/// Reads everything that the log holds behind the follower's position.
+pub fn catch_up(follower: &mut Follower, sequencer: &mut dyn Sequencer) -> Result<Vec<Delivery>, DriveError> {
+    let mut all = Vec::new();
+    loop {
+        let answer = ask(sequencer, follower.request())?;
+        let (deliveries, more) = follower.take(answer)?;
+        all.extend(deliveries);
+        if !more {
+            return Ok(all);
+        }
+    }
+}
+
+/// Takes over as `me`, however often others interfere, and gives `apply` everything in the log's
+/// order, at last the own Term record. `floor` is asked once all is applied. Ends with the failure
+/// once `tries` answers are missing.
+pub fn take_over(
+    me: Writer,
+    follower: &mut Follower,
+    sequencer: &mut dyn Sequencer,
+    mut tries: u32,
+    apply: &mut dyn FnMut(Delivery),
+    floor: &dyn Fn() -> Version,
+) -> Result<Home, DriveError> {
+    let mut attempt = TakeOver::new(me);
+    loop {
+        let Some(request) = attempt.request(follower) else {
+            attempt.claim(follower, floor());
+            continue;
+        };
+        let answer = ask(sequencer, request);
+        if let Err(failure) = &answer {
+            tries = tries.saturating_sub(1);
+            if tries == 0 {
+                return Err(failure.clone().into());
+            }
+        }
+        match attempt.answered(follower, answer)? {
+            Progress::Apply(deliveries) => deliveries.into_iter().for_each(&mut *apply),
+            Progress::Won(home, delivery) => {
+                apply(delivery);
+                return Ok(*home);
+            }
+            Progress::Ready | Progress::Again => {}
+        }
+    }
+}

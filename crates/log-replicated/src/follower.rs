@@ -1,0 +1,315 @@
+//! Reads a partition's log from a position on, and checks that it continues the history before.
+//!
+//! The sequence is the truth. A watch's record is taken if it is the next one and fits the chain;
+//! anything else about it only leads to a read by range. A range begins at the last record applied,
+//! which shows that the log still holds the history that this node has: a log without it that does
+//! not go on behind it was restored from a backup.
+//!
+//! Chunks are delivered as one epoch, at the last of them. A Term record in between ends the group:
+//! it never happened.
+
+use quartet_model::{LogSequence, Version};
+
+use crate::place::Place;
+use crate::record::{Body, Record, hash};
+use crate::sequencer::{Answer, Hint, Request};
+use crate::stop::StopReason;
+use crate::words::{Position, Term, Writer};
+
+/// Records that one range asks for: at most 16 MiB.
+pub const RANGE_RECORDS: u32 = 32;
+/// Chunks of one group, at most: more than the longest epoch has.
+const CHUNKS_MAX: u32 = 64;
+
+/// A record's effect on who applies the log, in the order of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The history up to this record: where a node that keeps it may begin anew, unless it is
+    /// within a group.
+    pub position: Position,
+    /// The record's length in bytes, as stored.
+    pub stored_bytes: usize,
+    /// The effect.
+    pub content: Content,
+}
+
+/// The content of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Apply this epoch.
+    Epoch(Vec<u8>),
+    /// Nothing yet: a chunk whose group goes on.
+    Part,
+    /// A term begins; commit versions in it are above the floor.
+    Term {
+        /// The term.
+        term: Term,
+        /// Its home.
+        writer: Writer,
+        /// The floor.
+        floor: Version,
+    },
+    /// Take the state hash here.
+    Mark,
+    /// The home's state hash at a mark.
+    Hash {
+        /// The mark.
+        at: LogSequence,
+        /// The hash.
+        state: u128,
+    },
+}
+
+/// The effect of a hint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hinted {
+    /// It was the next record.
+    Delivered(Delivery),
+    /// It was known already.
+    Nothing,
+    /// Records may be missing: read by range.
+    ReadRange,
+}
+
+/// The reader of one partition's log. After an error it delivers nothing more: it is made anew at a
+/// position that is known.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    place: Place,
+    position: Position,
+    /// Where the last range that was asked for begins.
+    asked: LogSequence,
+    /// The chunks of an unfinished group.
+    group: Vec<Vec<u8>>,
+}
+
+impl Follower {
+    /// Reads behind `position`, which must not be between the chunks of a group.
+    pub fn new(place: Place, position: Position) -> Follower {
+        let (asked, group) = (position.sequence, Vec::new());
+        Follower {
+            place,
+            position,
+            asked,
+            group,
+        }
+    }
+
+    /// The last record delivered.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The partition.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// True between the chunks of a group: the position is no place to begin anew at.
+    pub fn is_within_group(&self) -> bool {
+        !self.group.is_empty()
+    }
+
+    /// Returns the read of what follows, with the last record delivered. Its answer goes to `take`;
+    /// one is outstanding at a time.
+    pub fn request(&mut self) -> Request {
+        self.asked = self.position.sequence;
+        Request::Range {
+            from: self.place.record_key(self.position.sequence),
+            until: self.place.records_end(),
+            limit: RANGE_RECORDS,
+        }
+    }
+
+    /// Takes the answer to the last `request`, and returns what is new in it, and whether the log
+    /// holds more. Hints may have moved this reader on meanwhile.
+    pub fn take(&mut self, answer: Answer) -> Result<(Vec<Delivery>, bool), StopReason> {
+        let Answer::Entries { entries, more } = answer else {
+            return Err(StopReason::Confused("a range"));
+        };
+        self.reaches_back(&entries)?;
+        let mut deliveries = Vec::new();
+        for (key, bytes) in entries {
+            let at = self.place.sequence_of(&key);
+            let at = at.ok_or(StopReason::Confused("a range"))?;
+            if at > self.position.sequence {
+                deliveries.push(self.deliver(at, &bytes)?);
+            }
+        }
+        Ok((deliveries, more))
+    }
+
+    /// Takes a hint of the records' range.
+    pub fn hint(&mut self, hint: &Hint) -> Hinted {
+        let Hint::Put { key, value } = hint else {
+            return Hinted::ReadRange;
+        };
+        match self.place.sequence_of(key) {
+            Some(at) if at <= self.position.sequence => Hinted::Nothing,
+            Some(at) => self.deliver(at, value).map_or(Hinted::ReadRange, Hinted::Delivered),
+            None => Hinted::Nothing,
+        }
+    }
+
+    /// The log must hold the record that the range begins at, or begin behind it because that was
+    /// trimmed: the last is never trimmed.
+    fn reaches_back(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StopReason> {
+        let applied = self.position.sequence;
+        let Some((key, bytes)) = entries.first() else {
+            let (is_new, applied) = (self.asked == LogSequence::ZERO, self.asked);
+            return is_new.then_some(()).ok_or(StopReason::EndsBefore { applied });
+        };
+        match self.place.sequence_of(key) {
+            Some(at) if at == applied && hash(bytes) != self.position.hash => Err(StopReason::BrokenChain { at }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a record that was found at `at`. Nothing changes unless it is the next.
+    fn deliver(&mut self, at: LogSequence, bytes: &[u8]) -> Result<Delivery, StopReason> {
+        let next = self.position.sequence.next();
+        if at != next {
+            return Err(StopReason::Trimmed { next, first: at });
+        }
+        let record = Record::decode(bytes).map_err(|why| StopReason::Unreadable { at, why })?;
+        self.check(at, &record)?;
+        let (term, writer) = (record.term, record.writer);
+        let content = self.content(at, record)?;
+        self.position = Position {
+            sequence: at,
+            hash: hash(bytes),
+            term,
+            writer,
+        };
+        Ok(Delivery {
+            position: self.position,
+            stored_bytes: bytes.len(),
+            content,
+        })
+    }
+
+    fn check(&self, at: LogSequence, record: &Record) -> Result<(), StopReason> {
+        if record.cluster != self.place.cluster {
+            let found = record.cluster;
+            return Err(StopReason::OtherCluster { at, found });
+        }
+        if record.partition != self.place.partition || record.sequence != at {
+            return Err(StopReason::Misplaced { at });
+        }
+        if record.before != self.position.hash {
+            return Err(StopReason::BrokenChain { at });
+        }
+        let fits = match record.body {
+            Body::Term { .. } => record.term == self.position.term.next(),
+            _ => record.term == self.position.term && record.writer == self.position.writer,
+        };
+        let term = record.term;
+        fits.then_some(()).ok_or(StopReason::WrongTerm { at, term })
+    }
+
+    fn content(&mut self, at: LogSequence, record: Record) -> Result<Content, StopReason> {
+        let broken = StopReason::BrokenGroup { at };
+        match record.body {
+            Body::Term { floor } => {
+                self.group.clear();
+                let (term, writer) = (record.term, record.writer);
+                Ok(Content::Term { term, writer, floor })
+            }
+            Body::Chunk { index, count, bytes } => self.chunk(index, count, bytes).ok_or(broken),
+            _ if self.is_within_group() => Err(broken),
+            Body::Epoch(epoch) => Ok(Content::Epoch(epoch)),
+            Body::Mark => Ok(Content::Mark),
+            Body::Hash { at, state } => Ok(Content::Hash { at, state }),
+        }
+    }
+
+    fn chunk(&mut self, index: u32, count: u32, bytes: Vec<u8>) -> Option<Content> {
+        let follows = index as usize == self.group.len() && count <= CHUNKS_MAX;
+        if !follows {
+            return None;
+        }
+        self.group.push(bytes);
+        let is_whole = self.group.len() == count as usize;
+        let epoch = is_whole.then(|| std::mem::take(&mut self.group).concat());
+        Some(epoch.map_or(Content::Part, Content::Epoch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::{ClusterId, PartitionId};
+
+    fn follower() -> Follower {
+        let place = Place::new("/x", ClusterId(1), PartitionId(0));
+        Follower::new(place.clone(), place.beginning())
+    }
+
+    fn first_record(place: &Place) -> (Vec<u8>, Vec<u8>) {
+        let record = Record {
+            cluster: place.cluster,
+            partition: place.partition,
+            sequence: LogSequence(1),
+            term: Term(1),
+            writer: Writer::default(),
+            before: place.beginning().hash,
+            body: Body::Term { floor: Version(1) },
+        };
+        (place.record_key(LogSequence(1)), record.encode())
+    }
+
+    /// A follower of a new log asked for a range, which found nothing; the first record's hint
+    /// overtook that answer. The follower took the answer for a log that ends before what it has,
+    /// and stopped. It now remembers what it asked for.
+    #[test]
+    fn a_hint_that_overtakes_an_empty_range_is_no_contradiction() {
+        let mut follower = follower();
+        let nothing = Answer::Entries {
+            entries: Vec::new(),
+            more: false,
+        };
+        let Request::Range { from, .. } = follower.request() else {
+            panic!("a follower reads by range");
+        };
+        let (key, value) = first_record(follower.place());
+        assert!(from < key);
+        let hinted = follower.hint(&Hint::Put { key, value });
+        assert!(matches!(hinted, Hinted::Delivered(_)));
+        assert_eq!(follower.take(nothing.clone()), Ok((Vec::new(), false)));
+        follower.request();
+        let applied = LogSequence(1);
+        assert_eq!(follower.take(nothing), Err(StopReason::EndsBefore { applied }));
+    }
+
+    #[test]
+    fn a_log_with_another_last_record_is_another() {
+        let mut follower = follower();
+        let (key, value) = first_record(follower.place());
+        follower.hint(&Hint::Put {
+            key: key.clone(),
+            value: value.clone(),
+        });
+        follower.request();
+        let mut other = value;
+        other[70] ^= 1;
+        let answer = Answer::Entries {
+            entries: vec![(key, other)],
+            more: false,
+        };
+        let at = LogSequence(1);
+        assert_eq!(follower.take(answer), Err(StopReason::BrokenChain { at }));
+    }
+
+    #[test]
+    fn a_hint_of_nothing_is_harmless() {
+        let mut follower = follower();
+        let hint = |key: Vec<u8>| Hint::Put {
+            key,
+            value: b"no record".to_vec(),
+        };
+        let (record, term) = (first_record(follower.place()).0, follower.place().term_key());
+        assert_eq!(follower.hint(&hint(record)), Hinted::ReadRange);
+        assert_eq!(follower.hint(&hint(term)), Hinted::Nothing);
+        assert_eq!(follower.hint(&Hint::Missed), Hinted::ReadRange);
+    }
+}

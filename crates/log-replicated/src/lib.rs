@@ -1,0 +1,49 @@
+//! The log that several nodes share: one history of a partition, whoever is home.
+//!
+//! A *sequencer* (etcd) holds the newest records, one key each, and the value of `term`, which
+//! names the home. Nothing is elected and no clock is trusted: a conditional transaction decides
+//! what is appended and who takes over.
+//!
+//! ```text
+//!            append, confirm, trim                       range, watch
+//!   home ------------------------------> sequencer <---------------------- follower
+//!    ^                                                                        |
+//!    +--------------------------- take-over ---------------------------------+
+//! ```
+//!
+//! The machines here are pure: they return requests, take answers, and never wait, send, or look at
+//! a clock. `drive` carries their requests for callers that may wait. `model` is a sequencer in
+//! memory behind a network that a seed decides; `conformance` is what any sequencer must do for two
+//! writers. `docs/cluster.md` draws records, keys, states and answers.
+//!
+//! No claim is made here about state, snapshots or the file logs of nodes: those are the engine's.
+
+#![warn(missing_docs)]
+
+mod confirmations;
+pub mod conformance;
+pub mod copies;
+pub mod drive;
+mod follower;
+mod home;
+pub mod model;
+mod place;
+mod record;
+mod sequencer;
+mod stop;
+mod take_over;
+mod trim;
+mod words;
+
+pub use confirmations::Arrival;
+pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
+pub use home::{
+    AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, Outcome, UNCERTAIN_AFTER,
+};
+pub use place::{Place, TermValue, cluster_of, meta_key};
+pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
+pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
+pub use stop::StopReason;
+pub use take_over::{Progress, TakeOver};
+pub use trim::{Copies, Trim, Window, trim};
+pub use words::{ClusterId, Moment, NodeId, PartitionId, Position, RecordHash, Term, Writer};

@@ -1,0 +1,253 @@
+//! The keys of a cluster below its root, and the two small values among them.
+//!
+//! ```text
+//! ROOT/meta                 QMET | format 1 u32 | cluster id u128 | checksum u32                      written once
+//! ROOT/nodes/ID             a node's report (`copies`), leased
+//! ROOT/p/P/term             QTRM | format 1 u32 | term u64 | node u64 | incarnation u64
+//!                           | sequence u64 and hash u128 of the Term record | checksum u32            by take-over alone
+//! ROOT/p/P/r/N              record N                                                                  written once
+//! ROOT/p/P/hold/ID          the lowest sequence that node ID still needs, u64, leased
+//! ```
+//!
+//! P is decimal; ID and N have 16 hexadecimal digits, so that keys stand in the order of numbers.
+//! The value of `term` names its Term record by hash: no two attempts to take over share one, and a
+//! term never comes again.
+
+use quartet_model::LogSequence;
+
+use crate::record::{Fields, origin, seal, unsealed};
+use crate::sequencer::{Compare, Operation, Request};
+use crate::words::{ClusterId, NodeId, PartitionId, Position, RecordHash, Term, Writer};
+
+const FORMAT: u32 = 1;
+const META_MAGIC: &[u8; 4] = b"QMET";
+const TERM_MAGIC: &[u8; 4] = b"QTRM";
+
+/// A partition of a cluster: where its keys are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    root: String,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The partition.
+    pub partition: PartitionId,
+}
+
+/// The value of `term`: the home of a partition, as the sequencer has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TermValue {
+    /// The term.
+    pub term: Term,
+    /// Its home.
+    pub writer: Writer,
+    /// Where its Term record stands.
+    pub sequence: LogSequence,
+    /// The hash of that record.
+    pub hash: RecordHash,
+}
+
+impl Place {
+    /// A partition of the cluster whose keys begin with `root` and a slash.
+    pub fn new(root: &str, cluster: ClusterId, partition: PartitionId) -> Place {
+        let root = root.trim_end_matches('/').to_owned();
+        Place {
+            root,
+            cluster,
+            partition,
+        }
+    }
+
+    /// The prefix of the cluster's keys, without a slash at its end.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// Founds the cluster, if nothing has been founded below its root: `Done`, or `Refused` with
+    /// the value of `meta` that is there.
+    pub fn found(&self) -> Request {
+        Request::Transact {
+            compares: vec![Compare::Absent(meta_key(&self.root))],
+            operations: vec![put(meta_key(&self.root), meta_value(self.cluster))],
+            otherwise: vec![meta_key(&self.root)],
+        }
+    }
+
+    /// The position before record 1.
+    pub fn beginning(&self) -> Position {
+        Position {
+            sequence: LogSequence::ZERO,
+            hash: origin(self.cluster, self.partition),
+            term: Term::ZERO,
+            writer: Writer::default(),
+        }
+    }
+
+    /// The condition that the store holds this cluster.
+    pub fn is_this_cluster(&self) -> Compare {
+        Compare::Value {
+            key: meta_key(&self.root),
+            value: meta_value(self.cluster),
+        }
+    }
+
+    /// `ROOT/p/P/term`.
+    pub fn term_key(&self) -> Vec<u8> {
+        format!("{}/p/{}/term", self.root, self.partition.0).into_bytes()
+    }
+
+    /// `ROOT/p/P/r/N`.
+    pub fn record_key(&self, sequence: LogSequence) -> Vec<u8> {
+        format!("{}/p/{}/r/{:016x}", self.root, self.partition.0, sequence.0).into_bytes()
+    }
+
+    /// Behind the keys of all records.
+    pub fn records_end(&self) -> Vec<u8> {
+        format!("{}/p/{}/r0", self.root, self.partition.0).into_bytes()
+    }
+
+    /// The sequence in a record's key; `None` for any other key.
+    pub fn sequence_of(&self, key: &[u8]) -> Option<LogSequence> {
+        let start = self.record_key(LogSequence::ZERO);
+        let (prefix, _) = start.split_at(start.len() - 16);
+        hex(key.strip_prefix(prefix)?).map(LogSequence)
+    }
+
+    /// `ROOT/p/P/hold/ID`.
+    pub fn hold_key(&self, node: NodeId) -> Vec<u8> {
+        format!("{}/p/{}/hold/{:016x}", self.root, self.partition.0, node.0).into_bytes()
+    }
+
+    /// `ROOT/p/P/hold/` and the end of the keys that begin so.
+    pub fn holds(&self) -> (Vec<u8>, Vec<u8>) {
+        let path = |end| format!("{}/p/{}/hold{end}", self.root, self.partition.0).into_bytes();
+        (path('/'), path('0'))
+    }
+
+    /// `ROOT/nodes/ID`.
+    pub fn node_key(&self, node: NodeId) -> Vec<u8> {
+        format!("{}/nodes/{:016x}", self.root, node.0).into_bytes()
+    }
+
+    /// `ROOT/nodes/` and the end of the keys that begin so.
+    pub fn nodes(&self) -> (Vec<u8>, Vec<u8>) {
+        let path = |end| format!("{}/nodes{end}", self.root).into_bytes();
+        (path('/'), path('0'))
+    }
+}
+
+impl TermValue {
+    /// Returns the bytes that `term` holds.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = [&TERM_MAGIC[..], &FORMAT.to_le_bytes()].concat();
+        for number in [
+            self.term.0,
+            self.writer.node.0,
+            self.writer.incarnation,
+            self.sequence.0,
+        ] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.hash.0.to_le_bytes());
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// Reads what `encode` wrote.
+    pub fn decode(bytes: &[u8]) -> Option<TermValue> {
+        let mut fields = Fields(unsealed(bytes, bytes)?);
+        let known = fields.take(4)? == TERM_MAGIC && fields.u32()? == FORMAT;
+        let value = TermValue {
+            term: Term(fields.u64()?),
+            writer: fields.writer()?,
+            sequence: LogSequence(fields.u64()?),
+            hash: RecordHash(fields.u128()?),
+        };
+        (known && fields.0.is_empty()).then_some(value)
+    }
+}
+
+/// `ROOT/meta`: read before anything else by a node that joins.
+pub fn meta_key(root: &str) -> Vec<u8> {
+    format!("{}/meta", root.trim_end_matches('/')).into_bytes()
+}
+
+/// Returns the cluster that a value of `meta` names.
+pub fn cluster_of(meta: &[u8]) -> Option<ClusterId> {
+    let mut fields = Fields(unsealed(meta, meta)?);
+    let known = fields.take(4)? == META_MAGIC && fields.u32()? == FORMAT;
+    let cluster = ClusterId(fields.u128()?);
+    (known && fields.0.is_empty()).then_some(cluster)
+}
+
+/// The number in 16 hexadecimal digits.
+pub(crate) fn hex(digits: &[u8]) -> Option<u64> {
+    let is_number = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+pub(crate) fn put(key: Vec<u8>, value: Vec<u8>) -> Operation {
+    let lease = None;
+    Operation::Put { key, value, lease }
+}
+
+fn meta_value(cluster: ClusterId) -> Vec<u8> {
+    let mut bytes = [&META_MAGIC[..], &FORMAT.to_le_bytes(), &cluster.0.to_le_bytes()].concat();
+    seal(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Place::new("/prod/", ClusterId(7), PartitionId(2))
+    }
+
+    #[test]
+    fn keys_are_those_of_the_page_and_stand_in_order() {
+        let place = place();
+        assert_eq!(place.record_key(LogSequence(255)), b"/prod/p/2/r/00000000000000ff");
+        assert_eq!(place.term_key(), b"/prod/p/2/term");
+        assert_eq!(place.hold_key(NodeId(1)), b"/prod/p/2/hold/0000000000000001");
+        assert_eq!(place.node_key(NodeId(1)), b"/prod/nodes/0000000000000001");
+        assert!(place.record_key(LogSequence(u64::MAX)) < place.records_end());
+        assert!(place.term_key() > place.records_end());
+    }
+
+    #[test]
+    fn only_keys_of_the_partition_have_a_sequence() {
+        let place = place();
+        let sequence = LogSequence(u64::MAX - 1);
+        assert_eq!(place.sequence_of(&place.record_key(sequence)), Some(sequence));
+        let other = Place::new("/prod", ClusterId(7), PartitionId(20));
+        assert_eq!(place.sequence_of(&other.record_key(sequence)), None);
+        assert_eq!(place.sequence_of(&place.term_key()), None);
+        assert_eq!(place.sequence_of(b"/prod/p/2/r/+0000000000000ff"), None);
+    }
+
+    #[test]
+    fn small_values_are_read_as_written_and_only_whole() {
+        let value = TermValue {
+            term: Term(3),
+            writer: Writer {
+                node: NodeId(1),
+                incarnation: 2,
+            },
+            sequence: LogSequence(9),
+            hash: RecordHash(11),
+        };
+        let (term, meta) = (value.encode(), meta_value(ClusterId(7)));
+        assert_eq!(TermValue::decode(&term), Some(value));
+        assert_eq!(cluster_of(&meta), Some(ClusterId(7)));
+        for bit in 0..term.len() * 8 {
+            let mut term = term.clone();
+            term[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(TermValue::decode(&term), None, "bit {bit}");
+        }
+        for length in 0..meta.len() {
+            assert_eq!(cluster_of(&meta[..length]), None, "{length} bytes");
+        }
+    }
+}
