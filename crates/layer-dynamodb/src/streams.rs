@@ -723,6 +723,35 @@ mod tests {
         assert_eq!(label(1_709_210_096_789_000), "2024-02-29T12:34:56.789");
     }
 
+    /// A stream that began in the millisecond of an earlier one had that one's ARN: the clock stands still here, and is set back.
+    #[test]
+    fn a_label_is_given_once() {
+        let fixture = Fixture::start();
+        let table = r#"{"TableName":"table","BillingMode":"PAY_PER_REQUEST","KeySchema":[{"AttributeName":"p","KeyType":"HASH"}],
+            "AttributeDefinitions":[{"AttributeName":"p","AttributeType":"S"}]}"#;
+        fixture.ask("CreateTable", table);
+        let mut labels = Vec::new();
+        for turn in 0..6 {
+            if turn == 3 {
+                fixture.clock.set(1_600_000_000_000_000);
+            }
+            let change = |settings: &str| {
+                let body = format!(r#"{{"TableName":"table","StreamSpecification":{settings}}}"#);
+                let reply = fixture.ask("UpdateTable", &body);
+                assert_eq!(reply.status, 200);
+                serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap()
+            };
+            let on = change(r#"{"StreamEnabled":true,"StreamViewType":"KEYS_ONLY"}"#);
+            let label = on["TableDescription"]["LatestStreamLabel"].as_str().unwrap();
+            labels.push(label.to_owned());
+            change(r#"{"StreamEnabled":false}"#);
+        }
+        assert_eq!(&labels[..2], ["2023-11-14T22:13:20.000", "2023-11-14T22:13:20.001"]);
+        labels.sort();
+        labels.dedup();
+        assert_eq!(labels.len(), 6, "{labels:?}");
+    }
+
     #[test]
     fn cursors_and_sequence_numbers_are_read_back() {
         let position = Position {
