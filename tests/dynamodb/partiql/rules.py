@@ -100,6 +100,11 @@ def unchecked_value_of_key(case: Case) -> bool:
     return case.local.is_ok and any(text in case.ours.text for text in texts) and bool(is_spared)
 
 
+def key_within_test(case: Case) -> bool:
+    within = re.search(r"\(\s*\"?(pk|sk)\"?\s*=[^)]*\)\s*=", case.statement.text)
+    return bool(within) and "Multiple conditions on same key" in case.local.text
+
+
 def order_of_scan(case: Case) -> bool:
     return case.local.is_ok and "Must have at least one non-optional hash key condition" in case.ours.text
 
@@ -132,6 +137,7 @@ RULES = (
     Rule("operand that is not needed", "Local evaluates the second operand of if_not_exists where the first is there; the documents take it only otherwise", operand_not_needed),
     Rule("key beside a value", "Local takes other members of IN and the other bound of BETWEEN for values of the key; they are not compared with it", key_beside_value),
     Rule("value of a key unchecked", "Local refuses comparisons of a key with what no key can be, but not in some alternatives, nor beside a key that is compared with another attribute", unchecked_value_of_key),
+    Rule("key within a test", "Local takes an equality that is an operand, `(pk = 'a') = true`, for another condition on the key", key_within_test),
     Rule("order of a scan", "what Local returns is in the order of its hashes, whatever ORDER BY says; the service's words are those with which Local refuses other Scans", order_of_scan),
     Rule("forgotten range", "Local forgets the condition on the range key where no single partition is read and there is a further condition", forgotten_range),
     Rule("member behind an element", "Local shows `l[2].k` under `k` or under `l[2]`, depending on the columns beside it; Quartet always under `k`", member_behind_element),

@@ -2,7 +2,7 @@
 //!
 //! All right sides see the item as it was; the order of actions does not matter.
 
-use super::condition::{Condition, Operand, check_count, check_type, misused, need_path, take_name, unsuited};
+use super::condition::{Operand, check_count, check_type, misused, need_path, take_name, unsuited};
 use super::lexer::Kind;
 use super::parser::{Fault, Parser};
 use super::path::{Path, Step, clash_text};
@@ -18,8 +18,8 @@ pub enum Term {
     Minus(Box<Term>, Box<Term>),
     IfNotExists(Path, Box<Term>),
     ListAppend(Box<Term>, Box<Term>),
-    /// Whether a condition holds. Only PartiQL can say it.
-    Test(Box<Condition>),
+    /// Whether two terms are equal; one that is not there equals nothing. Only PartiQL can say it.
+    Equal(Box<Term>, Box<Term>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,7 +152,10 @@ impl Term {
         match self {
             Term::Path(path) => found.push(path),
             Term::Value(_) => {}
-            Term::Plus(left, right) | Term::Minus(left, right) | Term::ListAppend(left, right) => {
+            Term::Plus(left, right)
+            | Term::Minus(left, right)
+            | Term::ListAppend(left, right)
+            | Term::Equal(left, right) => {
                 left.paths(found);
                 right.paths(found);
             }
@@ -160,7 +163,6 @@ impl Term {
                 found.push(path);
                 otherwise.paths(found);
             }
-            Term::Test(condition) => condition.paths(found),
         }
     }
 
@@ -171,7 +173,7 @@ impl Term {
             Term::Value(value) => Some(value.type_name()),
             Term::Plus(..) | Term::Minus(..) => Some("N"),
             Term::ListAppend(..) => Some("L"),
-            Term::Test(_) => Some("BOOL"),
+            Term::Equal(..) => Some("BOOL"),
         }
     }
 
@@ -200,7 +202,20 @@ impl Term {
                 }
                 _ => Err(wrong_data_type()),
             },
-            Term::Test(condition) => Ok(Value::Bool(condition.holds(item))),
+            Term::Equal(left, right) => {
+                let (left, right) = (left.find(item, room)?, right.find(item, room)?);
+                Ok(Value::Bool(left.is_some() && left == right))
+            }
+        }
+    }
+}
+
+impl Term {
+    /// Its value, or `None` for an attribute that is not there.
+    fn find(&self, item: &Item, room: &mut Room) -> Result<Option<Value>, Failure> {
+        match self {
+            Term::Path(path) if path.resolve(item).is_none() => Ok(None),
+            other => other.evaluate(item, room).map(Some),
         }
     }
 }

@@ -337,7 +337,8 @@ fn overlap(one: &Interval, other: &Interval) -> bool {
     !is_before(&one.1, &other.0) && !is_before(&other.1, &one.0)
 }
 
-/// Refuses a key attribute that is compared with a value that it cannot have, wherever it is: of another type, or empty.
+/// Refuses a key attribute that is compared with a value that it cannot have: of another type, or empty. Tests that
+/// are operands of others are not judged.
 pub fn check_values(condition: &Condition, keys: &[&KeyPart]) -> Result<(), Failure> {
     let part_of = |operand: &Operand| match operand {
         Operand::Path(path) if path.steps.is_empty() => keys.iter().find(|part| part.name == path.root),
@@ -350,31 +351,24 @@ pub fn check_values(condition: &Condition, keys: &[&KeyPart]) -> Result<(), Fail
         (Some(part), Operand::Value(value)) => refuse_empty(part, value, ""),
         _ => Ok(()),
     };
-    let test = |operand: &Operand| match operand {
-        Operand::Test(condition) => check_values(condition, keys),
-        _ => Ok(()),
-    };
     match condition {
         Condition::Compare(_, left, right) => {
             pair(left, right)?;
-            pair(right, left)?;
-            test(left)?;
-            test(right)
+            pair(right, left)
         }
         Condition::BeginsWith(left, right) | Condition::Contains(left, right) => pair(left, right),
         Condition::Between(operand, low, high) => {
             pair(operand, low)?;
             pair(operand, high)
         }
-        // A list may hold values of several types, if one of them fits.
+        // A list may hold values of several types, if that of the first fits.
         Condition::In(operand, list) => {
-            let has_key_type = |member: &Operand| match (part_of(operand), member) {
-                (Some(part), Operand::Value(value)) => has_type(value, part.kind),
-                _ => false,
-            };
-            let fits = list.iter().any(has_key_type);
-            let mut judged = list.iter().filter(|member| !fits || has_key_type(member));
-            judged.try_for_each(|member| pair(operand, member))
+            let key_type = part_of(operand).map(|part| part.kind.name());
+            let first_type = list.first().and_then(Operand::known_type);
+            let is_judged = |member: &&Operand| [key_type, first_type].contains(&member.known_type());
+            list.iter()
+                .filter(is_judged)
+                .try_for_each(|member| pair(operand, member))
         }
         Condition::And(conditions) | Condition::Or(conditions) => conditions
             .iter()

@@ -72,7 +72,7 @@ impl Parameters<'_> {
             Kind::Missing => Err(missing()),
             Kind::Binary("+", left, right) => self.sum("+", left, right, Term::Plus),
             Kind::Binary("-", left, right) => self.sum("-", left, right, Term::Minus),
-            Kind::Binary("=", ..) => Ok(Term::Test(Box::new(self.condition(node)?))),
+            Kind::Binary("=", left, right) => self.equality(left, right),
             Kind::Sign(operator, _) => Err(Failure::validation(count_fault(operator, 1, 2).unwrap_or_default())),
             Kind::Is(..) => Err(Failure::validation(
                 "IS operator is not supported in update expressions",
@@ -100,6 +100,12 @@ impl Parameters<'_> {
         Ok(make(Box::new(left), Box::new(right)))
     }
 
+    fn equality(self, left: &Node, right: &Node) -> Result<Term, Failure> {
+        let (left, right) = (self.term(left)?, self.term(right)?);
+        refuse_same("=", &left, &right)?;
+        Ok(Term::Equal(Box::new(left), Box::new(right)))
+    }
+
     fn call(self, node: &Node, name: &str, arguments: &[Node]) -> Result<Term, Failure> {
         match name {
             "if_not_exists" | "list_append" => {}
@@ -118,13 +124,10 @@ impl Parameters<'_> {
             }
             return Ok(Term::ListAppend(Box::new(first), Box::new(second)));
         }
+        refuse_same(name, &first, &second)?;
         let Term::Path(path) = first else {
             return Err(Failure::validation(path_fault(name)));
         };
-        if let Term::Path(other) = &second {
-            let operands = [Operand::Path(path.clone()), Operand::Path(other.clone())];
-            refuse(distinct_fault(name, &operands[0], &[&operands[1]]))?;
-        }
         Ok(Term::IfNotExists(path, Box::new(second)))
     }
 }
@@ -133,4 +136,15 @@ impl Parameters<'_> {
 fn term_fault(operator: &str, term: &Term, wanted: &str) -> Option<String> {
     term.known_type()
         .and_then(|known| type_fault(operator, known, &[wanted]))
+}
+
+/// Refuses a path beside itself.
+fn refuse_same(operator: &str, first: &Term, second: &Term) -> Result<(), Failure> {
+    match (first, second) {
+        (Term::Path(first), Term::Path(second)) => {
+            let [first, second] = [first, second].map(|path| Operand::Path(path.clone()));
+            refuse(distinct_fault(operator, &first, &[&second]))
+        }
+        _ => Ok(()),
+    }
 }
