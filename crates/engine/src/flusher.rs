@@ -677,14 +677,16 @@ impl Worker {
         self.shared.runtime.now()
     }
 
-    /// A disk that is nearly full is filled ever more slowly: what checkpoints, flushes and trimming give back has time to come.
+    /// A disk that is nearly full is filled ever more slowly while a checkpoint or a flush runs, or removed files still hold room: what they give
+    /// back has time to come.
     fn spare_the_disk(&mut self, bytes: u64) {
         let now = self.now();
         if now - self.disk_looked >= DISK_LOOK {
             self.disk_looked = now;
             self.disk_available = self.disk.available_bytes().unwrap_or(u64::MAX);
         }
-        if self.disk_available < NEARLY_FULL_BYTES {
+        let comes_back = self.checkpoint.is_some() || self.disk.removed_bytes() > 0;
+        if self.disk_available < NEARLY_FULL_BYTES && comes_back {
             let per_second = (self.disk_available / DISK_LASTS_SECONDS).max(NEARLY_FULL_RATE_MIN);
             let pause = Duration::from_secs_f64(bytes as f64 / per_second as f64);
             self.disk_not_before = now + pause.min(NEARLY_FULL_PAUSE_MAX);

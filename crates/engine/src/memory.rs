@@ -279,8 +279,7 @@ mod tests {
         memory.grant_reserved(2 * MUCH);
         memory.measured(20 * MUCH);
         let mut reserved = Reserved::new(memory.clone());
-        assert!(memory.is_short());
-        assert!(reserved.try_set(2 * MUCH));
+        assert!(reserved.try_set(2 * MUCH) && memory.is_short());
         assert!(!reserved.try_set(2 * MUCH + 1));
     }
 
