@@ -128,7 +128,11 @@ fn write(engine: &Engine, random: &mut Random) -> (Version, u128) {
             match random.below(12) {
                 0 => drop(tx.clear(&key)),
                 1 => drop(tx.clear_range(&key, &[key[0] + 6])),
-                2..6 => tx.patch_parts(&[&key], random.below(300) as usize, &vec![7; random.below(30) as usize]),
+                2..6 => tx.patch_parts(
+                    &[&key],
+                    random.below(300) as usize,
+                    &vec![7; random.below(300) as usize],
+                ),
                 _ => drop(tx.set(&key, &vec![random.below(256) as u8; random.below(300) as usize])),
             }
         }

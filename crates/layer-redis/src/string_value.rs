@@ -51,7 +51,7 @@ pub enum Piece<'p> {
 
 impl Piece<'_> {
     /// In bytes.
-    pub fn len(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         match self {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Zeros(count) => *count,
@@ -68,7 +68,7 @@ impl<'e> StringValue<'e> {
     }
 
     /// In bytes.
-    pub fn len(self) -> u64 {
+    pub fn length(self) -> u64 {
         match self.packed() {
             Some(value) => value.len() as u64,
             None => chunked_length(self.entry.large_payload()).expect("a chunked string has a length"),
@@ -83,7 +83,7 @@ impl<'e> StringValue<'e> {
 
     /// All of it.
     pub fn whole(self, tx: &mut Transaction<'_>) -> ValueBytes<'e> {
-        self.part(tx, 0..self.len())
+        self.part(tx, 0..self.length())
     }
 
     /// The bytes of `range`, which lies within the value.
@@ -170,7 +170,7 @@ pub fn whole<'e>(tx: &mut Transaction<'_>, entry: Option<&'e Entry>) -> ValueByt
 
 /// Bytes of a string; none if there is none.
 pub fn length(entry: Option<&Entry>) -> u64 {
-    entry.map_or(0, |entry| StringValue::of(entry).len())
+    entry.map_or(0, |entry| StringValue::of(entry).length())
 }
 
 /// The value's length, as the payload of a chunked string says it behind its id.
@@ -394,7 +394,7 @@ mod tests {
             return;
         };
         let value = StringValue::of(entry);
-        assert_eq!(value.len(), model.len() as u64);
+        assert_eq!(value.length(), model.len() as u64);
         assert!(*value.whole(tx) == **model);
         let length = model.len();
         for (start, end) in [

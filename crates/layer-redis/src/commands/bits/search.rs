@@ -93,7 +93,7 @@ fn each_piece(
     let bytes = bits.start / 8..bits.end.div_ceil(8);
     let mut at = bytes.start * 8;
     StringValue::of(entry).each(context.tx, bytes, &mut |piece| {
-        let piece_bits = 8 * piece.len();
+        let piece_bits = 8 * piece.length();
         let inside = bits.start.max(at) - at..bits.end.min(at + piece_bits) - at;
         at += piece_bits;
         visit(piece, inside)
@@ -140,7 +140,7 @@ pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         context.reply.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
-    let length = StringValue::of(&entry).len();
+    let length = StringValue::of(&entry).length();
     let bits = part.map_or(0..length * 8, |part| part.bits(length));
     let end_is_given = part.is_some_and(|part| part.end.is_some());
     let found = match position(context, &entry, bits.clone(), wanted) {
@@ -163,7 +163,7 @@ fn position(context: &mut Context<'_, '_>, entry: &Entry, bits: Range<u64>, want
             Piece::Zeros(_) => Some(bits.start),
         };
         found = inside.map(|position| at + position);
-        at += 8 * piece.len();
+        at += 8 * piece.length();
         match found {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),

@@ -110,8 +110,8 @@ fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, Fai
 fn plausible(context: &mut Context<'_, '_>, found: Option<Entry>) -> Result<Option<Found>, Failure> {
     let Some(entry) = found else { return Ok(None) };
     let string = StringValue::of(&entry);
-    let beginning = string.part(context.tx, 0..string.len().min(HEADER_BYTES as u64));
-    if !is_plausible(&beginning, string.len()) {
+    let beginning = string.part(context.tx, 0..string.length().min(HEADER_BYTES as u64));
+    if !is_plausible(&beginning, string.length()) {
         return Err(NOT_A_HYPERLOGLOG.into());
     }
     let value = HyperLogLog::from_bytes(string.whole(context.tx));

@@ -532,7 +532,7 @@ mod tests {
             Just(Json::Null),
             any::<bool>().prop_map(Json::Boolean),
             any::<i64>().prop_map(Json::Integer),
-            (-1e9..1e9f64).prop_map(Json::Double),
+            any::<i32>().prop_map(|number| Json::Double(f64::from(number) / 8.0)),
             any_text().prop_map(Json::Text),
         ];
         scalar.prop_recursive(5, 600, 60, |inner| {

@@ -215,7 +215,7 @@ impl<'a> Condition<'a> {
 }
 
 fn is_value(tx: &mut Transaction<'_>, value: Option<StringValue<'_>>, operand: &[u8]) -> bool {
-    let alike = value.filter(|value| value.len() == operand.len() as u64);
+    let alike = value.filter(|value| value.length() == operand.len() as u64);
     alike.is_some_and(|value| *value.whole(tx) == *operand)
 }
 

@@ -40,7 +40,7 @@ pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     match context.read_kind(&arguments[1], Kind::String)? {
         Some(entry) => {
             let value = StringValue::of(&entry);
-            reply_part(context, value, part(value.len(), start, end));
+            reply_part(context, value, part(value.length(), start, end));
         }
         None => context.reply.bulk(b""),
     }

@@ -32,7 +32,7 @@ pub(super) fn reply_value(context: &mut Context<'_, '_>, entry: &Entry) {
     let value = StringValue::of(entry);
     match value.packed() {
         Some(bytes) => context.reply.bulk(bytes),
-        None => reply_part(context, value, 0..value.len()),
+        None => reply_part(context, value, 0..value.length()),
     }
 }
 
