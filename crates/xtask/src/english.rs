@@ -46,8 +46,25 @@ pub fn of_crate(folder: &Path) -> Result<Vec<(PathBuf, Place)>> {
     })
 }
 
-/// The places in the documents at the root, below `docs` and in `benchmarks`.
+/// The phrases in the documents at the root, below `docs`, in `benchmarks` and in `examples`.
 pub fn of_documents(root: &Path) -> Result<Vec<(PathBuf, Place)>> {
+    places(documents(root)?, |text| {
+        paragraphs(text).iter().flat_map(|block| phrases(block)).collect()
+    })
+}
+
+/// Lines of prose of the documents that are wider than [`WIDTH`].
+pub fn wide_documents(root: &Path) -> Result<Vec<(PathBuf, Place)>> {
+    places(documents(root)?, |text| {
+        let lines = paragraphs(text).into_iter().flatten();
+        lines
+            .filter(|(_, line)| is_too_wide(line))
+            .map(|(line, _)| too_wide(line - 1))
+            .collect()
+    })
+}
+
+fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let mut documents = files(&root.join("docs"), "md")?;
     let folders = [root.to_owned(), root.join("benchmarks"), root.join("examples")];
     for folder in folders {
@@ -59,19 +76,27 @@ pub fn of_documents(root: &Path) -> Result<Vec<(PathBuf, Place)>> {
         );
     }
     documents.sort();
-    places(documents, |text| {
-        paragraphs(text).iter().flat_map(|block| phrases(block)).collect()
-    })
+    Ok(documents)
 }
 
-/// Comment lines of `folder` that are wider than [`WIDTH`].
+/// Comment lines of `folder` that are wider than [`WIDTH`]. Drawings, which stand between fences or
+/// are indented, may be wider.
 pub fn wide_comments(folder: &Path) -> Result<Vec<(PathBuf, Place)>> {
     places(files(folder, "rs")?, |text| {
-        let lines = text.lines().enumerate();
-        lines
-            .filter(|(_, line)| line.trim_start().starts_with("//") && is_too_wide(line))
-            .map(|(index, _)| too_wide(index))
-            .collect()
+        let mut is_drawing = false;
+        let mut found = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else {
+                is_drawing = false;
+                continue;
+            };
+            let comment = comment.trim_start_matches(['/', '!']);
+            is_drawing ^= comment.trim_start().starts_with("```");
+            if !is_drawing && !comment.starts_with("    ") && is_too_wide(line) {
+                found.push(too_wide(index));
+            }
+        }
+        found
     })
 }
 

@@ -15,7 +15,8 @@ use anyhow::{Result, bail};
 
 const USAGE: &str = "\
 cargo xtask tidy            checks the map, the circles of imports, links, and the English of comments and documents
-cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next";
+cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next
+cargo xtask circles CRATE/  shows those of its rooms: the folders below src, and the files beside them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

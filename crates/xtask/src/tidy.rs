@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::arrows::{self, Arrows};
-use crate::circles::circles;
+use crate::arrows;
+use crate::circles::{between_rooms, circles};
 use crate::english::{self, Place};
 use crate::{links, map};
 
@@ -39,29 +39,6 @@ pub fn tidy(root: &Path) -> Result<()> {
     found.tell()
 }
 
-/// The arrows between the folders below `src`; a file that is in none stands for itself. `lib.rs` and
-/// `main.rs` only put the rooms together.
-fn between_rooms(arrows: &Arrows) -> Arrows {
-    let room = |file: &PathBuf| PathBuf::from(file.components().next().expect("a file has a name").as_os_str());
-    let is_a_root = |file: &PathBuf| file == Path::new("lib.rs") || file == Path::new("main.rs");
-    let mut between = Arrows::new();
-    for (from, targets) in arrows.iter().filter(|(from, _)| !is_a_root(from)) {
-        let from = room(from);
-        let others = targets.iter().map(|(to, names)| (room(to), names));
-        for (to, names) in others.filter(|(to, _)| *to != from && !is_a_root(to)) {
-            between.entry(to.clone()).or_default();
-            let names = names.iter().cloned();
-            between
-                .entry(from.clone())
-                .or_default()
-                .entry(to)
-                .or_default()
-                .extend(names);
-        }
-    }
-    between
-}
-
 /// Compares the phrases of each crate, and of the documents, with the record.
 fn check_english(root: &Path, found: &mut Findings) -> Result<()> {
     let mut record = english::read_record(root)?;
@@ -75,6 +52,10 @@ fn check_english(root: &Path, found: &mut Findings) -> Result<()> {
     }
     let documents = english::of_documents(root)?;
     found.compare_english(root, "documents", &documents, record.remove("documents"));
+    let wide = english::wide_documents(root)?;
+    found
+        .failures
+        .extend(wide.iter().map(|(file, place)| described(root, file, place)));
     let gone = record
         .keys()
         .map(|name| format!("{}: there is no crate {name}", english::RECORD));
@@ -193,24 +174,6 @@ pub mod tests {
         );
         let refused = tidy(house("a 2\na/ 2\nb 2\n").path()).unwrap_err().to_string();
         assert!(refused.contains("there is no crate b"), "{refused}");
-    }
-
-    #[test]
-    fn rooms_that_name_each_other_are_a_circle_though_their_files_are_none() {
-        let mut arrows = Arrows::new();
-        for (from, to) in [
-            ("a/one.rs", "b/one.rs"),
-            ("b/two.rs", "a/two.rs"),
-            ("a/one.rs", "a/two.rs"),
-            ("lib.rs", "a/one.rs"),
-        ] {
-            arrows.entry(from.into()).or_default().entry(to.into()).or_default();
-        }
-        assert!(circles(&arrows).is_empty());
-        assert_eq!(
-            circles(&between_rooms(&arrows)),
-            [[PathBuf::from("a"), PathBuf::from("b")]]
-        );
     }
 
     #[test]
