@@ -208,6 +208,22 @@ mod tests {
         );
     }
 
+    /// Such a path made two files of a circle invisible: `#[serde(default = "crate::streams::…")]`.
+    #[test]
+    fn a_path_in_an_attribute_is_an_arrow() {
+        check(
+            &[
+                ("src/lib.rs", "mod a; mod b;"),
+                (
+                    "src/a.rs",
+                    r#"#[derive(Debug)] struct A { #[serde(default = "crate::b::two", rename = "b")] two: u8 }"#,
+                ),
+                ("src/b.rs", "pub fn two() -> u8 { 2 }"),
+            ],
+            &["a.rs -> b.rs"],
+        );
+    }
+
     #[test]
     fn names_through_a_glob_lead_to_where_they_are_defined() {
         check(

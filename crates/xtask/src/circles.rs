@@ -55,9 +55,38 @@ fn reached<'a, I: Iterator<Item = &'a PathBuf>>(
     reached
 }
 
-/// Prints the circles of one crate, with the names that make each arrow.
+/// The arrows between the folders below `src`; a file that is in none stands for itself. `lib.rs` and
+/// `main.rs` only put the rooms together.
+pub fn between_rooms(arrows: &Arrows) -> Arrows {
+    let room = |file: &PathBuf| PathBuf::from(file.components().next().expect("a file has a name").as_os_str());
+    let is_a_root = |file: &PathBuf| file == Path::new("lib.rs") || file == Path::new("main.rs");
+    let mut between = Arrows::new();
+    for (from, targets) in arrows.iter().filter(|(from, _)| !is_a_root(from)) {
+        let from = room(from);
+        let others = targets.iter().map(|(to, names)| (room(to), names));
+        for (to, names) in others.filter(|(to, _)| *to != from && !is_a_root(to)) {
+            between.entry(to.clone()).or_default();
+            let names = names.iter().cloned();
+            between
+                .entry(from.clone())
+                .or_default()
+                .entry(to)
+                .or_default()
+                .extend(names);
+        }
+    }
+    between
+}
+
+/// Prints the circles of one crate, with the names that make each arrow: of its files for `NAME`, of
+/// its rooms for `NAME/`.
 pub fn show(root: &Path, name: &str) -> Result<()> {
     let (arrows, _) = arrows::of_crate(&root.join("crates").join(name))?;
+    let arrows = if name.ends_with('/') {
+        between_rooms(&arrows)
+    } else {
+        arrows
+    };
     for circle in circles(&arrows) {
         println!("{} files", circle.len());
         for file in &circle {
@@ -94,5 +123,23 @@ mod tests {
         check("ab bc ca cd", &[3]);
         check("ab ba bc cd de ec", &[3, 2]);
         check("ab bc cb cd dc da", &[4]);
+    }
+
+    #[test]
+    fn rooms_that_name_each_other_are_a_circle_though_their_files_are_none() {
+        let mut arrows = Arrows::new();
+        for (from, to) in [
+            ("a/one.rs", "b/one.rs"),
+            ("b/two.rs", "a/two.rs"),
+            ("a/one.rs", "a/two.rs"),
+            ("lib.rs", "a/one.rs"),
+        ] {
+            arrows.entry(from.into()).or_default().entry(to.into()).or_default();
+        }
+        assert!(circles(&arrows).is_empty());
+        assert_eq!(
+            circles(&between_rooms(&arrows)),
+            [[PathBuf::from("a"), PathBuf::from("b")]]
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod circles;
+mod english;
 mod links;
 mod map;
 mod modules;
@@ -13,8 +14,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
-cargo xtask tidy            checks the map, the circles of imports, and the links in the documents
-cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next";
+cargo xtask tidy            checks the map, the circles of imports, links, and the English of comments and documents
+cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next
+cargo xtask circles CRATE/  shows those of its rooms: the folders below src, and the files beside them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -266,7 +266,13 @@ impl<'ast> Visit<'ast> for Module {
             .extend(leaves(&import.tree).into_iter().map(|leaf| leaf.path));
     }
 
-    fn visit_attribute(&mut self, _: &'ast Attribute) {}
+    /// A path in a string, as in `#[serde(with = "crate::name")]`, is called by what the macro makes.
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        match &attribute.meta {
+            Meta::List(list) if !list.path.is_ident("doc") => paths_in_strings(list.tokens.clone(), &mut self.named),
+            _ => {}
+        }
+    }
 
     /// Who may see an item, such as `pub(crate)`, takes no name from there.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
@@ -284,6 +290,24 @@ impl<'ast> Visit<'ast> for Module {
             self.visit_path(&called.path);
         }
         paths_in(called.tokens.clone(), &mut self.named);
+    }
+}
+
+/// Paths of two segments or more that are written as strings among the tokens of an attribute.
+fn paths_in_strings(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => paths_in_strings(group.stream(), found),
+            TokenTree::Literal(literal) => {
+                let path = syn::parse_str::<syn::LitStr>(&literal.to_string()).ok();
+                if let Some(path) = path.and_then(|text| text.parse::<syn::Path>().ok())
+                    && path.segments.len() > 1
+                {
+                    found.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+                }
+            }
+            _ => {}
+        }
     }
 }
 
