@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_layer_redis::acl::parse_file;
-use quartet_layer_redis::acl::rules::Rules;
+use quartet_layer_redis::access::acl::parse_file;
+use quartet_layer_redis::access::acl::rules::Rules;
 use quartet_layer_redis::commands::table;
 
 fuzz_target!(|data: &[u8]| {

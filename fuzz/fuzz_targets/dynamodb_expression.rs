@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_layer_dynamodb::expression::path::project;
-use quartet_layer_dynamodb::expression::{
+use quartet_layer_dynamodb::wire::expression::path::project;
+use quartet_layer_dynamodb::wire::expression::{
     Placeholders, key_terms, parse_condition, parse_key_condition, parse_projection, parse_update,
 };
-use quartet_layer_dynamodb::json::Json;
+use quartet_layer_dynamodb::wire::json::Json;
 
 const PLACEHOLDERS: &str = r##"{"X":"","ExpressionAttributeNames":{"#a":"a","#b":"b.c"},
     "ExpressionAttributeValues":{":n":{"N":"1"},":s":{"S":"x"},":l":{"L":[{"N":"-0.5"}]},":t":{"SS":["a"]},":u":{"NS":["1","2"]},

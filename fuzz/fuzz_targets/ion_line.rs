@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_layer_dynamodb::ion;
+use quartet_layer_dynamodb::wire::ion;
 
 fuzz_target!(|data: &[u8]| {
     if let Some(item) = ion::read_line(data) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use quartet_engine::{Durability, Engine, EngineOptions, Space};
 use quartet_env::{FaultyDisk, SystemClock};
-use quartet_layer_dynamodb::json::{Json, Writer};
+use quartet_layer_dynamodb::wire::json::{Json, Writer};
 use quartet_layer_dynamodb::{DynamoDb, Target};
 use quartet_model::{DatabaseId, LayerId};
 

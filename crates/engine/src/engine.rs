@@ -10,18 +10,18 @@ use quartet_log::{LogError, ReplayProgress};
 use quartet_model::{DatabaseId, KeyRange, Version};
 use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreKind, StoreOptions};
 
-use crate::flusher::{CheckpointError, Flusher};
-use crate::lock::PartitionLock;
-use crate::log_readers::LogReaders;
-use crate::pressure::Pressure;
-use crate::replay::Replayer;
-use crate::room::Room;
-use crate::shared::{FlusherTask, Shared};
-use crate::state::PartitionState;
-use crate::stored::StoredBytes;
+use crate::durability::flusher::{CheckpointError, Flusher};
+use crate::durability::log_readers::LogReaders;
+use crate::durability::pressure::Pressure;
+use crate::durability::room::Room;
+use crate::durability::shared::{FlusherTask, Shared};
+use crate::durability::stored::StoredBytes;
+use crate::partition::lock::PartitionLock;
+use crate::partition::state::PartitionState;
+use crate::recovery::replay::Replayer;
 use crate::{
     Busy, Dependency, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Space, Statistics,
-    WatchId, busy,
+    WatchId, partition::busy,
 };
 
 /// How often a thread that waits for something to be durable looks.

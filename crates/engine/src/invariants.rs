@@ -146,7 +146,7 @@ fn databases(rows: &PartitionSnapshot) -> Result<Vec<DatabaseId>, StoreError> {
         let Some(row) = rows.nth(&from.to_be_bytes(), &[0xff; 3], 0)? else {
             break;
         };
-        let database = crate::stored::database_of(row.key());
+        let database = crate::durability::stored::database_of(row.key());
         found.push(database);
         next = database.0.checked_add(1);
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use quartet_engine::{Durability, Engine, EngineOptions, Space};
 use quartet_env::{FaultyDisk, ManualClock};
-use quartet_layer_dynamodb::json::Json;
+use quartet_layer_dynamodb::wire::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Target};
 use quartet_model::{DatabaseId, LayerId};
 use rustix::time::{ClockId, clock_gettime};

@@ -11,66 +11,25 @@
 //! Nothing here knows a socket, a thread or the wall clock: time arrives with the transaction, and the server calls
 //! [`DynamoDb::maintain`] now and then for what nobody asked for: expiry, filling of new indexes, forgetting.
 
-mod attributes;
-mod backups;
-mod batch;
-mod buckets;
-mod capacity;
-mod catalog;
-mod changes;
-mod elsewhere;
-mod expansion;
-mod exports;
-pub mod expression;
-pub mod failure;
-mod history;
-mod imports;
-mod insights;
-mod invariants;
-pub mod ion;
-mod items;
-pub mod json;
-mod key;
-mod kind;
-mod layer;
-mod legacy;
-mod maintenance;
-mod number;
+mod background;
 mod operations;
-mod partiql;
-mod policies;
-mod read;
-pub mod region;
-mod restore;
-mod search;
-mod settings;
-mod shape;
-mod source;
-mod stored;
-mod streams;
-mod table;
-mod tables;
+pub mod storage;
 #[cfg(test)]
 mod testing;
-mod throughput;
-mod transact;
-mod transfer_queue;
-mod transfers;
-mod value;
-mod write;
+pub mod wire;
 
 use quartet_engine::{Admission, Dependency};
 
-pub use buckets::Buckets;
-pub use changes::DynamoDbChanges;
-pub use failure::{Exception, Failure};
-pub use invariants::DynamoDbInvariants;
-pub use layer::DynamoDb;
+pub use background::buckets::Buckets;
 pub use operations::Target;
-pub use throughput::Throughput;
+pub use storage::changes::DynamoDbChanges;
+pub use storage::invariants::DynamoDbInvariants;
+pub use storage::layer::DynamoDb;
+pub use storage::throughput::Throughput;
+pub use wire::failure::{Exception, Failure};
 
-use crate::json::Json;
-pub(crate) use crate::layer::{Outcome, settled};
+pub(crate) use crate::storage::layer::{Outcome, settled};
+use crate::wire::json::Json;
 
 /// What a request is answered with, once `dependency` is durable.
 #[derive(Debug)]
@@ -120,7 +79,7 @@ impl DynamoDb {
 
     fn run(&self, target: &Target, request: &Json<'_>) -> Outcome {
         let operation = target.operation();
-        match shape::check(operation.input, request) {
+        match wire::shape::check(operation.input, request) {
             Ok(()) => match self.engine.admission() {
                 Admission::Refused if target.makes_larger(request) => {
                     settled(Err(Failure::new(Exception::InternalServer, OUT_OF_MEMORY)))

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use quartet_engine::{Engine, Space};
 
-use crate::acl::Users;
+use crate::access::acl::Users;
+use crate::command::migration::Targets;
 use crate::commands;
 use crate::config::Config;
 use crate::facts::REPLY_BYTES_MAX;
 use crate::layer::{Access, Connections, Eviction, Identity, Observation, Process, Redis, Resources, Scripting};
-use crate::migration::Targets;
-use crate::statistics::Statistics;
+use crate::observation::statistics::Statistics;
 
 impl Redis {
     pub fn new(engine: Arc<Engine>, space: Space, identity: Identity, shutdown: Box<dyn Fn() + Send + Sync>) -> Redis {

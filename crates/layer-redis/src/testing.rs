@@ -7,7 +7,7 @@ use quartet_env::{Clock, FaultyDisk, ManualClock};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::{Value, decode, encode_command};
 
-use crate::admission_control::{Admission, AdmissionControl};
+use crate::access::admission_control::{Admission, AdmissionControl};
 use crate::layer::{Identity, Redis};
 use crate::session::Session;
 

@@ -4,55 +4,21 @@
 //! requests are read, executed and answered there, so nothing is handed between threads on the way to a reply. Only a reply
 //! that must wait for a sync is woken from outside, and then once for all connections of the thread.
 
-mod admin;
-mod arrival;
-mod backup_tasks;
-mod backups;
-mod buckets;
-mod changes;
-mod compression;
-mod connection_limit;
-mod connection_waker;
+mod connections;
 mod console;
-mod cycles;
-mod database_layer;
-mod dealer;
-mod durability;
-mod durations;
 mod dynamodb;
-mod exposition;
 mod fauna;
 mod http;
-mod http_connection;
-mod issuer_keys;
-mod kept_input;
 mod keyvalue;
 mod layers;
-mod memory;
-mod metrics;
-mod migration;
-mod pace;
-mod port_owner;
-mod rdb_file;
-mod redis_metrics;
-mod replica_of;
-mod replicas;
-mod resources;
-mod resp_connection;
+mod limits;
+mod observability;
+mod operations;
+mod process;
+mod redis;
 mod rest;
-mod restoring;
-mod sentinel;
-mod served_layers;
 mod settings;
-mod slow_requests;
-mod stop_request;
-mod stranger_bytes;
-mod telemetry;
 mod tenants;
-mod thread_turns;
-mod tls;
-mod users;
-mod web_pages;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -62,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
-use quartet_layer_redis::client_memory::ClientMemory;
+use quartet_layer_redis::connections::client_memory::ClientMemory;
 use quartet_layer_redis::execution::client_eviction;
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::{FileLogOptions, LogError};
@@ -70,39 +36,39 @@ use quartet_model::{LayerId, Version};
 use quartet_tenancy::Catalogue;
 use tokio::sync::{mpsc, watch};
 
+pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
-pub use http_connection::framing;
-pub use http_connection::{Head, Header};
+pub use http::framing;
+pub use http::{Head, Header};
+pub use layers::table::{invariants, layer_name};
+pub use operations::restoring::{FolderRestore, restore_folder};
+pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
-pub use quartet_layer_redis::migration::Targets;
-pub use restoring::{FolderRestore, restore_folder};
-pub use served_layers::{invariants, layer_name};
+pub use quartet_layer_redis::command::migration::Targets;
 pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings, TelemetrySettings};
-pub use stop_request::StopRequest;
-pub use tls::{ClientCertificates, TlsFiles};
 
-use crate::arrival::{Arrival, Inbox, IoThread};
-use crate::connection_limit::ConnectionLimit;
-use crate::connection_waker::ThreadWaker;
+use crate::connections::accept::Listener;
+use crate::connections::durability::DurableWaiters;
+use crate::connections::handoff::{Arrival, Inbox, IoThread};
+use crate::connections::tls::Tls;
+use crate::connections::turns::ThreadTurns;
+use crate::connections::waker::ThreadWaker;
 use crate::console::{Console, KeyValuePages, Layers};
-use crate::cycles::Cycle;
-use crate::dealer::Listener;
-use crate::durability::DurableWaiters;
-use crate::http::HttpPages;
-use crate::layers::LayerMaker;
-use crate::memory::Budget;
-use crate::migration::Migrations;
-use crate::replica_of::ReplicaOf;
-use crate::sentinel::{Sentinel, SentinelEntrance};
-use crate::served_layers::{Assembly, LAYERS, ServedLayer, listen};
-use crate::slow_requests::SlowRequests;
-use crate::stranger_bytes::StrangerBytes;
-use crate::telemetry::Telemetry;
-use crate::telemetry::spans::Spans;
+use crate::layers::maker::LayerMaker;
+use crate::layers::table::{Assembly, LAYERS, ServedLayer, listen};
+use crate::limits::connection_limit::ConnectionLimit;
+use crate::limits::memory::Budget;
+use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::observability::slow_requests::SlowRequests;
+use crate::observability::telemetry::Telemetry;
+use crate::observability::telemetry::spans::Spans;
+use crate::operations::pages::HttpPages;
+use crate::process::cycles::Cycle;
+use crate::redis::migration::Migrations;
+use crate::redis::replica_of::ReplicaOf;
+use crate::redis::sentinel::{Sentinel, SentinelEntrance};
 use crate::tenants::Tenants;
-use crate::thread_turns::ThreadTurns;
-use crate::tls::Tls;
 
 /// How often expired keys are removed.
 const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
@@ -156,7 +122,7 @@ impl Server {
 
     fn start_with(settings: Settings, layers: &[ServedLayer]) -> Result<Server> {
         settings.check()?;
-        let startup_bytes = resources::resident_bytes();
+        let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory_bytes);
         let engine = Arc::new(open_engine(&settings, budget)?);
         budget.apply(&engine);
@@ -193,13 +159,13 @@ impl Server {
             replica_of: ReplicaOf::default(),
             purges: watch::Sender::new(()),
             tls: Tls::absent(stranger_bytes.clone()),
-            durations: durations::OfLayers::default(),
+            durations: observability::durations::OfLayers::default(),
             slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
             spans: spans.as_ref().map(|(spans, _)| spans.clone()),
             dynamodb_endpoint: OnceLock::new(),
-            fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
+            fetch_issuer_keys: Arc::new(fauna::issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
-        let catalogue = Catalogue::open(engine.clone(), Box::new(resources::fill_random));
+        let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
         let opened_version = engine.snapshot().1;
         let mut server = Server {
             engine,
@@ -258,8 +224,8 @@ impl Server {
         }));
         let measured = server.engine.clone();
         let (watched, purge) = (stopped.clone(), settings.purge);
-        server.spawn("memory", move || memory::watch(measured, purge, watched))?;
-        server.spawn("cycles", move || cycles::run(cycles, stopped))?;
+        server.spawn("memory", move || limits::memory::watch(measured, purge, watched))?;
+        server.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
         Ok(server)
     }
 
@@ -381,7 +347,7 @@ impl Worker {
         let thread_waker = self.thread_waker.clone();
         let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
         let purges = self.tenants.maker.purges.subscribe();
-        let purging = tokio::task::spawn(memory::purge_when_asked(self.settings.purge, purges));
+        let purging = tokio::task::spawn(limits::memory::purge_when_asked(self.settings.purge, purges));
         let mut tasks = tokio::task::JoinSet::new();
         if let Some((listeners, inboxes)) = self.accepts.take() {
             for listener in listeners {
@@ -475,7 +441,7 @@ fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, maintained: Vec<Box<dyn Fn()
             evict_clients(&evicting.0, &evicting.1);
         }),
         Cycle::new("idle", IDLE_CYCLE, move || {
-            resp_connection::tidy(&idle.0);
+            redis::tidy(&idle.0);
             idle.1.tidy();
         }),
         Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
@@ -500,12 +466,12 @@ fn client_bytes_max(budget: Budget) -> usize {
 fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Identity {
     Identity {
         quartet_version: env!("CARGO_PKG_VERSION").into(),
-        run_id: resources::random_hexadecimal(40),
+        run_id: process::system::random_hexadecimal(40),
         process_id: std::process::id(),
         tcp_port,
         started_micros: engine.now_micros(),
         startup_bytes,
-        executable: resources::executable(),
+        executable: process::system::executable(),
         config_file: settings
             .config_file
             .as_ref()

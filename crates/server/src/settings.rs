@@ -9,10 +9,10 @@ use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
 use quartet_layer_fauna::Operations;
 use quartet_layer_redis::Announcement;
+use quartet_layer_redis::command::migration::Targets;
 use quartet_layer_redis::config::Config;
-use quartet_layer_redis::migration::Targets;
 
-use crate::tls::TlsFiles;
+use crate::connections::tls::TlsFiles;
 
 /// Where the log and the checkpoints lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ pub struct RestTokens {
 
 impl RestTokens {
     pub fn new(standard: Option<&str>, read_only: Option<&str>) -> RestTokens {
-        let hash = |token: &str| quartet_layer_redis::acl::password_hash(token.as_bytes());
+        let hash = |token: &str| quartet_layer_redis::access::acl::password_hash(token.as_bytes());
         RestTokens {
             standard: standard.map(hash),
             read_only: read_only.map(hash),

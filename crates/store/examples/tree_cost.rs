@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use quartet_model::{LogSequence, Version};
 use quartet_store::checkpoint;
-use quartet_store::tree::Tree;
+use quartet_store::memory::tree::Tree;
 use quartet_store::{MemoryBuilder, Position, Read, Row, Store, state_hash};
 
 struct Counting;

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::StoreError;
 use crate::interface::Read;
-use crate::row::Row;
+use crate::memory::row::Row;
 
 /// Hashes rows one by one.
 #[derive(Default)]

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use quartet_model::Version;
 
 use crate::error::StoreError;
+use crate::memory::row::Row;
+use crate::memory::tree::Walk;
 use crate::position::Position;
-use crate::row::Row;
-use crate::tree::Walk;
 
 /// Reading rows, of a store or of a snapshot. An error is the disk's; a store in memory has none.
 pub trait Read {

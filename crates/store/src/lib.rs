@@ -29,31 +29,25 @@
 #![warn(missing_docs)]
 
 pub mod checkpoint;
-mod checkpoint_files;
 #[doc(hidden)]
 pub mod conformance;
 mod damage;
 mod error;
 mod hash;
 mod interface;
-mod load;
-mod memory;
+pub mod memory;
 mod open_error;
 mod options;
 mod partition_store;
 mod position;
-mod prefetch;
-mod row;
-mod run;
-pub mod salvage;
 mod ssd;
-pub mod tree;
 
-pub use checkpoint_files::FoundCheckpoint;
+pub use checkpoint::files::FoundCheckpoint;
+pub use checkpoint::load::PartitionLoad;
 pub use error::StoreError;
 pub use hash::{StateHasher, state_hash};
 pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
-pub use load::PartitionLoad;
+pub use memory::row::{Row, all_rows_bytes};
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;
 pub use options::{StoreKind, StoreOptions};
@@ -61,5 +55,4 @@ pub use partition_store::{
     Opened, PartitionCleared, PartitionFlush, PartitionFlushed, PartitionSnapshot, PartitionStore,
 };
 pub use position::Position;
-pub use row::{Row, all_rows_bytes};
 pub use ssd::{DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdOutdated, SsdSnapshot, SsdStore};

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use quartet_env::Disk;
 use quartet_model::Version;
 
-use crate::checkpoint_files::{self, CheckpointFiles, FoundCheckpoint};
+use crate::checkpoint::files::{self, CheckpointFiles, FoundCheckpoint};
+use crate::checkpoint::load::{PartitionLoad, Rows};
 use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
-use crate::load::{PartitionLoad, Rows};
+use crate::memory::row::Row;
+use crate::memory::tree::Walk;
 use crate::memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemoryFlushed, MemorySnapshot, MemoryStore};
 use crate::open_error::OpenError;
 use crate::options::{StoreKind, StoreOptions};
 use crate::position::Position;
-use crate::row::Row;
 use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdOutdated, SsdSnapshot, SsdStore};
-use crate::tree::Walk;
 
 impl StoreKind {
     /// Which one the directory holds; `None` if it is empty.
@@ -27,7 +27,7 @@ impl StoreKind {
         if ssd::is_in(disk)? {
             return Ok(Some(StoreKind::Ssd));
         }
-        let is_data = |name: &String| name.starts_with("log-") || checkpoint_files::is_checkpoint(name);
+        let is_data = |name: &String| name.starts_with("log-") || files::is_checkpoint(name);
         Ok(disk.list()?.iter().any(is_data).then_some(StoreKind::Memory))
     }
 }

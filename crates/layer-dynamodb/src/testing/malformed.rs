@@ -4,7 +4,7 @@
 //! Only requests are made here. What each is answered stands in `testdata/malformed.txt`, which is read and judged by people.
 
 use crate::operations;
-use crate::shape::{Member, Shape};
+use crate::wire::shape::{Member, Shape};
 
 /// Longer bounds are not worth a line of that length.
 const SHOWN_CHARACTERS_MAX: usize = 300;

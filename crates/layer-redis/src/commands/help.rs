@@ -2,8 +2,8 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 
 /// The row of a container's HELP subcommand.
 pub const fn help_command(name: &'static str, group: Group, since: &'static str) -> Definition {

@@ -9,12 +9,12 @@ use quartet_engine::{Dependency, PartitionGuard};
 use quartet_wire_resp::{Args, Arguments, Reply, Value, encode_command};
 
 use super::serialization::payload;
-use crate::clients::ClientState;
-use crate::context::Context;
-use crate::definition::*;
+use crate::command::migration::{Broken, Migration, OPTIONS, OPTIONS_AT, Sent};
+use crate::connections::clients::ClientState;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::Redis;
-use crate::migration::{Broken, Migration, OPTIONS, OPTIONS_AT, Sent};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const KEY_AT: usize = 3;
 /// How long each step may take if nothing is said.

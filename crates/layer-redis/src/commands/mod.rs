@@ -24,8 +24,8 @@ pub mod transactions;
 
 use std::sync::LazyLock;
 
-use crate::definition::{Definition, Handler};
-use crate::table::Table;
+use crate::command::table::Table;
+use crate::handler::definition::{Definition, Handler};
 
 /// Every family's part of the table.
 static FAMILIES: &[&[Definition]] = &[

@@ -4,12 +4,12 @@ use quartet_wire_resp::Arguments;
 
 use super::hashes::{Change, Deadline, Edits};
 use super::{hashes, lists, sets, sorted_sets, streams};
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Keyspace, Kind};
 use crate::rdb::value::{self, Field, Refused, Value};
-use crate::string_value::StringValue;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[
     command(

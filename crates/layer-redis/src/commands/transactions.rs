@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use quartet_engine::{PartitionGuard, WatchId};
 use quartet_wire_resp::{Arguments, Protocol};
 
-use crate::acl::User;
-use crate::clients::{ClientState, Queue, Watched};
+use crate::access::acl::User;
 use crate::commands::scripting::libraries;
-use crate::context::Context;
-use crate::definition::*;
+use crate::connections::clients::{ClientState, Queue, Watched};
 use crate::execution;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::keyspace::key_row;
-use crate::long_scripts::{RunningScript, SHORT_MICROS, Stop};
+use crate::scripting::long_scripts::{RunningScript, SHORT_MICROS, Stop};
 
 pub const COMMANDS: &[Definition] = &[
     command(

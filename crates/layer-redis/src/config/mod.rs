@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::Mutex;
 
 use crate::config::table::{Access, Effect, PARAMETERS, Parameter};
-use crate::event_classes::classes;
-use crate::eviction_policy::Policy;
+use crate::keyspace::event_classes::classes;
+use crate::keyspace::eviction_policy::Policy;
 
 macro_rules! parameters {
     ($($field:ident = $default:expr;)*) => {

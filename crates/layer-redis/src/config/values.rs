@@ -1,7 +1,7 @@
 //! Values of parameters: from what a client sent to what is stored and shown, with the errors of Redis 7.0.
 
+use crate::command::parse;
 use crate::config::table::Kind;
-use crate::parse;
 
 /// Checks `value` and gives the text to store. `current` is the present text.
 pub fn check(kind: Kind, value: &[u8], current: &str) -> Result<String, String> {

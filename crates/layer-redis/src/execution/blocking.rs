@@ -1,11 +1,11 @@
 //! Serving those who wait for a key, once a transaction has changed it.
 
-use crate::blocking::Asked;
-use crate::clients::ClientState;
+use crate::command::errors;
+use crate::command::failure::{Block, Failure};
 use crate::command::{Command, WRITE};
-use crate::errors;
+use crate::connections::blocking::Asked;
+use crate::connections::clients::ClientState;
 use crate::execution::call::call;
-use crate::failure::{Block, Failure};
 use crate::keyspace::{Keyspace, name_of_row};
 use crate::layer::Redis;
 use quartet_engine::PartitionGuard;

@@ -1,12 +1,12 @@
-//! Telling those who cache of the keys that changed, and remembering who has read what ([`crate::tracking`]).
+//! Telling those who cache of the keys that changed, and remembering who has read what ([`crate::connections::tracking`]).
 
-use crate::changes::Change;
-use crate::clients::{Client, Content, Delivery};
 use crate::command::{Command, Group, PUBSUB, READONLY};
-use crate::context::Context;
+use crate::connections::clients::{Client, Content, Delivery};
+use crate::connections::outbox::Item;
+use crate::connections::tracking::CHANNEL;
+use crate::handler::context::Context;
+use crate::keyspace::changes::Change;
 use crate::layer::Redis;
-use crate::outbox::Item;
-use crate::tracking::CHANNEL;
 use quartet_engine::Dependency;
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 use rustc_hash::FxHashSet;

@@ -1,19 +1,19 @@
 //! Running one command: as a transaction of its own, or within that of EXEC or of a script.
 
-use crate::acl::Denial;
-use crate::clients::ClientState;
+use crate::access::acl::Denial;
+use crate::command::errors;
+use crate::command::failure::{Block, EmptyReply, Failure};
 use crate::command::{Command, FAST, SKIP_SLOWLOG};
-use crate::context::Context;
-use crate::counting::add_under_lock;
-use crate::errors;
+use crate::connections::clients::ClientState;
 use crate::execution::caching::remember;
 use crate::execution::monitor::tell_monitors;
 use crate::execution::replication::gather;
 use crate::execution::slowlog::slow_command;
-use crate::failure::{Block, EmptyReply, Failure};
+use crate::handler::context::Context;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
-use crate::statistics::CommandCounter;
+use crate::observation::counting::add_under_lock;
+use crate::observation::statistics::CommandCounter;
 use quartet_engine::{Dependency, ExecuteError, PartitionGuard};
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 use std::ops::ControlFlow;

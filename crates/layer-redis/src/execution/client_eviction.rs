@@ -1,6 +1,6 @@
 //! Closing the connections that take most memory, when all of them together take too much.
 
-use crate::clients::Client;
+use crate::connections::clients::Client;
 use crate::layer::Redis;
 use std::cmp::Reverse;
 use std::sync::Arc;

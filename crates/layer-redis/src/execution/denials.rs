@@ -1,9 +1,9 @@
 //! Noting what users were refused: ACL LOG.
 
-use crate::acl::Denial;
-use crate::acl::log::Entry;
-use crate::clients::ClientState;
+use crate::access::acl::Denial;
+use crate::access::acl::log::Entry;
 use crate::command::Command;
+use crate::connections::clients::ClientState;
 use crate::execution::description::{describe, request_bytes};
 use crate::layer::Redis;
 use quartet_wire_resp::Arguments;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quartet_wire_resp::Arguments;
 
-use crate::clients::Client;
+use crate::connections::clients::Client;
+use crate::connections::tracking::Mode;
 use crate::layer::Redis;
-use crate::tracking::Mode;
 
 /// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0. `own_request_bytes` is the length of the request
 /// that asks, of the connection `own_id`.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::{PartitionGuard, Transaction};
 
-use crate::eviction_policy::{Order, Policy, Pool};
+use crate::keyspace::eviction_policy::{Order, Policy, Pool};
 use crate::keyspace::{Keyspace, key_with_deadline, keys_with_deadlines};
 use crate::layer::Redis;
 
@@ -165,7 +165,7 @@ fn candidate_with_deadline(tx: &mut Transaction<'_>, index: u64) -> Option<Candi
 impl Keyspace<'_, '_> {
     /// Removes a key because memory is short.
     fn evict(&mut self, name: &[u8]) {
-        self.remove_because(name, crate::changes::What::Evicted);
+        self.remove_because(name, crate::keyspace::changes::What::Evicted);
     }
 }
 

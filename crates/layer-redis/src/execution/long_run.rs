@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Busy, Dependency, PartitionGuard};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
-use crate::clients::ClientState;
+use crate::command::failure::Failure;
+use crate::connections::clients::ClientState;
+use crate::connections::pending_disconnects::Abandoned;
 use crate::execution::call::call;
 use crate::execution::subscriptions::leave_all;
-use crate::failure::Failure;
 use crate::layer::Redis;
-use crate::long_scripts::Bounds;
-use crate::pending_disconnects::Abandoned;
+use crate::scripting::long_scripts::Bounds;
 
 pub struct LongRun {
     layer: Arc<Redis>,

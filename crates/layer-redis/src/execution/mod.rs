@@ -9,6 +9,8 @@ pub mod denials;
 pub mod description;
 pub mod eviction;
 pub mod expiry;
+pub(crate) mod feed;
+pub mod image;
 pub mod latency;
 pub mod long_run;
 pub mod monitor;

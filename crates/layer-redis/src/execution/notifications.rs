@@ -1,6 +1,6 @@
 //! Keyspace notifications: which events a command tells of the keys that it changed, and on which channels.
 //!
-//! Handlers know nothing of this. The keyspace notes what happened to each key ([`crate::changes`]); the table here says what a
+//! Handlers know nothing of this. The keyspace notes what happened to each key ([`crate::keyspace::changes`]); the table here says what a
 //! command calls it. Names, classes and order follow <https://redis.io/docs/latest/develop/use/keyspace-notifications/> and
 //! what Redis 7.0.15 was seen to send (fields of hashes: 7.4).
 
@@ -9,14 +9,14 @@ use std::sync::LazyLock;
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashMap;
 
-use crate::changes::{Change, What};
-use crate::channels::Scope;
 use crate::command::Command;
+use crate::command::parse;
 use crate::commands::strings::values::msetex_keys;
-use crate::event_classes::*;
+use crate::connections::channels::Scope;
+use crate::connections::outbox::Item;
+use crate::keyspace::changes::{Change, What};
+use crate::keyspace::event_classes::*;
 use crate::layer::Redis;
-use crate::outbox::Item;
-use crate::parse;
 
 /// What a command did to one key in the end.
 struct Effect<'a> {

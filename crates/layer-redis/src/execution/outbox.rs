@@ -1,9 +1,9 @@
 //! Sending what committed transactions have to tell other connections.
 
-use crate::clients::Delivery;
+use crate::connections::clients::Delivery;
+use crate::connections::outbox::Item;
 use crate::execution::caching;
 use crate::layer::Redis;
-use crate::outbox::Item;
 use quartet_engine::Dependency;
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -8,15 +8,15 @@
 use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 
-use crate::changes::{Change, ExpiredField, What};
 use crate::command::Command;
+use crate::command::parse;
 use crate::commands::serialization::value_of;
 use crate::commands::{hashes, streams};
-use crate::context::Context;
 use crate::execution::taken::as_taken;
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
+use crate::keyspace::changes::{Change, ExpiredField, What};
 use crate::layer::Redis;
-use crate::parse;
 use crate::rdb::value;
 
 /// Commands that are told as they came.

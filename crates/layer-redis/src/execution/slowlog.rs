@@ -1,9 +1,9 @@
 //! Noting commands that take long, or are large: SLOWLOG and COMMANDLOG.
 
-use crate::clients::ClientState;
 use crate::command::{Command, SKIP_SLOWLOG};
+use crate::connections::clients::ClientState;
 use crate::layer::Redis;
-use crate::slowlog::{SlowCommand, Slowlog};
+use crate::observation::slowlog::{SlowCommand, Slowlog};
 use quartet_wire_resp::Arguments;
 use std::sync::atomic::Ordering;
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::channels::Scope;
-use crate::clients::Client;
+use crate::connections::channels::Scope;
+use crate::connections::clients::Client;
+use crate::connections::subscriptions::Subscriptions;
 use crate::layer::Redis;
-use crate::subscriptions::Subscriptions;
 
 /// Ends all subscriptions without a word: RESET, and a connection that closes.
 pub fn leave_all(layer: &Redis, subscriptions: &mut Subscriptions, client: &Arc<Client>) {

@@ -3,7 +3,7 @@
 
 use quartet_wire_resp::{Arguments, Value, decode};
 
-use crate::parse;
+use crate::command::parse;
 
 /// The command that does to `name` what `command` did. `None` if the reply does not say it.
 pub fn as_taken(command: &str, arguments: Arguments<'_>, name: &[u8], reply: &[u8]) -> Option<Vec<Vec<u8>>> {

@@ -9,9 +9,9 @@ use quartet_engine::{Judged, Repair, decoded};
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::json::{self, Json};
 use crate::commands::lists::{Ends, position_key, position_of, without_shifts};
+use crate::keyspace::string_value::{CHUNK_BYTES, INDEX_BYTES, chunked_length, start_of};
 use crate::keyspace::{FLAG_B, FieldDeadlines};
-use crate::string_value::{CHUNK_BYTES, INDEX_BYTES, chunked_length, start_of};
-use crate::{packed, scan};
+use crate::{keyspace::packed, keyspace::scan};
 
 /// What stands before the elements of a hash or a sorted set: the rows of an index of their own.
 const INDEX: [u8; 8] = [0; 8];

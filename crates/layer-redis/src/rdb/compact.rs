@@ -78,7 +78,7 @@ pub fn write_listpack(elements: &[Vec<u8>]) -> Vec<u8> {
     let mut out = vec![0; LISTPACK_HEADER_BYTES];
     for element in elements {
         let start = out.len();
-        match crate::parse::integer(element) {
+        match crate::command::parse::integer(element) {
             Some(number) => write_integer(number, &mut out),
             None => write_text(element, &mut out),
         }

@@ -149,7 +149,7 @@ fn short_integer(text: &[u8]) -> Option<i32> {
     if text.len() > 11 {
         return None;
     }
-    i32::try_from(crate::parse::integer(text)?).ok()
+    i32::try_from(crate::command::parse::integer(text)?).ok()
 }
 
 fn write_integer(integer: i32, out: &mut Vec<u8>) {

@@ -225,7 +225,7 @@ impl Elements {
     }
 
     fn number(&mut self) -> Result<i64, Malformed> {
-        crate::parse::integer(&self.text()?).ok_or(Malformed)
+        crate::command::parse::integer(&self.text()?).ok_or(Malformed)
     }
 
     /// A number of things each of which is an element at least.

@@ -208,7 +208,7 @@ fn old_score(reader: &mut Reader<'_>) -> Result<f64, Malformed> {
 }
 
 fn number(text: &[u8]) -> Result<f64, Malformed> {
-    crate::parse::float(text).ok_or(Malformed)
+    crate::command::parse::float(text).ok_or(Malformed)
 }
 
 /// The elements of a quicklist's nodes, one behind the other.
@@ -292,7 +292,7 @@ fn triples(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
     while let Some(name) = elements.next() {
         let value = elements.next().ok_or(Malformed)?;
         let deadline = elements.next().ok_or(Malformed)?;
-        let deadline_ms = crate::parse::unsigned(&deadline).ok_or(Malformed)?;
+        let deadline_ms = crate::command::parse::unsigned(&deadline).ok_or(Malformed)?;
         fields.push(Field {
             name,
             value,

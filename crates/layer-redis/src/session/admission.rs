@@ -1,15 +1,15 @@
 //! Whether a request may run now: what is looked at before a command sees it.
 
 use super::Session;
+use crate::command::errors;
+use crate::command::failure::Failure;
 use crate::command::{Command, DENYOOM, LOADING, NO_AUTH, NO_MULTI, STALE, WRITE};
 use crate::commands::{scripting, transactions};
-use crate::errors;
+use crate::connections::subscriptions::is_allowed_while_subscribed;
 use crate::execution::call::{count_rejected, has_long_key};
-use crate::failure::Failure;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
 use crate::replication::LinkState;
-use crate::subscriptions::is_allowed_while_subscribed;
 use quartet_engine::{Admission, PartitionGuard};
 use quartet_wire_resp::{Arguments, Protocol};
 use std::sync::atomic::Ordering;

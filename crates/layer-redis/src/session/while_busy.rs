@@ -2,12 +2,12 @@
 
 use super::admission::discarded_because_of;
 use super::{Received, Session};
-use crate::after::After;
+use crate::command::failure::{Deferred, Failure};
 use crate::command::{ALLOW_BUSY, Command};
 use crate::commands::connection;
 use crate::commands::{scripting, transactions};
-use crate::failure::{Deferred, Failure};
 use crate::layer::Redis;
+use crate::session::after::After;
 use quartet_wire_resp::{Arguments, Reply};
 
 impl Session {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::http_connection::{Answer, Credential};
+use crate::http::{Answer, Credential};
 
 pub const OK: u16 = 200;
 pub const NO_CONTENT: u16 = 204;

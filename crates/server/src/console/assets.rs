@@ -7,8 +7,8 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 use super::answers::{METHOD_NOT_ALLOWED, NOT_FOUND, OK};
-use crate::compression;
-use crate::http_connection::{Answer, Head, Headers};
+use crate::http::compression;
+use crate::http::{Answer, Head, Headers};
 
 const NOT_MODIFIED: u16 = 304;
 
@@ -152,7 +152,7 @@ fn kind_of(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http_connection::Header;
+    use crate::http::Header;
 
     /// The page loads on a slow line, too. A client that takes nothing compressed loads some three times as much.
     const PAGE_BYTES_MAX: usize = 100_000;

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use super::answers::{
     BAD_REQUEST, FORBIDDEN, NOT_FOUND, OK, SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, UNAUTHORIZED, whole,
 };
-use crate::http_connection::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
+use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::keyvalue::{KeyValueEndpoint, Opened};
 use crate::tenants::admission_control;
 use crate::tenants::turns::SchedulerHandle;

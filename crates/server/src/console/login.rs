@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use quartet_layer_fauna::database_named_by;
-use quartet_layer_redis::acl::{self, password_hash};
+use quartet_layer_redis::access::acl::{self, password_hash};
 use quartet_model::DatabaseId;
 use quartet_tenancy::Access;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::sessions::Keyring;
-use crate::admin::DEVELOPMENT_KEY;
-use crate::http_connection::{Head, HeadShows, Header, HttpLayer};
+use crate::http::{Head, HeadShows, Header, HttpLayer};
+use crate::operations::admin::DEVELOPMENT_KEY;
 use crate::settings::{Credentials, RestTokens, Settings};
 use crate::tenants::Tenants;
 

@@ -37,16 +37,14 @@ pub use self::keyvalue::KeyValuePages;
 use self::answers::{BAD_REQUEST, FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, OK, UNAUTHORIZED, whole};
 use self::login::{DEFAULT, Login};
 use self::sessions::{Keyring, PROOF, Sessions};
-use crate::changes;
 use crate::dynamodb;
-use crate::http_connection::{
-    Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake,
-};
+use crate::http::web_pages::{self, comes_from_elsewhere};
+use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake};
+use crate::observability::telemetry::spans::Described;
+use crate::operations::changes;
 use crate::settings::{Credentials, Settings};
-use crate::telemetry::spans::Described;
 use crate::tenants::Tenants;
 use crate::tenants::turns::SchedulerHandle;
-use crate::web_pages::{self, comes_from_elsewhere};
 
 const API: &str = "/console/api/";
 /// The role to run a request as, behind the secret of FaunaDB.

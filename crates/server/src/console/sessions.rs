@@ -11,8 +11,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::answers::{NO_CONTENT, OK, whole};
-use crate::http_connection::{Answer, Head};
-use crate::resources::random_hexadecimal;
+use crate::http::{Answer, Head};
+use crate::process::system::random_hexadecimal;
 
 /// The header with the second secret of a session.
 pub const PROOF: &str = "x-quartet-proof";
@@ -176,7 +176,7 @@ fn hash(text: &str) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http_connection::Header;
+    use crate::http::Header;
 
     fn with_headers<T>(headers: &[(&str, &str)], check: impl FnOnce(&Head<'_>) -> T) -> T {
         let headers: Vec<Header<'_>> = headers

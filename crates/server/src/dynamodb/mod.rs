@@ -3,6 +3,7 @@
 //! Checked in this order: method, size, content type, target, signature, JSON; the rest is the layer's. Of a small body that is
 //! refused for its target or signature, broken JSON is told first, as the service does.
 
+pub(crate) mod buckets;
 mod signature;
 
 use std::borrow::Cow;
@@ -10,19 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_engine::Busy;
-use quartet_layer_dynamodb::json::Json;
-use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target, region};
+use quartet_layer_dynamodb::wire::json::Json;
+use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target, storage::region};
 use quartet_model::LayerId;
 use quartet_tenancy::{Charge, Database};
 
-use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
-use crate::resources::fill_random;
-use crate::slow_requests::shape_of_json;
-use crate::telemetry::spans::{Described, named};
+use crate::http::compression::{self, Unreadable};
+use crate::http::web_pages::{self, comes_from_elsewhere};
+use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
+use crate::observability::slow_requests::shape_of_json;
+use crate::observability::telemetry::spans::{Described, named};
+use crate::process::system::fill_random;
 use crate::tenants::turns::SchedulerHandle;
 use crate::tenants::{Tenants, admission_control};
-use crate::web_pages::{self, comes_from_elsewhere};
 use signature::Caller;
 pub use signature::{Verifier, sign};
 

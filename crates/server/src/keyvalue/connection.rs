@@ -20,12 +20,12 @@ use tokio::time::Duration;
 use super::KeyValueEndpoint;
 use super::measuring;
 use super::takeover::Seated;
-use crate::connection_limit::Permit;
-use crate::durability::DurableWaiters;
-use crate::pace::write_in_turns;
+use crate::connections::durability::DurableWaiters;
+use crate::connections::tls::{TlsEntrance, Transport};
+use crate::limits::connection_limit::Permit;
+use crate::limits::transfer_deadline::write_in_turns;
 use crate::tenants::admission_control;
 use crate::tenants::turns::SchedulerHandle;
-use crate::tls::{TlsEntrance, Transport};
 
 /// Stands for the user: a wrong credential names none.
 const USER: &[u8] = b"";

@@ -3,8 +3,8 @@
 use quartet_tenancy::Database;
 use quartet_wire_keyvalue::{Commit, RangeRequest, Request};
 
-use crate::durations::KEYVALUE_OPERATIONS;
-use crate::layers::LayerMaker;
+use crate::layers::maker::LayerMaker;
+use crate::observability::durations::KEYVALUE_OPERATIONS;
 
 /// A request of this database was executed.
 pub fn note(maker: &LayerMaker, database: Option<&Database>, request: &Request<'_>, micros: u64) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quartet_layer_keyvalue::KeyValue;
-use quartet_layer_redis::login_guard::LoginGuard;
+use quartet_layer_redis::access::login_guard::LoginGuard;
 use quartet_model::LayerId;
 use quartet_tenancy::{Access, Database};
 use tokio::net::TcpStream;
@@ -24,13 +24,13 @@ use tokio::task::JoinSet;
 
 use self::connection::{KeyValueAccepted, serve};
 use self::takeover::Takeovers;
-use crate::arrival::{Arrival, IoThread};
-use crate::connection_limit::{ConnectionLimit, Place};
-use crate::connection_waker::ThreadWaker;
-use crate::dealer::{Admitting, Entrance};
+use crate::connections::accept::{Admitting, Entrance};
+use crate::connections::handoff::{Arrival, IoThread};
+use crate::connections::tls::{Speaks, Tls};
+use crate::connections::waker::ThreadWaker;
+use crate::limits::connection_limit::{ConnectionLimit, Place};
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
-use crate::tls::{Speaks, Tls};
 
 /// Opens logical databases to those who show a credential.
 pub struct KeyValueEndpoint {
@@ -88,7 +88,7 @@ impl KeyValueEndpoint {
         }
         let is_right = match &self.credentials {
             Credentials::None => true,
-            Credentials::Key { sha256 } => &quartet_layer_redis::acl::password_hash(token) == sha256,
+            Credentials::Key { sha256 } => &quartet_layer_redis::access::acl::password_hash(token) == sha256,
         };
         is_right.then(|| Opened {
             layer: self.layer.clone(),

@@ -6,7 +6,7 @@ use quartet_engine::Dependency;
 use quartet_layer_redis::Session;
 use quartet_wire_rest::write_events;
 
-use crate::http_connection::{Follower, Following};
+use crate::http::{Follower, Following};
 
 pub struct Events {
     session: Session,

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{Admission, Dependency};
-use quartet_layer_redis::acl::User;
-use quartet_layer_redis::after::After;
-use quartet_layer_redis::failure::Deferred;
-use quartet_layer_redis::{Redis, Session, connectionless};
+use quartet_layer_redis::access::acl::User;
+use quartet_layer_redis::command::failure::Deferred;
+use quartet_layer_redis::session::after::After;
+use quartet_layer_redis::{Redis, Session, session::connectionless};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
 use quartet_wire_rest::Commands;
 use tokio::sync::watch;
 
-use crate::rdb_file;
-use crate::resp_connection::save;
-use crate::slow_requests::SHAPE_BYTES_MAX;
+use crate::observability::slow_requests::SHAPE_BYTES_MAX;
+use crate::redis::rdb_file;
+use crate::redis::save;
 
 /// Commands of one request that an I/O thread executes; the rest goes on elsewhere.
 const COMMANDS_AT_ONCE: usize = 1000;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quartet_engine::Dependency;
 use quartet_layer_redis::Redis;
-use quartet_layer_redis::acl::User;
+use quartet_layer_redis::access::acl::User;
 use quartet_wire_rest::reply::write_text;
 use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_result, write_results, write_transaction};
 use tokio::sync::watch;
@@ -22,11 +22,11 @@ use tokio::sync::watch;
 use self::events::Events;
 use self::execution::{BUSY, Begun, Execution, Sessions};
 use self::tokens::{Tokens, Unwelcome};
-use crate::compression::{self, Unreadable};
-use crate::durations::REST_OPERATIONS;
-use crate::http_connection::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
+use crate::http::compression::{self, Unreadable};
+use crate::http::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
+use crate::observability::durations::REST_OPERATIONS;
+use crate::observability::telemetry::spans::{Described, named};
 use crate::settings::RestTokens;
-use crate::telemetry::spans::{Described, named};
 use crate::tenants::Tenants;
 use crate::tenants::turns::SchedulerHandle;
 

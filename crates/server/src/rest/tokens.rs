@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use quartet_engine::Busy;
 use quartet_layer_redis::Redis;
-use quartet_layer_redis::acl::rules::Rules;
-use quartet_layer_redis::acl::token::parts;
-use quartet_layer_redis::acl::{DEFAULT_USER, User, password_hash};
+use quartet_layer_redis::access::acl::rules::Rules;
+use quartet_layer_redis::access::acl::token::parts;
+use quartet_layer_redis::access::acl::{DEFAULT_USER, User, password_hash};
+use quartet_layer_redis::command::failure::DatabaseLogin;
 use quartet_layer_redis::commands::table;
-use quartet_layer_redis::failure::DatabaseLogin;
 use quartet_wire_rest::request::token_of_query;
 
-use crate::http_connection::Head;
-use crate::layers::READER;
+use crate::http::Head;
+use crate::http::web_pages::comes_from_elsewhere;
+use crate::layers::maker::READER;
 use crate::settings::RestTokens;
-use crate::web_pages::comes_from_elsewhere;
 
 pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
 const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server that asks for no credentials";

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quartet_engine::Engine;
 use quartet_layer_dynamodb::{Exception, Failure};
-use quartet_layer_redis::admission_control::{Admission, AdmissionControl, Cost};
+use quartet_layer_redis::access::admission_control::{Admission, AdmissionControl, Cost};
 use quartet_tenancy::{Charge, Database, Exceeded};
 
 /// Stands around the Redis layer of one database.

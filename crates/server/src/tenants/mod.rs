@@ -25,14 +25,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_engine::{BriefWaits, Busy};
 use quartet_layer_redis::Redis;
-use quartet_layer_redis::acl::DEFAULT_USER;
-use quartet_layer_redis::admission_control::Directory;
-use quartet_layer_redis::failure::DatabaseLogin;
+use quartet_layer_redis::access::acl::DEFAULT_USER;
+use quartet_layer_redis::access::admission_control::Directory;
+use quartet_layer_redis::command::failure::DatabaseLogin;
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 
-use crate::database_layer::{DatabaseLayer, LayerKind, Opening};
-use crate::layers::{LayerMaker, READER};
+use crate::layers::database_layer::{DatabaseLayer, LayerKind, Opening};
+use crate::layers::maker::{LayerMaker, READER};
 
 pub struct Tenants {
     pub catalogue: Catalogue,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quartet_tenancy::{Database, Turns};
 
-use crate::http_connection::{Answer, Dispatch};
+use crate::http::{Answer, Dispatch};
 use crate::tenants::Tenants;
 
 /// Takes turns for one connection, or one request, of a database; `None` is the default one.

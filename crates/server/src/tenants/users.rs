@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use quartet_engine::{Busy, Engine, ExecuteError, Space};
-use quartet_layer_redis::acl::UserFile;
+use quartet_layer_redis::access::acl::UserFile;
 
 pub struct UsersInDatabase {
     engine: Arc<Engine>,

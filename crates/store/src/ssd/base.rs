@@ -11,7 +11,7 @@ use super::heads::partition;
 use super::kept::{OpenTree, Step};
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use crate::error::StoreError;
-use crate::row::Row;
+use crate::memory::row::Row;
 
 /// So many keys are looked for together.
 const SIDE_BY_SIDE: usize = 16;

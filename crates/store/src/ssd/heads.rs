@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::prefetch::prefetch;
+use crate::memory::prefetch::prefetch;
 
 pub(super) struct Heads {
     shared: Box<[u8]>,

@@ -15,7 +15,7 @@ use super::files::Files;
 use super::node::{Inner, Node, Place};
 use super::root::Tree;
 use crate::error::StoreError;
-use crate::prefetch::prefetch;
+use crate::memory::prefetch::prefetch;
 
 pub(super) struct OpenTree {
     pub tree: Tree,

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use quartet_model::Version;
 
 use crate::error::StoreError;
-use crate::row::Row;
-use crate::tree::{RemovedRows, Tree};
+use crate::memory::row::Row;
+use crate::memory::tree::{RemovedRows, Tree};
 
 #[derive(Clone, Default)]
 pub(super) struct Overlay {

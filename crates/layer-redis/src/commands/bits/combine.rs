@@ -2,13 +2,13 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::errors;
-use crate::failure::Failure;
+use crate::command::errors;
+use crate::command::failure::Failure;
+use crate::command::parse;
+use crate::command::repetition::Repetition;
+use crate::handler::context::Context;
+use crate::keyspace::string_value::{ValueBytes, length, whole};
 use crate::keyspace::{Header, Kind};
-use crate::parse;
-use crate::repetition::Repetition;
-use crate::string_value::{ValueBytes, length, whole};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {

@@ -8,12 +8,12 @@ use quartet_wire_resp::Arguments;
 use smallvec::SmallVec;
 
 use super::checked_offset;
+use crate::command::failure::Failure;
 use crate::commands::strings::check_growth;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::string_value::{self, StringValue, length};
 use crate::keyspace::{Entry, Header, Kind};
-use crate::string_value::{self, StringValue, length};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 #[derive(Clone, Copy)]
 struct Operation {

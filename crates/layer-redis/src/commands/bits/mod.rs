@@ -5,8 +5,8 @@ mod fields;
 mod search;
 mod single;
 
-use crate::definition::*;
-use crate::parse;
+use crate::command::parse;
+use crate::handler::definition::*;
 
 /// Keys of BITOP, whose first argument is the operation.
 const TARGET_AND_SOURCES: Keys = Keys::Range {

@@ -4,11 +4,11 @@ use std::ops::{ControlFlow, Range};
 
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::string_value::{Piece, StringValue, length};
 use crate::keyspace::{Entry, Kind};
-use crate::string_value::{Piece, StringValue, length};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// A part of a value: both ends included, counted from the end if negative, in bytes or bits.
 #[derive(Clone, Copy)]

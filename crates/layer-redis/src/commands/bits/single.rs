@@ -3,11 +3,11 @@
 use quartet_wire_resp::Arguments;
 
 use super::offset;
+use crate::command::failure::Failure;
 use crate::commands::strings::check_growth;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::string_value::{StringValue, length};
 use crate::keyspace::{Entry, Header, Kind};
-use crate::string_value::{StringValue, length};
 
 pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let name = &arguments[1];

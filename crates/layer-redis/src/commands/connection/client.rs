@@ -9,12 +9,12 @@ use quartet_wire_resp::Arguments;
 
 use super::filters::Filters;
 use super::{row, tracking};
-use crate::clients::{Client, ClientState, ReplyMode};
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
+use crate::connections::clients::{Client, ClientState, ReplyMode};
 use crate::execution::description::{describe, request_bytes};
-use crate::{errors, parse};
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[container(
     "client",

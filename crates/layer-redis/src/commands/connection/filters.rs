@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
-use crate::acl::User;
-use crate::clients::Client;
-use crate::context::Context;
+use crate::access::acl::User;
+use crate::command::failure::Failure;
+use crate::connections::clients::Client;
 use crate::execution::description::flags;
-use crate::failure::Failure;
-use crate::{errors, parse};
+use crate::handler::context::Context;
+use crate::{command::errors, command::parse};
 
 /// The kinds of connections that Redis knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

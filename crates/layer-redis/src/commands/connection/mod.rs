@@ -10,17 +10,17 @@ use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 
-use crate::acl::DEFAULT_USER;
-use crate::clients::{ClientState, ReplyMode};
+use crate::access::acl::DEFAULT_USER;
+use crate::access::login_guard::peer_of;
 use crate::commands::server::write_modules;
 use crate::commands::transactions;
-use crate::context::Context;
-use crate::definition::*;
+use crate::connections::clients::{ClientState, ReplyMode};
 use crate::execution::subscriptions::leave_all;
 use crate::facts::REDIS_VERSION;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::Redis;
-use crate::login_guard::peer_of;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 

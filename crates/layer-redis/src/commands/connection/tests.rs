@@ -187,7 +187,7 @@ fn a_long_key_is_refused_and_a_long_value_is_not() {
     let mut connection = Fixture::new().connect();
     assert_eq!(
         run(&mut connection, &["SET", &long, "1"]),
-        format!("!{}", crate::errors::KEY_TOO_LARGE)
+        format!("!{}", crate::command::errors::KEY_TOO_LARGE)
     );
     assert_eq!(run(&mut connection, &["SET", "a", &long]), "OK");
 }

@@ -1,14 +1,14 @@
-//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. What tracking does stands in [`crate::tracking`].
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. What tracking does stands in [`crate::connections::tracking`].
 
 use quartet_wire_resp::Arguments;
 
-use crate::clients::ClientState;
-use crate::context::Context;
+use crate::command::failure::Failure;
+use crate::connections::clients::ClientState;
+use crate::connections::tracking::Mode;
 use crate::execution::description::redirection;
-use crate::failure::Failure;
+use crate::handler::context::Context;
 use crate::layer::Redis;
-use crate::tracking::Mode;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (mut mode, mut prefixes) = parse_mode(context, arguments)?;

@@ -10,7 +10,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use crate::definition::*;
+use crate::handler::definition::*;
 
 const RADIUS_KEYS: Keys = Keys::Computed(
     search::key_positions,

@@ -4,10 +4,10 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::hash::Point;
 use super::shape::distance_meters;
+use crate::command::failure::Failure;
 use crate::commands::sorted_sets::{self, Conditions};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{errors, parse};
+use crate::handler::context::Context;
+use crate::{command::errors, command::parse};
 
 pub fn geoadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (conditions, places) = conditions(arguments.tail(2));

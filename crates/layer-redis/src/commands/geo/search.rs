@@ -8,10 +8,10 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::hash::{Point, Window};
 use super::points::{point, unit_meters, write_distance, write_point};
 use super::shape::{Extent, Shape, centroid};
+use crate::command::failure::Failure;
 use crate::commands::sorted_sets::{self, SortedSet, order_of, score_bound};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{errors, parse};
+use crate::handler::context::Context;
+use crate::{command::errors, command::parse};
 
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
 /// Places that a search which may stop anywhere looks at before it asks whether it has enough.

@@ -6,13 +6,13 @@ use super::edits::{Change, Deadline, Edits};
 use super::limits;
 use super::value::{self, FIELD_BYTES_MAX, Field};
 use super::writing::{self, Outcome};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::long_double::{self, Parsed};
+use crate::keyspace::random::PickCount;
+use crate::keyspace::scan::{self, Scan};
 use crate::keyspace::{Entry, Kind};
-use crate::long_double::{self, Parsed};
-use crate::random::PickCount;
-use crate::scan::{self, Scan};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub const FIELD_TOO_LARGE: &str = "ERR field exceeds the maximum size of 65000 bytes";
 

@@ -8,10 +8,10 @@ use quartet_wire_resp::Arguments;
 use super::edits::{Change, Deadline, Edits};
 use super::fields::{add_pairs, apply, reply_value};
 use super::value;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::{Entry, Kind};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// Latest deadline that Redis accepts, in milliseconds since the Unix epoch: 46 bits.
 const DEADLINE_MS_MAX: i64 = (1 << 46) - 1;

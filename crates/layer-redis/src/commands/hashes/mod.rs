@@ -12,7 +12,7 @@ mod writing;
 
 use std::sync::atomic::Ordering;
 
-use crate::definition::*;
+use crate::handler::definition::*;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B};
 use crate::layer::Redis;
 

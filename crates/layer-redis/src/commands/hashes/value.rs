@@ -26,7 +26,7 @@ use std::ops::ControlFlow;
 use quartet_store::Row;
 
 use crate::keyspace::{Elements, Entry, FLAG_B, FieldDeadlines, Keyspace};
-use crate::{packed, scan};
+use crate::{keyspace::packed, keyspace::scan};
 
 /// Longest field: its element's key must fit into the store.
 pub const FIELD_BYTES_MAX: usize = 65_000;

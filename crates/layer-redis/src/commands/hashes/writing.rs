@@ -3,7 +3,7 @@
 //! The rows are drawn in [`super::value`].
 
 use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, FieldDeadlines, Header, Keyspace, Kind, LARGE};
-use crate::{packed, scan};
+use crate::{keyspace::packed, keyspace::scan};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 

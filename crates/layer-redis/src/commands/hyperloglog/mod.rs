@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashSet;
 
-use crate::context::Context;
-use crate::definition::*;
+use crate::command::parse;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Kind};
-use crate::parse;
-use crate::string_value::StringValue;
 use estimate::VALUES;
 use representation::{Corrupted, HEADER_BYTES, HyperLogLog, REGISTERS, cached_count, each_run, is_plausible};
 

@@ -5,9 +5,9 @@ use quartet_wire_resp::Arguments;
 use super::document::Json;
 use super::path::Path;
 use super::{Answer, NO_DOCUMENT, answer_each, change_each, path_at, read_document};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::parse;
+use crate::command::failure::Failure;
+use crate::command::parse;
+use crate::handler::context::Context;
 
 const NOT_AN_ARRAY: &str = "not an array";
 

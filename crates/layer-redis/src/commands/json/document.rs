@@ -12,9 +12,9 @@ use std::cell::Cell;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::text::Text;
+use crate::command::errors;
+use crate::command::failure::Failure;
 use crate::commands::strings::VALUE_BYTES_MAX;
-use crate::errors;
-use crate::failure::Failure;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Json {

@@ -31,8 +31,8 @@ use self::path::Path;
 use self::rows::Place;
 pub use self::rows::{document, judge as judge_pieces, large_text_bytes};
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::keyspace::{Entry, Header, Kind};
 
 const READ: u32 = READONLY;

@@ -7,7 +7,7 @@
 //! Follows <https://redis.io/docs/latest/develop/data-types/json/path/>. Nesting of filters and the number of matches are bounded.
 
 use super::document::{Json, Location};
-use crate::failure::Failure;
+use crate::command::failure::Failure;
 
 #[derive(Debug, PartialEq)]
 pub struct Path {

@@ -9,11 +9,11 @@ use super::path::Path;
 use super::rows;
 use super::text::Text;
 use super::{Answer, NO_DOCUMENT, answer_each, no_path, path_at, read_document};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::command::repetition::Repetition;
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
-use crate::repetition::Repetition;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [NOESCAPE] [path ...]
 pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

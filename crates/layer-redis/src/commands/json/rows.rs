@@ -27,8 +27,8 @@ use quartet_engine::Transaction;
 
 use super::document::{Json, Location};
 use super::path::{Path, StaticStep};
+use crate::command::failure::Failure;
 use crate::commands::strings::VALUE_BYTES_MAX;
-use crate::failure::Failure;
 use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 
 /// A longer text is written in pieces.

@@ -6,8 +6,8 @@ use super::document::Json;
 use super::path::Path;
 use super::rows::{self, Place};
 use super::{Answer, NO_DOCUMENT, change_each, inner_first, path_at, put_at, put_document};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
 
 /// JSON.STRAPPEND key [path] value

@@ -6,10 +6,10 @@ use super::document::{Json, Location};
 use super::path::Path;
 use super::rows::Place;
 use super::{NO_DOCUMENT, NOT_AT_ROOT, find_document, inner_first, path_at, put_at, put_document};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// Which values JSON.SET may write.
 #[derive(Clone, Copy, PartialEq)]

@@ -8,9 +8,9 @@ use quartet_wire_resp::Arguments;
 use super::end;
 use super::pop::{Move, MultiPop, first_list, move_one, multi_pop};
 use super::rows::{self, End};
-use crate::context::Context;
-use crate::failure::{EmptyReply, Failure};
-use crate::parse;
+use crate::command::failure::{EmptyReply, Failure};
+use crate::command::parse;
+use crate::handler::context::Context;
 
 pub fn blpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     pop(context, arguments, End::Left)

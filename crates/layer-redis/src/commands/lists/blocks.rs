@@ -30,9 +30,9 @@ use std::ops::{ControlFlow, RangeInclusive};
 use quartet_store::Row;
 use smallvec::SmallVec;
 
-use crate::fixed::Fixed;
+use crate::keyspace::fixed::Fixed;
+use crate::keyspace::packed;
 use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, LARGE};
-use crate::packed;
 
 /// Of the packed elements of an end or a block; those that LSET has made longer may take more. Each push or pop logs both ends.
 const BLOCK_BYTES_MAX: usize = 128;

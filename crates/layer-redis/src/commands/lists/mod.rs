@@ -12,10 +12,10 @@ mod single_rows;
 #[cfg(test)]
 mod tests;
 
-use crate::definition::*;
-use crate::errors;
+use crate::command::errors;
+use crate::command::parse;
+use crate::handler::definition::*;
 use crate::keyspace::Entry;
-use crate::parse;
 
 pub use blocks::{Ends, position_key, position_of, without_shifts};
 pub use rows::{elements, length, store};

@@ -4,10 +4,10 @@ use quartet_wire_resp::Arguments;
 
 use super::end;
 use super::rows::{self, End, Popped};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::{Entry, Keyspace, Kind};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub fn lpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     pop(context, arguments, "lpop", End::Left)

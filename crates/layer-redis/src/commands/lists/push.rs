@@ -3,10 +3,10 @@
 use quartet_wire_resp::Arguments;
 
 use super::rows::{self, End};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub fn lpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     push(context, arguments, End::Left, false)

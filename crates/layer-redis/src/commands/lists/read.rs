@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 use super::rows::{self, End};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::{Keyspace, Kind};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// Redis' index, which counts from the end if negative, as one inside `0..length`.
 pub fn index_in(index: i64, length: u64) -> Option<u64> {

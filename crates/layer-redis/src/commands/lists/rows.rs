@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 use super::blocks::Blocks;
 pub use super::blocks::{End, Popped};
 use super::single_rows::{self, SingleRows};
+use crate::keyspace::packed;
 use crate::keyspace::{Entry, FLAG_A, Header, Keyspace, Kind};
-use crate::packed;
 
 pub const SMALL_COUNT_MAX: usize = 128;
 pub const SMALL_BYTES_MAX: usize = 2048;

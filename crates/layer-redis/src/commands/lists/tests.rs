@@ -607,7 +607,7 @@ impl Step {
             }
             Step::Remove(count, value) => remove(model, *count, *value),
             Step::Trim(start, stop) => {
-                let kept = crate::parse::index_range(*start, *stop, model.len() as u64);
+                let kept = crate::command::parse::index_range(*start, *stop, model.len() as u64);
                 model.truncate(kept.end as usize);
                 model.drain(..kept.start as usize);
             }

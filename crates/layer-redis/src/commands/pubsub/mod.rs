@@ -4,11 +4,11 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::channels::Scope;
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
-use crate::outbox::Item;
+use crate::connections::channels::Scope;
+use crate::connections::outbox::Item;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 
 #[cfg(test)]
 mod tests;

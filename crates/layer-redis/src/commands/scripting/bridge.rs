@@ -18,15 +18,15 @@ use super::conversion::{ReplyReader, put_error, truncated};
 use super::interpreter::limit_memory;
 use super::numbers::general;
 use super::stack::{Argument, Stack};
-use crate::clients::ClientState;
 use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
 use crate::commands::transactions::writes_or_publishes;
-use crate::context::Context;
+use crate::connections::clients::ClientState;
 use crate::execution::caching::remember_declared;
+use crate::handler::context::Context;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
-use crate::long_scripts::LongScripts;
-use crate::{errors, execution};
+use crate::scripting::long_scripts::LongScripts;
+use crate::{command::errors, execution};
 
 /// Marks a call that is no command: what follows says which. No script can lay hands on this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));

@@ -1,4 +1,4 @@
-//! What one run of a script may use: time, which others may end ([`crate::long_scripts`]), and memory.
+//! What one run of a script may use: time, which others may end ([`crate::scripting::long_scripts`]), and memory.
 //!
 //! A run lasts until its answer is written. A table may hold itself, or the same table twice at each
 //! of its levels, so a walk over what a script made may branch without an end: each such walk takes
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mlua::Lua;
 use quartet_engine::Engine;
 
-use crate::long_scripts::{Bounds, LongScripts, SHORT_MICROS, Stop};
+use crate::scripting::long_scripts::{Bounds, LongScripts, SHORT_MICROS, Stop};
 
 /// How long a library may take to register its functions.
 const LOAD_MICROS: u64 = 500_000;

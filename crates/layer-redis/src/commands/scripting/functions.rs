@@ -8,11 +8,11 @@ use super::libraries::{self, Existing, StoredFunction, StoredLibrary};
 use super::registration::{BAD_NAME, is_name};
 use super::{EVAL_FLAGS, EVAL_RO_FLAGS, Run, SCRIPT_KEYS, is_flush_mode, kill, split};
 use crate::commands::help;
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::Redis;
-use crate::scripts::{FLAGS, sha1, words};
-use crate::{glob, parse, rdb};
+use crate::scripting::scripts::{FLAGS, sha1, words};
+use crate::{command::glob, command::parse, rdb};
 
 pub const COMMANDS: &[Definition] = &[
     command(

@@ -23,8 +23,8 @@ use super::registration::{self, Registration};
 use super::{bits, cjson, cmsgpack, stack, strings, structs};
 use crate::facts::REDIS_VERSION;
 use crate::layer::{Log, Redis};
-use crate::long_scripts::Stop;
-use crate::scripts::{Digest, digest_text, sha1};
+use crate::scripting::long_scripts::Stop;
+use crate::scripting::scripts::{Digest, digest_text, sha1};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 /// Compiled functions that are kept; more, and all are compiled again.

@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
 
-use crate::packed;
-use crate::scripts::Digest;
+use crate::keyspace::packed;
+use crate::scripting::scripts::Digest;
 
 /// A library with what it registered.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use mlua::{Function, MultiValue, Table, Value};
 
-use crate::scripts;
+use crate::scripting::scripts;
 
 /// A function that a library registers.
 pub struct Registration {

@@ -17,7 +17,7 @@ use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua};
 
 use super::bridge::{Bridge, Raised};
-use crate::parse::short_whole_number;
+use crate::command::parse::short_whole_number;
 
 type Lent = NonNull<Bridge<'static, 'static, 'static>>;
 

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::after::After;
 use crate::execution::long_run::LongRun;
+use crate::session::after::After;
 use crate::testing::{Connection, Fixture, show};
 
 fn eval(connection: &mut Connection, script: &str) -> String {

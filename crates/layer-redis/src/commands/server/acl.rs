@@ -1,23 +1,23 @@
-//! ACL: users and their rules, and the log of what was refused. What rules mean stands in [`crate::acl`].
+//! ACL: users and their rules, and the log of what was refused. What rules mean stands in [`crate::access::acl`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
-use crate::acl::rules::{Rules, UNMATCHED, hexadecimal};
-use crate::acl::selector::Selector;
-use crate::acl::token::token;
-use crate::acl::{DEFAULT_USER, User, log, parse_file};
-use crate::channels::Scope;
-use crate::clients::Client;
+use crate::access::acl::rules::{Rules, UNMATCHED, hexadecimal};
+use crate::access::acl::selector::Selector;
+use crate::access::acl::token::token;
+use crate::access::acl::{DEFAULT_USER, User, log, parse_file};
+use crate::command::parse;
+use crate::command::table::Table;
 use crate::commands::connection::client::kill_one;
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
+use crate::connections::channels::Scope;
+use crate::connections::clients::Client;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::Redis;
-use crate::parse;
-use crate::table::Table;
 
 pub const COMMANDS: &[Definition] = &[container(
     "acl",

@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::definition::*;
-use crate::parse;
+use crate::command::parse;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[

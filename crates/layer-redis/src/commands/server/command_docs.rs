@@ -6,12 +6,12 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::arguments;
 use super::deprecations::{deprecation, doc_flag};
 use super::tips::tips;
+use crate::command::key_flags::{key_flags, request_key_flags};
+use crate::command::table::Table;
 use crate::commands::help::help;
-use crate::context::Context;
-use crate::definition::*;
-use crate::key_flags::{key_flags, request_key_flags};
-use crate::table::Table;
-use crate::{errors, glob, parse};
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::{command::errors, command::glob, command::parse};
 
 const CONTAINER: Definition = container(
     "command",

@@ -4,12 +4,12 @@ use parking_lot::Mutex;
 use quartet_wire_resp::Arguments;
 
 use super::slowlog::write_entries;
+use crate::command::parse;
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::Redis;
-use crate::parse;
-use crate::slowlog::Slowlog;
+use crate::observation::slowlog::Slowlog;
 
 pub const COMMANDS: &[Definition] = &[container(
     "commandlog",

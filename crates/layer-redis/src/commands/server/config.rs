@@ -2,14 +2,14 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::acl::password_hash;
-use crate::admission_control::PARAMETERS_OF_TENANTS;
+use crate::access::acl::password_hash;
+use crate::access::admission_control::PARAMETERS_OF_TENANTS;
+use crate::command::glob;
 use crate::commands::help::help_command;
 use crate::config::Change;
 use crate::config::table::Parameter;
-use crate::context::Context;
-use crate::definition::*;
-use crate::glob;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 
 pub const COMMANDS: &[Definition] = &[container(
     "config",

@@ -10,9 +10,9 @@ use quartet_wire_resp::Arguments;
 use super::digest::{digest, digest_value};
 use super::memory;
 use crate::commands::{help, keys};
-use crate::context::Context;
-use crate::definition::*;
-use crate::{errors, glob, parse};
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::{command::errors, command::glob, command::parse};
 
 pub const COMMANDS: &[Definition] = &[command(
     "debug",

@@ -12,11 +12,11 @@ use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
 use crate::commands::{hashes, json, lists, sets, sorted_sets, streams};
-use crate::context::Context;
-use crate::definition::*;
 use crate::facts::DATABASES;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Keyspace, Kind};
-use crate::string_value::StringValue;
 
 /// Forty digits, all zero for an empty dataset.
 pub fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {

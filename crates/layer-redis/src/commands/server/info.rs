@@ -9,16 +9,16 @@ use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashSet;
 
 use super::persistence::last_save_seconds;
-use crate::channels::Scope;
-use crate::clients::Client;
 use crate::commands::scripting::libraries;
-use crate::context::Context;
-use crate::definition::*;
+use crate::connections::channels::Scope;
+use crate::connections::clients::Client;
 use crate::facts::{DATABASES, REDIS_VERSION};
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::keyspace::expiry_sample;
 use crate::layer::{MODULES, Redis};
+use crate::observation::statistics::{CommandCounter, DENIAL_REASONS};
 use crate::replication::{LinkState, Upstream};
-use crate::statistics::{CommandCounter, DENIAL_REASONS};
 
 type Section = fn(&mut Context<'_, '_>, &mut String);
 

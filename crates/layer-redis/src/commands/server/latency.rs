@@ -2,10 +2,10 @@
 
 use quartet_wire_resp::Arguments;
 
+use crate::command::table::Table;
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
-use crate::table::Table;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 
 pub const COMMANDS: &[Definition] = &[container(
     "latency",

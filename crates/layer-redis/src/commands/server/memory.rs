@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
 use crate::facts::DATABASES;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::keyspace::Entry;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[container(
     "memory",

@@ -21,11 +21,11 @@ use quartet_engine::Durability;
 use quartet_wire_resp::{Arguments, Reply};
 
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
 use crate::facts::REDIS_VERSION;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::MODULES;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const REPLICATION: u32 = ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING;
 

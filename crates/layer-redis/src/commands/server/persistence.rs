@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::Redis;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const BACKGROUND: u32 = ADMIN | NOSCRIPT | NO_ASYNC_LOADING;
 

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::layer::Redis;
 use crate::replication::{Follower, LinkState};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// Words that a replica may say of itself and that change nothing here.
 const KNOWN: [&str; 7] = [

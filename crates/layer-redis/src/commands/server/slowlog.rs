@@ -2,11 +2,11 @@
 
 use quartet_wire_resp::{Arguments, Reply};
 
+use crate::command::parse;
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
-use crate::parse;
-use crate::slowlog::Slowlog;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::observation::slowlog::Slowlog;
 
 pub const COMMANDS: &[Definition] = &[container(
     "slowlog",

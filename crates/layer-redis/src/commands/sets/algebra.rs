@@ -6,11 +6,11 @@ use std::collections::{BTreeSet, HashSet};
 use quartet_wire_resp::Arguments;
 
 use super::{integers_max, value};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::command::repetition::Repetition;
+use crate::handler::context::Context;
 use crate::keyspace::{Elements, Entry, Keyspace, Kind};
-use crate::repetition::Repetition;
-use crate::{errors, packed, parse, scan};
+use crate::{command::errors, command::parse, keyspace::packed, keyspace::scan};
 
 pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     answer(context, arguments, intersection)

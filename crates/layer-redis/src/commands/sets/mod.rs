@@ -10,7 +10,7 @@ mod value;
 
 use std::sync::atomic::Ordering;
 
-use crate::definition::*;
+use crate::handler::definition::*;
 use crate::layer::Redis;
 
 pub use value::{contains, each, encoding, len, members, store};

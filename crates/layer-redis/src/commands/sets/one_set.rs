@@ -4,12 +4,12 @@ use quartet_wire_resp::Arguments;
 
 use super::integers_max;
 use super::value::{self, MEMBER_BYTES_MAX};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::random::PickCount;
+use crate::keyspace::scan::{self, Scan};
 use crate::keyspace::{Entry, Kind};
-use crate::random::PickCount;
-use crate::scan::{self, Scan};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 bytes";
 

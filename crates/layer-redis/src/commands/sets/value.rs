@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, LARGE};
-use crate::{packed, parse, scan};
+use crate::{command::parse, keyspace::packed, keyspace::scan};
 
 const PACKED_MEMBERS_MAX: u64 = 128;
 const PACKED_BYTES_MAX: usize = 4096;

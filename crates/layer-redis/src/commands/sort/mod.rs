@@ -21,10 +21,10 @@ use quartet_wire_resp::Arguments;
 
 use self::pattern::Pattern;
 use crate::commands::{lists, sets, sorted_sets};
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::keyspace::{Entry, Kind};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
 

@@ -4,9 +4,9 @@
 //! byte, as Redis does when it looks for these signs; the bytes from there on still belong to the name.
 
 use crate::commands::hashes;
-use crate::context::Context;
+use crate::handler::context::Context;
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Kind, NAME_BYTES_MAX};
-use crate::string_value::StringValue;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pattern<'a> {

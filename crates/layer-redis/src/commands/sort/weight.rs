@@ -1,6 +1,6 @@
 //! A text as a number to sort by: what C's strtod reads, all of it.
 //!
-//! Laxer than the numbers that other commands take ([`crate::parse::float`]): leading blanks are passed over, the empty text
+//! Laxer than the numbers that other commands take ([`crate::command::parse::float`]): leading blanks are passed over, the empty text
 //! is 0, and a text ends at its first NUL byte. A number out of the range of a double is refused.
 
 /// The number; never NaN.

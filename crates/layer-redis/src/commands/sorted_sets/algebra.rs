@@ -6,12 +6,12 @@ use quartet_wire_resp::Arguments;
 
 use super::range::{write_head, write_pair};
 use super::value::{self, SortedSet, order_of};
+use crate::command::failure::Failure;
+use crate::command::repetition::Repetition;
 use crate::commands::sets;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::{Entry, Keyspace, Kind};
-use crate::repetition::Repetition;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {

@@ -4,12 +4,12 @@ use quartet_wire_resp::{Arguments, format_double};
 
 use super::range::{write_head, write_pair};
 use super::value::{Editor, Order, SortedSet, order_of, pair_bound, row_score, score_of};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::random::PickCount;
+use crate::keyspace::scan::{self, Scan};
 use crate::keyspace::{Entry, Kind, NAME_BYTES_MAX};
-use crate::random::PickCount;
-use crate::scan::{self, Scan};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";
 const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 bytes";

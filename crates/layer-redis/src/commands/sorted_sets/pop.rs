@@ -3,10 +3,10 @@
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::value::{SortedSet, pair_of, remove_pairs, take_end};
-use crate::context::Context;
-use crate::failure::{EmptyReply, Failure};
+use crate::command::failure::{EmptyReply, Failure};
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// Which end of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

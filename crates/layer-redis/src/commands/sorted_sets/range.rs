@@ -10,10 +10,10 @@ use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use super::members::read;
 use super::value::{self, SortedSet, order_of, pair_bound, remove_ranks, score_bound};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::{KeyBytes, Kind};
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 const NOT_SCORES: &str = "ERR min or max is not a float";
 const NOT_NAMES: &str = "ERR min or max not valid string range item";

@@ -22,7 +22,7 @@ use quartet_store::Row;
 
 use crate::config::Config;
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, KeyBytes, Keyspace, Kind, LARGE};
-use crate::{packed, scan};
+use crate::{keyspace::packed, keyspace::scan};
 
 /// A score as a number that sorts as the score does.
 pub type Order = u64;

@@ -8,11 +8,11 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry, write_id};
-use crate::changes::What;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::Keyspace;
-use crate::{errors, parse};
+use crate::keyspace::changes::What;
+use crate::{command::errors, command::parse};
 
 /// What stands behind the IDs of XCLAIM.
 #[derive(Default)]

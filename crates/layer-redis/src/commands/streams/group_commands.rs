@@ -5,11 +5,11 @@ use quartet_wire_resp::Arguments;
 use super::groups::Group;
 use super::id::{self, StreamId};
 use super::stream::Stream;
-use crate::changes::What;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::command::parse;
+use crate::handler::context::Context;
 use crate::keyspace::Keyspace;
-use crate::parse;
+use crate::keyspace::changes::What;
 
 const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
                       MKSTREAM option to create an empty stream automatically.";

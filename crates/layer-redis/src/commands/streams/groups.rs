@@ -21,7 +21,7 @@ use quartet_engine::Transaction;
 
 use super::id::StreamId;
 use super::stream::Stream;
-use crate::changes::What;
+use crate::keyspace::changes::What;
 use crate::keyspace::{Elements, KeyBytes};
 
 const GROUP: u8 = b'g';

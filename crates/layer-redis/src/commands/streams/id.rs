@@ -3,8 +3,8 @@
 //! An ID is milliseconds and a sequence number, `1526919030474-55`. As one number of 128 bits, the milliseconds above, IDs
 //! sort as entries do, and the next ID is the next number.
 
-use crate::failure::Failure;
-use crate::parse;
+use crate::command::failure::Failure;
+use crate::command::parse;
 
 /// The ID of an entry. `0-0` is that of none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

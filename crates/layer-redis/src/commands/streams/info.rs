@@ -9,9 +9,9 @@ use super::groups::{Consumer, Group};
 use super::id::StreamId;
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_id};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{errors, parse};
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::{command::errors, command::parse};
 
 const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
 

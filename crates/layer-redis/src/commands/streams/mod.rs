@@ -28,8 +28,8 @@ pub use self::id::StreamId;
 pub use self::portable::{Delivered, delivered, longest_name, store, value};
 use self::stream::Stream;
 use crate::commands::help::help_command;
-use crate::context::Context;
-use crate::definition::*;
+use crate::handler::context::Context;
+use crate::handler::definition::*;
 use crate::keyspace::{Entry, Keyspace};
 
 const SECOND_KEY: Keys = Keys::Range {

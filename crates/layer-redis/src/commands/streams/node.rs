@@ -10,7 +10,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use super::id::StreamId;
-use crate::parse;
+use crate::command::parse;
 
 /// The header of a listpack and its end.
 const EMPTY_BYTES: usize = 7;

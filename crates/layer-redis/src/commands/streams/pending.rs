@@ -8,9 +8,9 @@ use super::groups::Group;
 use super::id::{self, StreamId};
 use super::range::read;
 use super::stream::write_id;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{errors, parse};
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::{command::errors, command::parse};
 
 pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let stream = read(context, &arguments[1])?;

@@ -7,10 +7,10 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 /// The stream that a reader finds; an error if the key holds something else.
 pub fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Stream>, Failure> {

@@ -15,9 +15,9 @@ use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_entry_delivered, write_id};
-use crate::context::Context;
-use crate::failure::{Block, EmptyReply, Failure};
-use crate::{errors, parse};
+use crate::command::failure::{Block, EmptyReply, Failure};
+use crate::handler::context::Context;
+use crate::{command::errors, command::parse};
 
 const UNBALANCED: &str = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";
 const NEEDS_GROUP: &str =

@@ -12,9 +12,9 @@ use quartet_wire_resp::Arguments;
 use super::groups::Group;
 use super::id::{self, StreamId};
 use super::stream::{Keep, Stream, Trim};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{errors, parse};
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::{command::errors, command::parse};
 
 /// Entries looked at between two changes while trimming.
 const PAGE: usize = 128;

@@ -24,11 +24,11 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::id::{ID_BYTES, StreamId};
 use super::node::Node;
+use crate::command::failure::Failure;
 use crate::config::Config;
-use crate::failure::Failure;
-use crate::fixed::Fixed;
+use crate::keyspace::fixed::Fixed;
+use crate::keyspace::packed;
 use crate::keyspace::{Elements, Entry, Header, KeyBytes, Keyspace, Kind, LARGE};
-use crate::packed;
 
 const ENTRY: u8 = b'e';
 const NODE: u8 = b'n';

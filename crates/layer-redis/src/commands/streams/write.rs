@@ -7,10 +7,10 @@ use quartet_wire_resp::Arguments;
 use super::id::{self, NewId, StreamId};
 use super::references::Policy;
 use super::stream::{Keep, Stream, Trim, write_id};
-use crate::changes::What;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{errors, parse};
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::changes::What;
+use crate::{command::errors, command::parse};
 
 const NOT_ABOVE: &str = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
 const EXHAUSTED: &str = "ERR The stream has exhausted the last possible ID, unable to add more items";

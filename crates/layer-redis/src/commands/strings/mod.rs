@@ -8,8 +8,8 @@ pub mod values;
 
 use std::sync::atomic::Ordering;
 
-use crate::definition::*;
-use crate::errors;
+use crate::command::errors;
+use crate::handler::definition::*;
 use crate::layer::Redis;
 
 /// Positions of the keys of MSET: each is followed by its value.

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::long_double::{self, Parsed};
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Kind};
-use crate::long_double::{self, Parsed};
-use crate::string_value::StringValue;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub fn incr(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     add(context, &arguments[1], 1)

@@ -4,10 +4,10 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::failure::Failure;
+use crate::command::failure::Failure;
 use crate::keyspace::Entry;
-use crate::string_value::StringValue;
-use crate::{errors, parse};
+use crate::keyspace::string_value::StringValue;
+use crate::{command::errors, command::parse};
 
 /// What SET or GETEX was asked to do.
 #[derive(Default)]

@@ -6,11 +6,11 @@ use quartet_wire_resp::Arguments;
 
 use super::check_growth;
 use super::values::reply_part;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::command::parse;
+use crate::handler::context::Context;
+use crate::keyspace::string_value::{StringValue, length};
 use crate::keyspace::{Header, Kind};
-use crate::parse;
-use crate::string_value::{StringValue, length};
 
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (name, more) = (&arguments[1], &arguments[2]);

@@ -5,11 +5,11 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
 use crate::keyspace::Kind;
-use crate::string_value::{length, whole};
-use crate::{errors, parse};
+use crate::keyspace::string_value::{length, whole};
+use crate::{command::errors, command::parse};
 
 /// What Redis allows its table, at four bytes a cell.
 const TABLE_BYTES_MAX: u64 = 512 << 20;

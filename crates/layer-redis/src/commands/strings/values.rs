@@ -6,11 +6,11 @@ use quartet_wire_resp::Arguments;
 
 use super::check_length;
 use super::options::{self, Condition, Lifetime, Options, Unit};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::command::failure::Failure;
+use crate::handler::context::Context;
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Kind};
-use crate::string_value::StringValue;
-use crate::{errors, parse};
+use crate::{command::errors, command::parse};
 
 pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     read_value(context, &arguments[1])?;

@@ -1,0 +1,161 @@
+//! Interactive transactions: a client reads at a version for as long as it likes, and then sends what it read and what it
+//! writes, to be certified and applied together.
+//!
+//! The client says what it depends on (read conflict ranges) and what others must take as written by it (write conflict
+//! ranges, beyond what its mutations write). A mutation counts as a write also where it changes nothing: clearing a range in
+//! which nothing is refuses those who have read in it. Certification is that of `attempt`: a conflict is a change of something
+//! read, after the read version. A read version older than the kept conflict history is answered `TooOld`.
+
+use std::sync::atomic::Ordering;
+
+use quartet_model::{KeyRange, Version};
+
+use crate::certify::attempt::unchanged_range;
+use crate::partition::state::PartitionState;
+use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, Space, Transaction};
+
+/// Why `commit` refused; nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitError {
+    /// Something it read was written since: read again and retry. Carries the positions, in `read_conflicts`, of the ranges
+    /// that changed: all of them if the request asked for that, else none.
+    Conflict(Vec<usize>),
+    /// The read version is outside the conflict window: read again and retry.
+    TooOld,
+    /// The read version is newer than any commit: the caller made it up.
+    FutureVersion,
+    /// See [`ExecuteError::TooLarge`].
+    TooLarge,
+    /// See [`ExecuteError::DiskFull`].
+    DiskFull,
+    /// See [`ExecuteError::Unreadable`].
+    Unreadable,
+    /// See [`ExecuteError::NotHome`].
+    NotHome,
+}
+
+/// An interactive transaction, ready to be judged.
+#[derive(Clone, Debug, Default)]
+pub struct CommitRequest {
+    /// What it read was as of this version.
+    pub read_version: Version,
+    /// What it read. Empty: it commits unconditionally.
+    pub read_conflicts: Vec<KeyRange>,
+    /// What others must consider written by it, beyond what its mutations write.
+    pub write_conflicts: Vec<KeyRange>,
+    /// What it writes, in order.
+    pub mutations: Vec<Mutation>,
+    /// A refusal is to name all ranges that changed.
+    pub report_conflicts: bool,
+}
+
+/// So many keys are looked for before the first of them is written: many at a time wait for little, and too many would push each
+/// other out of the processor's cache.
+const FETCHED_TOGETHER: usize = 64;
+
+impl CommitRequest {
+    fn certify(&self, state: &PartitionState, prefix: &[u8]) -> Result<(), CommitError> {
+        if self.read_version > state.last_version() {
+            return Err(CommitError::FutureVersion);
+        }
+        let names_version = self.read_version > Version::ZERO || !self.read_conflicts.is_empty();
+        if names_version && !state.changes.can_certify(prefix, self.read_version) {
+            return Err(CommitError::TooOld);
+        }
+        let mut changed = self.read_conflicts.iter().enumerate().filter(|(_, range)| {
+            let range = prefixed(prefix, range);
+            unchanged_range(state, &range, self.read_version).is_err()
+        });
+        match changed.next() {
+            None => Ok(()),
+            Some(_) if !self.report_conflicts => Err(CommitError::Conflict(Vec::new())),
+            Some((first, _)) => {
+                let all = std::iter::once(first).chain(changed.map(|(index, _)| index));
+                Err(CommitError::Conflict(all.collect()))
+            }
+        }
+    }
+
+    /// The keys that it writes, as far as they are known before it commits.
+    fn keys(mutations: &[Mutation]) -> impl Iterator<Item = &[u8]> {
+        mutations.iter().filter_map(Mutation::key)
+    }
+
+    /// Returns the ranges that it writes without leaving a trace.
+    fn apply(&self, target: &mut Transaction<'_>) -> Vec<KeyRange> {
+        let mut traceless = Vec::new();
+        for mutations in self.mutations.chunks(FETCHED_TOGETHER) {
+            if mutations.len() > 1 {
+                target.fetch(CommitRequest::keys(mutations));
+            }
+            traceless.extend(mutations.iter().filter_map(|mutation| mutation.apply(target)));
+        }
+        traceless
+    }
+
+    fn writes_nothing(&self) -> bool {
+        self.mutations.is_empty() && self.write_conflicts.is_empty()
+    }
+}
+
+impl Engine {
+    /// See [`PartitionGuard::read_version`].
+    pub fn read_version(&self, space: Space) -> Reader {
+        self.partition().read_version(space)
+    }
+
+    /// See [`PartitionGuard::commit`].
+    pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
+        self.partition().commit(space, request)
+    }
+}
+
+impl PartitionGuard<'_> {
+    /// The state of one space at the latest commit, for an interactive transaction that will commit against its version. What
+    /// it shows may not be told before the dependency is durable.
+    pub fn read_version(&mut self, space: Space) -> Reader {
+        let now_micros = self.now_micros();
+        self.state().interactive_reader(now_micros);
+        self.reader(space)
+    }
+
+    /// Has what commits are about to overwrite brought near the processor: the first keys that they write, in this order.
+    pub fn fetch<'k>(&mut self, space: Space, keys: impl Iterator<Item = &'k [u8]>) {
+        self.state().fetch(&space.prefix(), keys.take(FETCHED_TOGETHER));
+    }
+
+    /// Certifies an interactive transaction and applies its writes. The version is where it committed; of one that writes
+    /// nothing, the newest at which what it read still held.
+    pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
+        if self.state().has_stepped_down {
+            return Err(CommitError::NotHome);
+        }
+        let prefix = space.prefix();
+        request.certify(self.state(), &prefix).inspect_err(|_| {
+            self.statistics().conflicts.fetch_add(1, Ordering::Relaxed);
+        })?;
+        if request.writes_nothing() {
+            return Ok((self.last_version(), self.latest_dependency(space)));
+        }
+        let committed = self.execute(space, |target| -> Result<_, std::convert::Infallible> {
+            let traceless = request.apply(target);
+            Ok((target.commit_version(), traceless))
+        });
+        let ((version, traceless), dependency) = match committed {
+            Ok(committed) => committed,
+            Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
+            Err(ExecuteError::DiskFull(_)) => return Err(CommitError::DiskFull),
+            Err(ExecuteError::Unreadable(_)) => return Err(CommitError::Unreadable),
+            Err(ExecuteError::NotHome) => return Err(CommitError::NotHome),
+            Err(ExecuteError::Layer(never, _)) => match never {},
+        };
+        for range in request.write_conflicts.iter().chain(&traceless) {
+            self.state().changes.declare(&prefixed(&prefix, range), version);
+        }
+        Ok((version, dependency))
+    }
+}
+
+fn prefixed(prefix: &[u8], range: &KeyRange) -> KeyRange {
+    KeyRange::new([prefix, &range.start].concat(), [prefix, &range.end].concat())
+}

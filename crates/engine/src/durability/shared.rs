@@ -1,0 +1,89 @@
+//! What the engine's threads share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use quartet_env::{Clock, Runtime, Task};
+use quartet_model::Version;
+
+use crate::Statistics;
+use crate::durability::log_readers::LogReaders;
+use crate::durability::memory::Memory;
+use crate::durability::pressure::Pressure;
+use crate::durability::room::Room;
+use crate::durability::stored::StoredBytes;
+use crate::partition::lock::PartitionLock;
+
+/// What the engine's threads share.
+pub(crate) struct Shared {
+    pub partition: PartitionLock,
+    pub flusher: FlusherTask,
+    pub room: Room,
+    pub pressure: Pressure,
+    pub clock: Arc<dyn Clock>,
+    pub runtime: Arc<dyn Runtime>,
+    /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
+    pub durable: AtomicU64,
+    /// Somebody waits for `durable` to move: the flusher calls the listeners.
+    pub waited_for: AtomicBool,
+    pub listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    pub log_readers: LogReaders,
+    pub statistics: Statistics,
+    pub memory: Arc<Memory>,
+    /// The checkpoint that is being written is to end without result.
+    pub checkpoint_given_up: Arc<AtomicBool>,
+    /// When that was last asked for.
+    pub checkpoint_given_up_micros: AtomicU64,
+    /// Every row is, so that checkpoints hold memory. Not with the ssd engine, whose flushes give memory back.
+    pub is_all_in_memory: bool,
+    pub stored: StoredBytes,
+    pub epoch_bytes_max: usize,
+}
+
+impl Shared {
+    pub fn durable(&self) -> Version {
+        Version(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Publishes that everything up to `version` is durable, and tells those who wait.
+    pub fn publish_durable(&self, version: Version) {
+        self.durable.fetch_max(version.0, Ordering::SeqCst);
+        if self.waited_for.swap(false, Ordering::SeqCst) {
+            for listener in self.listeners.lock().iter() {
+                listener();
+            }
+        }
+    }
+}
+
+/// The flusher's work, for those who have something for it to do.
+#[derive(Default)]
+pub(crate) struct FlusherTask {
+    is_woken: AtomicBool,
+    task: OnceLock<Arc<dyn Task>>,
+}
+
+impl FlusherTask {
+    /// Says what is to be woken.
+    pub fn is(&self, task: Arc<dyn Task>) {
+        let _ = self.task.set(task);
+    }
+
+    pub fn wake(&self) {
+        if !self.is_woken.swap(true, Ordering::SeqCst)
+            && let Some(task) = self.task.get()
+        {
+            task.wake();
+        }
+    }
+
+    pub fn is_woken(&self) -> bool {
+        self.is_woken.load(Ordering::SeqCst)
+    }
+
+    /// It looks after everything now: from here on it is to be woken again.
+    pub fn begin_turn(&self) {
+        self.is_woken.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,214 @@
+//! The partition's lock, held, and short transactions under it.
+//!
+//! Whoever holds a [`PartitionGuard`] executes any number of transactions, each atomic on its own; dropping it lets the next thread in.
+
+pub(crate) mod busy;
+pub(crate) mod frozen;
+pub(crate) mod lock;
+pub(crate) mod reader;
+pub(crate) mod space;
+pub(crate) mod state;
+pub(crate) mod statistics;
+pub(crate) mod transaction;
+pub(crate) mod watch;
+
+use parking_lot::MutexGuard;
+use quartet_model::{KeyRange, Version};
+
+use crate::durability::shared::Shared;
+use crate::partition::busy::Announcement;
+use crate::partition::state::PartitionState;
+use crate::partition::transaction::{Refused, Transaction};
+use crate::partition::watch::{Callback, WatchId};
+use crate::{Dependency, Durability, SPACE_BYTES, Space, Statistics};
+
+/// An epoch that will not be synced at once is still handed to the log when it has grown to this size.
+const PENDING_BYTES_WAKE: usize = 1 << 20;
+
+/// The transaction was rolled back and has changed nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ExecuteError<E> {
+    /// What the layer's code answered.
+    /// It may rest on what the code had read: it may be told once the dependency is durable.
+    Layer(E, Dependency),
+    /// A key, a value or the transaction's effects exceed the limits of `quartet_model` (keys 64 KiB, values 512 MiB) or
+    /// 1 GiB for all effects. Retrying cannot help. Told once the dependency is durable.
+    TooLarge(Dependency),
+    /// The disk has no room for its effects. Reads and deletions go on, and it may succeed once there is room. Told once
+    /// the dependency is durable.
+    DiskFull(Dependency),
+    /// The disk did not give back what the transaction wanted to read, so whatever the layer's code answered is worth nothing.
+    /// The reason is in the server's log. It may succeed another time. Told once the dependency is durable.
+    Unreadable(Dependency),
+    /// Another is home now: this one executes nothing any more. What it had not acknowledged may be lost.
+    NotHome,
+}
+
+impl<E> From<Refused> for ExecuteError<E> {
+    fn from(refused: Refused) -> ExecuteError<E> {
+        match refused {
+            Refused::TooLarge(dependency) => ExecuteError::TooLarge(dependency),
+            Refused::DiskFull(dependency) => ExecuteError::DiskFull(dependency),
+        }
+    }
+}
+
+/// The partition's lock, held.
+pub struct PartitionGuard<'e> {
+    shared: &'e Shared,
+    state: MutexGuard<'e, PartitionState>,
+    now_micros: u64,
+    /// Behind the guard: it is dropped when the lock is free.
+    _release: Release<'e>,
+}
+
+/// Tells those who gave up waiting that the lock is free.
+struct Release<'e>(&'e Announcement);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.released();
+    }
+}
+
+impl<'e> PartitionGuard<'e> {
+    pub(crate) fn new(shared: &'e Shared, state: MutexGuard<'e, PartitionState>) -> PartitionGuard<'e> {
+        PartitionGuard {
+            shared,
+            state,
+            now_micros: shared.clock.now_micros(),
+            _release: Release(&shared.partition.announcement),
+        }
+    }
+
+    /// Hands what was committed before to the flusher, for a holder that may take long: replies that wait for it leave meanwhile.
+    pub(crate) fn hand_over_pending(&mut self) {
+        if !self.state.pending.is_empty() {
+            let Shared { partition, room, .. } = self.shared;
+            let epoch = self.state.close_epoch(Vec::new(), room);
+            partition.hand_over(&mut self.state, epoch, room, || self.shared.flusher.wake());
+        }
+    }
+
+    /// The time that every transaction under this lock sees, in microseconds since the Unix epoch.
+    pub fn now_micros(&self) -> u64 {
+        self.now_micros
+    }
+
+    /// Has every later commit land above `micros` since the Unix epoch, until the engine is closed. For a layer that shows times
+    /// which are in no record of the log.
+    pub fn land_above(&mut self, micros: u64) {
+        self.state.land_above(micros);
+    }
+
+    /// The version of the latest commit.
+    pub fn last_version(&self) -> Version {
+        self.state.last_version()
+    }
+
+    /// Takes the time anew, for a holder that executes many transactions.
+    pub fn refresh_now(&mut self) {
+        self.now_micros = self.shared.clock.now_micros();
+    }
+
+    /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits while the log cannot keep up; no
+    /// other transaction comes in between.
+    pub fn execute<R, E>(
+        &mut self,
+        space: Space,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<(R, Dependency), ExecuteError<E>> {
+        if self.state.has_stepped_down {
+            return Err(ExecuteError::NotHome);
+        }
+        let durable = self.shared.durable();
+        let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
+        let answer = body(&mut transaction);
+        if transaction.is_unreadable() {
+            return Err(ExecuteError::Unreadable(transaction.failure_dependency()));
+        }
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(ExecuteError::Layer(error, transaction.failure_dependency())),
+        };
+        let has_written = transaction.has_written();
+        let grown_bytes = transaction.grown_bytes();
+        let dependency = transaction.commit(&self.shared.room)?;
+        self.shared.statistics.transaction_ended(has_written);
+        if has_written {
+            self.shared.stored.add(space.database, grown_bytes);
+        }
+        if self.state.pending.len() >= self.shared.epoch_bytes_max {
+            let Shared { partition, room, .. } = self.shared;
+            let epoch = self.state.close_epoch(Vec::new(), room);
+            partition.push(&mut self.state, epoch, room, || self.shared.flusher.wake());
+        }
+        if has_written && !self.shared.is_all_in_memory {
+            self.shared.note_gathered(&self.state);
+        }
+        Ok((answer, dependency))
+    }
+
+    /// Frees at once what range clears took out, instead of leaving it to the flusher: for whoever clears because memory is short.
+    pub fn free_cleared(&mut self) {
+        for (database, cleared) in std::mem::take(&mut self.state.garbage) {
+            self.shared.stored.freed(database, &cleared);
+        }
+    }
+
+    /// The hold of an answer that may depend on anything committed so far.
+    pub fn latest_dependency(&self, space: Space) -> Dependency {
+        let relaxed = space.durability != Durability::Always;
+        if relaxed {
+            Version::ZERO
+        } else {
+            self.state.dependency_on_everything(self.shared.durable())
+        }
+    }
+
+    /// Calls `callback` with the key whenever `key` of `space` is written, cleared or touched by a committed transaction.
+    pub fn watch_key(&mut self, space: Space, key: &[u8], callback: Callback) -> WatchId {
+        self.state.watches.add_point([&space.prefix(), key].concat(), callback)
+    }
+
+    /// The same for every key of a range.
+    pub fn watch_range(&mut self, space: Space, range: &KeyRange, callback: Callback) -> WatchId {
+        let prefix = space.prefix();
+        let range = KeyRange::new(
+            [&prefix, range.start.as_slice()].concat(),
+            [&prefix, range.end.as_slice()].concat(),
+        );
+        self.state.watches.add_range(range, callback)
+    }
+
+    /// Ends a watch.
+    pub fn unwatch(&mut self, id: WatchId) {
+        self.state.watches.remove(id);
+    }
+
+    /// The part of a watched key that the layer knows.
+    pub fn layer_key(full_key: &[u8]) -> &[u8] {
+        &full_key[SPACE_BYTES.min(full_key.len())..]
+    }
+
+    pub(crate) fn state(&mut self) -> &mut PartitionState {
+        &mut self.state
+    }
+
+    pub(crate) fn durable(&self) -> Version {
+        self.shared.durable()
+    }
+
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.shared.statistics
+    }
+}
+
+impl Drop for PartitionGuard<'_> {
+    fn drop(&mut self) {
+        // Who waits for a sync wakes the flusher (`Engine::is_durable`).
+        if self.state.pending.len() > PENDING_BYTES_WAKE {
+            self.shared.flusher.wake();
+        }
+    }
+}

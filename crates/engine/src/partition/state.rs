@@ -1,0 +1,281 @@
+//! The partition's current state: what the lock guards.
+//!
+//! Invariants: versions of committed transactions strictly increase, and reach the log; `full_epochs` and then `pending` hold
+//! exactly the effects of committed transactions that the flusher has not taken yet, in version order; the journal is empty
+//! between transactions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version, WrittenKey};
+use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store, StoreError};
+
+use crate::Durability;
+use crate::certify::changes::{Generation, RecentChanges};
+use crate::certify::full_keys::FullKeys;
+use crate::durability::epochs::{Epoch, FullEpochs};
+use crate::durability::room::Room;
+use crate::durability::stored::database_of;
+use crate::partition::watch::{WatchId, Watches};
+
+/// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
+pub type Dependency = Version;
+
+/// Interactive clients may commit against a read version this old.
+pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
+/// The journal keeps room for so many changes.
+const JOURNAL_CHANGES_KEPT: usize = 1024;
+
+/// One step of the open transaction: how to take it back, and what to tell the watchers.
+pub(crate) enum Change {
+    Added {
+        key: WrittenKey,
+    },
+    /// By a row with the same key.
+    Replaced {
+        old: Row,
+    },
+    Cleared {
+        old: Row,
+    },
+    /// Boxed: most changes are of one row, and each is moved about.
+    ClearedRange(Box<ClearedRange>),
+    Touched {
+        key: Box<[u8]>,
+    },
+}
+
+pub(crate) struct ClearedRange {
+    pub range: KeyRange,
+    pub cleared: PartitionCleared,
+    /// The watches of what was there.
+    pub watches: Vec<WatchId>,
+}
+
+pub(crate) struct PartitionState {
+    pub store: PartitionStore,
+    /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
+    /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
+    last: Version,
+    /// Commits land above it, in microseconds since the Unix epoch: a time that a reader was given or a layer has shown.
+    floor_micros: u64,
+    pub full_epochs: FullEpochs,
+    pub pending: EffectsWriter,
+    /// `pending` holds effects whose acknowledgement waits for a sync.
+    pub pending_needs_sync: bool,
+    pub changes: RecentChanges,
+    pub watches: Watches,
+    pub journal: Vec<Change>,
+    /// Scratch for building full keys.
+    pub key: Vec<u8>,
+    /// Read versions of the optimistic transactions that are running, with how many run at each.
+    readers: BTreeMap<Version, usize>,
+    /// Interactive commits may arrive until this time.
+    interactive_until_micros: u64,
+    /// Cleared rows and their database, dropped by the flusher outside the lock.
+    pub garbage: Vec<(DatabaseId, PartitionCleared)>,
+    /// Another is home: nothing is executed here any more.
+    pub has_stepped_down: bool,
+    /// How many of them the flusher has taken and not dropped yet.
+    pub being_freed: Arc<AtomicUsize>,
+}
+
+impl PartitionState {
+    pub fn new(store: PartitionStore, last: Version) -> PartitionState {
+        PartitionState {
+            store,
+            last,
+            floor_micros: 0,
+            full_epochs: FullEpochs::default(),
+            pending: EffectsWriter::default(),
+            pending_needs_sync: false,
+            changes: RecentChanges::after(last),
+            watches: Watches::default(),
+            journal: Vec::new(),
+            key: Vec::new(),
+            readers: BTreeMap::new(),
+            interactive_until_micros: 0,
+            garbage: Vec::new(),
+            has_stepped_down: false,
+            being_freed: Arc::default(),
+        }
+    }
+
+    /// Forgets everything that was committed and not confirmed.
+    pub fn roll_back_to(&mut self, store: PartitionStore, last: Version) {
+        self.store = store;
+        self.last = last;
+        self.full_epochs.queue.clear();
+        self.pending = EffectsWriter::default();
+        self.changes = RecentChanges::after(last);
+        self.garbage.clear();
+    }
+
+    pub fn last_version(&self) -> Version {
+        self.last
+    }
+
+    /// What a reader of everything has to wait for.
+    pub fn dependency_on_everything(&self, durable: Version) -> Dependency {
+        if self.last > durable { self.last } else { Version::ZERO }
+    }
+
+    pub fn next_version(&mut self, now_micros: u64) -> Version {
+        let above = self.last.0.max(self.floor_micros);
+        self.last = Version(now_micros.max(above.saturating_add(1)));
+        self.last
+    }
+
+    /// Has every later commit land above `micros`, also if the clock is set back.
+    pub fn land_above(&mut self, micros: u64) {
+        self.floor_micros = self.floor_micros.max(micros);
+    }
+
+    /// The time of a reader when the clock shows `now_micros`: the microsecond before, which is over. It never goes back, and
+    /// later commits land above it.
+    pub fn present(&mut self, now_micros: u64) -> u64 {
+        self.land_above(now_micros.saturating_sub(1).max(self.last.0));
+        self.floor_micros
+    }
+
+    /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.
+    pub fn close_epoch(&mut self, spare: Vec<u8>, room: &Room) -> Epoch {
+        room.take(self.pending.len());
+        Epoch {
+            payload: self.pending.take(spare),
+            version: self.last,
+            needs_sync: std::mem::take(&mut self.pending_needs_sync),
+        }
+    }
+
+    /// Has what is about to be written at the keys, in this order, brought near the processor.
+    pub fn fetch<'k>(&mut self, prefix: &[u8], keys: impl Iterator<Item = &'k [u8]>) {
+        let mut full = FullKeys::new();
+        keys.for_each(|key| _ = full.push(prefix, key));
+        self.store.fetch(&full.iter().collect::<Vec<_>>());
+    }
+
+    pub fn snapshot(&self) -> PartitionSnapshot {
+        self.store.snapshot()
+    }
+
+    /// Closes the open transaction: its version and effects join the epoch.
+    pub fn commit(&mut self, version: Version, durability: Durability) {
+        self.pending.commit(version);
+        self.pending_needs_sync |= durability == Durability::Always;
+        self.close_journal(version, durability);
+    }
+
+    /// Closes the open transaction, which had no effects. `last` is the version before it: its own is taken back.
+    pub fn commit_without_effects(&mut self, last: Version) {
+        self.pending.rollback();
+        self.last = last;
+        self.close_journal(last, Durability::Always);
+    }
+
+    /// Keeps the evidence of what was cleared, all of it before any watcher is told: these are a layer's, and may panic.
+    fn close_journal(&mut self, version: Version, durability: Durability) {
+        // A transaction that only read: most are.
+        if self.journal.is_empty() {
+            return;
+        }
+        let mut journal = std::mem::take(&mut self.journal);
+        let keep = durability == Durability::Always || self.certification_expected();
+        for change in &journal {
+            match change {
+                Change::Cleared { old } if keep => self.changes.add_point(old.key(), version),
+                Change::Cleared { old } => self.changes.add_unrecorded(old.key(), version),
+                Change::ClearedRange(cleared) if keep => self.changes.add_range(&cleared.range, version),
+                Change::ClearedRange(cleared) => self.changes.add_unrecorded(&cleared.range.start, version),
+                Change::Added { .. } | Change::Replaced { .. } | Change::Touched { .. } => {}
+            }
+        }
+        if !self.watches.is_empty() {
+            journal.iter().for_each(|change| self.tell_watchers(change));
+        }
+        for change in journal.drain(..) {
+            if let Change::ClearedRange(cleared) = change {
+                self.garbage.push((database_of(&cleared.range.start), cleared.cleared));
+            }
+        }
+        journal.shrink_to(JOURNAL_CHANGES_KEPT);
+        self.journal = journal;
+    }
+
+    fn tell_watchers(&self, change: &Change) {
+        match change {
+            Change::Added { key } => self.watches.key_changed(&self.pending.key(*key)),
+            Change::Touched { key } => self.watches.key_changed(key),
+            Change::Replaced { old } | Change::Cleared { old } => self.watches.key_changed(old.key()),
+            Change::ClearedRange(cleared) => {
+                let ids = cleared.watches.iter();
+                ids.for_each(|&id| self.watches.tell(id, &cleared.range.start));
+            }
+        }
+    }
+
+    /// Takes back the open transaction. `last` is the version before it.
+    pub fn rollback(&mut self, last: Version) {
+        self.last = last;
+        while let Some(change) = self.journal.pop() {
+            let undone = match change {
+                Change::Replaced { old } | Change::Cleared { old } => self.store.set(old),
+                Change::Added { key } => take_back_added(&mut self.store, &self.pending.key(key)),
+                Change::ClearedRange(cleared) => {
+                    self.store.restore(&cleared.cleared);
+                    continue;
+                }
+                Change::Touched { .. } => continue,
+            };
+            undone.expect("what was written can be taken back");
+        }
+        self.pending.rollback();
+    }
+
+    pub fn reader_started(&mut self, version: Version) {
+        *self.readers.entry(version).or_default() += 1;
+    }
+
+    pub fn reader_ended(&mut self, version: Version) {
+        if let Some(count) = self.readers.get_mut(&version) {
+            *count -= 1;
+            if *count == 0 {
+                self.readers.remove(&version);
+            }
+        }
+    }
+
+    pub fn interactive_reader(&mut self, now_micros: u64) {
+        self.interactive_until_micros = now_micros.max(self.last.0) + CONFLICT_WINDOW_MICROS;
+    }
+
+    fn certification_expected(&self) -> bool {
+        !self.readers.is_empty() || self.interactive_until_micros >= self.last.0
+    }
+
+    /// Forgets the evidence that nobody can need any more. What it returns is to be freed without the lock.
+    #[must_use]
+    pub fn forget_changes(&mut self, durable: Version, now_micros: u64) -> Vec<Generation> {
+        if self.changes.is_empty() {
+            return Vec::new();
+        }
+        let mut floor = durable;
+        if let Some((&oldest, _)) = self.readers.first_key_value() {
+            floor = floor.min(oldest);
+        }
+        // The window is counted in versions: after the clock was set back they run ahead of it.
+        let present = now_micros.max(self.last.0);
+        if self.interactive_until_micros >= present {
+            floor = floor.min(Version(present.saturating_sub(CONFLICT_WINDOW_MICROS)));
+        }
+        self.changes.forget_through(floor)
+    }
+}
+
+/// Removes a row that was added. It is made old first, so that nothing remembers a version that never was
+/// ([`quartet_store::Read::has_newer`]).
+fn take_back_added(store: &mut PartitionStore, key: &[u8]) -> Result<Option<Row>, StoreError> {
+    store.set(Row::new(key, b"", Version::ZERO))?;
+    store.clear(key)
+}

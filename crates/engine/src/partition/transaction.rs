@@ -1,0 +1,522 @@
+//! A transaction that executes at the latest state, under the partition's lock.
+//!
+//! It sees its own writes. Keys are relative to its space: the prefix is added here and nowhere else, so a layer cannot
+//! reach outside its logical database. Dropped without a commit (an error, a panic in the layer), it takes everything back.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
+use quartet_store::{Cleared, Read, Row, Store, StoreError};
+
+use crate::durability::room::Room;
+use crate::durability::stored::row_bytes;
+use crate::partition::state::{Change, ClearedRange, PartitionState};
+use crate::partition::watch::{Callback, WatchId};
+use crate::{Dependency, Durability, SPACE_BYTES, Space};
+
+/// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
+const TRANSACTION_BYTES_MAX: usize = 1 << 30;
+
+/// What a row takes beside its key and value.
+const ROW_BYTES_MIN: i64 = 36;
+
+/// A value of so many bytes is not copied on its way to the log: it is there in the row.
+const SHARED_FROM: usize = 1 << 20;
+
+/// A row as the value that it holds.
+struct ValueOf(Row);
+
+impl AsRef<[u8]> for ValueOf {
+    fn as_ref(&self) -> &[u8] {
+        self.0.value()
+    }
+}
+
+/// Never given out twice in a space's life: the transaction's version and a counter within it. Sorts by age.
+pub type UniqueId = [u8; 10];
+
+/// A transaction at the latest state. Keys are relative to its space.
+pub struct Transaction<'h> {
+    state: &'h mut PartitionState,
+    space: Space,
+    prefix: [u8; SPACE_BYTES],
+    /// The durable version when the transaction began: whatever it reads above it must be waited for.
+    durable: Version,
+    /// The newest version when the transaction began.
+    last: Version,
+    /// Zero until the first write.
+    version: Version,
+    /// The layer may tell its version, so the version goes to the log even if nothing else does.
+    version_told: bool,
+    now_micros: u64,
+    dependency: Dependency,
+    unique_ids: u32,
+    /// By how much the rows that it has set and cleared one by one have grown.
+    grown_bytes: i64,
+    /// Rows that it has cleared by ranges.
+    rows_cleared: u64,
+    /// What it writes serves to delete something.
+    deletes: bool,
+    /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
+    too_large: bool,
+    /// Something could not be read: whatever it does is in vain, and its answer is never told.
+    unreadable: bool,
+    finished: bool,
+}
+
+/// Why a transaction was rolled back at its commit, and what that depends on.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    TooLarge(Dependency),
+    DiskFull(Dependency),
+}
+
+impl<'h> Transaction<'h> {
+    pub(crate) fn new(
+        state: &'h mut PartitionState,
+        space: Space,
+        durable: Version,
+        now_micros: u64,
+    ) -> Transaction<'h> {
+        state.pending.begin();
+        let last = state.last_version();
+        Transaction {
+            state,
+            space,
+            prefix: space.prefix(),
+            durable,
+            last,
+            version: Version::ZERO,
+            version_told: false,
+            now_micros,
+            dependency: Version::ZERO,
+            unique_ids: 0,
+            grown_bytes: 0,
+            rows_cleared: 0,
+            deletes: false,
+            too_large: false,
+            unreadable: false,
+            finished: false,
+        }
+    }
+
+    /// The time of this transaction, in microseconds since the Unix epoch. The same for all it does.
+    pub fn now_micros(&self) -> u64 {
+        self.now_micros
+    }
+
+    /// The version at which this transaction will commit. Asking makes it a write, also if nothing else does: a version
+    /// that somebody knows must not be given again after a restart.
+    pub fn commit_version(&mut self) -> Version {
+        self.version_told = true;
+        self.take_version()
+    }
+
+    fn take_version(&mut self) -> Version {
+        if self.version == Version::ZERO {
+            self.version = self.state.next_version(self.now_micros);
+        }
+        self.version
+    }
+
+    /// An identifier that nothing else written in this space carries, ever. For keys and values; one told to a client by a
+    /// transaction that writes nothing may come again. At most 2^24 in a transaction; panics beyond.
+    pub fn unique_id(&mut self) -> UniqueId {
+        self.unique_ids += 1;
+        assert!(self.unique_ids < 1 << 24, "at most 2^24 unique ids in a transaction");
+        let mut id = [0; 10];
+        // Seven bytes of microseconds last until the year 4253.
+        id[..7].copy_from_slice(&self.take_version().0.to_be_bytes()[1..]);
+        id[7..].copy_from_slice(&self.unique_ids.to_be_bytes()[1..]);
+        id
+    }
+
+    /// The row at `key`. Its key carries the space's prefix: see [`Transaction::layer_key`].
+    pub fn get(&mut self, key: &[u8]) -> Option<Row> {
+        self.get_parts(&[key])
+    }
+
+    /// As [`Transaction::get`]; the key comes in parts.
+    pub fn get_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
+        self.build_key(key);
+        let row = self.state.store.get(&self.state.key);
+        let row = self.readable(row);
+        if self.space.durability == Durability::Always {
+            let version = match &row {
+                Some(row) => row.version(),
+                None => self.state.changes.newest_at(&self.state.key),
+            };
+            self.depend_on(version);
+        }
+        row
+    }
+
+    /// Gives a key a value, both of which come in parts. Returns the row it replaced.
+    pub fn set_parts(&mut self, key: &[&[u8]], value: &[&[u8]]) -> Option<&Row> {
+        let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
+        self.too_large |= bytes(key) + SPACE_BYTES > KEY_BYTES_MAX || bytes(value) > VALUE_BYTES_MAX;
+        if self.too_large {
+            return None;
+        }
+        let version = self.take_version();
+        let row = Row::from_parts(&self.prefix, key, value, version);
+        self.set_row(row)
+    }
+
+    /// Gives `key` this value. Returns the row it replaced.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Option<Row> {
+        self.set_parts(&[key], &[value]).cloned()
+    }
+
+    fn set_row(&mut self, row: Row) -> Option<&Row> {
+        let key = if row.value().len() >= SHARED_FROM {
+            self.state.pending.set_shared(row.key(), Box::new(ValueOf(row.clone())))
+        } else {
+            self.state.pending.set(row.key(), row.value())
+        };
+        let new_bytes = row_bytes(&row);
+        let old = match self.state.store.set(row) {
+            Ok(old) => old,
+            Err(error) => {
+                self.fail(&error);
+                return None;
+            }
+        };
+        self.grown_bytes += new_bytes - old.as_ref().map_or(0, row_bytes);
+        self.state.journal.push(match old {
+            Some(old) => Change::Replaced { old },
+            None => Change::Added { key },
+        });
+        self.check_size();
+        match self.state.journal.last() {
+            Some(Change::Replaced { old }) => Some(old),
+            _ => None,
+        }
+    }
+
+    /// Writes `bytes` over a part of the value at `key`, which comes in parts. They begin at
+    /// `offset`; a value that ends before it is filled up with zeros, and an absent row counts as
+    /// an empty value. The log gets the bytes alone, so a small change of a value costs a copy of
+    /// it in memory, and on disk what the change is.
+    pub fn patch_parts(&mut self, key: &[&[u8]], offset: usize, bytes: &[u8]) {
+        self.build_key(key);
+        self.too_large |= self.state.key.len() > KEY_BYTES_MAX || offset.saturating_add(bytes.len()) > VALUE_BYTES_MAX;
+        if self.too_large {
+            return;
+        }
+        let old = self.state.store.get(&self.state.key);
+        let old = self.readable(old);
+        if self.unreadable {
+            return;
+        }
+        let version = self.take_version();
+        let row = Row::patched(old.as_ref(), &self.state.key, offset, bytes, version);
+        self.patch_row(old, row, offset, bytes);
+    }
+
+    fn patch_row(&mut self, old: Option<Row>, row: Row, offset: usize, bytes: &[u8]) {
+        // A row of this transaction's own is in the journal already: a rollback brings back the
+        // row before it.
+        let is_own = old.as_ref().is_some_and(|old| old.version() == row.version());
+        let counted_bytes = if is_own { bytes.len() } else { row.value().len() };
+        let key = self.state.pending.patch(row.key(), offset, bytes, counted_bytes);
+        self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
+        if let Err(error) = self.state.store.set(row) {
+            return self.fail(&error);
+        }
+        match old {
+            Some(_) if is_own => {}
+            Some(old) => self.state.journal.push(Change::Replaced { old }),
+            None => self.state.journal.push(Change::Added { key }),
+        }
+        self.check_size();
+    }
+
+    /// The keys will be written next, in this order.
+    pub(crate) fn fetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.state.fetch(&self.prefix, keys);
+    }
+
+    /// Removes `key`. Returns the row that was there.
+    pub fn clear(&mut self, key: &[u8]) -> Option<Row> {
+        self.clear_parts(&[key])
+    }
+
+    /// As [`Transaction::clear`]; the key comes in parts.
+    pub fn clear_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
+        self.build_key(key);
+        let cleared = self.state.store.clear(&self.state.key);
+        let Some(old) = self.readable(cleared) else {
+            let version = self.state.changes.newest_at(&self.state.key);
+            self.depend_on(version);
+            return None;
+        };
+        self.note_cleared(&old);
+        Some(old)
+    }
+
+    /// Removes the row at position `index` of `start..end`, counted from zero, and returns it.
+    pub fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+        self.depend_on_everything();
+        let old = self.between(start, end, |transaction, start, end| {
+            let cleared = transaction.state.store.clear_nth(start, end, index);
+            transaction.readable(cleared)
+        })?;
+        self.note_cleared(&old);
+        Some(old)
+    }
+
+    /// Removes the first row of `start..end`, or the last, and returns it.
+    pub fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Option<Row> {
+        let old = self.between(start, end, |transaction, start, end| {
+            let cleared = transaction.state.store.clear_end(start, end, last);
+            let old = transaction.readable(cleared);
+            if old.is_none() {
+                let newest = transaction.state.changes.newest_in(start, end);
+                transaction.depend_on(newest);
+            }
+            old
+        })?;
+        self.note_cleared(&old);
+        Some(old)
+    }
+
+    fn note_cleared(&mut self, old: &Row) {
+        self.take_version();
+        self.grown_bytes -= row_bytes(old);
+        if !self.too_large {
+            self.state.pending.clear(old.key());
+        }
+        self.state.journal.push(Change::Cleared { old: old.clone() });
+        self.check_size();
+    }
+
+    /// Cleared ranges whose rows still take memory. The flusher frees them.
+    pub fn unfreed_count(&self) -> usize {
+        self.state.garbage.len() + self.state.being_freed.load(Ordering::Relaxed)
+    }
+
+    /// Removes every key of `start..end`. Returns how many there were.
+    pub fn clear_range(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        let range = self.full_range(start, end);
+        self.clear_full_range(range)
+    }
+
+    /// Removes everything in the space.
+    pub fn clear_all(&mut self) {
+        self.clear_full_range(KeyRange::prefix(&self.prefix));
+    }
+
+    fn clear_full_range(&mut self, range: KeyRange) -> u64 {
+        let watches = self
+            .state
+            .watches
+            .of_present(&self.state.store, &range.start, &range.end);
+        let watches = self.readable(watches);
+        let cleared = self.state.store.clear_range(&range.start, &range.end);
+        let Some(cleared) = self.readable(cleared.map(Some)) else {
+            return 0;
+        };
+        let count = cleared.count();
+        self.rows_cleared += count;
+        if count > 0 {
+            self.take_version();
+            if !self.too_large {
+                self.state.pending.clear_range(&range.start, &range.end);
+            }
+            self.state.journal.push(Change::ClearedRange(Box::new(ClearedRange {
+                range,
+                cleared,
+                watches,
+            })));
+            self.check_size();
+        } else {
+            let newest = self.state.changes.newest_in(&range.start, &range.end);
+            self.depend_on(newest);
+        }
+        count
+    }
+
+    /// Visits the rows of `start..end` in key order, or backwards, until `visit` breaks.
+    pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+        self.between(start, end, |transaction, start, end| {
+            let mut newest = Version::ZERO;
+            let scanned = transaction.state.store.scan(start, end, reverse, &mut |row| {
+                newest = newest.max(row.version());
+                visit(row)
+            });
+            transaction.readable(scanned);
+            if transaction.space.durability == Durability::Always {
+                let newest = newest.max(transaction.state.changes.newest_in(start, end));
+                transaction.depend_on(newest);
+            }
+        });
+    }
+
+    /// How many rows `start..end` holds.
+    pub fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        self.depend_on_everything();
+        self.between(start, end, |transaction, start, end| {
+            let count = transaction.state.store.count(start, end);
+            transaction.readable(count)
+        })
+    }
+
+    /// The row at position `index` of `start..end`, counted from zero.
+    pub fn nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+        self.depend_on_everything();
+        self.between(start, end, |transaction, start, end| {
+            let row = transaction.state.store.nth(start, end, index);
+            transaction.readable(row)
+        })
+    }
+
+    /// Tells the watchers of `key` that it changed, although its row did not: what it stands for did.
+    pub fn touch(&mut self, key: &[u8]) {
+        if !self.state.watches.is_empty() {
+            let key = [&self.prefix, key].concat().into();
+            self.state.journal.push(Change::Touched { key });
+        }
+    }
+
+    /// See [`crate::PartitionGuard::watch_key`].
+    pub fn watch_key(&mut self, key: &[u8], callback: Callback) -> WatchId {
+        self.state.watches.add_point([&self.prefix, key].concat(), callback)
+    }
+
+    /// Ends a watch.
+    pub fn unwatch(&mut self, id: WatchId) {
+        self.state.watches.remove(id);
+    }
+
+    /// It has written more than a transaction may, and will be refused: whatever is done in it from now on is in vain.
+    pub fn is_too_large(&self) -> bool {
+        self.too_large
+    }
+
+    /// True if this transaction has written something.
+    pub fn has_written(&self) -> bool {
+        self.version != Version::ZERO
+    }
+
+    /// The part of a row's key that the layer knows.
+    pub fn layer_key(row: &Row) -> &[u8] {
+        &row.key()[SPACE_BYTES..]
+    }
+
+    pub(crate) fn grown_bytes(&self) -> i64 {
+        self.grown_bytes
+    }
+
+    /// On a full disk there is room for this transaction as long as there is any, because it serves to delete something,
+    /// even if it leaves a trace that takes more than what it clears.
+    pub fn deletes(&mut self) {
+        self.deletes = true;
+    }
+
+    fn makes_smaller(&self) -> bool {
+        let cleared_bytes = (self.rows_cleared as i64).saturating_mul(ROW_BYTES_MIN);
+        self.deletes || self.grown_bytes < cleared_bytes
+    }
+
+    pub(crate) fn commit(mut self, room: &Room) -> Result<Dependency, Refused> {
+        if self.too_large {
+            return Err(Refused::TooLarge(self.failure_dependency()));
+        }
+        let has_effects = self.version_told || self.state.pending.open_bytes() > 0;
+        if has_effects && !room.admits(self.state.pending.len(), self.makes_smaller()) {
+            return Err(Refused::DiskFull(self.failure_dependency()));
+        }
+        self.finished = true;
+        if has_effects {
+            self.state.commit(self.version, self.space.durability);
+            self.depend_on(self.version);
+        } else {
+            self.state.commit_without_effects(self.last);
+        }
+        Ok(self.dependency)
+    }
+
+    /// What the answer of a transaction that fails depends on. Writing tells what was there before, without its version,
+    /// so a writer depends on the latest commit; never on its own version, which is taken back.
+    pub(crate) fn failure_dependency(&mut self) -> Dependency {
+        if self.has_written() {
+            self.depend_on_everything();
+        }
+        self.dependency.min(self.last)
+    }
+
+    /// Something could not be read: the transaction will be refused, and whatever its code answers is dropped.
+    pub fn is_unreadable(&self) -> bool {
+        self.unreadable
+    }
+
+    /// What was read; nothing, and a transaction that is refused, if it could not be.
+    #[inline]
+    fn readable<T: Default>(&mut self, read: Result<T, StoreError>) -> T {
+        match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.fail(&error);
+                T::default()
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: &StoreError) {
+        if !self.unreadable {
+            tracing::error!(%error, "a transaction could not read what is stored");
+        }
+        self.unreadable = true;
+    }
+
+    fn check_size(&mut self) {
+        if self.state.pending.open_bytes_in_full() > TRANSACTION_BYTES_MAX {
+            self.too_large = true;
+        }
+    }
+
+    fn depend_on(&mut self, version: Version) {
+        if version > self.durable && version > self.dependency && self.space.durability == Durability::Always {
+            self.dependency = version;
+        }
+    }
+
+    /// Counting does not see the versions of what it counts, so it depends on the latest commit.
+    fn depend_on_everything(&mut self) {
+        self.depend_on(self.last);
+    }
+
+    fn build_key(&mut self, key: &[&[u8]]) {
+        self.state.key.clear();
+        self.state.key.extend_from_slice(&self.prefix);
+        key.iter().for_each(|part| self.state.key.extend_from_slice(part));
+    }
+
+    /// Reads between two keys as the store knows them, which stand in the scratch while `read` runs.
+    fn between<R>(&mut self, start: &[u8], end: &[u8], read: impl FnOnce(&mut Self, &[u8], &[u8]) -> R) -> R {
+        let mut bounds = std::mem::take(&mut self.state.key);
+        bounds.clear();
+        for part in [&self.prefix, start, &self.prefix, end] {
+            bounds.extend_from_slice(part);
+        }
+        let (start, end) = bounds.split_at(SPACE_BYTES + start.len());
+        let answer = read(self, start, end);
+        self.state.key = bounds;
+        answer
+    }
+
+    fn full_range(&self, start: &[u8], end: &[u8]) -> KeyRange {
+        KeyRange::new([&self.prefix, start].concat(), [&self.prefix, end].concat())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.state.rollback(self.last);
+        }
+    }
+}

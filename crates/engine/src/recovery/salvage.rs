@@ -1,0 +1,43 @@
+//! What can be trusted of a damaged checkpoint or tree, and a sound one of it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use quartet_env::Disk;
+use quartet_store::Row;
+use quartet_store::checkpoint::salvage::{self, Damage, Salvaged};
+
+use crate::{OpenError, Restoration};
+
+/// Reads what can be trusted and tells each damage. Nothing on disk is changed.
+///
+/// Errors: damage of which nothing can be saved, and whatever keeps a disk from being read.
+pub fn salvage(damaged: &Arc<dyn Disk>, tell: &mut dyn FnMut(Damage)) -> Result<Salvaged, OpenError> {
+    Ok(salvage::salvage(damaged, &mut |_| ControlFlow::Continue(()), tell)?)
+}
+
+/// The same, and writes it into `anew`, an empty directory. Its files have names under which they can be moved beside those of
+/// `damaged`, but for the one that takes the place of the damaged one.
+pub fn rebuild(
+    damaged: &Arc<dyn Disk>,
+    anew: Arc<dyn Disk>,
+    tell: &mut dyn FnMut(Damage),
+) -> Result<Salvaged, OpenError> {
+    let kind = salvage::begin_beside(anew.as_ref(), damaged.as_ref())?;
+    let mut restoration = Restoration::begin(anew, kind, Box::new(|_| true))?;
+    let mut failure = None;
+    let mut keep = |row: Row| match restoration.row(row.key(), row.value(), row.version()) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failure = Some(error);
+            ControlFlow::Break(())
+        }
+    };
+    let salvaged = salvage::salvage(damaged, &mut keep, tell);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let salvaged = salvaged?;
+    restoration.finish(salvaged.position)?;
+    Ok(salvaged)
+}

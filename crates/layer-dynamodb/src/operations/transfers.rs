@@ -1,0 +1,262 @@
+//! What exports and imports have in common: buckets, a queue, and lists.
+//!
+//! A request puts what is to be done into a queue of rows and answers at once; [`DynamoDb::transfer`] does it, one after another,
+//! on a thread that may wait for files. How far that is is a row too, so it goes on after a restart.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use quartet_engine::Transaction;
+use quartet_model::KeyRange;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::storage::catalog::next_number;
+use crate::storage::key::kept_name;
+use crate::storage::table::Table;
+use crate::wire::failure::{Exception, Failure};
+use crate::wire::json::{Json, Writer};
+use crate::{DynamoDb, storage::key};
+
+/// Transfers of one database that may wait or be under way.
+const AT_ONCE: u64 = 50;
+/// Transfers that are looked through for one of the same token, and that one page of a list looks at.
+const LOOKED_AT_MAX: usize = 1000;
+/// For how long the service tells of one.
+const KEPT_MILLISECONDS: u64 = 90 * 24 * 3600 * 1000;
+/// Old ones that a new one removes.
+const REMOVED_AT_ONCE: usize = 10;
+const PAGE_MAX: usize = 25;
+const REASON_CHARACTERS_MAX: usize = 300;
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub enum Status {
+    InProgress,
+    Completed,
+    /// A code and a text.
+    Failed(String, String),
+}
+
+impl Status {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Status::InProgress => "IN_PROGRESS",
+            Status::Completed => "COMPLETED",
+            Status::Failed(..) => "FAILED",
+        }
+    }
+
+    /// What a bucket's failure is told as.
+    pub fn of_bucket(error: &io::Error) -> Status {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => "S3NoSuchKey",
+            io::ErrorKind::PermissionDenied => "S3AccessDenied",
+            io::ErrorKind::InvalidData => "InvalidData",
+            io::ErrorKind::QuotaExceeded => "LimitExceededException",
+            _ => "S3Error",
+        };
+        let reason = error.to_string().chars().take(REASON_CHARACTERS_MAX).collect();
+        Status::Failed(code.into(), reason)
+    }
+
+    pub fn write(&self, writer: &mut Writer, member: &str) {
+        writer.member(member, self.name());
+        if let Status::Failed(code, text) = self {
+            writer.member("FailureCode", code);
+            writer.member("FailureMessage", text);
+        }
+    }
+}
+
+/// An export or an import, as it is kept.
+pub trait Transfer: Serialize + DeserializeOwned {
+    /// Of its rows.
+    const LETTER: u8;
+    /// Between the table and its number in an ARN.
+    const KIND: &'static str;
+
+    fn id(&self) -> &str;
+    fn table(&self) -> &Table;
+    fn token(&self) -> Option<&str>;
+}
+
+pub fn arn<T: Transfer>(layer: &DynamoDb, transfer: &T) -> String {
+    format!(
+        "{}/{}/{}",
+        layer.table_arn(&transfer.table().name),
+        T::KIND,
+        transfer.id()
+    )
+}
+
+/// Refuses a bucket that the operator has not named.
+pub fn check_bucket(layer: &DynamoDb, bucket: &str) -> Result<(), Failure> {
+    match layer.buckets.has(bucket) {
+        true => Ok(()),
+        false => Err(Failure::validation(format!(
+            "The specified S3 bucket does not exist: {bucket}. Buckets are named by the server's setting dynamodb-buckets"
+        ))),
+    }
+}
+
+/// A name that no other transfer has: the time and eight digits, as the service gives them.
+pub fn new_id(transaction: &mut Transaction<'_>) -> String {
+    let digits = xxh3_64(&transaction.unique_id()) as u32;
+    format!("{:014}-{digits:08x}", transaction.now_micros() / 1000)
+}
+
+/// The name under which a transfer of this region is kept, by the end of its ARN.
+fn kept<T: Transfer>(layer: &DynamoDb, id: &str) -> Vec<u8> {
+    key::transfer(T::LETTER, &kept_name(layer.own_region(), id))
+}
+
+/// The transfer that a client has begun with this token.
+pub fn of_token<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, token: Option<&str>) -> Option<T> {
+    let token = token?;
+    let mut found = None;
+    scan::<T>(layer, transaction, None, true, &mut |transfer| {
+        if transfer.token() == Some(token) {
+            found = Some(transfer);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Visits transfers of this region after `after`, or backwards from the newest. True if it ended before it had seen all.
+fn scan<T: Transfer>(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    after: Option<&str>,
+    reverse: bool,
+    visit: &mut dyn FnMut(T) -> ControlFlow<()>,
+) -> bool {
+    let prefix = kept::<T>(layer, "");
+    // Behind those that begin with digits stand other regions', below their names.
+    let end = [prefix.as_slice(), b":"].concat();
+    let start = after.map_or(prefix.clone(), |id| KeyRange::point(&kept::<T>(layer, id)).end);
+    let mut looked_at = 0;
+    let mut ended = false;
+    transaction.scan(&start, &end, reverse, &mut |row| {
+        looked_at += 1;
+        let transfer = serde_json::from_slice(row.value()).expect("a stored transfer");
+        ended = visit(transfer).is_break() || looked_at == LOOKED_AT_MAX;
+        match ended {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    ended
+}
+
+/// Puts a transfer into the queue; its number is what the queue calls it.
+pub fn enqueue<T: Transfer>(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    make: impl FnOnce(&mut Transaction<'_>, u32) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    if transaction.count(b"Q", b"R") >= AT_ONCE {
+        let text = format!("Subscriber limit exceeded: Only {AT_ONCE} exports and imports are allowed simultaneously");
+        return Err(Failure::new(Exception::LimitExceeded, text));
+    }
+    let number = next_number(transaction);
+    let transfer = make(transaction, number)?;
+    forget_old::<T>(layer, transaction);
+    let row_key = kept::<T>(layer, transfer.id());
+    store(transaction, &row_key, &transfer);
+    transaction.set(&key::queued(number), &row_key);
+    Ok(transfer)
+}
+
+fn forget_old<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>) {
+    let before = (transaction.now_micros() / 1000).saturating_sub(KEPT_MILLISECONDS);
+    let (start, end) = (kept::<T>(layer, ""), kept::<T>(layer, &format!("{before:014}")));
+    let mut old = Vec::new();
+    transaction.scan(&start, &end, false, &mut |row| {
+        old.push(Transaction::layer_key(row).to_vec());
+        match old.len() < REMOVED_AT_ONCE {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    for row_key in old {
+        transaction.clear(&row_key);
+    }
+}
+
+pub fn store<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8], transfer: &T) {
+    transaction.set(row_key, &serde_json::to_vec(transfer).expect("JSON"));
+}
+
+/// The transfer that an ARN names.
+pub fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Option<T> {
+    let (table, id) = arn.split_once(&format!("/{}/", T::KIND))?;
+    let id = Some(id).filter(|id| layer.is_of_this_region(arn) && !id.contains('/'))?;
+    let found: T = load(transaction, &kept::<T>(layer, id))?;
+    table.ends_with(&format!("/{}", found.table().name)).then_some(found)
+}
+
+fn load<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8]) -> Option<T> {
+    let row = transaction.get(row_key)?;
+    Some(serde_json::from_slice(row.value()).expect("a stored transfer"))
+}
+
+/// A page of a list: of one table, or of all; and where the next page begins.
+pub fn page<T: Transfer>(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    table: Option<&str>,
+    limit: Option<i64>,
+    after: Option<&str>,
+) -> (Vec<T>, Option<String>) {
+    let limit = limit.map_or(PAGE_MAX, |limit| limit as usize);
+    let after = after.map(un_hexadecimal);
+    let (mut listed, mut last) = (Vec::new(), String::new());
+    let has_more = scan::<T>(layer, transaction, after.as_deref(), false, &mut |transfer| {
+        transfer.id().clone_into(&mut last);
+        if table.is_none_or(|table| transfer.table().name == table) {
+            listed.push(transfer);
+        }
+        match listed.len() < limit {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    (listed, has_more.then(|| hexadecimal(&last)))
+}
+
+/// SDKs check that tokens are at least 112 hexadecimal digits.
+fn hexadecimal(id: &str) -> String {
+    let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("{digits:0<112}")
+}
+
+fn un_hexadecimal(token: &str) -> String {
+    let pairs = token.as_bytes().chunks_exact(2);
+    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).unwrap_or(0));
+    bytes.take_while(|byte| *byte != 0).map(char::from).collect()
+}
+
+/// A text of a request that is kept, if it is there.
+pub fn kept_text(request: &Json<'_>, member: &str) -> Option<String> {
+    request.get(member).and_then(Json::text).map(str::to_owned)
+}
+
+impl DynamoDb {
+    /// Runs `body` as a transaction, and answers when what it saw and did is durable.
+    pub(crate) fn settle<R>(&self, body: impl FnOnce(&mut Transaction<'_>) -> R) -> io::Result<R> {
+        let (answer, dependency) = self.execute(|transaction| Ok(body(transaction)));
+        let answer = answer.map_err(|failure| io::Error::other(failure.message))?;
+        match self.engine.wait_durable(dependency) {
+            true => Ok(answer),
+            false => Err(io::Error::other("what was done did not become durable")),
+        }
+    }
+
+    pub(crate) fn transfer_at<T: Transfer>(&self, row_key: &[u8]) -> io::Result<Option<T>> {
+        self.settle(|transaction| load(transaction, row_key))
+    }
+}

@@ -1,0 +1,459 @@
+//! What must hold between the rows of the DynamoDB layer, for `quartet check`: items and their indexes, expiries, streams, names and
+//! numbers of tables.
+//!
+//! Each item's entries are looked up; an index that has as many entries as the items asked for holds no others. Only if it
+//! has more are its entries walked, each looked up in the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use quartet_engine::{Invariants, Judged, Repair, decoded};
+use quartet_model::{KeyRange, LayerId, Version};
+
+use crate::operations::backups::Backup;
+use crate::storage::key;
+use crate::storage::stored;
+use crate::storage::streams::Stream;
+use crate::storage::table::{Index, Table};
+use crate::storage::write::expiry_of;
+use crate::wire::value::Item;
+
+/// DynamoDB's promises.
+pub struct DynamoDbInvariants;
+
+impl Invariants for DynamoDbInvariants {
+    fn layer(&self) -> LayerId {
+        LayerId::DynamoDb
+    }
+
+    fn judge(&self, judged: &mut Judged<'_>) {
+        let tables = tables(judged);
+        for table in tables.values() {
+            judge_items(judged, table);
+        }
+        let dropped = dropped(judged);
+        judge_strays(judged, &tables, &dropped);
+        judge_history(judged, &tables, &dropped);
+        judge_numbers(judged, &tables);
+        judge_streams(judged, &tables);
+        judge_tokens(judged);
+    }
+}
+
+/// Every table by its number.
+fn tables(judged: &mut Judged<'_>) -> BTreeMap<u32, Table> {
+    let mut tables: BTreeMap<u32, Table> = BTreeMap::new();
+    let range = KeyRange::prefix(b"T");
+    let rows = judged.rows;
+    rows.scan(&range.start, &range.end, false, &mut |row_key, value| {
+        let name = String::from_utf8_lossy(&row_key[1..]);
+        match serde_json::from_slice::<Table>(value) {
+            Ok(table) if table.kept_name() != name => {
+                judged.found(
+                    format!("table \"{name}\" says that it is \"{}\"", table.kept_name()),
+                    Vec::new(),
+                );
+            }
+            Ok(table) => {
+                if let Some(other) = tables.insert(table.id, table) {
+                    judged.found(
+                        format!("tables \"{name}\" and \"{}\" have one number", other.name),
+                        Vec::new(),
+                    );
+                }
+            }
+            Err(error) => judged.found(format!("table \"{name}\" cannot be read: {error}"), Vec::new()),
+        }
+        ControlFlow::Continue(())
+    });
+    tables
+}
+
+fn judge_items(judged: &mut Judged<'_>, table: &Table) {
+    let now_seconds = judged.rows.now_micros / 1_000_000;
+    let knows_expiries = judged.rows.get_row(&key::filling(table.id, 0)).is_none();
+    let range = KeyRange::prefix(&key::items(table.id, 0));
+    let mut expected: BTreeMap<u16, u64> = BTreeMap::new();
+    let rows = judged.rows;
+    rows.scan(&range.start, &range.end, false, &mut |item_key, value| {
+        let Some(item) = item(table, value) else {
+            let what = format!("an item of table \"{}\" is none that a version has written", table.name);
+            judged.found(what, Vec::new());
+            return ControlFlow::Continue(());
+        };
+        if table.item_key(&item) != item_key {
+            let what = format!(
+                "an item of table \"{}\" stands below another key than its own",
+                table.name
+            );
+            judged.found(what, Vec::new());
+            return ControlFlow::Continue(());
+        }
+        for index in &table.indexes {
+            *expected.entry(index.id).or_default() += judge_entry(judged, table, index, &item);
+        }
+        let expiry = expiry_of(table, Some(&item)).filter(|seconds| *seconds > now_seconds && knows_expiries);
+        if let Some(seconds) = expiry {
+            judge_expiry(judged, table, seconds, &item_key[key::ITEMS_PREFIX_BYTES..]);
+        }
+        ControlFlow::Continue(())
+    });
+    for index in &table.indexes {
+        let entries = KeyRange::prefix(&key::items(table.id, index.id));
+        if rows.count(&entries.start, &entries.end) != expected.get(&index.id).copied().unwrap_or_default() {
+            judge_entries(judged, table, index);
+        }
+    }
+}
+
+/// An item with the keys of its table, of bytes that a version has written.
+fn item(table: &Table, value: &[u8]) -> Option<Item> {
+    let item = decoded(|| stored::decode(value))?;
+    (table.holds_keys(&item) && stored::encode(&item) == value).then_some(item)
+}
+
+/// The item has its entry. Answers how many it has or should have, one or none.
+fn judge_entry(judged: &mut Judged<'_>, table: &Table, index: &Index, item: &Item) -> u64 {
+    let Some((entry_key, entry)) = index.entry(table, item) else {
+        return 0;
+    };
+    let value = stored::encode(&entry);
+    let found = judged.rows.get_row(&entry_key);
+    if found.as_deref() == Some(&value) {
+        return 1;
+    }
+    if found.is_none() && index.filling {
+        return 0;
+    }
+    let (does, table, name) = (
+        if found.is_some() { "shows otherwise" } else { "lacks" },
+        &table.name,
+        &index.name,
+    );
+    let what = format!("index \"{name}\" of table \"{table}\" {does} an item of the table");
+    let was_there = found.is_some();
+    judged.found(what, vec![Repair::Set { key: entry_key, value }]);
+    u64::from(was_there)
+}
+
+/// Each entry has its item.
+fn judge_entries(judged: &mut Judged<'_>, table: &Table, index: &Index) {
+    let range = KeyRange::prefix(&key::items(table.id, index.id));
+    let rows = judged.rows;
+    rows.scan(&range.start, &range.end, false, &mut |entry_key, value| {
+        let entry = item(table, value);
+        let own = entry.and_then(|entry| rows.get_row(&table.item_key(&entry)));
+        let own = own.and_then(|row| item(table, &row));
+        if own.and_then(|item| index.item_key(table, &item)).as_deref() != Some(entry_key) {
+            let what = format!(
+                "index \"{}\" of table \"{}\" has what no item supports",
+                index.name, table.name
+            );
+            judged.found(
+                what,
+                vec![Repair::Clear {
+                    key: entry_key.to_vec(),
+                }],
+            );
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+fn judge_expiry(judged: &mut Judged<'_>, table: &Table, seconds: u64, place: &[u8]) {
+    let key = key::expiry(seconds, table.id, place);
+    if judged.rows.get_row(&key).is_none() {
+        let what = format!("an item of table \"{}\" would never expire", table.name);
+        let value = table.kept_name().as_bytes().to_vec();
+        judged.found(what, vec![Repair::Set { key, value }]);
+    }
+}
+
+/// The numbers of tables that were deleted and whose state is needed.
+fn dropped(judged: &mut Judged<'_>) -> BTreeSet<u32> {
+    let mut dropped = BTreeSet::new();
+    let rows = judged.rows;
+    rows.scan(b"D", b"E", false, &mut |row_key, value| {
+        match serde_json::from_slice::<Table>(value) {
+            Ok(table) if key::dropped(table.id) == row_key => drop(dropped.insert(table.id)),
+            _ => judged.found("a deleted table cannot be read".into(), Vec::new()),
+        }
+        ControlFlow::Continue(())
+    });
+    dropped
+}
+
+/// History and pins belong to a table that is or was, each backup has its pin, and each table knows its newest.
+fn judge_history(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
+    for (letter, next, what) in [(b"H", b"I", "history"), (b"P", b"Q", "pins")] {
+        let mut start = letter.to_vec();
+        while let Some(row) = judged.rows.nth(&start, next, 0) {
+            let row_key = quartet_engine::Transaction::layer_key(&row);
+            let range = KeyRange::prefix(&row_key[..row_key.len().min(5)]);
+            start.clone_from(&range.end);
+            let number = row_key.get(1..5).and_then(|number| number.try_into().ok());
+            let number = number.map_or(0, u32::from_be_bytes);
+            if !tables.contains_key(&number) && !dropped.contains(&number) {
+                let what = format!("{what} of table number {number}, which there is not");
+                let (start, end) = (range.start, range.end);
+                judged.found(what, vec![Repair::ClearRange { start, end }]);
+            }
+        }
+    }
+    let rows = judged.rows;
+    rows.scan(b"B", b"C", false, &mut |_, value| {
+        let backup = serde_json::from_slice::<Backup>(value);
+        let pin = backup.map(|backup| key::pin(backup.table.id, Version(backup.version), backup.number));
+        if !pin.is_ok_and(|pin| rows.get_row(&pin).is_some()) {
+            judged.found("a backup cannot be read, or its state is not kept".into(), Vec::new());
+        }
+        ControlFlow::Continue(())
+    });
+    for table in tables.values() {
+        let mut newest = 0;
+        let pins = key::pins(table.id);
+        rows.scan(&pins.start, &pins.end, true, &mut |row_key, _| {
+            newest = key::pinned_version(row_key).0;
+            ControlFlow::Break(())
+        });
+        if newest != table.pinned {
+            let what = format!("table \"{}\" does not know its newest backup", table.name);
+            judged.found(what, Vec::new());
+        }
+    }
+}
+
+/// Items and entries belong to a table, entries to one of its indexes; of a deleted table there are only items.
+fn judge_strays(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
+    let mut start = b"I".to_vec();
+    while let Some(row) = judged.rows.nth(&start, b"J", 0) {
+        let row_key = quartet_engine::Transaction::layer_key(&row);
+        let range = KeyRange::prefix(&row_key[..row_key.len().min(key::ITEMS_PREFIX_BYTES)]);
+        start.clone_from(&range.end);
+        let Some(numbers) = row_key.get(1..key::ITEMS_PREFIX_BYTES) else {
+            judged.found(
+                "a row is too short for an item's".into(),
+                vec![Repair::Clear { key: row_key.to_vec() }],
+            );
+            continue;
+        };
+        let table = u32::from_be_bytes(numbers[..4].try_into().expect("four bytes"));
+        let index = u16::from_be_bytes(numbers[4..].try_into().expect("two bytes"));
+        let rows = judged.rows.count(&range.start, &range.end);
+        match tables.get(&table) {
+            None if index == 0 && dropped.contains(&table) => {}
+            None => judged.found(
+                format!("{rows} rows belong to no table: their table had number {table}"),
+                Vec::new(),
+            ),
+            Some(table) if index != 0 && !table.indexes.iter().any(|known| known.id == index) => {
+                let what = format!("{rows} entries of table \"{}\" belong to no index", table.name);
+                let (start, end) = (range.start, range.end);
+                judged.found(what, vec![Repair::ClearRange { start, end }]);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// No number is given twice.
+fn judge_numbers(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
+    let last = judged.rows.get(key::LAST_NUMBER);
+    let last = last.and_then(|last| last.try_into().ok()).map_or(0, u32::from_be_bytes);
+    let streams = tables.values().filter_map(|table| Some(table.stream.as_ref()?.id));
+    let highest = tables.keys().copied().chain(streams).max().unwrap_or_default();
+    if last < highest {
+        let what = format!("the last number given is {last}, and {highest} is in use");
+        let (key, value) = (key::LAST_NUMBER.to_vec(), highest.to_be_bytes().to_vec());
+        judged.found(what, vec![Repair::Set { key, value }]);
+    }
+}
+
+/// A table's stream is there, and records belong to one.
+fn judge_streams(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
+    let mut known = BTreeSet::new();
+    let range = key::streams();
+    let rows = judged.rows;
+    rows.scan(&range.start, &range.end, false, &mut |row_key, value| {
+        match serde_json::from_slice::<Stream>(value) {
+            Ok(stream) if key::stream(stream.id) == row_key => drop(known.insert(stream.id)),
+            _ => judged.found("a stream cannot be read".into(), Vec::new()),
+        }
+        ControlFlow::Continue(())
+    });
+    for table in tables.values() {
+        if let Some(stream) = table.live_stream().filter(|stream| !known.contains(&stream.id)) {
+            let what = format!(
+                "the stream of table \"{}\", number {}, is not there",
+                table.name, stream.id
+            );
+            judged.found(what, Vec::new());
+        }
+    }
+    let mut start = b"R".to_vec();
+    while let Some(row) = judged.rows.nth(&start, b"S", 0) {
+        let row_key = quartet_engine::Transaction::layer_key(&row);
+        let range = KeyRange::prefix(&row_key[..row_key.len().min(5)]);
+        start.clone_from(&range.end);
+        let number = row_key
+            .get(1..5)
+            .and_then(|number| number.try_into().ok())
+            .map(u32::from_be_bytes);
+        if !number.is_some_and(|number| known.contains(&number)) {
+            let what = format!(
+                "{} records belong to no stream",
+                judged.rows.count(&range.start, &range.end)
+            );
+            let (start, end) = (range.start, range.end);
+            judged.found(what, vec![Repair::ClearRange { start, end }]);
+        }
+    }
+}
+
+/// A token that is to be forgotten is there: else one of a transaction that may come again would be kept for ever.
+fn judge_tokens(judged: &mut Judged<'_>) {
+    let mut due = BTreeSet::new();
+    let rows = judged.rows;
+    rows.scan(b"L", b"M", false, &mut |row_key, _| {
+        due.insert(row_key.get(9..).unwrap_or_default().to_vec());
+        ControlFlow::Continue(())
+    });
+    rows.scan(b"K", b"L", false, &mut |row_key, _| {
+        if !due.contains(&row_key[1..]) {
+            let what = "the token of a transaction would never be forgotten".into();
+            judged.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_engine::{Invariants, Transaction};
+
+    use super::DynamoDbInvariants;
+    use crate::storage::key;
+    use crate::testing::Fixture;
+
+    fn start() -> Fixture {
+        let fixture = Fixture::start();
+        let created = fixture.ask(
+            "CreateTable",
+            r#"{"TableName":"table","BillingMode":"PAY_PER_REQUEST","KeySchema":[{"AttributeName":"h","KeyType":"HASH"}],
+            "AttributeDefinitions":[{"AttributeName":"h","AttributeType":"S"},{"AttributeName":"colour","AttributeType":"S"}],
+            "GlobalSecondaryIndexes":[{"IndexName":"by_colour","KeySchema":[{"AttributeName":"colour","KeyType":"HASH"}],
+            "Projection":{"ProjectionType":"KEYS_ONLY"}}],"StreamSpecification":{"StreamEnabled":true,"StreamViewType":"KEYS_ONLY"}}"#,
+        );
+        assert_eq!(created.status, 200);
+        let expiring = r#"{"TableName":"table","TimeToLiveSpecification":{"Enabled":true,"AttributeName":"until"}}"#;
+        assert_eq!(fixture.ask("UpdateTimeToLive", expiring).status, 200);
+        for number in 0..20 {
+            let put = format!(
+                r#"{{"TableName":"table","Item":{{"h":{{"S":"{number}"}},"colour":{{"S":"red"}},"until":{{"N":"32503680000"}}}}}}"#
+            );
+            assert_eq!(fixture.ask("PutItem", &put).status, 200);
+        }
+        fixture.layer.maintain();
+        fixture
+    }
+
+    /// What is found, one line each.
+    fn found(fixture: &Fixture) -> Vec<String> {
+        let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(DynamoDbInvariants)];
+        let findings = fixture.layer.engine.judge(&invariants).unwrap();
+        findings.kept.into_iter().map(|finding| finding.what).collect()
+    }
+
+    fn first(fixture: &Fixture, prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+        let row = reader.nth(prefix, &quartet_model::next_prefix(prefix), 0).unwrap();
+        (Transaction::layer_key(&row).to_vec(), row.value().to_vec())
+    }
+
+    fn plant(fixture: &Fixture, change: impl Fn(&mut Transaction<'_>)) {
+        let planted = fixture.layer.execute(|tx| {
+            change(tx);
+            Ok(())
+        });
+        planted.0.unwrap();
+    }
+
+    type Plant = Box<dyn Fn(&Fixture)>;
+
+    #[test]
+    fn each_disagreement_is_found_and_repaired() {
+        let cases: [(&str, Plant); 7] = [
+            (
+                "index \"by_colour\" of table \"table\" lacks an item of the table",
+                Box::new(|fixture| {
+                    let (entry, _) = first(fixture, &key::items(1, 1));
+                    plant(fixture, |tx| drop(tx.clear(&entry)));
+                }),
+            ),
+            (
+                "index \"by_colour\" of table \"table\" has what no item supports",
+                Box::new(|fixture| {
+                    let (mut entry, value) = first(fixture, &key::items(1, 1));
+                    entry.push(7);
+                    plant(fixture, |tx| drop(tx.set(&entry, &value)));
+                }),
+            ),
+            (
+                "index \"by_colour\" of table \"table\" shows otherwise an item of the table",
+                Box::new(|fixture| {
+                    let (entry, _) = first(fixture, &key::items(1, 1));
+                    let (_, whole) = first(fixture, &key::items(1, 0));
+                    plant(fixture, |tx| drop(tx.set(&entry, &whole)));
+                }),
+            ),
+            (
+                "an item of table \"table\" would never expire",
+                Box::new(|fixture| {
+                    let (expiry, _) = first(fixture, b"X");
+                    plant(fixture, |tx| drop(tx.clear(&expiry)));
+                }),
+            ),
+            (
+                "1 entries of table \"table\" belong to no index",
+                Box::new(|fixture| plant(fixture, |tx| drop(tx.set(&key::items(1, 9), b"entry")))),
+            ),
+            (
+                "1 records belong to no stream",
+                Box::new(|fixture| plant(fixture, |tx| drop(tx.set(&key::shard(77, 0), b"record")))),
+            ),
+            (
+                "the last number given is 0, and 2 is in use",
+                Box::new(|fixture| plant(fixture, |tx| drop(tx.clear(key::LAST_NUMBER)))),
+            ),
+        ];
+        for (expected, plant) in cases {
+            let fixture = start();
+            assert_eq!(found(&fixture), Vec::<String>::new());
+            plant(&fixture);
+            assert_eq!(found(&fixture), [expected]);
+            let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(DynamoDbInvariants)];
+            let findings = fixture.layer.engine.judge(&invariants).unwrap();
+            fixture.layer.engine.repair(&findings.kept).unwrap();
+            assert_eq!(found(&fixture), Vec::<String>::new(), "{expected}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_decide_is_told_and_left() {
+        let fixture = start();
+        let (item, value) = first(&fixture, &key::items(1, 0));
+        plant(&fixture, |tx| {
+            drop(tx.set(&[item.as_slice(), b"x"].concat(), &value));
+            drop(tx.set(&key::items(50, 0), &value));
+        });
+        let expected = [
+            "an item of table \"table\" stands below another key than its own",
+            "1 rows belong to no table: their table had number 50",
+        ];
+        assert_eq!(found(&fixture), expected);
+        let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(DynamoDbInvariants)];
+        let findings = fixture.layer.engine.judge(&invariants).unwrap();
+        fixture.layer.engine.repair(&findings.kept).unwrap();
+        assert_eq!(found(&fixture), expected);
+    }
+}

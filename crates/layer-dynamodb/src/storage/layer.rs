@@ -1,0 +1,101 @@
+//! The layer over one logical database, as its operations see it: what it is set up with, and its one way to a transaction.
+
+use std::sync::Arc;
+
+use quartet_engine::{Busy, Dependency, Engine, ExecuteError, Space, Transaction};
+
+use crate::background::buckets::{Buckets, NoBuckets};
+use crate::storage::catalog::Catalog;
+use crate::storage::region;
+use crate::storage::throughput::Throughput;
+use crate::{Exception, Failure};
+
+/// The layer over one logical database.
+pub struct DynamoDb {
+    pub engine: Arc<Engine>,
+    pub space: Space,
+    /// Region and account that stand in resource names.
+    pub region: String,
+    /// Each region has tables of its own.
+    pub regions_are_separate: bool,
+    pub account: String,
+    /// Host and port as clients reach them.
+    pub endpoint: String,
+    /// What tables may consume.
+    pub throughput: Arc<Throughput>,
+    /// Where exports go to and imports come from.
+    pub buckets: Arc<dyn Buckets>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) others: region::OtherRegions,
+}
+
+/// The body of a reply, or why there is none, and what either depends on.
+pub(crate) type Outcome = (Result<Vec<u8>, Failure>, Dependency);
+
+/// A request that can be judged without looking at the state depends on nothing.
+pub(crate) fn settled<R>(result: Result<R, Failure>) -> (Result<R, Failure>, Dependency) {
+    (result, Dependency::ZERO)
+}
+
+impl DynamoDb {
+    pub fn new(engine: Arc<Engine>, space: Space) -> DynamoDb {
+        DynamoDb {
+            engine,
+            space,
+            region: region::HOME.into(),
+            regions_are_separate: false,
+            account: "000000000000".into(),
+            endpoint: "localhost:8000".into(),
+            throughput: Arc::new(Throughput::unlimited()),
+            buckets: Arc::new(NoBuckets),
+            catalog: Arc::default(),
+            others: region::OtherRegions::default(),
+        }
+    }
+
+    /// Runs `body` as one transaction under the partition's lock.
+    pub(crate) fn execute<R>(
+        &self,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> (Result<R, Failure>, Dependency) {
+        let mut partition = match self.engine.partition_in_time() {
+            Ok(partition) => partition,
+            Err(Busy) => return settled(Err(Failure::busy())),
+        };
+        match partition.execute(self.space, body) {
+            Ok((answer, dependency)) => (Ok(answer), dependency),
+            Err(ExecuteError::Layer(failure, dependency)) => (Err(failure), dependency),
+            // SDKs repeat a request that the service could not serve.
+            Err(ExecuteError::DiskFull(dependency) | ExecuteError::Unreadable(dependency)) => (
+                Err(Failure::new(Exception::InternalServer, "Internal server error")),
+                dependency,
+            ),
+            Err(ExecuteError::NotHome) => {
+                settled(Err(Failure::new(Exception::InternalServer, "Internal server error")))
+            }
+            Err(ExecuteError::TooLarge(dependency)) => (
+                Err(Failure::validation("Item size has exceeded the maximum allowed size")),
+                dependency,
+            ),
+        }
+    }
+
+    /// Parses without the state, executes with it, and writes the reply without it again.
+    pub(crate) fn respond<P, R>(
+        &self,
+        parsed: Result<P, Failure>,
+        execute: impl FnOnce(&mut Transaction<'_>, &P) -> Result<R, Failure>,
+        write: impl FnOnce(P, R) -> Vec<u8>,
+    ) -> Outcome {
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err(failure) => return settled(Err(failure)),
+        };
+        let (executed, dependency) = self.execute(|transaction| execute(transaction, &parsed));
+        (executed.map(|executed| write(parsed, executed)), dependency)
+    }
+
+    pub(crate) fn table_arn(&self, table: &str) -> String {
+        format!("arn:aws:dynamodb:{}:{}:table/{table}", self.region, self.account)
+    }
+}

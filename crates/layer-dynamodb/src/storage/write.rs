@@ -1,0 +1,182 @@
+//! One item changes: the row, its index entries, its expiry and its stream record, in the same transaction.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use quartet_engine::Transaction;
+use quartet_store::Row;
+
+use crate::storage::capacity::{Consumed, write_units};
+use crate::storage::key::{self, ITEMS_PREFIX_BYTES, Position};
+use crate::storage::streams::{self, Event};
+use crate::storage::table::{Index, Projection, Table};
+use crate::wire::value::{Item, Value};
+use crate::{storage::history, storage::stored};
+
+/// The item that was there, decoded when somebody looks.
+pub struct Found {
+    row: Option<Row>,
+    item: OnceCell<Item>,
+}
+
+impl Found {
+    pub fn read(transaction: &mut Transaction<'_>, key: &[u8]) -> Found {
+        Found {
+            row: transaction.get(key),
+            item: OnceCell::new(),
+        }
+    }
+
+    pub fn item(&self) -> Option<&Item> {
+        let row = self.row.as_ref()?;
+        Some(self.item.get_or_init(|| stored::decode(row.value())))
+    }
+
+    /// The item, made anew, to be changed.
+    pub fn to_item(&self) -> Option<Item> {
+        self.row.as_ref().map(|row| stored::decode(row.value()))
+    }
+
+    /// The attributes of these names that were there, whatever else was.
+    pub fn attributes(&self, is_wanted: impl Fn(&str) -> bool) -> Item {
+        let row = self.row.as_ref();
+        row.map_or_else(Item::new, |row| stored::decode_some(row.value(), is_wanted))
+    }
+
+    pub fn row(&self) -> Option<&Row> {
+        self.row.as_ref()
+    }
+
+    /// What the service counts for it; zero if there was none.
+    pub fn size(&self) -> usize {
+        self.row.as_ref().map_or(0, |row| stored::size(row.value()))
+    }
+}
+
+/// Who changes an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    Client,
+    /// The service itself, because the item expired.
+    Expiry,
+}
+
+/// Puts `new` in the place of `old` below `key`, the item's row. Returns what that consumed.
+pub fn replace(
+    transaction: &mut Transaction<'_>,
+    table: &Table,
+    key: &[u8],
+    old: &Found,
+    new: Option<&Item>,
+    author: Author,
+) -> Consumed {
+    let encoded = new.map(stored::encode);
+    let new_size = encoded.as_deref().map_or(0, stored::size);
+    let mut consumed = Consumed::of_table(write_units(old.size().max(new_size)));
+    history::keep(transaction, table, &key[ITEMS_PREFIX_BYTES..], old);
+    match &encoded {
+        Some(stored) => drop(transaction.set(key, stored)),
+        None if old.row().is_some() => drop(transaction.clear(key)),
+        None => return consumed,
+    }
+    if table.indexes.is_empty() && table.time_to_live.is_none() && table.live_stream().is_none() {
+        return consumed;
+    }
+    // Equal items are equal bytes: members and sets are sorted, numbers in normal form.
+    let old_stored = old.row().map(Row::value);
+    if old_stored == encoded.as_deref() {
+        return consumed;
+    }
+    let (before, after) = (old.item().zip(old_stored), new.zip(encoded.as_deref()));
+    maintain_indexes(transaction, table, before, after, &mut consumed);
+    maintain_expiry(transaction, table, &key[ITEMS_PREFIX_BYTES..], old.item(), new);
+    record(transaction, table, old.item(), new, author);
+    consumed
+}
+
+/// An item and the same as it is stored.
+type Stored<'i> = (&'i Item, &'i [u8]);
+
+fn maintain_indexes(
+    transaction: &mut Transaction<'_>,
+    table: &Table,
+    old: Option<Stored<'_>>,
+    new: Option<Stored<'_>>,
+    consumed: &mut Consumed,
+) {
+    for index in &table.indexes {
+        let (before, after) = (entry(table, index, old), entry(table, index, new));
+        if before == after {
+            continue;
+        }
+        let size = |entry: &Option<(Vec<u8>, Cow<'_, [u8]>)>| entry.as_ref().map_or(0, |(_, item)| stored::size(item));
+        let moved = matches!((&before, &after), (Some((from, _)), Some((to, _))) if from != to);
+        let units = match moved {
+            true => write_units(size(&before)) + write_units(size(&after)),
+            false => write_units(size(&before).max(size(&after))),
+        };
+        consumed.add(&Consumed::of_index(&index.name, index.global, units));
+        if let Some((key, _)) = &before
+            && (moved || after.is_none())
+        {
+            transaction.clear(key);
+        }
+        if let Some((key, item)) = &after {
+            transaction.set(key, item);
+        }
+    }
+}
+
+/// The row of an index and what it holds; `None` if the item is not in it.
+fn entry<'i>(table: &Table, index: &Index, item: Option<Stored<'i>>) -> Option<(Vec<u8>, Cow<'i, [u8]>)> {
+    let (item, stored) = item?;
+    let key = index.item_key(table, item)?;
+    let held = match index.projection {
+        Projection::All => Cow::Borrowed(stored),
+        _ => Cow::Owned(stored::encode(&index.projected(table, item))),
+    };
+    Some((key, held))
+}
+
+/// When an item expires, in seconds since 1970; `None` if never.
+pub fn expiry_of(table: &Table, item: Option<&Item>) -> Option<u64> {
+    match item?.get(table.time_to_live.as_ref()?)? {
+        Value::N(number) => number.to_whole_seconds(),
+        _ => None,
+    }
+}
+
+fn maintain_expiry(
+    transaction: &mut Transaction<'_>,
+    table: &Table,
+    place: &[u8],
+    old: Option<&Item>,
+    new: Option<&Item>,
+) {
+    let (before, after) = (expiry_of(table, old), expiry_of(table, new));
+    if before == after {
+        return;
+    }
+    if let Some(seconds) = before {
+        transaction.clear(&key::expiry(seconds, table.id, place));
+    }
+    if let Some(seconds) = after {
+        transaction.set(&key::expiry(seconds, table.id, place), table.kept_name().as_bytes());
+    }
+}
+
+fn record(transaction: &mut Transaction<'_>, table: &Table, old: Option<&Item>, new: Option<&Item>, author: Author) {
+    let (Some(stream), Some(some)) = (table.live_stream(), new.or(old)) else {
+        return;
+    };
+    let mut place = Vec::new();
+    key::write_partition(&[&some[&table.hash.name]], &mut place);
+    let id = transaction.unique_id();
+    let position = Position {
+        version: transaction.commit_version().0,
+        number: u32::from_be_bytes([0, id[7], id[8], id[9]]),
+    };
+    let row = key::record(stream.id, streams::shard_of(&place, stream.shards), position);
+    let event = Event::between(table, stream.view, old, new, author);
+    transaction.set(&row, &event.encode());
+}

@@ -1,0 +1,369 @@
+//! One set of permissions: commands, keys, channels. A request must be allowed all of what it needs by one selector.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quartet_wire_resp::Arguments;
+
+use super::Denial;
+use super::rules::SYNTAX;
+use crate::command::CATEGORIES;
+use crate::command::glob;
+use crate::command::key_flags::{Access, access};
+use crate::command::table::Table;
+use crate::command::{Command, NO_AUTH, PUBSUB};
+use crate::connections::subscriptions::changes_subscriptions;
+
+/// Two are equal if they allow the same, whatever rules led there.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    /// What the indexes stand for.
+    pub table: &'static Table,
+    /// One bit a command, at its index in the table.
+    commands: Vec<u64>,
+    /// By a command's index: the first arguments with which it is allowed, in lower case.
+    first_arguments: BTreeMap<usize, BTreeSet<Vec<u8>>>,
+    /// The rules that led there, the first of them `+@all` or `-@all`.
+    command_rules: Vec<String>,
+    /// Every key, for reading and writing.
+    all_keys: bool,
+    keys: Vec<KeyPattern>,
+    all_channels: bool,
+    channels: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeyPattern {
+    access: Access,
+    pattern: Vec<u8>,
+}
+
+impl KeyPattern {
+    /// The rule that gives it. `~*` would be every key, behind which there can be no further pattern.
+    fn text(&self) -> Vec<u8> {
+        if self.access == Access::BOTH && self.pattern == b"*" {
+            return b"%RW~*".to_vec();
+        }
+        [self.access.prefix().as_bytes(), &self.pattern].concat()
+    }
+}
+
+const UNKNOWN: &str = "Unknown command or category name in ACL";
+const FIRST_ARGUMENT_OF_SUBCOMMAND: &str = "Allowing first-arg of a subcommand is not supported";
+const BEHIND_ALL_KEYS: &str = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any \
+                               effect. Try 'resetkeys' to start with an empty list of patterns";
+const BEHIND_ALL_CHANNELS: &str = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not \
+                                   have any effect. Try 'resetchannels' to start with an empty list of channels";
+
+impl PartialEq for Selector {
+    fn eq(&self, other: &Selector) -> bool {
+        self.allowed() == other.allowed()
+    }
+}
+
+impl Eq for Selector {}
+
+impl Selector {
+    /// Allows nothing, or only channels.
+    pub fn new(table: &'static Table, all_channels: bool) -> Selector {
+        Selector {
+            table,
+            commands: vec![0; table.size().div_ceil(64)],
+            first_arguments: BTreeMap::new(),
+            command_rules: vec!["-@all".into()],
+            all_keys: false,
+            keys: Vec::new(),
+            all_channels,
+            channels: Vec::new(),
+        }
+    }
+
+    pub fn of_everything(table: &'static Table) -> Selector {
+        let mut selector = Selector::new(table, true);
+        selector.all_keys = true;
+        selector.set_all_commands(true);
+        selector
+    }
+
+    pub fn is_of_everything(&self) -> bool {
+        self.all_keys && self.all_channels && self.command_rules == ["+@all"]
+    }
+
+    fn allowed(&self) -> impl PartialEq {
+        let commands = (&self.commands, &self.first_arguments);
+        (commands, self.all_keys, &self.keys, self.all_channels, &self.channels)
+    }
+
+    pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
+        if !self.allows_command(command, arguments) {
+            return Err(Denial::Command);
+        }
+        self.check_keys(command, arguments)?;
+        self.check_channels(command, arguments)
+    }
+
+    fn allows_command(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
+        let index = self.table.index(command);
+        let allows_first = |first: &[u8]| {
+            let listed = self.first_arguments.get(&index);
+            listed.is_some_and(|listed| listed.iter().any(|other| other.eq_ignore_ascii_case(first)))
+        };
+        command.has(NO_AUTH) || self.has(index) || arguments.get(1).is_some_and(allows_first)
+    }
+
+    fn check_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
+        if self.all_keys {
+            return Ok(());
+        }
+        for (index, position) in command.keys.positions(arguments).into_iter().enumerate() {
+            if !self.allows_key(access(command, arguments, index), &arguments[position]) {
+                return Err(Denial::Key(position));
+            }
+        }
+        Ok(())
+    }
+
+    /// A key that is neither read nor written but looked at needs any pattern that matches.
+    fn allows_key(&self, wanted: Access, name: &[u8]) -> bool {
+        let mut patterns = self.keys.iter();
+        patterns.any(|key| key.access.includes(wanted) && glob::matches(&key.pattern, name))
+    }
+
+    pub fn may_read_all_keys(&self) -> bool {
+        let mut patterns = self.keys.iter();
+        self.all_keys || patterns.any(|key| key.access.reads && key.pattern == b"*")
+    }
+
+    /// A pattern to listen to must be one of the selector's, letter by letter.
+    fn check_channels(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
+        if self.all_channels || !command.has(PUBSUB) {
+            return Ok(());
+        }
+        let (last, is_pattern) = match command.name {
+            "publish" | "spublish" => (1, false),
+            "subscribe" | "ssubscribe" => (arguments.len() - 1, false),
+            "psubscribe" => (arguments.len() - 1, true),
+            _ => (0, false),
+        };
+        debug_assert!(last > 0 || !changes_subscriptions(command) || command.name.contains("unsub"));
+        match (1..=last).find(|position| !self.allows_channel(&arguments[*position], is_pattern)) {
+            Some(position) => Err(Denial::Channel(position)),
+            None => Ok(()),
+        }
+    }
+
+    pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        let matches = |pattern: &Vec<u8>| match is_pattern {
+            true => pattern == name,
+            false => glob::matches(pattern, name),
+        };
+        self.all_channels || self.channels.iter().any(matches)
+    }
+
+    pub fn apply(&mut self, modifier: &[u8]) -> Result<(), &'static str> {
+        match modifier.to_ascii_lowercase().as_slice() {
+            b"allkeys" | b"~*" => {
+                self.all_keys = true;
+                self.keys.clear();
+            }
+            b"resetkeys" => {
+                self.all_keys = false;
+                self.keys.clear();
+            }
+            b"allchannels" | b"&*" => {
+                self.all_channels = true;
+                self.channels.clear();
+            }
+            b"resetchannels" => {
+                self.all_channels = false;
+                self.channels.clear();
+            }
+            b"allcommands" | b"+@all" => self.set_all_commands(true),
+            b"nocommands" | b"-@all" => self.set_all_commands(false),
+            _ => return self.apply_one(modifier),
+        }
+        Ok(())
+    }
+
+    fn apply_one(&mut self, modifier: &[u8]) -> Result<(), &'static str> {
+        match modifier {
+            [b'~', pattern @ ..] => self.add_key_pattern(Access::BOTH, pattern),
+            [b'%', rest @ ..] => {
+                let tilde = rest.iter().position(|byte| *byte == b'~').ok_or(SYNTAX)?;
+                let access = Access::parse(&rest[..tilde]).ok_or(SYNTAX)?;
+                self.add_key_pattern(access, &rest[tilde + 1..])
+            }
+            [b'&', pattern @ ..] => self.add_channel(pattern),
+            [sign @ (b'+' | b'-'), b'@', category @ ..] => self.set_category(*sign == b'+', category),
+            [b'+', name @ ..] => self.allow(name),
+            [b'-', name @ ..] => {
+                let index = self.find(name).ok_or(UNKNOWN)?;
+                self.set_command(index, false);
+                Ok(())
+            }
+            _ => Err(SYNTAX),
+        }
+    }
+
+    fn add_key_pattern(&mut self, access: Access, pattern: &[u8]) -> Result<(), &'static str> {
+        if self.all_keys {
+            return Err(BEHIND_ALL_KEYS);
+        }
+        if !is_word(pattern) {
+            return Err(SYNTAX);
+        }
+        match self.keys.iter_mut().find(|key| key.pattern == pattern) {
+            Some(key) => key.access = key.access.with(access),
+            None => self.keys.push(KeyPattern {
+                access,
+                pattern: pattern.to_vec(),
+            }),
+        }
+        Ok(())
+    }
+
+    fn add_channel(&mut self, pattern: &[u8]) -> Result<(), &'static str> {
+        if self.all_channels {
+            return Err(BEHIND_ALL_CHANNELS);
+        }
+        if !is_word(pattern) {
+            return Err(SYNTAX);
+        }
+        if !self.channels.iter().any(|channel| channel == pattern) {
+            self.channels.push(pattern.to_vec());
+        }
+        Ok(())
+    }
+
+    fn set_category(&mut self, allows: bool, category: &[u8]) -> Result<(), &'static str> {
+        let name = String::from_utf8_lossy(category).to_ascii_lowercase();
+        if !CATEGORIES.contains(&name.as_str()) {
+            return Err(UNKNOWN);
+        }
+        for index in 0..self.table.size() {
+            if self.table.at(index).categories().contains(&name.as_str()) {
+                self.set(index, allows);
+                self.first_arguments.remove(&index);
+            }
+        }
+        self.note_rule(allows, &format!("@{name}"), |_| false);
+        Ok(())
+    }
+
+    /// `+name`, `+container|subcommand` or, for a command without subcommands, `+name|first-argument`.
+    fn allow(&mut self, name: &[u8]) -> Result<(), &'static str> {
+        if let Some(index) = self.find(name) {
+            self.set_command(index, true);
+            return Ok(());
+        }
+        let bar = name.iter().rposition(|byte| *byte == b'|').ok_or(UNKNOWN)?;
+        let (index, first) = (self.find(&name[..bar]).ok_or(UNKNOWN)?, &name[bar + 1..]);
+        let command = self.table.at(index);
+        if command.name.contains('|') {
+            return Err(FIRST_ARGUMENT_OF_SUBCOMMAND);
+        }
+        let first = std::str::from_utf8(first).map_err(|_| SYNTAX)?.to_ascii_lowercase();
+        if first.is_empty() || !is_word(first.as_bytes()) {
+            return Err(SYNTAX);
+        }
+        if command.subcommand_count > 0 {
+            return Err(UNKNOWN);
+        }
+        self.note_rule(true, &format!("{}|{first}", command.name), |_| false);
+        self.allow_first_argument(index, first.into_bytes());
+        Ok(())
+    }
+
+    /// A command that is allowed whatever its arguments needs no list of them.
+    fn allow_first_argument(&mut self, index: usize, first: Vec<u8>) {
+        if !self.has(index) {
+            self.first_arguments.entry(index).or_default().insert(first);
+        }
+    }
+
+    /// A container stands for all its subcommands.
+    fn set_command(&mut self, index: usize, allows: bool) {
+        let command = self.table.at(index);
+        self.set(index, allows);
+        for subcommand in self.table.subcommands(command) {
+            self.set(self.table.index(subcommand), allows);
+        }
+        self.first_arguments.remove(&index);
+        let prefix = format!("{}|", command.name);
+        self.note_rule(allows, command.name, |rule| rule.starts_with(&prefix));
+    }
+
+    fn set_all_commands(&mut self, allows: bool) {
+        self.commands.fill(if allows { u64::MAX } else { 0 });
+        self.first_arguments.clear();
+        self.command_rules = vec![if allows { "+@all".into() } else { "-@all".into() }];
+    }
+
+    /// Puts the rule behind the others, without those that it makes pointless.
+    fn note_rule(&mut self, allows: bool, name: &str, is_covered: impl Fn(&str) -> bool) {
+        let sign = if allows { '+' } else { '-' };
+        self.command_rules
+            .retain(|rule| rule[1..] == *"@all" || rule[1..] != *name && !is_covered(&rule[1..]));
+        let changes_nothing = self.command_rules.len() == 1 && self.command_rules[0].starts_with(sign);
+        if !changes_nothing {
+            self.command_rules.push(format!("{sign}{name}"));
+        }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        self.table.find(name).map(|command| self.table.index(command))
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.commands[index / 64] & 1 << (index % 64) != 0
+    }
+
+    fn set(&mut self, index: usize, allows: bool) {
+        match allows {
+            true => self.commands[index / 64] |= 1 << (index % 64),
+            false => self.commands[index / 64] &= !(1 << (index % 64)),
+        }
+    }
+
+    /// As ACL GETUSER shows it.
+    pub fn command_text(&self) -> String {
+        self.command_rules.join(" ")
+    }
+
+    /// As ACL GETUSER shows it.
+    pub fn key_text(&self) -> Vec<u8> {
+        if self.all_keys {
+            return b"~*".to_vec();
+        }
+        self.keys.iter().map(KeyPattern::text).collect::<Vec<_>>().join(&b' ')
+    }
+
+    /// As ACL GETUSER shows it.
+    pub fn channel_text(&self) -> Vec<u8> {
+        if self.all_channels {
+            return b"&*".to_vec();
+        }
+        let show = |channel: &Vec<u8>| [b"&", channel.as_slice()].concat();
+        self.channels.iter().map(show).collect::<Vec<_>>().join(&b' ')
+    }
+
+    /// The words of ACL LIST.
+    pub fn line(&self) -> Vec<u8> {
+        let mut channels = self.channel_text();
+        if !self.all_channels {
+            let list = std::mem::take(&mut channels);
+            channels = b"resetchannels".to_vec();
+            if !list.is_empty() {
+                channels.push(b' ');
+                channels.extend(list);
+            }
+        }
+        let parts = [self.key_text(), channels, self.command_text().into_bytes()];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join(&b' ')
+    }
+}
+
+/// Could be written into a line and read again.
+fn is_word(pattern: &[u8]) -> bool {
+    !pattern.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0)
+}

@@ -1,0 +1,5 @@
+//! Who may do what: users and their rules, the guard of logins, admission control.
+
+pub mod acl;
+pub mod admission_control;
+pub mod login_guard;

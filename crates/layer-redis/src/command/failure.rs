@@ -1,0 +1,120 @@
+//! Why a handler did not write a reply: an error, or something that it cannot do by itself.
+
+use quartet_model::DatabaseId;
+
+use crate::command::migration::Migration;
+use crate::config::Change;
+use crate::replication::ReplicaRequest;
+
+/// Why a handler did not write a reply.
+#[derive(Debug)]
+pub enum Failure {
+    /// The error reply, its code first.
+    Error(&'static str),
+    Message(String),
+    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at once. What was done before it stays.
+    Block(Block),
+    /// Must be done after the lock is released, before the reply.
+    Deferred(Deferred),
+    /// An error reply, but what was done before it stays. `counted`: the statistics know of it already.
+    Kept {
+        text: String,
+        counted: bool,
+    },
+    /// There were wrong passwords before this one, which is looked at only after so long.
+    TooSoon {
+        micros: u64,
+    },
+    /// What was written before is not on disk yet: the request is to be received again.
+    Behind,
+    /// The credentials open another logical database: the connection is to go on there, with this request.
+    SwitchDatabase(DatabaseLogin),
+    /// A script takes too long for the thread that runs it: take all back and run it where it may take long.
+    Overrun,
+}
+
+/// A command that waits for one of its keys.
+#[derive(Debug)]
+pub struct Block {
+    pub keys: Vec<Vec<u8>>,
+    /// `None`: for ever. Milliseconds since the Unix epoch.
+    pub deadline_ms: Option<u64>,
+    /// What it answers inside EXEC, where it cannot wait. A wait that ends without an element answers a null array.
+    pub in_exec: EmptyReply,
+    /// The request to be asked again, if words of the original meant the moment when it came.
+    pub ask_again: Option<Vec<u8>>,
+    /// It is asked again also when a key is gone or holds another kind, and its error ends the wait.
+    pub even_if_gone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyReply {
+    Null,
+    NullArray,
+}
+
+/// Work that needs the engine without the partition's lock.
+pub enum Deferred {
+    /// Write a checkpoint and answer OK when it is on disk.
+    Checkpoint,
+    /// Write the users down with [`Redis::save_users`](crate::Redis::save_users) and answer OK when that is done.
+    SaveUsers,
+    /// Write the parameters that were changed to the configuration file with
+    /// [`Redis::rewrite_config`](crate::Redis::rewrite_config) and answer OK when that is done.
+    RewriteConfig,
+    /// Use another certificate with [`Redis::change_tls`](crate::Redis::change_tls), keep these parameters, of which some are about
+    /// it, and answer OK when that is done.
+    ChangeTls(Vec<Change>),
+    /// Shut the server down.
+    Shutdown,
+    /// Talk to another server, and hand what it said to [`Session::end_migration`](crate::Session::end_migration). No OK is
+    /// written yet.
+    Migrate(Box<Migration>),
+    /// The connection is a replica from now on. No OK is written.
+    Replicate(Box<ReplicaRequest>),
+    /// Wait until so many replicas have what is committed, or the time is over, and answer how many do. No OK is written.
+    AwaitReplicas { count: u64, timeout_ms: u64 },
+    /// Be a replica of the server at this host and port, or of none, and answer OK when that is written down.
+    ReplicaOf(Option<(String, u16)>),
+    /// Start writing a checkpoint, and the RDB file beside it.
+    SaveInBackground,
+}
+
+impl std::fmt::Debug for Deferred {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Deferred::Checkpoint => "Checkpoint",
+            Deferred::SaveUsers => "SaveUsers",
+            Deferred::RewriteConfig => "RewriteConfig",
+            Deferred::ChangeTls(_) => "ChangeTls",
+            Deferred::Shutdown => "Shutdown",
+            Deferred::Migrate(_) => "Migrate",
+            Deferred::Replicate(_) => "Replicate",
+            Deferred::AwaitReplicas { .. } => "AwaitReplicas",
+            Deferred::ReplicaOf(_) => "ReplicaOf",
+            Deferred::SaveInBackground => "SaveInBackground",
+        })
+    }
+}
+
+/// A way into a logical database, to be opened with the password.
+#[derive(Debug)]
+pub struct DatabaseLogin {
+    pub database: DatabaseId,
+    /// What was given as the user's name, which leads here.
+    pub name: Vec<u8>,
+    pub user: Vec<u8>,
+    pub password: Vec<u8>,
+}
+
+impl From<&'static str> for Failure {
+    fn from(text: &'static str) -> Failure {
+        Failure::Error(text)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Message(text)
+    }
+}

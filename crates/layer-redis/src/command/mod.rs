@@ -1,0 +1,357 @@
+//! What a command is: one entry of the table, from which dispatch, COMMAND replies, help and documents derive.
+
+pub mod errors;
+pub mod failure;
+pub mod glob;
+pub mod key_flags;
+pub mod migration;
+pub mod parse;
+pub mod redaction;
+pub mod repetition;
+pub mod table;
+
+use quartet_wire_resp::Arguments;
+
+/// One command or subcommand.
+pub struct Command {
+    /// Lower case; a subcommand carries its container: `config|get`.
+    pub name: &'static str,
+    /// Number of arguments with the name (a subcommand counts both words); negative: at least so many.
+    pub arity: i32,
+    pub flags: u32,
+    pub keys: Keys,
+    pub group: Group,
+    pub since: &'static str,
+    pub complexity: &'static str,
+    pub summary: &'static str,
+    /// How many subcommands it holds.
+    pub subcommand_count: usize,
+}
+
+/// Where a request's keys stand.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    None,
+    /// Positions of the first and last key and the step between them. A negative last counts from the end (-1: the last).
+    Range {
+        first: i32,
+        last: i32,
+        step: i32,
+    },
+    /// The argument at `count` says how many keys follow it; `also` is the position of one more key, 0 for none.
+    Counted {
+        count: usize,
+        also: usize,
+    },
+    /// Worked out from the arguments; clients are given these specifications, which may say less.
+    Computed(fn(Arguments<'_>) -> Vec<usize>, &'static [Specification]),
+    /// No keys, but names of shard channels from the first argument on; `last` as in `Range`.
+    Channels {
+        last: i32,
+    },
+}
+
+/// One of a command's key specifications: where a client finds keys in a request, and what the command does to them.
+#[derive(Clone, Copy)]
+pub struct Specification {
+    /// Separated by blanks.
+    pub flags: &'static str,
+    pub begin: Begin,
+    pub find: Find,
+}
+
+/// Where the search for keys begins.
+#[derive(Clone, Copy)]
+pub enum Begin {
+    Index(i32),
+    /// Behind the word, which is looked for from an index on; a negative index counts from the end.
+    Keyword(&'static str, i32),
+    Unknown,
+}
+
+/// How keys are found from there.
+#[derive(Clone, Copy)]
+pub enum Find {
+    /// `last` is relative to the first key, or counts from the end if it is negative. A `limit` of 2 or more leaves only the first
+    /// half, third and so on of the words found.
+    Range {
+        last: i32,
+        step: i32,
+        limit: i32,
+    },
+    /// The first word says how many keys follow, `step` apart.
+    Counted {
+        step: i32,
+    },
+    Unknown,
+}
+
+impl Find {
+    pub const ONE: Find = Find::Range {
+        last: 0,
+        step: 1,
+        limit: 0,
+    };
+    /// Every word up to the end.
+    pub const REST: Find = Find::Range {
+        last: -1,
+        step: 1,
+        limit: 0,
+    };
+}
+
+impl Specification {
+    pub const fn new(flags: &'static str, begin: Begin, find: Find) -> Specification {
+        Specification { flags, begin, find }
+    }
+}
+
+pub const NO_KEYS: Keys = Keys::None;
+pub const ONE_KEY: Keys = Keys::Range {
+    first: 1,
+    last: 1,
+    step: 1,
+};
+pub const TWO_KEYS: Keys = Keys::Range {
+    first: 1,
+    last: 2,
+    step: 1,
+};
+pub const ALL_KEYS: Keys = Keys::Range {
+    first: 1,
+    last: -1,
+    step: 1,
+};
+
+impl Keys {
+    /// Positions of the keys in `arguments`; empty if there are none or the request is malformed.
+    pub fn positions(&self, arguments: Arguments<'_>) -> Vec<usize> {
+        let length = arguments.len();
+        match *self {
+            Keys::None | Keys::Channels { .. } => Vec::new(),
+            Keys::Range { first, last, step } => {
+                let last = if last < 0 { length as i32 + last } else { last };
+                (first..=last)
+                    .step_by(step.max(1) as usize)
+                    .map(|position| position as usize)
+                    .filter(|&position| position < length)
+                    .collect()
+            }
+            Keys::Counted { count, also } => {
+                let announced = arguments
+                    .get(count)
+                    .and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok())
+                    .unwrap_or(0);
+                if announced > length.saturating_sub(count + 1) {
+                    return Vec::new();
+                }
+                let also = (also > 0 && also < length).then_some(also);
+                also.into_iter().chain(count + 1..count + 1 + announced).collect()
+            }
+            Keys::Computed(compute, _) => compute(arguments),
+        }
+    }
+}
+
+/// A command family, as COMMAND DOCS names it; it mostly gives the ACL category too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    String,
+    Bitmap,
+    Hash,
+    List,
+    Set,
+    SortedSet,
+    HyperLogLog,
+    Stream,
+    Geo,
+    Json,
+    Generic,
+    Transactions,
+    Scripting,
+    Connection,
+    PubSub,
+    Server,
+    Cluster,
+}
+
+impl Group {
+    /// The name in COMMAND DOCS.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::String => "string",
+            Group::Bitmap => "bitmap",
+            Group::Hash => "hash",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::HyperLogLog => "hyperloglog",
+            Group::Stream => "stream",
+            Group::Geo => "geo",
+            Group::Json => "json",
+            Group::Generic => "generic",
+            Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
+            Group::Connection => "connection",
+            Group::PubSub => "pubsub",
+            Group::Server => "server",
+            Group::Cluster => "cluster",
+        }
+    }
+
+    /// The ACL category that the family's commands have. That of publish and subscribe comes by their flag.
+    pub fn category(self) -> Option<&'static str> {
+        match self {
+            Group::String => Some("string"),
+            Group::Bitmap => Some("bitmap"),
+            Group::Hash => Some("hash"),
+            Group::List => Some("list"),
+            Group::Set => Some("set"),
+            Group::SortedSet => Some("sortedset"),
+            Group::HyperLogLog => Some("hyperloglog"),
+            Group::Stream => Some("stream"),
+            Group::Geo => Some("geo"),
+            Group::Json => Some("json"),
+            Group::Generic => Some("keyspace"),
+            Group::Transactions => Some("transaction"),
+            Group::Scripting => Some("scripting"),
+            Group::Connection => Some("connection"),
+            Group::PubSub | Group::Server | Group::Cluster => None,
+        }
+    }
+}
+
+/// Command flags, with the names COMMAND INFO gives them (see [`FLAG_NAMES`]).
+pub const WRITE: u32 = 1;
+pub const READONLY: u32 = 1 << 1;
+pub const DENYOOM: u32 = 1 << 2;
+pub const ADMIN: u32 = 1 << 3;
+pub const FAST: u32 = 1 << 4;
+pub const BLOCKING: u32 = 1 << 5;
+pub const NOSCRIPT: u32 = 1 << 6;
+pub const LOADING: u32 = 1 << 7;
+pub const STALE: u32 = 1 << 8;
+pub const NO_AUTH: u32 = 1 << 9;
+pub const NO_MULTI: u32 = 1 << 10;
+pub const MOVABLE_KEYS: u32 = 1 << 11;
+pub const SKIP_MONITOR: u32 = 1 << 12;
+pub const SKIP_SLOWLOG: u32 = 1 << 13;
+/// ACL category only; not shown as a flag.
+pub const DANGEROUS: u32 = 1 << 14;
+pub const ALLOW_BUSY: u32 = 1 << 15;
+pub const NO_ASYNC_LOADING: u32 = 1 << 16;
+/// ACL category only: an administrator's command without the flag.
+pub const ADMIN_CATEGORY: u32 = 1 << 17;
+/// ACL category only: the command stands in those of lists, sets and sorted sets, not in its family's.
+pub const ORDERED_CATEGORIES: u32 = 1 << 18;
+
+/// Its place is channels, not keys.
+pub const PUBSUB: u32 = 1 << 19;
+pub const NO_MANDATORY_KEYS: u32 = 1 << 20;
+/// ACL category only: a command about all keys in another family.
+pub const KEYSPACE_CATEGORY: u32 = 1 << 21;
+/// ACL category only: a command about the connection in another family.
+pub const CONNECTION_CATEGORY: u32 = 1 << 22;
+
+pub const FLAG_NAMES: &[(u32, &str)] = &[
+    (WRITE, "write"),
+    (READONLY, "readonly"),
+    (DENYOOM, "denyoom"),
+    (ADMIN, "admin"),
+    (NOSCRIPT, "noscript"),
+    (LOADING, "loading"),
+    (PUBSUB, "pubsub"),
+    (STALE, "stale"),
+    (SKIP_MONITOR, "skip_monitor"),
+    (SKIP_SLOWLOG, "skip_slowlog"),
+    (FAST, "fast"),
+    (NO_AUTH, "no_auth"),
+    (BLOCKING, "blocking"),
+    (NO_MULTI, "no_multi"),
+    (MOVABLE_KEYS, "movablekeys"),
+    (ALLOW_BUSY, "allow_busy"),
+    (NO_ASYNC_LOADING, "no_async_loading"),
+    (NO_MANDATORY_KEYS, "no_mandatory_keys"),
+];
+
+/// ACL categories: every category of Redis 7.0, those without a command here included, and that of JSON, which Redis has since 8.0.
+pub const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+    "json",
+];
+
+impl Command {
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The arity that COMMAND INFO shows and that is checked: both words of a subcommand count.
+    pub fn accepts(&self, argument_count: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 {
+            argument_count >= wanted
+        } else {
+            argument_count == wanted
+        }
+    }
+
+    /// It only holds subcommands, and does nothing itself.
+    pub fn is_container(&self) -> bool {
+        self.subcommand_count > 0 && self.arity == -2
+    }
+
+    /// The ACL categories, derived from the family and the flags as Redis derives them.
+    pub fn categories(&self) -> Vec<&'static str> {
+        let mut categories = Vec::new();
+        let by_flag = [
+            (ORDERED_CATEGORIES, ["list", "set", "sortedset"].as_slice()),
+            (KEYSPACE_CATEGORY, &["keyspace"]),
+            (CONNECTION_CATEGORY, &["connection"]),
+        ];
+        match by_flag.iter().find(|(flag, _)| self.has(*flag)) {
+            Some((_, names)) => categories.extend(*names),
+            None if self.is_container() => {}
+            None => categories.extend(self.group.category()),
+        }
+        if self.has(PUBSUB) {
+            categories.push("pubsub");
+        }
+        if self.has(WRITE) {
+            categories.push("write");
+        }
+        if self.has(READONLY) && self.group != Group::Scripting {
+            categories.push("read");
+        }
+        if self.has(ADMIN | ADMIN_CATEGORY) {
+            categories.push("admin");
+        }
+        if self.has(ADMIN | ADMIN_CATEGORY | DANGEROUS) {
+            categories.push("dangerous");
+        }
+        categories.push(if self.has(FAST) { "fast" } else { "slow" });
+        if self.has(BLOCKING) {
+            categories.push("blocking");
+        }
+        categories
+    }
+}

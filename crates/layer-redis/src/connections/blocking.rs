@@ -1,0 +1,277 @@
+//! Commands that wait for a key: BLPOP and its kin.
+//!
+//! A waiting command stands in the queue of each of its keys. When a transaction commits that changed such a key, the
+//! engine's watch puts the key on the ready list, and the session that committed, still holding the partition's lock, asks the
+//! waiting commands again, oldest first. So they are served in order, after the whole transaction, before any other client.
+//!
+//! Invariants: changed only under the partition's lock, so a waiter is answered exactly once: by being served, by its
+//! timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone before its connection is.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{PartitionGuard, Space, WatchId};
+use quartet_wire_resp::Protocol;
+
+use crate::access::acl::Users;
+use crate::command::Command;
+use crate::command::failure::Block;
+use crate::connections::clients::{Client, ClientState};
+use crate::keyspace::key_row;
+
+/// What is to be done for those who wait.
+#[derive(Default)]
+struct Ready {
+    work: Mutex<Work>,
+    /// There is some. Changed with it: an end may be asked for by who does not hold the partition's lock.
+    any: AtomicBool,
+}
+
+#[derive(Default)]
+struct Work {
+    /// Watched rows that changed, in the order of their commits.
+    rows: VecDeque<Vec<u8>>,
+    /// Waits that CLIENT UNBLOCK ends, or REPLICAOF all of them, with the error to answer.
+    ends: Vec<(u64, Option<&'static str>)>,
+}
+
+#[derive(Default)]
+pub struct Blocking {
+    ready: Arc<Ready>,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    /// By client id: a client waits for one command at a time.
+    waiters: HashMap<u64, Waiter>,
+    keys: HashMap<Vec<u8>, KeyQueue>,
+    next_turn: u64,
+}
+
+struct KeyQueue {
+    watch: WatchId,
+    /// By turn: first come, first served.
+    clients: BTreeMap<u64, Place>,
+    /// How many of them want to be asked even if the key is gone.
+    if_gone_count: usize,
+}
+
+/// A client in a queue.
+#[derive(Clone, Copy)]
+struct Place {
+    client_id: u64,
+    /// It wants to be asked even if the key that changed is gone or holds another kind.
+    even_if_gone: bool,
+}
+
+pub struct Waiter {
+    pub client: Arc<Client>,
+    pub command: &'static Command,
+    request: Arc<[u8]>,
+    pub protocol: Protocol,
+    db: u8,
+    /// What CLIENT CACHING said of the command.
+    caching: Option<bool>,
+    rows: Vec<Vec<u8>>,
+    turn: u64,
+}
+
+/// A waiting command that is to be asked again.
+pub struct Asked {
+    pub turn: u64,
+    pub even_if_gone: bool,
+    pub command: &'static Command,
+    pub request: Arc<[u8]>,
+    /// What it saw as its connection.
+    pub client: ClientState,
+}
+
+/// What INFO shows of those who wait.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub clients: usize,
+    pub keys: usize,
+    /// Keys with a client that is told when they are gone.
+    pub keys_if_gone: usize,
+}
+
+impl Blocking {
+    pub fn counts(&self) -> Counts {
+        let queues = self.queues.lock();
+        let is_told = |queue: &&KeyQueue| queue.if_gone_count > 0;
+        Counts {
+            clients: queues.waiters.len(),
+            keys: queues.keys.len(),
+            keys_if_gone: queues.keys.values().filter(is_told).count(),
+        }
+    }
+
+    /// The client waits from now on. `request` is its command as it is to be asked again.
+    pub fn add(
+        &self,
+        partition: &mut PartitionGuard<'_>,
+        space: Space,
+        client: &ClientState,
+        command: &'static Command,
+        request: Arc<[u8]>,
+        block: Block,
+    ) {
+        let mut queues = self.queues.lock();
+        queues.next_turn += 1;
+        let turn = queues.next_turn;
+        let mut rows: Vec<Vec<u8>> = block
+            .keys
+            .iter()
+            .map(|name| key_row(client.db, name).to_vec())
+            .collect();
+        rows.sort();
+        rows.dedup();
+        let place = Place {
+            client_id: client.shared.id,
+            even_if_gone: block.even_if_gone,
+        };
+        for row in &rows {
+            let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
+                let ready = self.ready.clone();
+                let callback = Arc::new(move |full_key: &[u8]| ready.push(PartitionGuard::layer_key(full_key)));
+                KeyQueue {
+                    watch: partition.watch_key(space, row, callback),
+                    clients: BTreeMap::new(),
+                    if_gone_count: 0,
+                }
+            });
+            queue.if_gone_count += usize::from(place.even_if_gone);
+            queue.clients.insert(turn, place);
+        }
+        client.shared.blocked.store(true, Ordering::SeqCst);
+        let waiter = Waiter {
+            client: client.shared.clone(),
+            command,
+            request,
+            protocol: client.protocol,
+            db: client.db,
+            caching: client.caching,
+            rows,
+            turn,
+        };
+        queues.waiters.insert(client.shared.id, waiter);
+    }
+
+    /// Somebody may be served, or asked to end a wait.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.ready.any.load(Ordering::Relaxed)
+    }
+
+    /// Waits that are to be ended, each with its error.
+    pub fn take_ends(&self) -> Vec<(u64, Option<&'static str>)> {
+        self.ready.change(|work| std::mem::take(&mut work.ends))
+    }
+
+    /// The row that changed first of those nobody has looked at since.
+    pub fn next_row(&self) -> Option<Vec<u8>> {
+        self.ready.change(|work| work.rows.pop_front())
+    }
+
+    /// Somebody waits for the row; `if_gone`: somebody who wants to be asked even if it is gone.
+    pub fn has_waiter(&self, row: &[u8], if_gone: bool) -> bool {
+        let queues = self.queues.lock();
+        let queue = queues.keys.get(row);
+        queue.is_some_and(|queue| !if_gone || queue.if_gone_count > 0)
+    }
+
+    /// Who has waited for the row the longest of those behind `turn`; `if_gone`: of those who want to be asked even if it is gone.
+    pub fn next_waiting(&self, users: &Users, row: &[u8], turn: u64, if_gone: bool) -> Option<Asked> {
+        let queues = self.queues.lock();
+        let queue = queues.keys.get(row)?;
+        if if_gone && queue.if_gone_count == 0 {
+            return None;
+        }
+        let behind = queue.clients.range(turn + 1..);
+        let mut wanted = behind.filter(|(_, place)| place.even_if_gone || !if_gone);
+        wanted.find_map(|(&turn, place)| {
+            let waiter = queues.waiters.get(&place.client_id)?;
+            // A killed connection is given nothing, even while it is still being closed.
+            if waiter.client.killed.load(Ordering::SeqCst) {
+                return None;
+            }
+            let mut client = ClientState::new(waiter.client.clone(), true, users.of(&waiter.client));
+            client.db = waiter.db;
+            client.protocol = waiter.protocol;
+            client.caching = waiter.caching;
+            Some(Asked {
+                turn,
+                even_if_gone: place.even_if_gone,
+                command: waiter.command,
+                request: waiter.request.clone(),
+                client,
+            })
+        })
+    }
+
+    /// Whatever has happened to the row, everybody who wants to know of it does.
+    pub fn is_done_with(&self, row: &[u8]) {
+        self.ready.change(|work| work.rows.retain(|other| other != row));
+    }
+
+    /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
+    pub fn remove(&self, partition: &mut PartitionGuard<'_>, client_id: u64) -> Option<Waiter> {
+        let mut queues = self.queues.lock();
+        let waiter = queues.waiters.remove(&client_id)?;
+        for row in &waiter.rows {
+            if let Some(queue) = queues.keys.get_mut(row) {
+                let place = queue.clients.remove(&waiter.turn);
+                queue.if_gone_count -= usize::from(place.is_some_and(|place| place.even_if_gone));
+                if queue.clients.is_empty() {
+                    let queue = queues.keys.remove(row).expect("the queue that was just found");
+                    partition.unwatch(queue.watch);
+                }
+            }
+        }
+        waiter.client.blocked.store(false, Ordering::SeqCst);
+        Some(waiter)
+    }
+
+    /// Ends the wait once the transaction that asks for it is over. False if the client does not wait.
+    pub fn end_soon(&self, client_id: u64, error: Option<&'static str>) -> bool {
+        if !self.queues.lock().waiters.contains_key(&client_id) {
+            return false;
+        }
+        self.ready.change(|work| work.ends.push((client_id, error)));
+        true
+    }
+
+    /// The same for everybody who waits.
+    pub fn end_all_soon(&self, error: &'static str) {
+        let waiting: Vec<u64> = self.queues.lock().waiters.keys().copied().collect();
+        for client_id in waiting {
+            self.end_soon(client_id, Some(error));
+        }
+    }
+
+    /// The connection is gone: nothing is to be given to it.
+    pub fn forget(&self, partition: &mut PartitionGuard<'_>, client_id: u64) {
+        self.remove(partition, client_id);
+    }
+}
+
+impl Ready {
+    fn push(&self, row: &[u8]) {
+        self.change(|work| {
+            if !work.rows.iter().any(|other| other == row) {
+                work.rows.push_back(row.to_vec());
+            }
+        });
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Work) -> T) -> T {
+        let mut work = self.work.lock();
+        let result = change(&mut work);
+        let any = !work.rows.is_empty() || !work.ends.is_empty();
+        self.any.store(any, Ordering::Relaxed);
+        result
+    }
+}

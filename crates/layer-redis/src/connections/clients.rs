@@ -1,0 +1,548 @@
+//! Connections: what each carries, and the list of all of them that CLIENT commands look at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{Dependency, WatchId};
+use quartet_wire_resp::Protocol;
+
+use crate::access::acl::User;
+use crate::command::table::Table;
+use crate::connections::client_memory::{ClientMemory, SharedBytes};
+use crate::connections::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
+use crate::connections::subscriptions::Subscriptions;
+use crate::connections::tracking::Mode;
+use crate::replication::ReplicaRequest;
+
+/// What a connection's own thread changes freely.
+pub struct ClientState {
+    pub shared: Arc<Client>,
+    pub db: u8,
+    pub protocol: Protocol,
+    pub authenticated: bool,
+    /// Who is asked what a command may do.
+    pub user: Arc<User>,
+    /// The requests queued since MULTI.
+    pub multi: Option<Queue>,
+    pub watched: Vec<Watched>,
+    /// WATCH was sent while a script kept the lock, so the keys count as touched.
+    pub watched_blindly: bool,
+    pub reply_mode: ReplyMode,
+    pub close_after_reply: bool,
+    /// The request is no request: close at once.
+    pub close_without_reply: bool,
+    /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind the lock.
+    pub sleep_micros: u64,
+    /// What the clock showed when the command before this one had ended, or the lock was taken, if nothing that takes time has been
+    /// done since: then the next command begins there.
+    pub started_micros: Option<u64>,
+    /// The commands are those of a script.
+    pub is_script: bool,
+    /// The thread may be kept by a script until it is done.
+    pub may_take_long: bool,
+    /// The error reply of the latest failed command may be sent once this version is durable.
+    pub failure_dependency: Dependency,
+    pub subscriptions: Subscriptions,
+    /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
+    pub caching: Option<bool>,
+    /// What it has said about itself as a replica, before it is one.
+    pub replica: ReplicaRequest,
+    /// It brings what the server that we are a replica of has sent: nothing is refused, and nothing expires before it says so.
+    pub is_upstream: bool,
+}
+
+/// Requests waiting for EXEC, as they were sent.
+#[derive(Default)]
+pub struct Queue {
+    pub requests: Vec<Vec<u8>>,
+    pub bytes: usize,
+    /// Some request writes.
+    pub writes: bool,
+    /// Some request is refused while memory is short.
+    pub may_need_memory: bool,
+    /// A request was refused: EXEC will discard them all.
+    pub refused: bool,
+}
+
+/// A key under WATCH.
+pub struct Watched {
+    pub db: u8,
+    pub name: Arc<[u8]>,
+    pub id: WatchId,
+    /// Set once the key was touched.
+    pub touched: Arc<AtomicBool>,
+    /// The key was there, but had expired, when WATCH looked.
+    pub was_expired: bool,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    #[default]
+    On,
+    Off,
+    /// The next command answers nothing.
+    SkipNext,
+    /// This command answers nothing.
+    SkipThis,
+}
+
+impl ClientState {
+    pub fn new(shared: Arc<Client>, authenticated: bool, user: Arc<User>) -> ClientState {
+        ClientState {
+            shared,
+            db: 0,
+            protocol: Protocol::Resp2,
+            authenticated,
+            user,
+            multi: None,
+            watched: Vec::new(),
+            watched_blindly: false,
+            reply_mode: ReplyMode::On,
+            close_after_reply: false,
+            close_without_reply: false,
+            sleep_micros: 0,
+            started_micros: None,
+            is_script: false,
+            may_take_long: false,
+            failure_dependency: Dependency::ZERO,
+            subscriptions: Subscriptions::default(),
+            caching: None,
+            replica: ReplicaRequest::default(),
+            is_upstream: false,
+        }
+    }
+}
+
+impl ClientState {
+    pub fn select(&mut self, db: u8) {
+        self.db = db;
+        self.shared.db.store(db, Ordering::Relaxed);
+    }
+
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        let number = if protocol == Protocol::Resp3 { 3 } else { 2 };
+        self.shared.resp.store(number, Ordering::Relaxed);
+    }
+
+    /// The connection is this user's from now on.
+    pub fn become_user(&mut self, user: Arc<User>) {
+        *self.shared.user.lock() = Some(user.clone());
+        self.user = user;
+    }
+
+    /// The wish of CLIENT CACHING holds for one command or one transaction: not beyond the command of this name, unless it is
+    /// CLIENT or stands inside MULTI (Redis' `resetClient`).
+    pub fn forget_caching_behind(&mut self, command: &[u8]) {
+        if self.caching.is_some() && self.multi.is_none() && !command.eq_ignore_ascii_case(b"client") {
+            self.caching = None;
+        }
+    }
+}
+
+/// What other connections may see and change: CLIENT LIST, KILL, UNBLOCK, and replies that arrive unasked.
+pub struct Client {
+    pub id: u64,
+    pub address: String,
+    pub local_address: String,
+    pub connected_micros: u64,
+    /// When its latest bytes arrived or its latest command ended.
+    pub last_active_micros: AtomicU64,
+    pub db: AtomicU8,
+    pub resp: AtomicU8,
+    /// Number of queued requests plus one while in MULTI; zero outside.
+    pub multi: AtomicU64,
+    /// Database and name of each key under WATCH.
+    pub watched_keys: Mutex<Vec<(u8, Arc<[u8]>)>>,
+    pub blocked: AtomicBool,
+    pub monitor: AtomicBool,
+    /// The connection is a replica's.
+    pub is_replica: AtomicBool,
+    pub no_evict: AtomicBool,
+    pub no_touch: AtomicBool,
+    pub killed: AtomicBool,
+    pub buffers: Buffers,
+    pub subscriptions: SubscriptionCounts,
+    /// `None`: the default user.
+    pub user: Mutex<Option<Arc<User>>>,
+    /// How CLIENT TRACKING was turned on.
+    pub tracking: Mutex<Option<Mode>>,
+    /// Index of the latest command in the table.
+    last_command: AtomicUsize,
+    pub details: Mutex<ClientDetails>,
+    mailbox: Mutex<Mailbox>,
+    has_mail: AtomicBool,
+    wake: Wake,
+}
+
+/// Tells a connection that there is something for it.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Bytes of the buffers, as their owner last told: for CLIENT LIST and INFO.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// Requests that are not executed yet.
+    pub input: AtomicUsize,
+    /// Room behind them.
+    pub input_free: AtomicUsize,
+    /// Replies that are not sent yet.
+    pub output: AtomicUsize,
+    /// What others have left and the connection has not taken.
+    pub mailbox: AtomicUsize,
+    /// The requests of a transaction.
+    pub queue: AtomicUsize,
+}
+
+/// How much a connection listens to, as its owner last told.
+#[derive(Debug, Default)]
+pub struct SubscriptionCounts {
+    pub channels: AtomicUsize,
+    pub patterns: AtomicUsize,
+    pub shards: AtomicUsize,
+}
+
+impl SubscriptionCounts {
+    pub fn any(&self) -> bool {
+        let counts = [&self.channels, &self.patterns, &self.shards];
+        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+}
+
+impl Buffers {
+    pub fn total(&self) -> usize {
+        let parts = [&self.input, &self.input_free, &self.output, &self.mailbox, &self.queue];
+        parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ClientDetails {
+    pub name: String,
+    pub library_name: String,
+    pub library_version: String,
+    /// CLIENT CAPA: the client understands a redirection to another server. This one sends none.
+    pub can_redirect: bool,
+}
+
+impl ClientDetails {
+    /// The letters of CLIENT LIST.
+    pub fn capabilities(&self) -> &'static str {
+        if self.can_redirect { "r" } else { "" }
+    }
+}
+
+/// What pushes have to wait for, and the limits of those who listen: `client-output-buffer-limit` of the class `pubsub`.
+pub struct Delivery {
+    pub dependency: Dependency,
+    pub now_micros: u64,
+    /// 0: no limit.
+    pub bytes_hard: usize,
+    /// 0: no limit.
+    pub bytes_soft: usize,
+    /// How long more than the soft limit may wait.
+    pub soft_micros: u64,
+}
+
+/// A mailbox that nobody empties is cut off here: the connection is closed.
+const MAILBOX_BYTES_MAX: usize = 256 << 20;
+
+const NO_COMMAND: usize = usize::MAX;
+
+impl Client {
+    /// Notes the command at `index` of the table as the latest.
+    pub fn note_command(&self, index: usize) {
+        self.last_command.store(index, Ordering::Relaxed);
+    }
+
+    /// What [`Client::note_command`] noted last.
+    pub fn last_command_index(&self) -> usize {
+        self.last_command.load(Ordering::Relaxed)
+    }
+
+    /// The latest command's name; `NULL` before the first.
+    pub fn last_command(&self, table: &Table) -> &'static str {
+        match self.last_command.load(Ordering::Relaxed) {
+            NO_COMMAND => "NULL",
+            index => table.at(index).name,
+        }
+    }
+
+    /// Leaves bytes for the connection and wakes it. The hold is what they have to wait for.
+    pub fn post(&self, bytes: &[u8], dependency: Dependency, unblocked: bool) {
+        self.post_within(MAILBOX_BYTES_MAX, bytes, dependency, unblocked);
+    }
+
+    fn post_within(&self, bytes_max: usize, bytes: &[u8], dependency: Dependency, unblocked: bool) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.bytes() + bytes.len() > bytes_max {
+            self.cut_off(&mut mailbox);
+        } else {
+            mailbox.add(None, bytes, dependency);
+            mailbox.unblocked |= unblocked;
+            self.note_mail(&mailbox);
+        }
+        drop(mailbox);
+        (self.wake)();
+    }
+
+    /// Leaves a line for a connection that listens to all commands.
+    fn post_line(&self, bytes_max: usize, line: &Content<'_>) {
+        let mut mailbox = self.mailbox.lock();
+        if !self.monitor.load(Ordering::Relaxed) {
+            return;
+        }
+        if mailbox.bytes() + line.len() > bytes_max {
+            self.cut_off(&mut mailbox);
+        } else {
+            line.add_to(&mut mailbox, None, Dependency::ZERO);
+            self.note_mail(&mailbox);
+        }
+        drop(mailbox);
+        (self.wake)();
+    }
+
+    /// Leaves a push, in RESP3's form, which RESP2 has as an array.
+    pub fn push(&self, content: &Content<'_>, delivery: &Delivery) {
+        let mut mailbox = self.mailbox.lock();
+        if self.is_cut_off(mailbox.bytes() + content.len(), delivery, &mut mailbox) {
+            self.cut_off(&mut mailbox);
+        } else {
+            let first = (self.resp.load(Ordering::Relaxed) == 2).then_some(b'*');
+            content.add_to(&mut mailbox, first, delivery.dependency);
+            self.note_mail(&mailbox);
+        }
+        drop(mailbox);
+        (self.wake)();
+    }
+
+    fn note_mail(&self, mailbox: &Mailbox) {
+        self.has_mail.store(mailbox.bytes() > 0, Ordering::Relaxed);
+        self.buffers.mailbox.store(mailbox.bytes(), Ordering::Relaxed);
+    }
+
+    fn cut_off(&self, mailbox: &mut Mailbox) {
+        mailbox.empty();
+        self.note_mail(mailbox);
+        self.killed.store(true, Ordering::SeqCst);
+    }
+
+    /// Drops what was left for the connection.
+    pub fn empty_mailbox(&self) {
+        let mut mailbox = self.mailbox.lock();
+        mailbox.empty();
+        self.note_mail(&mailbox);
+    }
+
+    /// Closes a connection that listens and has left more unread than the soft limit allows for too long, though nothing more was
+    /// left for it since.
+    fn enforce_soft_limit(&self, delivery: &Delivery) {
+        let mut mailbox = self.mailbox.lock();
+        if self.is_cut_off(mailbox.bytes(), delivery, &mut mailbox) {
+            self.cut_off(&mut mailbox);
+            drop(mailbox);
+            (self.wake)();
+        }
+    }
+
+    /// Nothing more is kept for a connection that reads too slowly: the limits of listeners, or of any connection.
+    fn is_cut_off(&self, mailbox_bytes: usize, delivery: &Delivery, mailbox: &mut Mailbox) -> bool {
+        if self.killed.load(Ordering::Relaxed) || mailbox_bytes > MAILBOX_BYTES_MAX {
+            return true;
+        }
+        if !self.subscriptions.any() {
+            return false;
+        }
+        let waiting = mailbox_bytes + self.buffers.output.load(Ordering::Relaxed);
+        if delivery.bytes_soft == 0 || waiting <= delivery.bytes_soft {
+            mailbox.over_soft_since_micros = None;
+        }
+        let since_micros = match mailbox.over_soft_since_micros {
+            Some(micros) => micros,
+            None if delivery.bytes_soft > 0 && waiting > delivery.bytes_soft => {
+                *mailbox.over_soft_since_micros.insert(delivery.now_micros)
+            }
+            None => delivery.now_micros,
+        };
+        let is_over_soft = delivery.now_micros.saturating_sub(since_micros) > delivery.soft_micros;
+        is_over_soft || delivery.bytes_hard > 0 && waiting > delivery.bytes_hard
+    }
+
+    /// Something was left. Asked by the connection itself, of what its own commands have left for it.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Relaxed)
+    }
+
+    /// Appends what was left to `out`, until that has at least `bytes_max` bytes.
+    pub fn take_mail(&self, out: &mut Vec<u8>, bytes_max: usize) -> Taken {
+        let mut mailbox = self.mailbox.lock();
+        let taken = mailbox.take(out, bytes_max);
+        self.note_mail(&mailbox);
+        taken
+    }
+
+    /// Asks the connection to close.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::SeqCst);
+        (self.wake)();
+    }
+}
+
+/// Bytes to be left for connections.
+pub enum Content<'b> {
+    Own(&'b [u8]),
+    Shared(Arc<SharedBytes>),
+}
+
+impl Content<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Content::Own(bytes) => bytes.len(),
+            Content::Shared(message) => message.len(),
+        }
+    }
+
+    fn add_to(&self, mailbox: &mut Mailbox, first: Option<u8>, dependency: Dependency) {
+        match self {
+            Content::Own(bytes) => mailbox.add(first, bytes, dependency),
+            Content::Shared(message) => mailbox.add_shared(first, message, dependency),
+        }
+    }
+}
+
+/// All connections by id.
+#[derive(Default)]
+pub struct Clients {
+    /// What they take, with those of all other logical databases.
+    pub memory: Arc<ClientMemory>,
+    next: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    monitors: AtomicU64,
+}
+
+impl Clients {
+    pub fn connect(&self, address: String, local_address: String, now_micros: u64, wake: Wake) -> Arc<Client> {
+        let client = Arc::new(Client {
+            id: self.next.fetch_add(1, Ordering::Relaxed) + 1,
+            address,
+            local_address,
+            connected_micros: now_micros,
+            last_active_micros: AtomicU64::new(now_micros),
+            db: AtomicU8::new(0),
+            resp: AtomicU8::new(2),
+            multi: AtomicU64::new(0),
+            watched_keys: Mutex::default(),
+            blocked: AtomicBool::new(false),
+            monitor: AtomicBool::new(false),
+            is_replica: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            buffers: Buffers::default(),
+            subscriptions: SubscriptionCounts::default(),
+            user: Mutex::default(),
+            tracking: Mutex::default(),
+            last_command: AtomicUsize::new(NO_COMMAND),
+            details: Mutex::default(),
+            mailbox: Mutex::new(Mailbox::new(self.memory.clone())),
+            has_mail: AtomicBool::new(false),
+            wake,
+        });
+        self.all.lock().insert(client.id, client.clone());
+        client
+    }
+
+    /// Lists a connection that was another database's until now. What it has said of itself goes with it.
+    pub fn admit(&self, client: &Client, now_micros: u64) -> Arc<Client> {
+        let (address, local_address) = (client.address.clone(), client.local_address.clone());
+        let admitted = self.connect(address, local_address, now_micros, client.wake.clone());
+        admitted
+            .resp
+            .store(client.resp.load(Ordering::Relaxed), Ordering::Relaxed);
+        *admitted.details.lock() = client.details.lock().clone();
+        admitted
+    }
+
+    pub fn disconnect(&self, client: &Client) {
+        self.set_monitor(client, false);
+        self.all.lock().remove(&client.id);
+    }
+
+    /// Makes the connection close. It no longer counts from now on.
+    pub fn kill(&self, client: &Client) {
+        self.disconnect(client);
+        client.kill();
+    }
+
+    /// Wakes every connection: what it waits for may be over, or have moved.
+    pub fn wake_all(&self) {
+        self.list().iter().for_each(|client| (client.wake)());
+    }
+
+    /// Wakes the connections that hold buffers and have been idle since `micros`: they can give them back.
+    pub fn wake_idle(&self, micros: u64) {
+        for client in self.list() {
+            let is_idle = client.last_active_micros.load(Ordering::Relaxed) <= micros;
+            if is_idle && client.buffers.total() > 0 {
+                (client.wake)();
+            }
+        }
+    }
+
+    pub fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.all.lock().get(&id).cloned()
+    }
+
+    /// Every connection, oldest first.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        self.all.lock().values().cloned().collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    /// Begins to listen to all commands, or ends that. Once it has ended, no further line comes, and
+    /// lines that wait are dropped: a client would take them for the replies of its next commands.
+    pub fn set_monitor(&self, client: &Client, on: bool) {
+        let mut mailbox = client.mailbox.lock();
+        if client.monitor.swap(on, Ordering::SeqCst) == on {
+            return;
+        }
+        if on {
+            self.monitors.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.monitors.fetch_sub(1, Ordering::SeqCst);
+            mailbox.empty();
+            client.note_mail(&mailbox);
+        }
+    }
+
+    pub fn has_monitors(&self) -> bool {
+        self.monitors.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sends a line to every monitor. One that leaves more than `bytes_max` unread is disconnected.
+    pub fn tell_monitors(&self, line: &[u8], bytes_max: Option<usize>) {
+        let bytes_max = bytes_max.unwrap_or(MAILBOX_BYTES_MAX).min(MAILBOX_BYTES_MAX);
+        let line = match self.monitors.load(Ordering::Relaxed) > 1 && line.len() >= SHARED_BYTES_MIN {
+            true => Content::Shared(SharedBytes::new(&self.memory, line.to_vec())),
+            false => Content::Own(line),
+        };
+        for client in self.list() {
+            if client.monitor.load(Ordering::Relaxed) {
+                client.post_line(bytes_max, &line);
+            }
+        }
+    }
+
+    /// Closes the connections that have left more unread than their soft limit allows for too long. Called about once a second.
+    pub fn enforce_soft_limits(&self, delivery: &Delivery) {
+        let clients = self.list();
+        let listening = clients.iter().filter(|client| client.subscriptions.any());
+        listening.for_each(|client| client.enforce_soft_limit(delivery));
+    }
+}

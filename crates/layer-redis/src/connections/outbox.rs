@@ -1,0 +1,78 @@
+//! What a transaction tells other connections: messages, and the keys that it changed.
+//!
+//! Gathered while the transaction runs, under the partition's lock, and sent once it has committed, after its own reply,
+//! with the dependency of the transaction. So nobody hears of what is taken back, nor of what a crash could take back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::Dependency;
+
+use crate::connections::channels::Message;
+use crate::connections::clients::Client;
+
+/// Something to be told.
+pub enum Item {
+    Message(Message),
+    /// A connection that caches is told to forget a key; `None`: all keys.
+    Invalidation {
+        client: Arc<Client>,
+        name: Option<Vec<u8>>,
+    },
+    /// Keys below the prefix of a broadcast have changed.
+    Broadcasts,
+}
+
+#[derive(Default)]
+pub struct Outbox {
+    any: AtomicBool,
+    items: Mutex<Items>,
+}
+
+#[derive(Default)]
+struct Items {
+    /// Of the transaction that runs.
+    gathered: Vec<Item>,
+    /// Of transactions that have committed.
+    committed: Vec<(Item, Dependency)>,
+}
+
+impl Outbox {
+    pub fn add(&self, item: Item) {
+        self.items.lock().gathered.push(item);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// The transaction has committed: what it gathered may be sent once `dependency` is durable.
+    #[inline]
+    pub fn commit(&self, dependency: Dependency) {
+        if self.any.load(Ordering::Relaxed) {
+            let items = &mut *self.items.lock();
+            items
+                .committed
+                .extend(items.gathered.drain(..).map(|item| (item, dependency)));
+        }
+    }
+
+    /// The transaction was taken back. Its messages go with it; what was to be forgotten is forgotten all the same, because the
+    /// tracking table no longer knows who remembers it.
+    #[inline]
+    pub fn discard(&self, dependency: Dependency) {
+        if self.any.load(Ordering::Relaxed) {
+            let is_message = |item: &mut Item| matches!(item, Item::Message(_));
+            self.items.lock().gathered.retain_mut(|item| !is_message(item));
+            self.commit(dependency);
+        }
+    }
+
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    pub fn take(&self) -> Vec<(Item, Dependency)> {
+        self.any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut self.items.lock().committed)
+    }
+}

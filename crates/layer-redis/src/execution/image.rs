@@ -1,0 +1,241 @@
+//! Everything that a Redis database holds, at one version, as an RDB file: for SAVE, and for the first copy of a replica.
+//!
+//! It is read from a snapshot, so nobody waits for it. JSON documents have no form that Redis reads without a module: they are
+//! counted and left out.
+
+use std::ops::ControlFlow;
+
+use quartet_engine::{Dependency, Frozen, PartitionGuard};
+
+use crate::commands::scripting::libraries;
+use crate::commands::serialization::value_of;
+use crate::facts::{DATABASES, REDIS_VERSION};
+use crate::keyspace::changes::Changes;
+use crate::keyspace::{Entry, Keyspace};
+use crate::layer::Redis;
+use crate::rdb::file::Writer;
+
+/// Keys looked up at once.
+const KEYS_AT_ONCE: usize = 256;
+/// What is gathered before it is given away.
+const PART_BYTES: usize = 256 << 10;
+
+/// A database of the layer's at one version.
+pub struct Image {
+    frozen: Frozen,
+    /// Nobody is told of what the reading finds.
+    changes: Changes,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    pub keys: u64,
+    pub bytes: u64,
+    /// JSON documents.
+    pub left_out: u64,
+}
+
+/// Why it was not written to its end.
+#[derive(Debug)]
+pub enum Broken<E> {
+    /// The disk did not give back what is stored.
+    Unreadable,
+    /// Whoever takes the bytes takes no more.
+    Taker(E),
+}
+
+impl Redis {
+    /// Writes the RDB file, if there is to be one. Blocks while it does. The error is a reply.
+    pub fn write_rdb_file(&self) -> Result<(), String> {
+        self.process.rdb_file.as_ref().map_or(Ok(()), |file| file.write(self))
+    }
+
+    /// Everything at the latest commit.
+    pub fn image(&self, partition: &mut PartitionGuard<'_>) -> Image {
+        Image {
+            frozen: partition.freeze(self.space),
+            changes: Changes::default(),
+        }
+    }
+}
+
+impl Image {
+    /// What the image shows may be told to others once this is durable.
+    pub fn dependency(&self) -> Dependency {
+        self.frozen.dependency
+    }
+
+    /// Gives the file to `take`, part by part: equal parts each time it is called. `position`: where the stream of commands behind it
+    /// begins.
+    pub fn write<E>(
+        &mut self,
+        position: Option<(&str, u64)>,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<Written, Broken<E>> {
+        let mut out = Vec::new();
+        let mut written = Written::default();
+        let mut writer = Writer::begin(self.has_field_deadlines(), &mut out);
+        writer.about("redis-ver", REDIS_VERSION, &mut out);
+        writer.about("redis-bits", "64", &mut out);
+        writer.about("ctime", &(self.frozen.now_micros() / 1_000_000).to_string(), &mut out);
+        if let Some((id, offset)) = position {
+            writer.about("repl-stream-db", "0", &mut out);
+            writer.about("repl-id", id, &mut out);
+            writer.about("repl-offset", &offset.to_string(), &mut out);
+        }
+        for library in libraries::all(&mut self.frozen.transaction()) {
+            writer.function(&library.code, &mut out);
+        }
+        for db in 0..DATABASES {
+            let keys = self.keyspace(db, |keys| keys.key_count());
+            if keys > 0 {
+                writer.select(db, keys, 0, &mut out);
+                self.write_database(db, &mut writer, &mut out, &mut written, take)?;
+            }
+        }
+        writer.end(&mut out);
+        give(&mut out, &mut written, take)?;
+        Ok(written)
+    }
+
+    fn has_field_deadlines(&mut self) -> bool {
+        self.frozen.transaction().count(b"F", b"G") > 0
+    }
+
+    fn keyspace<R>(&mut self, db: u8, read: impl FnOnce(&mut Keyspace<'_, '_>) -> R) -> R {
+        let now_ms = self.frozen.now_micros() / 1000;
+        let mut tx = self.frozen.transaction();
+        read(&mut Keyspace {
+            tx: &mut tx,
+            db,
+            now_ms,
+            changes: &self.changes,
+        })
+    }
+
+    fn write_database<E>(
+        &mut self,
+        db: u8,
+        writer: &mut Writer,
+        out: &mut Vec<u8>,
+        written: &mut Written,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), Broken<E>> {
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let found = self.keys_after(db, last.as_deref())?;
+            let Some((name, _)) = found.last() else { return Ok(()) };
+            last = Some(name.clone());
+            for (name, entry) in found {
+                let now_ms = self.frozen.now_micros() / 1000;
+                let mut tx = self.frozen.transaction();
+                let mut keys = Keyspace {
+                    tx: &mut tx,
+                    db,
+                    now_ms,
+                    changes: &self.changes,
+                };
+                let value = value_of(&mut keys, &entry);
+                if tx.is_unreadable() {
+                    return Err(Broken::Unreadable);
+                }
+                match value {
+                    Some(value) => {
+                        writer.key(&name, entry.expiry_ms, &value, out);
+                        written.keys += 1;
+                    }
+                    None => written.left_out += 1,
+                }
+                if out.len() >= PART_BYTES {
+                    give(out, written, take)?;
+                }
+            }
+        }
+    }
+
+    /// The keys behind `last`, from the first if there is none; so many as fit into one step.
+    fn keys_after<E>(&mut self, db: u8, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Entry)>, Broken<E>> {
+        let now_ms = self.frozen.now_micros() / 1000;
+        let mut tx = self.frozen.transaction();
+        let mut found = Vec::new();
+        let mut keys = Keyspace {
+            tx: &mut tx,
+            db,
+            now_ms,
+            changes: &self.changes,
+        };
+        let visit = &mut |name: &[u8], entry| {
+            found.push((name.to_vec(), entry));
+            match found.len() < KEYS_AT_ONCE {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        match last {
+            Some(last) => keys.scan_keys_after(last, visit),
+            None => keys.scan_keys(visit),
+        }
+        match tx.is_unreadable() {
+            true => Err(Broken::Unreadable),
+            false => Ok(found),
+        }
+    }
+}
+
+fn give<E>(
+    out: &mut Vec<u8>,
+    written: &mut Written,
+    take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), Broken<E>> {
+    written.bytes += out.len() as u64;
+    take(out).map_err(Broken::Taker)?;
+    out.clear();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rdb::file::{Found, Record, Scanner};
+    use crate::testing::Fixture;
+
+    fn records(bytes: &[u8]) -> Vec<Record> {
+        let (mut scanner, mut records, mut start) = (Scanner::new(), Vec::new(), 0);
+        while start < bytes.len() {
+            let Ok(Found::Bytes { consumed, record }) = scanner.read(&bytes[start..]) else {
+                panic!("an image that does not read");
+            };
+            start += consumed;
+            records.extend(record);
+        }
+        assert_eq!(records.pop(), Some(Record::End));
+        records
+    }
+
+    #[test]
+    fn an_image_shows_one_version_whatever_is_written_after() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        connection.check("SET a 1 => OK\nRPUSH b x y => 2\nPSETEX gone 5 x => OK\nJSON.SET j $ 1 => OK\nSELECT 15 => OK\nHSET h f v => 1");
+        fixture.advance_ms(10);
+        let mut image = fixture.layer.image(&mut fixture.layer.engine.partition());
+        connection.check("SELECT 0 => OK\nSET a 2 => OK\nSET c 3 => OK\nFLUSHALL => OK");
+        let mut bytes = Vec::new();
+        let mut take = |part: &[u8]| {
+            bytes.extend_from_slice(part);
+            Ok::<(), ()>(())
+        };
+        let written = image.write(Some(("id", 7)), &mut take).unwrap();
+        assert_eq!((written.keys, written.left_out), (3, 1));
+        let names: Vec<Vec<u8>> = records(&bytes)
+            .into_iter()
+            .filter_map(|record| match record {
+                Record::Key(key) => Some(key.name),
+                Record::Select(db) => Some(db.to_string().into_bytes()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(names, [&b"0"[..], b"a", b"b", b"15", b"h"]);
+        assert_eq!(written.bytes, bytes.len() as u64);
+    }
+}

@@ -1,0 +1,152 @@
+//! What a handler gets: the transaction, the connection, the reply, and what all connections share.
+
+use std::sync::atomic::Ordering;
+
+use quartet_engine::Transaction;
+use quartet_wire_resp::Reply;
+
+use crate::command::failure::{Block, EmptyReply, Failure};
+use crate::connections::clients::ClientState;
+use crate::keyspace::changes::What;
+use crate::keyspace::{Entry, Keyspace, Kind, Missing};
+use crate::layer::Redis;
+use crate::{command::errors, command::parse};
+
+pub struct Context<'c, 't> {
+    pub tx: &'c mut Transaction<'t>,
+    pub client: &'c mut ClientState,
+    pub layer: &'c Redis,
+    pub reply: Reply<'c>,
+    /// The transaction's time in milliseconds.
+    pub now_ms: u64,
+    /// The command runs inside EXEC: it must not block.
+    pub in_exec: bool,
+    /// The command has waited and is asked again, because this key changed.
+    pub retry_for: Option<&'c [u8]>,
+}
+
+impl<'c, 't> Context<'c, 't> {
+    /// The selected database.
+    pub fn keys(&mut self) -> Keyspace<'_, 't> {
+        let db = self.client.db;
+        self.keys_of(db)
+    }
+
+    pub fn keys_of(&mut self, db: u8) -> Keyspace<'_, 't> {
+        let now_ms = self.expires_up_to_ms();
+        Keyspace {
+            tx: self.tx,
+            db,
+            now_ms,
+            changes: &self.layer.changes,
+        }
+    }
+
+    /// What has a deadline up to here is over. On a replica nothing is before its source says so, as the source may have decided
+    /// otherwise before the deadline passed.
+    pub fn expires_up_to_ms(&self) -> u64 {
+        match self.client.is_upstream {
+            true => 0,
+            false => self.now_ms,
+        }
+    }
+
+    /// What would expire at `deadline_ms` is over already.
+    pub fn is_over(&self, deadline_ms: u64) -> bool {
+        deadline_ms <= self.expires_up_to_ms()
+    }
+
+    /// The selected database together with the reply, for answers written while rows are read.
+    pub fn keys_and_reply(&mut self) -> (Keyspace<'_, 't>, &mut Reply<'c>) {
+        let now_ms = self.expires_up_to_ms();
+        let keys = Keyspace {
+            tx: self.tx,
+            db: self.client.db,
+            now_ms,
+            changes: &self.layer.changes,
+        };
+        (keys, &mut self.reply)
+    }
+
+    /// A key that a command reads: counted as a hit or a miss, and as used now.
+    pub fn read(&mut self, name: &[u8]) -> Option<Entry> {
+        let found = self.look_at(name);
+        if found.is_some() {
+            self.note_use(name);
+        }
+        found
+    }
+
+    /// A key that a command looks at from outside, such as TTL: counted as a hit or a miss, but not as used.
+    pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
+        let found = self.keys().look_up(name);
+        self.layer.observation.statistics.key_read(found.is_ok());
+        if matches!(found, Err(Missing::Expired)) {
+            self.note_end(name);
+        }
+        if found.is_err() {
+            self.layer.changes.note(self.client.db, name, What::Missed);
+        }
+        found.ok()
+    }
+
+    /// A dead key is told of where it was found, unless nothing may expire now.
+    fn note_end(&mut self, name: &[u8]) {
+        let may_expire = self.layer.may_expire(self.now_ms);
+        if may_expire
+            && self.layer.expiry.found.note(self.client.db, name)
+            && let Some(ended) = self.keys().end_of(name)
+        {
+            self.layer.changes.note(self.client.db, name, ended);
+        }
+    }
+
+    /// A key is used now, which nothing else says.
+    pub fn note_use(&self, name: &[u8]) {
+        if !self.client.shared.no_touch.load(Ordering::Relaxed) {
+            let (layer, db) = (self.layer, self.client.db);
+            if layer.eviction_policy().counts_frequency() {
+                let config = &layer.config;
+                let decay_minutes = config.lfu_decay_time.load(Ordering::Relaxed) as u64;
+                let log_factor = config.lfu_log_factor.load(Ordering::Relaxed) as u64;
+                let recency = &layer.eviction.recency;
+                recency.note_often(db, name, self.now_ms, decay_minutes, |rarity| {
+                    layer.random.below(rarity.saturating_mul(log_factor).saturating_add(1)) == 0
+                });
+            } else {
+                layer.eviction.recency.note(db, name, self.now_ms);
+            }
+        }
+    }
+
+    /// A key that a command reads and that must hold `kind` if it is there.
+    pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
+        match self.read(name) {
+            Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
+            found => Ok(found),
+        }
+    }
+
+    /// The command has waited. It has been told of keys of a wrong kind long ago, and passes them over.
+    pub fn is_retry(&self) -> bool {
+        self.retry_for.is_some()
+    }
+
+    /// A blocking command may be served by `name`: by any of its keys at first, later only by the one that changed, so that
+    /// several keys of one transaction serve in the order in which they were written.
+    pub fn may_be_served_by(&self, name: &[u8]) -> bool {
+        self.retry_for.is_none_or(|changed| changed == name)
+    }
+
+    /// The answer of a blocking command that found nothing: wait for `keys`.
+    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<(), Failure> {
+        let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
+        Err(Failure::Block(Block {
+            keys,
+            deadline_ms,
+            in_exec,
+            ask_again: None,
+            even_if_gone: false,
+        }))
+    }
+}

@@ -1,0 +1,93 @@
+//! What a family's part of the table of commands is written with: each command, and the function that runs it.
+
+use quartet_wire_resp::Arguments;
+
+pub use crate::command::failure::{Deferred, Failure};
+pub use crate::command::*;
+use crate::handler::context::Context;
+
+/// Runs a command. It validates everything before its first write, so an error never leaves half of a command behind.
+pub type Handler = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), Failure>;
+
+/// A command with what runs it, and with its subcommands.
+pub struct Definition {
+    pub command: Command,
+    pub handler: Handler,
+    pub subcommands: &'static [Definition],
+}
+
+impl Definition {
+    /// The same entry, for a command that came later than its neighbours.
+    pub const fn since(self, since: &'static str) -> Definition {
+        Definition {
+            command: Command { since, ..self.command },
+            ..self
+        }
+    }
+
+    /// The same entry, with other keys than its neighbours.
+    pub const fn keys(self, keys: Keys) -> Definition {
+        Definition {
+            command: Command { keys, ..self.command },
+            ..self
+        }
+    }
+}
+
+/// One entry of the table. A `const fn` with named positions keeps a family's table one line a command.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one entry of a table; a builder would hide its columns"
+)]
+pub const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    keys: Keys,
+    group: Group,
+    since: &'static str,
+    complexity: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Definition {
+    Definition {
+        command: Command {
+            name,
+            arity,
+            flags,
+            keys,
+            group,
+            since,
+            complexity,
+            summary,
+            subcommand_count: 0,
+        },
+        handler,
+        subcommands: &[],
+    }
+}
+
+/// A command that only holds subcommands. Called without one, or with an unknown one, it answers an error by itself.
+pub const fn container(
+    name: &'static str,
+    group: Group,
+    since: &'static str,
+    summary: &'static str,
+    subcommands: &'static [Definition],
+) -> Definition {
+    Definition {
+        command: Command {
+            name,
+            arity: -2,
+            flags: 0,
+            keys: NO_KEYS,
+            group,
+            since,
+            complexity: "Depends on the subcommand.",
+            summary,
+            subcommand_count: subcommands.len(),
+        },
+        handler: |_, _| Err(Failure::Error("ERR internal: a container was called")),
+        subcommands,
+    }
+}

@@ -1,0 +1,6 @@
+//! What is counted and timed: statistics, the slow log, latency.
+
+pub(crate) mod counting;
+pub mod latency;
+pub mod slowlog;
+pub mod statistics;

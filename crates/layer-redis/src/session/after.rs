@@ -1,0 +1,24 @@
+//! What is left to be done when the lock has been released, by whoever owns the connection.
+
+use crate::command::failure::Deferred;
+use crate::execution::long_run::LongRun;
+
+/// Work behind a request.
+pub enum After {
+    /// What the command itself left.
+    Deferred(Deferred),
+    /// Sleep for so many microseconds before the reply is sent.
+    Sleep { micros: u64 },
+    /// Run what takes long, on a thread where it may, and hand it to [`Session::take_back`](crate::Session::take_back).
+    LongRun(Box<LongRun>),
+}
+
+impl std::fmt::Debug for After {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            After::Deferred(deferred) => write!(formatter, "Deferred({deferred:?})"),
+            After::Sleep { micros } => write!(formatter, "Sleep({micros})"),
+            After::LongRun(_) => formatter.write_str("LongRun"),
+        }
+    }
+}

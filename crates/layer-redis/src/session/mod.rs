@@ -1,0 +1,648 @@
+//! One connection without its socket.
+//!
+//! The owner of the socket feeds it bytes with [`Session::receive`] and writes what it answers once the returned hold is
+//! durable. A session that [`is_blocked`](Session::is_blocked) takes no more requests until its mailbox brings the reply.
+
+mod admission;
+pub mod after;
+pub mod connectionless;
+mod while_busy;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Busy, Dependency, PartitionGuard};
+use quartet_model::Version;
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply, Value};
+
+use crate::access::acl::User;
+use crate::access::acl::rules::Rules;
+use crate::access::login_guard::peer_of;
+use crate::command::errors;
+use crate::command::failure::{DatabaseLogin, Deferred, Failure};
+use crate::command::migration::{Broken, Migration};
+use crate::command::{Command, DENYOOM};
+use crate::commands::transactions;
+use crate::connections::clients::{Client, ClientState, ReplyMode};
+use crate::connections::pending_disconnects::Abandoned;
+use crate::connections::subscriptions::changes_subscriptions;
+use crate::execution::call::call;
+use crate::execution::long_run::LongRun;
+use crate::execution::monitor::tell_monitors;
+use crate::layer::Redis;
+use crate::session::after::After;
+
+/// What a call of [`Session::receive`] did.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// The replies may be sent once this version is durable.
+    pub dependency: Dependency,
+    /// The latest commit when the requests were done; zero if they were answered without the lock.
+    pub version: Version,
+    /// Close the connection after sending the replies.
+    pub close: bool,
+    /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
+    /// an error if the work fails.
+    pub after: Option<After>,
+    /// Somebody keeps the lock, or the store is behind: the next request is to be received again once
+    /// [`Engine::is_busy`](quartet_engine::Engine::is_busy) and [`Engine::is_behind`](quartet_engine::Engine::is_behind) are false.
+    pub is_busy: bool,
+    /// The credentials that were sent open another logical database: the session is one of that database's layer now.
+    pub moved: bool,
+}
+
+pub struct Session {
+    layer: Arc<Redis>,
+    client: ClientState,
+    parser: Parser,
+    /// When the command it waits in gives up.
+    deadline_ms: Option<u64>,
+    blocked: bool,
+    /// The next request waits for the end of CLIENT PAUSE, at this time.
+    paused_until_ms: Option<u64>,
+    /// The next request shows a password after wrong ones, and waits until this time.
+    held_until_ms: Option<u64>,
+    /// The request that is next goes on in another logical database.
+    database_login: Option<DatabaseLogin>,
+}
+
+/// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
+const REQUESTS_PER_LOCK: usize = 64;
+/// Replies after which a hold of the lock ends earlier, and so much time: a few requests may be as much work as a huge pipeline.
+const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
+const MICROS_PER_LOCK: u64 = 1_000;
+/// Up to here a request is read so quickly that its command begins, to the microsecond, when the one before it has ended.
+const SHORT_REQUEST_BYTES: usize = 1024;
+/// Bytes a transaction may queue before EXEC.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// What others have left is sent in parts of about this size.
+const MAIL_BYTES_AT_ONCE: usize = 1 << 20;
+/// What a queued request takes besides its own bytes, about.
+const QUEUED_BYTES: usize = 48;
+/// How long a deadline is put off while a script keeps everybody waiting.
+const BUSY_RETRY_MS: u64 = 100;
+
+impl Session {
+    pub fn new(layer: Arc<Redis>, client: Arc<Client>) -> Session {
+        let authenticated = layer.access.users.are_all_welcome();
+        let user = layer.access.users.default_user().clone();
+        layer
+            .observation
+            .statistics
+            .connections_received
+            .fetch_add(1, Ordering::Relaxed);
+        Session {
+            layer,
+            client: ClientState::new(client, authenticated, user),
+            parser: Parser::new(),
+            deadline_ms: None,
+            blocked: false,
+            paused_until_ms: None,
+            held_until_ms: None,
+            database_login: None,
+        }
+    }
+
+    /// The layer of the logical database that the connection is in.
+    pub fn layer(&self) -> &Arc<Redis> {
+        &self.layer
+    }
+
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client.shared
+    }
+
+    pub fn is_authenticated(&self) -> bool {
+        self.client.authenticated
+    }
+
+    /// Memory in which the words of the request that is arriving are noted, beside its own bytes.
+    pub fn words_bytes(&self) -> usize {
+        self.parser.words_bytes()
+    }
+
+    /// From now on the requests are this user's, who has shown who he is.
+    pub fn act_for(&mut self, user: Arc<User>) {
+        self.client.authenticated = true;
+        self.client.become_user(user);
+    }
+
+    /// From now on the requests are those of the server that we are a replica of. They may do everything.
+    pub fn act_for_upstream(&mut self) {
+        let rules = Rules::of_default_user(self.layer.table);
+        self.act_for(Arc::new(User::new(b"replication", rules)));
+        self.client.is_upstream = true;
+    }
+
+    /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
+    pub fn may_idle(&self) -> bool {
+        let shared = &self.client.shared;
+        self.is_blocked() || shared.monitor.load(Ordering::Relaxed) || shared.subscriptions.any()
+    }
+
+    /// The current command waits for a key, or the next one for the end of a pause or of a delay of passwords: receive nothing until
+    /// [`Session::take_mail`], called at the deadline or when the client is woken, has made this false.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked || self.paused_until_ms.is_some() || self.held_until_ms.is_some()
+    }
+
+    /// When to call [`Session::time_out`], in milliseconds since the Unix epoch.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        let waiting = self.paused_until_ms.or(self.held_until_ms);
+        waiting.or(self.deadline_ms.filter(|_| self.blocked))
+    }
+
+    /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends their replies to `out`.
+    pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
+        let start = out.len();
+        let mut received = self.receive_here(input, out);
+        while let Some(database_login) = self.database_login.take() {
+            let rest = &input[received.consumed..];
+            match self.log_in_to(database_login, out) {
+                Ok(true) => {}
+                Ok(false) => {
+                    // The request is answered: the connection stays where it is.
+                    received.consumed += self.first_request_bytes(rest);
+                    break;
+                }
+                Err(Busy) => {
+                    received.is_busy = true;
+                    break;
+                }
+            }
+            received.moved = true;
+            let there = self.receive_here(rest, out);
+            received.consumed += there.consumed;
+            received.dependency = received.dependency.max(there.dependency);
+            received.close |= there.close;
+            received.after = there.after;
+            received.is_busy = there.is_busy;
+        }
+        if let Some(admission_control) = &self.layer.access.admission_control {
+            admission_control.transferred(received.consumed, out.len().saturating_sub(start));
+        }
+        received
+    }
+
+    fn receive_here(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
+        self.resume_if_over();
+        let layer = self.layer.clone();
+        let mut received = Received::default();
+        let mut partition: Option<PartitionGuard<'_>> = None;
+        let (replies_start, mut first_done_micros) = (out.len(), None);
+        // Read once for all requests under this hold of the lock: it is too large to be moved about for each.
+        let mut parser = std::mem::take(&mut self.parser);
+        for _ in 0..REQUESTS_PER_LOCK {
+            let rest = &input[received.consumed..];
+            let ends = received.close || self.client.close_after_reply || received.after.is_some();
+            if rest.is_empty() || self.is_blocked() || ends {
+                break;
+            }
+            if received.consumed > 0 {
+                let done_micros = self.client.shared.last_active_micros.load(Ordering::Relaxed);
+                let since_micros = done_micros.saturating_sub(*first_done_micros.get_or_insert(done_micros));
+                if out.len().saturating_sub(replies_start) >= REPLY_BYTES_PER_LOCK || since_micros >= MICROS_PER_LOCK {
+                    break;
+                }
+            }
+            match parser.parse(rest, &self.limits()) {
+                Ok(Parsed::Incomplete { .. }) => break,
+                Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
+                Ok(Parsed::Request { consumed }) => {
+                    if partition.is_none() {
+                        partition = layer.partition_in_time().ok();
+                        self.client.started_micros = partition.as_ref().map(PartitionGuard::now_micros);
+                    }
+                    if partition.is_none() && !layer.scripting.long_scripts.is_busy() {
+                        received.is_busy = true;
+                        break;
+                    }
+                    let arguments = parser.arguments(rest);
+                    let may_pause = layer.connections.pause.is_set() && !self.client.is_upstream;
+                    if may_pause && self.pause(&layer, partition.as_mut(), arguments, consumed) {
+                        break;
+                    }
+                    match &mut partition {
+                        Some(partition) => {
+                            self.request(partition, &layer, arguments, &rest[..consumed], out, &mut received)
+                        }
+                        None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
+                    }
+                    if self.database_login.is_some() || self.held_until_ms.is_some() || received.is_busy {
+                        break;
+                    }
+                    received.consumed += consumed;
+                }
+                Err(error) => {
+                    let text = format!("ERR {error}");
+                    layer.observation.statistics.error_sent(text.as_bytes());
+                    Reply::new(out, self.client.protocol).error(&text);
+                    received.consumed = input.len();
+                    received.close = true;
+                }
+            }
+        }
+        self.parser = parser;
+        self.client.started_micros = None;
+        received.close |= self.client.close_after_reply;
+        received.version = partition.as_ref().map_or(Version::ZERO, PartitionGuard::last_version);
+        received
+    }
+
+    /// Goes on in another logical database, if the password is right and there is room. False: the request is answered.
+    fn log_in_to(&mut self, database_login: DatabaseLogin, out: &mut Vec<u8>) -> Result<bool, Busy> {
+        let here = self.layer.clone();
+        let there = match &here.access.directory {
+            Some(directory) => directory.open(database_login.database)?,
+            None => None,
+        };
+        let Some(there) = there else {
+            self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
+            return Ok(false);
+        };
+        if there
+            .access
+            .users
+            .authenticate(&database_login.user, &database_login.password)
+            .is_none()
+        {
+            let peer = peer_of(&self.client.shared.address);
+            here.access
+                .login_guard
+                .failed(peer, &database_login.name, here.engine.now_micros());
+            self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
+            return Ok(false);
+        }
+        let open = there.connections.clients.count();
+        if let Some(Err(refusal)) = there
+            .access
+            .admission_control
+            .as_ref()
+            .map(|admission_control| admission_control.check_connections(open))
+        {
+            self.error(&here, &refusal, out.len(), out);
+            return Ok(false);
+        }
+        let client = there
+            .connections
+            .clients
+            .admit(self.client(), there.engine.now_micros());
+        let mut session = Session::new(there, client);
+        session.client.protocol = self.client.protocol;
+        *self = session;
+        Ok(true)
+    }
+
+    fn first_request_bytes(&mut self, input: &[u8]) -> usize {
+        match self.parser.parse(input, &Limits::unlimited()) {
+            Ok(Parsed::Request { consumed }) => consumed,
+            other => unreachable!("a request that parsed once and now gives {other:?}"),
+        }
+    }
+
+    /// Fetches what other threads left for this connection, until `out` has a good deal to send: what is left then is for when
+    /// that is sent. Returns the version the bytes must wait for.
+    pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Dependency {
+        self.take_mail_up_to(MAIL_BYTES_AT_ONCE, out)
+    }
+
+    fn take_mail_up_to(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> Dependency {
+        self.resume_if_over();
+        let start = out.len();
+        let taken = self.client.shared.take_mail(out, bytes_max);
+        if let Some(admission_control) = &self.layer.access.admission_control {
+            admission_control.transferred(0, out.len() - start);
+        }
+        if taken.unblocked {
+            self.blocked = false;
+            self.deadline_ms = None;
+        }
+        taken.dependency
+    }
+
+    /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was served just now.
+    pub fn time_out(&mut self) {
+        if self.paused_until_ms.is_some() {
+            return self.resume_if_over();
+        }
+        if self.held_until_ms.take().is_some() {
+            return;
+        }
+        let Ok(mut partition) = self.layer.partition_in_time() else {
+            self.deadline_ms = Some(self.layer.engine.now_micros() / 1000 + BUSY_RETRY_MS);
+            return;
+        };
+        self.layer.end_wait(&mut partition, self.client.shared.id, None);
+        self.deadline_ms = None;
+    }
+
+    /// The connection is closed: it waits for nothing and watches nothing any more.
+    pub fn close(&mut self) {
+        self.resume();
+        self.forget_watches();
+        self.leave_behind();
+        self.layer.connections.tracking.disable(&self.client.shared);
+        self.layer.decide_on_changes();
+        self.layer.connections.clients.disconnect(&self.client.shared);
+    }
+
+    fn forget_watches(&mut self) {
+        let watches = transactions::take_watches(&mut self.client);
+        if !watches.is_empty() {
+            self.layer.engine.unwatch(watches);
+        }
+    }
+
+    /// The connection waits for nothing and listens to nothing any more.
+    fn leave_behind(&mut self) {
+        if self.blocked || !self.client.subscriptions.is_empty() {
+            self.layer.leave_behind(Abandoned {
+                client: self.client.shared.clone(),
+                has_waited: self.blocked,
+                subscriptions: std::mem::take(&mut self.client.subscriptions),
+            });
+        }
+    }
+
+    /// For tests of replies' shapes, without HELLO.
+    #[cfg(test)]
+    pub fn speak_resp3(&mut self) {
+        self.client.speak(quartet_wire_resp::Protocol::Resp3);
+    }
+
+    /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.
+    fn resume_if_over(&mut self) {
+        if self.paused_until_ms.is_none() {
+            return;
+        }
+        let now_ms = self.layer.engine.now_micros() / 1000;
+        match self.layer.connections.pause.holds_back(true, now_ms) {
+            Some(until_ms) => self.paused_until_ms = Some(until_ms),
+            None => self.resume(),
+        }
+    }
+
+    fn resume(&mut self) {
+        if self.paused_until_ms.take().is_some() {
+            self.layer.connections.pause.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.client.shared.blocked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let bulk_bytes_max = self.layer.config.proto_max_bulk_len.load(Ordering::Relaxed);
+        Limits {
+            bulk_bytes_max: bulk_bytes_max as usize,
+            authenticated: self.client.authenticated,
+            ..Limits::default()
+        }
+    }
+
+    fn request(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+        received: &mut Received,
+    ) {
+        layer.trim_tracking();
+        if layer.should_evict() {
+            layer.make_room(partition);
+            layer.send_outbox();
+            self.client.started_micros = None;
+        }
+        self.fetch_own_mail(out, received);
+        if raw.len() > SHORT_REQUEST_BYTES || is_much_done_before(layer) {
+            self.client.started_micros = None;
+        }
+        let replies_start = out.len();
+        let outcome = self.dispatch(partition, layer, arguments, raw, out);
+        match outcome {
+            Ok(dependency) => received.dependency = received.dependency.max(dependency),
+            Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
+            Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
+            Err(Failure::Deferred(
+                deferred @ (Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas { .. }),
+            )) => {
+                out.truncate(replies_start);
+                received.dependency = received
+                    .dependency
+                    .max(std::mem::take(&mut self.client.failure_dependency));
+                received.after = Some(After::Deferred(deferred));
+                return;
+            }
+            Err(Failure::Deferred(deferred)) => {
+                out.truncate(replies_start);
+                match deferred {
+                    Deferred::SaveInBackground => {
+                        Reply::new(out, self.client.protocol).simple("Background saving started")
+                    }
+                    _ => Reply::new(out, self.client.protocol).ok(),
+                }
+                received.after = Some(After::Deferred(deferred));
+            }
+            Err(Failure::Block(_)) => {}
+            Err(Failure::Kept { .. }) => unreachable!("a call has answered it"),
+            Err(Failure::SwitchDatabase(database_login)) => {
+                out.truncate(replies_start);
+                self.database_login = Some(database_login);
+                return;
+            }
+            Err(Failure::TooSoon { micros }) => {
+                out.truncate(replies_start);
+                return self.hold_back(layer, micros);
+            }
+            Err(Failure::Behind) => {
+                out.truncate(replies_start);
+                received.is_busy = true;
+                return;
+            }
+            Err(Failure::Overrun) => {
+                out.truncate(replies_start);
+                self.client.failure_dependency = Dependency::ZERO;
+                received.after = Some(After::LongRun(Box::new(self.long_run(raw))));
+                return;
+            }
+        }
+        received.dependency = received
+            .dependency
+            .max(std::mem::take(&mut self.client.failure_dependency));
+        if self.client.sleep_micros > 0 {
+            let micros = std::mem::take(&mut self.client.sleep_micros);
+            received.after = Some(After::Sleep { micros });
+        }
+        if self.client.close_without_reply {
+            out.truncate(replies_start);
+            received.close = true;
+        }
+        let keeps_pushes =
+            self.client.reply_mode != ReplyMode::On && layer.table.find_of(arguments).is_ok_and(changes_subscriptions);
+        let reply_bytes = out.len().saturating_sub(replies_start);
+        layer.note_size(&self.client, arguments, raw.len(), reply_bytes);
+        self.mute(replies_start, keeps_pushes, out);
+        self.client.forget_caching_behind(&arguments[0]);
+        if layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work() {
+            layer.expire_found(partition);
+            layer.send_outbox();
+            layer.serve_blocked(partition);
+            self.client.started_micros = None;
+        }
+        self.fetch_own_mail(out, received);
+    }
+
+    /// What a command leaves for its own connection has its place around the reply.
+    #[inline]
+    fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
+        if self.client.shared.has_mail() {
+            received.dependency = received.dependency.max(self.take_mail_up_to(usize::MAX, out));
+            self.client.started_micros = None;
+        }
+    }
+
+    /// Drops what CLIENT REPLY does not want to be sent. Confirmations of subscriptions are pushes, and no replies.
+    fn mute(&mut self, replies_start: usize, keeps_pushes: bool, out: &mut Vec<u8>) {
+        let mode = self.client.reply_mode;
+        self.client.reply_mode = match mode {
+            ReplyMode::SkipNext => ReplyMode::SkipThis,
+            ReplyMode::SkipThis => ReplyMode::On,
+            ReplyMode::On | ReplyMode::Off => mode,
+        };
+        if mode != ReplyMode::On && !keeps_pushes {
+            out.truncate(replies_start);
+        }
+    }
+
+    /// The request is to be run again where it may take long; the connection's state goes with it.
+    fn long_run(&mut self, raw: &[u8]) -> LongRun {
+        let placeholder = ClientState::new(
+            self.client.shared.clone(),
+            self.client.authenticated,
+            self.client.user.clone(),
+        );
+        let client = std::mem::replace(&mut self.client, placeholder);
+        LongRun::new(self.layer.clone(), client, raw.to_vec())
+    }
+
+    /// What took long is done. Returns the version that its reply, which is appended to `out`, must wait for.
+    pub fn take_back(&mut self, run: LongRun, out: &mut Vec<u8>) -> Dependency {
+        let (client, reply, dependency) = run.into_parts();
+        self.client = client;
+        let start = out.len();
+        out.extend_from_slice(&reply);
+        self.mute(start, false, out);
+        self.client.caching = None;
+        dependency
+    }
+
+    /// The other server has answered, or is gone. Appends the reply to `out`, and returns the version that it must wait for.
+    /// `None`: a script keeps the lock, and nothing was done; ask again.
+    pub fn end_migration(
+        &mut self,
+        migration: &Migration,
+        replies: &[Value],
+        broken: Option<Broken>,
+        out: &mut Vec<u8>,
+    ) -> Option<Dependency> {
+        let start = out.len();
+        let dependency = self
+            .layer
+            .end_migration(migration, &self.client, replies, broken, out)?;
+        self.mute(start, false, out);
+        let mut own_mail = Received::default();
+        self.fetch_own_mail(out, &mut own_mail);
+        Some(dependency.max(own_mail.dependency))
+    }
+
+    /// The request is looked at again after so long.
+    fn hold_back(&mut self, layer: &Redis, micros: u64) {
+        self.held_until_ms = Some((layer.engine.now_micros() + micros).div_ceil(1000));
+    }
+
+    fn error(&mut self, layer: &Redis, text: &str, replies_start: usize, out: &mut Vec<u8>) {
+        out.truncate(replies_start);
+        layer.observation.statistics.error_sent(text.as_bytes());
+        Reply::new(out, self.client.protocol).error(text);
+    }
+
+    fn dispatch(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Dependency, Failure> {
+        let admitted = self.admit(layer, arguments, raw.len()).and_then(|command| {
+            layer.pass_gate(command, raw.len(), partition.now_micros())?;
+            Ok(command)
+        });
+        let command = match admitted {
+            Ok(command) => command,
+            Err(Failure::Behind) => return Err(Failure::Behind),
+            Err(refused) => return Err(self.refuse(partition, arguments, refused)),
+        };
+        if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
+            return self.enqueue(partition, layer, command, arguments, raw, out);
+        }
+        let now_micros = partition.now_micros();
+        let outcome = call(partition, layer, &mut self.client, command, arguments, None, out);
+        // As in Redis 7, a command is shown when it has run: EXEC behind the commands that it runs,
+        // and RESET no longer to the connection that it made an ordinary one.
+        tell_monitors(layer, &self.client, command, now_micros, arguments);
+        match outcome {
+            Err(Failure::Block(mut block)) => {
+                self.blocked = true;
+                self.deadline_ms = block.deadline_ms;
+                let request = block.ask_again.take().map_or_else(|| raw.into(), Into::into);
+                layer.wait(partition, &self.client, command, request, block);
+                Ok(Dependency::ZERO)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn enqueue(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        layer: &Redis,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Dependency, Failure> {
+        let writes = self.may_write(layer, Some(partition), command, arguments);
+        let queue = self.client.multi.as_mut().expect("called inside MULTI");
+        if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
+            queue.refused = true;
+            return Err("ERR the transaction's queue exceeds the maximum size".into());
+        }
+        queue.bytes += raw.len();
+        let buffers = &self.client.shared.buffers;
+        buffers.queue.fetch_add(raw.len() + QUEUED_BYTES, Ordering::Relaxed);
+        queue.writes |= writes;
+        queue.may_need_memory |= command.has(DENYOOM);
+        queue.requests.push(raw.to_vec());
+        self.client
+            .shared
+            .multi
+            .store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
+        self.client.shared.note_command(layer.table.index(command));
+        Reply::new(out, self.client.protocol).simple("QUEUED");
+        Ok(Dependency::ZERO)
+    }
+}
+
+/// What is done between two commands takes time that is not the second one's.
+fn is_much_done_before(layer: &Redis) -> bool {
+    layer.access.admission_control.is_some() || layer.connections.clients.has_monitors()
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,195 @@
+//! Waiting, on one I/O thread, for the log to make versions durable, or for the partition's lock when somebody keeps it.
+//!
+//! The engine's flusher wakes the thread once; the connections that wait are woken here, without crossing threads again.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quartet_engine::{Dependency, Engine};
+use tokio::sync::Notify;
+
+use crate::connections::turns::ThreadTurns;
+
+#[derive(Clone)]
+pub struct DurableWaiters {
+    engine: Arc<Engine>,
+    waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>,
+    task: Arc<tokio::task::JoinHandle<()>>,
+    /// The partition's lock was released after somebody had waited for it in vain.
+    released: Arc<Notify>,
+    thread_turns: ThreadTurns,
+}
+
+/// How long the engine's word that the lock is free is waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
+/// A shorter sync costs less than the way to the flusher's thread and back.
+const SYNC_MICROS_LONG: u64 = 200;
+
+struct Waiting {
+    dependency: Dependency,
+    waker: Waker,
+}
+
+impl DurableWaiters {
+    /// Registers the current thread with the engine. Call on its runtime.
+    pub fn start(engine: Arc<Engine>, thread_turns: ThreadTurns) -> DurableWaiters {
+        let moved = Arc::new(Notify::new());
+        let notify = moved.clone();
+        engine.on_durable(Arc::new(move || notify.notify_one()));
+        let released = Arc::new(Notify::new());
+        let notify = released.clone();
+        engine.on_free(Arc::new(move || notify.notify_waiters()));
+        let waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>> = Arc::default();
+        let task = tokio::task::spawn(wake_when_durable(engine.clone(), moved, waiting.clone()));
+        DurableWaiters {
+            engine,
+            waiting,
+            task: Arc::new(task),
+            released,
+            thread_turns,
+        }
+    }
+
+    /// The connection whose turn it is has this thread to itself.
+    pub fn is_alone(&self) -> bool {
+        self.thread_turns.is_alone()
+    }
+
+    /// Has the flusher make `dependency` durable while this thread goes on, if that is worth it for a connection that took
+    /// `gathered_micros` to answer what waits. True if it does.
+    pub fn overlaps(&self, gathered_micros: u64, dependency: Dependency) -> bool {
+        let sync_micros = self.engine.statistics().sync_micros.load(Ordering::Relaxed);
+        is_worth_overlapping(gathered_micros, sync_micros) && !self.engine.is_durable(dependency)
+    }
+
+    /// Completes once `dependency` is durable. For a connection that does nothing else meanwhile: if it is alone, this thread is
+    /// held up until then.
+    pub async fn settled(&self, dependency: Dependency) {
+        let made = self.is_alone() && self.engine.make_durable(dependency);
+        if !made {
+            self.durable(dependency).await;
+        }
+    }
+
+    /// Completes once `dependency` is durable.
+    pub async fn durable(&self, dependency: Dependency) {
+        std::future::poll_fn(|context| {
+            if self.engine.is_durable(dependency) {
+                return Poll::Ready(());
+            }
+            self.waiting.lock().push(Reverse(Waiting {
+                dependency,
+                waker: context.waker().clone(),
+            }));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Writers wait until the store has been flushed.
+    pub fn is_behind(&self) -> bool {
+        self.engine.is_behind()
+    }
+
+    /// Completes when a request that found the partition busy may try again: once the lock is free, or a little later.
+    pub async fn free(&self) {
+        let mut released = pin!(self.released.notified());
+        released.as_mut().enable();
+        if self.engine.is_behind() {
+            let _ = tokio::time::timeout(LOOK_AGAIN, released).await;
+        } else if !self.engine.is_busy() {
+            // It was released just now, and may be busy again.
+            tokio::time::sleep(LOOK_AGAIN_SOON).await;
+        } else {
+            let heard = tokio::time::timeout(LOOK_AGAIN, released).await;
+            if heard.is_err() {
+                // If the lock is free, this makes it known.
+                drop(self.engine.partition_in_time());
+            }
+        }
+    }
+
+    /// True if a reply with this dependency may be sent now.
+    pub fn is_durable(&self, dependency: Dependency) -> bool {
+        self.engine.durable() >= dependency
+    }
+
+    pub fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+/// If gathering took at least half as long as a sync does, as much again is gathered during the sync, and neither waits for the
+/// other. With less, one sync of all that comes serves more replies than two of a part each.
+fn is_worth_overlapping(gathered_micros: u64, sync_micros: u64) -> bool {
+    sync_micros >= SYNC_MICROS_LONG && gathered_micros >= sync_micros / 2
+}
+
+async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>) {
+    loop {
+        moved.notified().await;
+        let mut waiting = waiting.lock();
+        while waiting
+            .peek()
+            .is_some_and(|Reverse(first)| first.dependency <= engine.durable())
+        {
+            if let Some(Reverse(first)) = waiting.pop() {
+                first.waker.wake();
+            }
+        }
+        // Who is left waits for the next sync; asking keeps the flusher telling us.
+        if let Some(Reverse(first)) = waiting.peek()
+            && engine.is_durable(first.dependency)
+        {
+            moved.notify_one();
+        }
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.dependency == other.dependency
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        self.dependency.cmp(&other.dependency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two hundred transactions under way on one connection were answered, then synced, then answered again.
+    #[test]
+    fn a_sync_overlaps_with_answering_if_both_take_long() {
+        let check = |gathered_micros, sync_micros, expected| {
+            let is_worth_it = is_worth_overlapping(gathered_micros, sync_micros);
+            assert_eq!(is_worth_it, expected, "{gathered_micros} of {sync_micros}");
+        };
+        // A lone small commit, twenty, and a part of two hundred, on a disk whose sync takes 1.6 ms.
+        check(20, 1_600, false);
+        check(400, 1_600, false);
+        check(1_000, 1_600, true);
+        // A slow disk is to take everything at once; a fast one is not worth a change of thread.
+        check(4_000, 20_000, false);
+        check(4_000, 50, false);
+    }
+}

@@ -1,0 +1,31 @@
+//! Connections on their way to an I/O thread.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::connections::durability::DurableWaiters;
+use crate::connections::turns::ThreadTurns;
+use crate::connections::waker::ThreadWaker;
+
+/// A connection that was admitted, of whatever protocol, on its way to the thread that will serve it.
+pub trait Arrival: Send {
+    /// Adds a task that serves the connection to its end. The task is the connection's own future: nothing stands between it
+    /// and the thread afterwards.
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>);
+}
+
+/// What connections of one I/O thread share.
+pub struct IoThread {
+    pub waiters: DurableWaiters,
+    pub turns: ThreadTurns,
+    pub stop: watch::Receiver<bool>,
+}
+
+/// Where connections for one I/O thread are handed in, and who wakes them there.
+#[derive(Clone)]
+pub struct Inbox {
+    pub arrivals: mpsc::UnboundedSender<Box<dyn Arrival>>,
+    pub thread_waker: Arc<ThreadWaker>,
+}

@@ -1,0 +1,9 @@
+//! From an accepted socket to a connection on its I/O thread.
+
+pub(crate) mod accept;
+pub(crate) mod durability;
+pub(crate) mod handoff;
+pub(crate) mod port_owner;
+pub(crate) mod tls;
+pub(crate) mod turns;
+pub(crate) mod waker;

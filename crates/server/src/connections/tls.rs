@@ -1,0 +1,492 @@
+//! TLS on a port that also speaks clear text: the first byte tells which.
+//!
+//! A TLS connection begins with a handshake record, 0x16, which begins no request of HTTP, RESP or the key-value protocol.
+//! HTTP/1.1 and HTTP/2 are agreed upon in the handshake (ALPN). Without a certificate everything is taken for clear text.
+//!
+//! All listeners share one certificate. It is read again when a file has changed, on SIGHUP and by CONFIG SET; connections
+//! that are open keep what they began with. What cannot be used changes nothing: the old certificate stays and the log says why.
+//!
+//! A handshake is bounded in time and in bytes, and its bytes count among those of strangers.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use parking_lot::{Mutex, RwLock};
+use quartet_layer_redis::config::Config;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
+
+/// The first byte of a handshake.
+const HANDSHAKE: u8 = 0x16;
+/// Longest time until the first byte, and then for the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most bytes that a peer may send until its handshake is over. A chain of certificates is a few thousand.
+const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+/// A longer file is none of certificates or keys.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    #[default]
+    No,
+    /// Those that are shown must be right.
+    Optional,
+    Required,
+}
+
+impl ClientCertificates {
+    /// The word of `tls-auth-clients`.
+    pub fn parse(word: &str) -> Option<ClientCertificates> {
+        match word {
+            "no" => Some(ClientCertificates::No),
+            "optional" => Some(ClientCertificates::Optional),
+            "yes" => Some(ClientCertificates::Required),
+            _ => None,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            ClientCertificates::No => "no",
+            ClientCertificates::Optional => "optional",
+            ClientCertificates::Required => "yes",
+        }
+    }
+}
+
+/// Where a certificate, with those that lead to its root, and its key lie, and the roots of clients' certificates; all PEM.
+/// Empty paths: there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub client_roots: PathBuf,
+    pub clients: ClientCertificates,
+}
+
+impl TlsFiles {
+    fn paths(&self) -> [&Path; 3] {
+        [&self.certificate, &self.key, &self.client_roots]
+    }
+
+    /// How the files look from outside, so that a change is noticed without reading them.
+    fn stamps(&self) -> [Stamp; 3] {
+        self.paths().map(|path| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+        })
+    }
+
+    /// Makes CONFIG GET say so.
+    pub fn tell(&self, config: &Config) {
+        let path = |path: &Path| path.display().to_string();
+        config.start_with("tls-cert-file", path(&self.certificate));
+        config.start_with("tls-key-file", path(&self.key));
+        config.start_with("tls-ca-cert-file", path(&self.client_roots));
+        config.start_with("tls-auth-clients", self.clients.word().into());
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.certificate.as_os_str().is_empty() && !self.key.as_os_str().is_empty()
+    }
+}
+
+type Stamp = Option<(SystemTime, u64, u64)>;
+
+/// The certificate of all listeners, if there is one.
+pub struct Tls {
+    stranger_bytes: Arc<StrangerBytes>,
+    current: RwLock<Option<Acceptors>>,
+    source: Mutex<Source>,
+}
+
+/// Where the certificate comes from. Locked while it is read, so that two changes come one after the other.
+#[derive(Default)]
+struct Source {
+    files: TlsFiles,
+    /// When they were read last, whether or not they could be used.
+    read: [Stamp; 3],
+    /// When they were last looked at.
+    seen: [Stamp; 3],
+}
+
+/// What answers handshakes: with the protocols of HTTP, and without any.
+#[derive(Clone)]
+struct Acceptors {
+    http: TlsAcceptor,
+    other: TlsAcceptor,
+}
+
+/// What a listener's connections may agree upon in their handshakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    Http,
+    Other,
+}
+
+impl Tls {
+    /// None yet: clear text alone.
+    pub fn absent(stranger_bytes: Arc<StrangerBytes>) -> Arc<Tls> {
+        Arc::new(Tls {
+            stranger_bytes,
+            current: RwLock::default(),
+            source: Mutex::default(),
+        })
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.current.read().is_some()
+    }
+
+    /// How clients are told to reach an HTTP listener.
+    pub fn http_scheme(&self) -> &'static str {
+        if self.is_on() { "https" } else { "http" }
+    }
+
+    /// What answers the handshakes of a connection that was accepted now; `None`: it can only be clear text.
+    pub fn entrance(&self, speaks: Speaks, peer: IpAddr) -> Option<TlsEntrance> {
+        let current = self.current.read();
+        let acceptors = current.as_ref()?;
+        let acceptor = match speaks {
+            Speaks::Http => &acceptors.http,
+            Speaks::Other => &acceptors.other,
+        };
+        Some(TlsEntrance {
+            acceptor: acceptor.clone(),
+            input: self.stranger_bytes.input(peer),
+        })
+    }
+
+    /// Uses other files from now on. Errors: they cannot be used, and nothing has changed.
+    pub fn change(&self, files: TlsFiles) -> Result<()> {
+        let mut source = self.source.lock();
+        let was_on = self.is_on();
+        ensure!(
+            files.is_complete() || !was_on,
+            "a certificate without a key, or the other way round"
+        );
+        let read = files.stamps();
+        let loaded = files.is_complete().then(|| load(&files)).transpose()?;
+        *self.current.write() = loaded;
+        *source = Source {
+            files,
+            read,
+            seen: read,
+        };
+        Ok(())
+    }
+
+    /// Reads the files again, whether or not they have changed, and tells the log what came of it.
+    pub fn reload(&self) {
+        let mut source = self.source.lock();
+        self.reload_from(&mut source);
+    }
+
+    /// The same if a file has changed since it was read, and not since the last time that this was called: a certificate and
+    /// its key are replaced one after the other.
+    pub fn reload_if_changed(&self) {
+        let mut source = self.source.lock();
+        let stamps = source.files.stamps();
+        let is_at_rest = stamps == source.seen;
+        source.seen = stamps;
+        if is_at_rest && stamps != source.read {
+            self.reload_from(&mut source);
+        }
+    }
+
+    fn reload_from(&self, source: &mut Source) {
+        if !source.files.is_complete() {
+            return;
+        }
+        source.read = source.files.stamps();
+        match load(&source.files) {
+            Ok(acceptors) => {
+                *self.current.write() = Some(acceptors);
+                tracing::info!(certificate = %source.files.certificate.display(), "the certificate was read again");
+            }
+            Err(error) => tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}"),
+        }
+    }
+}
+
+fn load(files: &TlsFiles) -> Result<Acceptors> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+    let config = match client_verifier(files, provider)? {
+        Some(verifier) => config.with_client_cert_verifier(verifier),
+        None => config.with_no_client_auth(),
+    };
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?);
+    let key = key.with_context(|| format!("reading {}", files.key.display()))?;
+    let other = config
+        .with_single_cert(certificates(&files.certificate)?, key)
+        .with_context(|| format!("{} and its key", files.certificate.display()))?;
+    let mut http = other.clone();
+    http.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Acceptors {
+        http: TlsAcceptor::from(Arc::new(http)),
+        other: TlsAcceptor::from(Arc::new(other)),
+    })
+}
+
+fn client_verifier(
+    files: &TlsFiles,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>> {
+    if files.clients == ClientCertificates::No {
+        return Ok(None);
+    }
+    ensure!(
+        !files.client_roots.as_os_str().is_empty(),
+        "clients are asked for certificates, and no file names their roots"
+    );
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&files.client_roots)? {
+        roots.add(certificate).with_context(|| in_file(&files.client_roots))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = match files.clients {
+        ClientCertificates::Optional => verifier.allow_unauthenticated(),
+        _ => verifier,
+    };
+    Ok(Some(verifier.build().with_context(|| in_file(&files.client_roots))?))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let bytes = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.with_context(|| in_file(path))?;
+    ensure!(!found.is_empty(), "{} holds no certificate", path.display());
+    Ok(found)
+}
+
+/// A file that is none, a pipe for example, is not waited for.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path).with_context(|| in_file(path))?;
+    ensure!(metadata.is_file(), "{} is no file", path.display());
+    ensure!(metadata.len() <= FILE_BYTES_MAX, "{} is too long", path.display());
+    std::fs::read(path).with_context(|| in_file(path))
+}
+
+fn in_file(path: &Path) -> String {
+    format!("reading {}", path.display())
+}
+
+/// What answers the handshake of one connection.
+pub struct TlsEntrance {
+    acceptor: TlsAcceptor,
+    input: StrangerInput,
+}
+
+impl TlsEntrance {
+    /// Shakes hands. Errors: the peer does not, or not in time, or with too many bytes.
+    pub async fn shake_hands(self, socket: TcpStream) -> io::Result<Encrypted> {
+        let socket = Handshaking {
+            socket,
+            counted: Some(Box::new(Counted {
+                input: self.input,
+                bytes: 0,
+            })),
+        };
+        let mut stream = within(self.acceptor.accept(socket)).await?;
+        stream.get_mut().0.counted = None;
+        Ok(Box::new(stream))
+    }
+}
+
+/// Waits for the first byte and tells whether it begins a handshake.
+pub async fn begins_handshake(socket: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    socket.peek(&mut first).await?;
+    Ok(first == [HANDSHAKE])
+}
+
+pub type Encrypted = Box<TlsStream<Handshaking>>;
+
+/// A connection of either kind.
+pub enum Transport {
+    Clear(TcpStream),
+    Encrypted(Encrypted),
+}
+
+impl Transport {
+    /// Finds out which it is, and shakes hands if asked to.
+    pub async fn open(socket: TcpStream, tls: Option<TlsEntrance>) -> io::Result<Transport> {
+        let Some(tls) = tls else {
+            return Ok(Transport::Clear(socket));
+        };
+        match within(begins_handshake(&socket)).await? {
+            true => Ok(Transport::Encrypted(tls.shake_hands(socket).await?)),
+            false => Ok(Transport::Clear(socket)),
+        }
+    }
+}
+
+async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, step).await {
+        Ok(done) => done,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// The socket below TLS. Until the handshake is over, what arrives is counted: the library keeps what is no whole message yet.
+pub struct Handshaking {
+    socket: TcpStream,
+    counted: Option<Box<Counted>>,
+}
+
+struct Counted {
+    input: StrangerInput,
+    bytes: usize,
+}
+
+impl Handshaking {
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+}
+
+impl AsyncRead for Handshaking {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut TaskContext<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
+        if let Some(counted) = &mut self.counted {
+            counted.bytes += buffer.filled().len() - before;
+            if counted.bytes > HANDSHAKE_BYTES_MAX || !counted.input.set(counted.bytes) {
+                return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Handshaking {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut TaskContext<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, sleep};
+
+    fn entrance(stranger_bytes: &Arc<StrangerBytes>) -> TlsEntrance {
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        TlsEntrance {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            input: stranger_bytes.input(IpAddr::from([127, 0, 0, 1])),
+        }
+    }
+
+    /// Opens a connection whose peer sends `bytes` again and again, with a pause of a second after each time, and tells how
+    /// opening ended.
+    async fn opened(bytes: Vec<u8>, stranger_bytes: &Arc<StrangerBytes>) -> io::ErrorKind {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let sending = tokio::spawn(async move {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            // A record of 512 bytes is announced, with a message of 60,000 bytes.
+            let _ = client.write_all(&[HANDSHAKE, 3, 1, 2, 0, 1, 0, 0xea, 0x60]).await;
+            while client.write_all(&bytes).await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let (socket, _) = listener.accept().await.unwrap();
+        let opened = Transport::open(socket, Some(entrance(stranger_bytes))).await;
+        sending.abort();
+        opened.err().unwrap().kind()
+    }
+
+    /// The clock stands still but for those who wait for it, so this takes no time.
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_drips_is_given_up() {
+        let started = Instant::now();
+        assert_eq!(opened(vec![0], &StrangerBytes::new()).await, io::ErrorKind::TimedOut);
+        assert!(started.elapsed() <= 2 * HANDSHAKE_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_handshake_keeps_counts_among_the_bytes_of_strangers() {
+        let stranger_bytes = StrangerBytes::with_limits(1000, 200);
+        let ended = opened(vec![0; 256], &stranger_bytes).await;
+        assert_eq!(ended, io::ErrorKind::QuotaExceeded);
+        assert!(
+            stranger_bytes.input(IpAddr::from([127, 0, 0, 1])).set(200),
+            "all was given back"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nothing.pem");
+        std::fs::write(&path, "nothing").unwrap();
+        for (certificate, key) in [(&path, &path), (&folder.path().to_owned(), &path)] {
+            let files = TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                ..TlsFiles::default()
+            };
+            let error = Tls::absent(StrangerBytes::new()).change(files).unwrap_err();
+            assert!(
+                format!("{error:#}").contains(folder.path().to_str().unwrap()),
+                "{error:#}"
+            );
+        }
+        let files = TlsFiles {
+            certificate: path,
+            ..TlsFiles::default()
+        };
+        let tls = Tls::absent(StrangerBytes::new());
+        tls.change(files).unwrap();
+        assert!(!tls.is_on());
+    }
+}

@@ -1,0 +1,342 @@
+//! FaunaDB's protocol over HTTP: hands requests to the layer and writes its replies.
+
+pub(crate) mod issuer_keys;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quartet_engine::Busy;
+use quartet_layer_fauna::{
+    BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, Unanswered, database_named_by, presented_secret,
+};
+use quartet_model::{DatabaseId, LayerId};
+use quartet_tenancy::{Access, Charge, Database, Exceeded};
+
+use crate::http::web_pages::{self, comes_from_elsewhere};
+use crate::http::{
+    Answer, Credential, Dispatch, Follower, Following, Head, HeadShows, HttpLayer, ResponseStream, Wake,
+};
+use crate::observability::slow_requests::shape_of_json;
+use crate::observability::telemetry::spans::{Described, named};
+use crate::settings::Credentials;
+use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::{Entered, Tenants, admission_control};
+
+/// The secret that every local setup of FaunaDB uses.
+pub const DEVELOPMENT_SECRET: &str = "secret";
+const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
+/// Pieces of background work done at once.
+const PIECES_AT_ONCE: usize = 64;
+
+pub struct FaunaHttp {
+    layer: Arc<Fauna>,
+    tenants: Arc<Tenants>,
+    /// The root secret is one that everybody knows.
+    is_development: bool,
+}
+
+impl FaunaHttp {
+    pub fn new(layer: Fauna, tenants: Arc<Tenants>) -> FaunaHttp {
+        FaunaHttp {
+            layer: Arc::new(layer),
+            is_development: tenants.maker.settings.credentials == Credentials::None,
+            tenants,
+        }
+    }
+
+    /// Whose secret it is: the key of a database's root, or a secret that was made in one and names it. `None`: the default
+    /// database's, or nobody's.
+    fn database_of(&self, head: &Head<'_>) -> Option<Arc<Database>> {
+        let catalogue = &self.tenants.catalogue;
+        if catalogue.is_empty() {
+            return None;
+        }
+        let secret = presented_secret(head.header("authorization")?)?;
+        if let Some(number) = database_named_by(&secret) {
+            return catalogue.numbered(DatabaseId(number));
+        }
+        let (key, _) = secret.split_once(':').unwrap_or((&secret, ""));
+        let (database, access) = catalogue.by_secret(key.as_bytes())?;
+        (access == Access::Fauna).then_some(database)
+    }
+
+    fn enter(&self, head: &Head<'_>) -> Result<Option<Inside>, Busy> {
+        let Some(database) = self.database_of(head) else {
+            return Ok(None);
+        };
+        let Some(entered) = self.tenants.enter(&database) else {
+            return Ok(None);
+        };
+        let layer = self.tenants.layer(&entered, LayerId::Fauna)?;
+        Ok(Some(Inside {
+            database,
+            layer,
+            _entered: entered,
+        }))
+    }
+
+    /// The refusal of a page of another site, which may not use the secret that everybody knows.
+    fn refused_page(&self, head: &Head<'_>) -> Option<Answer> {
+        if !self.is_development || !comes_from_elsewhere(head) {
+            return None;
+        }
+        let refusal = web_pages::REFUSAL;
+        let body = format!("{{\"errors\":[{{\"code\":\"permission denied\",\"description\":\"{refusal}\"}}]}}");
+        let mut answer = Answer::settled(FORBIDDEN, body);
+        answer
+            .headers
+            .push(("content-type", "application/json;charset=utf-8".into()));
+        Some(answer)
+    }
+
+    fn admit(&self, inside: &Option<Inside>, sent_bytes: usize) -> Result<(), Exceeded> {
+        match inside {
+            Some(inside) => admission_control::admit(&inside.database, sent_bytes, self.layer.engine.now_micros()),
+            None => Ok(()),
+        }
+    }
+
+    fn layer<'s>(&'s self, inside: &'s Option<Inside>) -> &'s Arc<Fauna> {
+        match inside {
+            Some(inside) => &inside.layer,
+            None => &self.layer,
+        }
+    }
+
+    /// A query was answered. One that was begun again counts from its last beginning.
+    fn note_duration(&self, head: &Head<'_>, body: &[u8], inside: &Option<Inside>, micros: u64) {
+        if head.method != "POST" {
+            return;
+        }
+        let maker = &self.tenants.maker;
+        let database = inside.as_ref().map(|inside| &*inside.database);
+        maker.durations.fauna_query.add(micros);
+        maker.durations.of_database(database).add(micros);
+        maker.note_slow(micros, ("fauna", "query"), database, || shape_of_json(body));
+    }
+
+    fn scheduler_handle(&self, inside: &Option<Inside>) -> SchedulerHandle {
+        let database = inside.as_ref().map(|inside| inside.database.clone());
+        SchedulerHandle::new(self.tenants.clone(), database)
+    }
+}
+
+/// A request that is answered in the name of a database which is one of several: within its quotas, and metered.
+struct Inside {
+    database: Arc<Database>,
+    layer: Arc<Fauna>,
+    _entered: Entered,
+}
+
+impl Inside {
+    fn charge(&self, sent_bytes: usize, reply: &Reply) {
+        self.database.meter.charge(charge_of(reply));
+        self.database.meter.transferred(sent_bytes, reply.body.len());
+    }
+}
+
+/// The units that the reply tells of.
+fn charge_of(reply: &Reply) -> Charge {
+    let units = |wanted: &str| {
+        let header = reply.headers.iter().find(|(name, _)| *name == wanted);
+        header.and_then(|(_, value)| value.parse::<u64>().ok()).unwrap_or(0)
+    };
+    Charge {
+        read_milliunits: units("x-byte-read-ops") * 1000,
+        write_milliunits: units("x-byte-write-ops") * 1000,
+    }
+}
+
+/// Does some of a layer's background work. True if there was any.
+pub fn maintain(layer: &Fauna) -> bool {
+    layer.sweep();
+    if !layer.take_work() {
+        return false;
+    }
+    for _ in 0..PIECES_AT_ONCE {
+        if !layer.maintain() {
+            return true;
+        }
+    }
+    layer.work_is_left();
+    true
+}
+
+/// Gives `answer` the parts of a request as the layer takes them.
+fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>) -> T) -> T {
+    let headers: Vec<(&str, &str)> = head.texts().collect();
+    answer(Request {
+        method: head.method,
+        target: head.target,
+        headers: &headers,
+        body,
+    })
+}
+
+fn whole(reply: Reply) -> Answer {
+    // Only what was evaluated has a time.
+    let is_timed = reply.headers.iter().any(|(name, _)| *name == "x-txn-time");
+    let credential = match reply.status {
+        UNAUTHORIZED => Credential::Wrong,
+        _ if is_timed => Credential::Right,
+        _ => Credential::Absent,
+    };
+    Answer {
+        credential,
+        status: reply.status,
+        headers: reply.headers,
+        body: reply.body.into_bytes(),
+        dependency: reply.dependency,
+        pause: Duration::ZERO,
+    }
+}
+
+impl HttpLayer for FaunaHttp {
+    fn maintain(&self) {
+        maintain(&self.layer);
+    }
+
+    fn body_bytes_max(&self) -> usize {
+        BODY_BYTES_MAX
+    }
+
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if let Some(refusal) = self.refused_page(head) {
+            return HeadShows::Answer(refusal);
+        }
+        let Ok(inside) = self.enter(head) else {
+            return HeadShows::Name;
+        };
+        let layer = self.layer(&inside);
+        match with_request(head, b"", |request| layer.judge_head(request)) {
+            Ok(true) => HeadShows::Credential,
+            Ok(false) => HeadShows::Name,
+            Err(reply) => HeadShows::Answer(whole(reply)),
+        }
+    }
+
+    fn refuse_stranger(&self, head: &Head<'_>) -> Option<Answer> {
+        if self.layer.engine.is_busy() || self.refused_page(head).is_some() {
+            return None;
+        }
+        let inside = self.enter(head).ok()?;
+        let layer = self.layer(&inside);
+        with_request(head, b"", |request| layer.refuse_stranger(request)).map(whole)
+    }
+
+    /// What `dispatch` left: it has been admitted there.
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        let Ok(inside) = self.enter(head) else {
+            return self.answer_busy(head);
+        };
+        let layer = self.layer(&inside);
+        self.scheduler_handle(&inside).answer(|| {
+            let sent = body.unwrap_or_default();
+            let reply = with_request(head, sent, |request| match body {
+                Some(_) => layer.answer(request),
+                None => layer.refuse(request, Refusal::TooLarge),
+            });
+            inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
+            self.note_duration(head, sent, &inside, reply.duration_micros);
+            whole(reply)
+        })
+    }
+
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        // What is left to `answer` and `follow` has come through here.
+        if let Some(refusal) = self.refused_page(head) {
+            return Dispatch::Answered(refusal);
+        }
+        let Some(sent) = body else {
+            return Dispatch::Answered(self.answer(head, None));
+        };
+        if self.layer.engine.is_busy() {
+            return Dispatch::Busy;
+        }
+        let Ok(inside) = self.enter(head) else {
+            return Dispatch::Busy;
+        };
+        let layer = self.layer(&inside);
+        self.scheduler_handle(&inside).dispatch(|| {
+            let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
+                Ok(()) => layer.dispatch(request),
+                Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(admission_control::text(exceeded)))),
+            });
+            match reply {
+                Ok(reply) => {
+                    inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
+                    self.note_duration(head, sent, &inside, reply.duration_micros);
+                    Dispatch::Answered(whole(reply))
+                }
+                Err(Unanswered::TakesLong) => Dispatch::Later,
+                Err(Unanswered::Busy) => Dispatch::Busy,
+            }
+        })
+    }
+
+    fn answer_busy(&self, head: &Head<'_>) -> Answer {
+        whole(with_request(head, b"", |request| {
+            self.layer.refuse(request, Refusal::Busy)
+        }))
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Described {
+        let operation = match (head.method, head.path()) {
+            ("POST", "/") => "query",
+            ("POST", "/stream") => "stream",
+            _ => "other",
+        };
+        Described {
+            layer: "fauna",
+            operation,
+            database: named(self.database_of(head).as_deref()),
+        }
+    }
+
+    fn long_turn(&self, head: &Head<'_>) -> Option<SchedulerHandle> {
+        Some(SchedulerHandle::new(self.tenants.clone(), self.database_of(head)))
+    }
+
+    fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<ResponseStream> {
+        let Ok(inside) = self.enter(head) else {
+            return Some(Err(self.answer_busy(head)));
+        };
+        let wake = Arc::new(move || wake.notify_one());
+        let opened = with_request(head, body?, |request| self.layer(&inside).stream(request, wake))?;
+        Some(match opened {
+            Ok((reply, stream)) => {
+                let database = inside.map(|inside| inside.database);
+                let follower = DatabaseStream { stream, database };
+                Ok((reply.status, reply.headers, Box::new(follower)))
+            }
+            Err(reply) => Err(whole(reply)),
+        })
+    }
+}
+
+/// A stream, which ends with its database.
+struct DatabaseStream {
+    stream: Stream,
+    database: Option<Arc<Database>>,
+}
+
+impl Follower for DatabaseStream {
+    fn next(&mut self) -> Following {
+        if self.database.as_ref().is_some_and(|database| database.is_closed()) {
+            return Following::End;
+        }
+        match self.stream.step() {
+            StreamStep::Send(event) => {
+                if let Some(database) = &self.database {
+                    database.meter.transferred(0, event.len());
+                }
+                Following::Send(event.into())
+            }
+            StreamStep::Wait(dependency) => Following::Wait(dependency),
+            StreamStep::Idle => Following::Idle,
+            StreamStep::Busy => Following::Busy,
+            StreamStep::End => Following::End,
+        }
+    }
+}

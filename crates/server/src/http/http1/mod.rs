@@ -1,0 +1,721 @@
+//! A connection that speaks HTTP/1.1, or 1.0: read, answer, write.
+//!
+//! Per readiness one read, all whole requests answered, one write. A body that came whole with its head is looked at where it
+//! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece. One that comes
+//! in many has a deadline for its whole head and a pace for its body.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use quartet_engine::Dependency;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use super::framing::{self, BodyReader, Framing, HEAD_BYTES_MAX, HEADERS_MAX, HTTP2_PREFACE, Refusal};
+use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
+use super::{
+    ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HEAD_TIMEOUT, HeadShows,
+    HttpLayer, Long, Peer, STRANGER_BODY_BYTES_MAX, take_long,
+};
+use crate::connections::durability::DurableWaiters;
+use crate::http::input_budget::{self, KeptInput};
+use crate::limits::transfer_deadline::sent_at_once;
+use crate::observability::telemetry::spans::UnderWay;
+
+/// What is read at once, and what a buffer shrinks back to.
+const BUFFER_BYTES: usize = 16 << 10;
+/// Answers larger than this are sent before the next request is looked at.
+const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
+/// What is read at once of a peer that has not shown who it is: ten thousand of them may have sent nothing yet.
+const STRANGER_BUFFER_BYTES: usize = 2 << 10;
+/// How long a connection that is given up is still read from, so that the peer sees why.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Socket for S {}
+
+pub struct Connection<S> {
+    socket: S,
+    layer: Arc<dyn HttpLayer>,
+    peer: Peer,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+    input: Vec<u8>,
+    /// Bytes of `input` that are done with.
+    consumed: usize,
+    outgoing: Outgoing,
+    /// The body of the request that `input` goes on with, if it did not come whole with its head.
+    gathered: Option<Gathered>,
+    /// When the head that the input begins with must be whole.
+    head_deadline: Option<Instant>,
+    /// What is kept of the peer's.
+    kept: KeptInput,
+    woken: Arc<Notify>,
+    unfinished: UnfinishedHead,
+    /// A request was seen, so the peer speaks this version.
+    is_settled: bool,
+    /// Of the request that `input` goes on with.
+    busy_since: BusySince,
+}
+
+/// What waits to be sent.
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// It may be sent once this is durable.
+    dependency: Dependency,
+    /// And once so much time has passed.
+    pause: Duration,
+    /// The spans of what is answered; they end when it is sent.
+    spans: Vec<UnderWay>,
+}
+
+struct Gathered {
+    /// `None`: it was too long.
+    body: Option<Vec<u8>>,
+    /// It was so long that the connection ends.
+    gave_up: bool,
+}
+
+/// How a connection ended.
+pub enum Ended<S> {
+    Closed,
+    /// The peer speaks HTTP/2; this is what was read of it.
+    SpeaksHttp2(S, Vec<u8>),
+}
+
+/// What to do after looking at the input.
+enum Next {
+    /// Look again.
+    Answered,
+    /// The answer says that it is the last.
+    Close,
+    Read,
+    Gather {
+        head_bytes: usize,
+        framing: Framing,
+        expects_continue: bool,
+    },
+    /// Nothing is answered yet: that may take longer than an I/O thread has.
+    TakeLong {
+        long: Long,
+        writing: Writing,
+        span: Option<UnderWay>,
+    },
+    /// Nothing is answered yet: something keeps the partition.
+    Wait,
+    SpeaksHttp2,
+    Refuse(Refusal),
+}
+
+impl<S: Socket> Connection<S> {
+    pub fn new(
+        socket: S,
+        layer: Arc<dyn HttpLayer>,
+        peer: Peer,
+        waiters: DurableWaiters,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let kept = peer.input();
+        Connection {
+            socket,
+            layer,
+            peer,
+            waiters,
+            stop,
+            input: Vec::new(),
+            consumed: 0,
+            outgoing: Outgoing {
+                bytes: Vec::new(),
+                dependency: Dependency::ZERO,
+                pause: Duration::ZERO,
+                spans: Vec::new(),
+            },
+            gathered: None,
+            head_deadline: None,
+            kept,
+            woken: Arc::default(),
+            unfinished: UnfinishedHead::default(),
+            is_settled: false,
+            busy_since: BusySince::default(),
+        }
+    }
+
+    pub async fn run(mut self) -> io::Result<Ended<S>> {
+        let mut stop = self.stop.clone();
+        let mut stopped = pin!(async move { drop(stop.wait_for(|stopped| *stopped).await) });
+        let mut silence = Silence::new(self.peer.clone());
+        loop {
+            if self.outgoing.is_due() {
+                self.send().await?;
+            }
+            match self.look() {
+                Next::Answered => {}
+                Next::Close => return self.close().await,
+                Next::Wait => {
+                    self.send().await?;
+                    self.waiters.free().await;
+                }
+                Next::SpeaksHttp2 => return Ok(Ended::SpeaksHttp2(self.socket, self.input)),
+                Next::Refuse(refusal) => {
+                    self.outgoing.refuse(refusal.status());
+                    return self.close().await;
+                }
+                Next::Gather {
+                    head_bytes,
+                    framing,
+                    expects_continue,
+                } => {
+                    if let Err(status) = self.gather(head_bytes, framing, expects_continue).await? {
+                        self.outgoing.refuse(status);
+                        return self.close().await;
+                    }
+                }
+                Next::TakeLong { long, writing, span } => {
+                    if !self.take_long(long, writing, span).await? {
+                        return self.close().await;
+                    }
+                }
+                Next::Read => {
+                    if !self.outgoing.bytes.is_empty() && !self.waiters.is_alone() {
+                        // Others whose requests have come too are answered first, and then all answers leave together: an
+                        // answer wakes its reader, who would take the processor from those still to be answered.
+                        tokio::task::yield_now().await;
+                    }
+                    self.send().await?;
+                    self.forget_consumed();
+                    let is_over = self.has_stopped() || !self.read(stopped.as_mut(), &mut silence).await?;
+                    if is_over {
+                        return Ok(Ended::Closed);
+                    }
+                    if !self.may_keep(self.input.len()) {
+                        self.outgoing.refuse(SERVICE_UNAVAILABLE);
+                        return self.close().await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_stopped(&self) -> bool {
+        !matches!(self.stop.has_changed(), Ok(false))
+    }
+
+    /// Answers the request that the input begins with, if it is there.
+    fn look(&mut self) -> Next {
+        while self.input[self.consumed..].starts_with(b"\r\n") {
+            // Some old clients end a body with an empty line (RFC 9112, 2.2).
+            self.consumed += 2;
+            self.unfinished = UnfinishedHead::default();
+        }
+        let input = &self.input[self.consumed..];
+        if !self.is_settled && speaks_http2(input) {
+            return if input.len() < HTTP2_PREFACE.len() {
+                Next::Read
+            } else {
+                Next::SpeaksHttp2
+            };
+        }
+        if !self.unfinished.may_be_whole(input) {
+            return Next::Read;
+        }
+        let mut room = [const { std::mem::MaybeUninit::uninit() }; HEADERS_MAX];
+        let request = match framing::parse(input, &mut room) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Next::Read,
+            Err(refusal) => return Next::Refuse(refusal),
+        };
+        self.is_settled = true;
+        self.unfinished = UnfinishedHead::default();
+        self.head_deadline = None;
+        let gathered = self.gathered.take();
+        let behind_head = &input[request.head_bytes..];
+        let (body, body_bytes) = match (&gathered, request.framing) {
+            (Some(gathered), _) => (gathered.body.as_deref(), 0),
+            (None, Framing::Length(length)) if length <= behind_head.len() as u64 => {
+                let body = &behind_head[..length as usize];
+                let fits = body.len() <= self.layer.body_bytes_max();
+                (fits.then_some(body), body.len())
+            }
+            (None, framing) => {
+                if let Err(mut answer) = self.judge_head(&request) {
+                    self.peer.answered(&mut answer);
+                    self.consumed += request.head_bytes;
+                    return self.outgoing.answer(Writing::last_of(&request), &answer);
+                }
+                return Next::Gather {
+                    head_bytes: request.head_bytes,
+                    framing,
+                    expects_continue: request.expects_continue && behind_head.is_empty(),
+                };
+            }
+        };
+        let gave_up = gathered.as_ref().is_some_and(|gathered| gathered.gave_up);
+        let writing = Writing {
+            is_old: request.is_old,
+            is_last: !request.keeps_alive || gave_up,
+            is_head: request.head.method == "HEAD",
+        };
+        let span = self.peer.begin_span(&*self.layer, &request.head);
+        let refused = match self.peer.is_stranger() {
+            true => self.layer.refuse_stranger(&request.head),
+            false => None,
+        };
+        let soon = refused.map_or_else(|| self.layer.dispatch(&request.head, body), Dispatch::Answered);
+        let next = match soon {
+            Dispatch::Answered(mut answer) => {
+                self.peer.answered(&mut answer);
+                self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
+                self.outgoing.answer(writing, &answer)
+            }
+            Dispatch::Busy if self.busy_since.is_too_long(&self.waiters) => {
+                let answer = self.layer.answer_busy(&request.head);
+                self.outgoing.answer(writing, &answer)
+            }
+            Dispatch::Busy => {
+                self.gathered = gathered;
+                return Next::Wait;
+            }
+            Dispatch::Later => {
+                let long = Long::Everything(Kept::new(&request.head, body));
+                Next::TakeLong { long, writing, span }
+            }
+            Dispatch::Unfinished(scheduler_handle, work) => {
+                let long = Long::Rest(scheduler_handle, work);
+                Next::TakeLong { long, writing, span }
+            }
+        };
+        self.busy_since = BusySince::default();
+        self.consumed += request.head_bytes + body_bytes;
+        next
+    }
+
+    /// Asks the layer about a request whose body is longer than anybody may send, or says not how long it is. `Err`: the answer.
+    fn judge_head(&self, request: &framing::Request<'_>) -> Result<(), Answer> {
+        if matches!(request.framing, Framing::Length(bytes) if bytes <= STRANGER_BODY_BYTES_MAX) {
+            return Ok(());
+        }
+        match self.layer.judge_head(&request.head) {
+            HeadShows::Answer(answer) => return Err(answer),
+            HeadShows::Credential => self.peer.permit.authenticated(),
+            HeadShows::Name => {}
+        }
+        Ok(())
+    }
+
+    /// So many bytes are kept of what the peer has sent. False: there is no room for them.
+    fn may_keep(&mut self, bytes: usize) -> bool {
+        self.kept.set(bytes, self.peer.is_stranger())
+    }
+
+    /// Drops what was answered from the input, and gives back what an unusually large request took.
+    fn forget_consumed(&mut self) {
+        if self.consumed == self.input.len() {
+            self.input.clear();
+        } else {
+            self.input.drain(..self.consumed);
+        }
+        self.consumed = 0;
+        self.input.shrink_to(4 * BUFFER_BYTES);
+        self.kept.shrink_to(self.input.len());
+    }
+
+    /// Waits for more input. False if there will be none: the peer or the server goes, or nothing was said for too long.
+    async fn read(
+        &mut self,
+        mut stopped: Pin<&mut impl Future<Output = ()>>,
+        silence: &mut Silence,
+    ) -> io::Result<bool> {
+        if !self.input.is_empty() && self.head_deadline.is_none() {
+            self.head_deadline = Some(Instant::now() + HEAD_TIMEOUT);
+        }
+        let mut stall = pin!(self.head_deadline.map(sleep_until));
+        let mut arrival = pin!(self.read_more());
+        let read = poll_fn(|context| {
+            if let Poll::Ready(read) = arrival.as_mut().poll(context) {
+                return Poll::Ready(read);
+            }
+            let stall = stall.as_mut().as_pin_mut();
+            let is_stalled = stall.is_some_and(|stall| stall.poll(context).is_ready());
+            let is_over = is_stalled || stopped.as_mut().poll(context).is_ready();
+            if is_over || silence.poll_too_long(context).is_ready() {
+                return Poll::Ready(Ok(0));
+            }
+            Poll::Pending
+        });
+        let count = read.await?;
+        silence.is_broken = true;
+        Ok(count > 0)
+    }
+
+    /// Never makes room by an announced length, only by what has come.
+    async fn read_more(&mut self) -> io::Result<usize> {
+        let least = match self.peer.is_stranger() {
+            true => STRANGER_BUFFER_BYTES,
+            false => BUFFER_BYTES,
+        };
+        self.input.reserve(least.max(self.input.len() / 2));
+        self.socket.read_buf(&mut self.input).await
+    }
+
+    /// Reads a body that did not come whole with its head, and takes it out of the input. `Err`: the connection ends with this status.
+    async fn gather(
+        &mut self,
+        head_bytes: usize,
+        framing: Framing,
+        expects_continue: bool,
+    ) -> io::Result<Result<(), u16>> {
+        if expects_continue {
+            self.outgoing.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.send().await?;
+        self.forget_consumed();
+        let mut reader = BodyReader::new(framing, self.layer.body_bytes_max());
+        let started = Instant::now();
+        loop {
+            let taken = match reader.take(&self.input[head_bytes..]) {
+                Ok(taken) => taken,
+                Err(refusal) => return Ok(Err(refusal.status())),
+            };
+            self.input.drain(head_bytes..head_bytes + taken);
+            let gave_up = reader.total > DISCARDED_BYTES_MAX;
+            if reader.is_done() || gave_up {
+                let body = (!reader.is_too_long()).then_some(reader.body);
+                self.gathered = Some(Gathered { body, gave_up });
+                return Ok(Ok(()));
+            }
+            if !self.may_keep(self.input.len() + reader.body.len()) {
+                return Ok(Err(SERVICE_UNAVAILABLE));
+            }
+            match timeout_at(BODY_PACE.deadline(started, reader.total), self.read_more()).await {
+                Ok(Ok(1..)) => {}
+                Ok(Ok(_)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Ok(Err(REQUEST_TIMEOUT)),
+            }
+        }
+    }
+
+    /// Sends the output once everything it depends on is durable.
+    async fn send(&mut self) -> io::Result<()> {
+        if self.outgoing.bytes.is_empty() {
+            return Ok(());
+        }
+        if !self.outgoing.pause.is_zero() {
+            sleep(std::mem::take(&mut self.outgoing.pause)).await;
+        }
+        if !self.waiters.is_durable(self.outgoing.dependency) {
+            self.waiters.settled(self.outgoing.dependency).await;
+        }
+        self.outgoing.dependency = Dependency::ZERO;
+        for span in self.outgoing.spans.drain(..) {
+            self.peer.end_span(Some(span));
+        }
+        // Nearly always the socket takes it all at once, and no clock is needed.
+        let (socket, output) = (&mut self.socket, &self.outgoing.bytes);
+        let first = sent_at_once(output);
+        let sent = poll_fn(|context| match Pin::new(&mut *socket).poll_write(context, first) {
+            Poll::Pending => Poll::Ready(Ok(0)),
+            sent => sent,
+        });
+        let sent = sent.await?;
+        if sent < self.outgoing.bytes.len() {
+            let _unsent = input_budget::unsent(self.outgoing.bytes.len(), &self.peer.memory);
+            ANSWER_PACE
+                .write_all(&mut self.socket, &self.outgoing.bytes[sent..])
+                .await?;
+        }
+        self.socket.flush().await?;
+        self.outgoing.bytes.clear();
+        self.outgoing.bytes.shrink_to(4 * BUFFER_BYTES);
+        Ok(())
+    }
+
+    /// Has a request answered on a thread that may wait. What was answered before leaves first. False if that was the last.
+    async fn take_long(&mut self, long: Long, writing: Writing, span: Option<UnderWay>) -> io::Result<bool> {
+        self.send().await?;
+        match take_long(self.layer.clone(), long, self.woken.clone()).await {
+            Err(mut answer) => {
+                self.peer.answered(&mut answer);
+                self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
+                self.outgoing.answer(writing, &answer);
+                Ok(!writing.is_last)
+            }
+            Ok((status, headers, follower)) => {
+                self.peer.permit.authenticated();
+                self.peer.end_span(span);
+                self.outgoing.begin(writing, status, &headers);
+                self.follow(follower, !writing.is_old).await?;
+                Ok(!writing.is_last && !writing.is_old)
+            }
+        }
+    }
+
+    /// Sends what a follower has, until it ends, the peer goes or the server stops.
+    async fn follow(&mut self, mut follower: Box<dyn Follower>, is_chunked: bool) -> io::Result<()> {
+        self.forget_consumed();
+        let mut stop = self.stop.clone();
+        loop {
+            match follower.next() {
+                Following::End => break,
+                Following::Send(part) => write_part(&part, is_chunked, &mut self.outgoing.bytes),
+                Following::Wait(dependency) => self.waiters.durable(dependency).await,
+                Following::Busy => self.waiters.free().await,
+                Following::Idle => {
+                    self.send().await?;
+                    tokio::select! {
+                        () = self.woken.notified() => {}
+                        _ = stop.wait_for(|stopped| *stopped) => break,
+                        read = self.socket.read_buf(&mut self.input) => self.overhear(read?)?,
+                    }
+                }
+            }
+            if self.outgoing.bytes.len() >= BUFFER_BYTES {
+                self.send().await?;
+            }
+        }
+        if is_chunked {
+            self.outgoing.bytes.extend_from_slice(b"0\r\n\r\n");
+        }
+        self.send().await
+    }
+
+    /// A peer that reads an answer which goes on has little to say; what it says is kept for later.
+    fn overhear(&self, count: usize) -> io::Result<()> {
+        match count {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ if self.input.len() > framing::HEAD_BYTES_MAX => Err(io::ErrorKind::InvalidData.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends what is left and closes. A socket closed with unread input would be reset, and the peer might not see the answer.
+    async fn close(mut self) -> io::Result<Ended<S>> {
+        self.send().await?;
+        self.socket.shutdown().await?;
+        let mut discarded = [0; 4096];
+        let drained = async {
+            let mut left = DISCARDED_BYTES_MAX;
+            while let Ok(count @ 1..) = self.socket.read(&mut discarded).await {
+                left = left.saturating_sub(count as u64);
+                if left == 0 {
+                    break;
+                }
+            }
+        };
+        let _ = timeout(LINGER_TIMEOUT, drained).await;
+        Ok(Ended::Closed)
+    }
+}
+
+/// A head that comes in pieces, so that it is parsed once for each of its lines and not once for each piece.
+#[derive(Default)]
+struct UnfinishedHead {
+    /// So many bytes of it were parsed, and were not all.
+    parsed_bytes: usize,
+}
+
+impl UnfinishedHead {
+    /// False: it is still not whole, because no line of it has ended since it was last parsed. `input` begins with the head.
+    fn may_be_whole(&mut self, input: &[u8]) -> bool {
+        let fresh = input.get(self.parsed_bytes..).unwrap_or_default();
+        let may_be = self.parsed_bytes == 0 || input.len() >= HEAD_BYTES_MAX || fresh.contains(&b'\n');
+        self.parsed_bytes = input.len();
+        may_be
+    }
+}
+
+const REQUEST_TIMEOUT: u16 = 408;
+const SERVICE_UNAVAILABLE: u16 = 503;
+
+/// True if what has come is the beginning of HTTP/2, as far as can be seen.
+fn speaks_http2(input: &[u8]) -> bool {
+    let seen = input.len().min(HTTP2_PREFACE.len());
+    seen > 0 && input[..seen] == HTTP2_PREFACE[..seen]
+}
+
+/// Notices a peer that says nothing through a whole turn of one clock, so that a request costs no clock of its own.
+struct Silence {
+    peer: Peer,
+    turn: Pin<Box<tokio::time::Sleep>>,
+    is_broken: bool,
+}
+
+impl Silence {
+    fn new(peer: Peer) -> Silence {
+        Silence {
+            turn: Box::pin(sleep(peer.idle_timeout())),
+            peer,
+            is_broken: false,
+        }
+    }
+
+    fn poll_too_long(&mut self, context: &mut std::task::Context<'_>) -> Poll<()> {
+        while self.turn.as_mut().poll(context).is_ready() {
+            if !std::mem::take(&mut self.is_broken) {
+                return Poll::Ready(());
+            }
+            let next = Instant::now() + self.peer.idle_timeout();
+            self.turn.as_mut().reset(next);
+        }
+        Poll::Pending
+    }
+}
+
+/// How the answer to one request is written.
+#[derive(Clone, Copy)]
+struct Writing {
+    is_old: bool,
+    is_last: bool,
+    is_head: bool,
+}
+
+impl Writing {
+    /// The connection ends with the answer, because the request is not read to its end.
+    fn last_of(request: &framing::Request<'_>) -> Writing {
+        Writing {
+            is_old: request.is_old,
+            is_last: true,
+            is_head: request.head.method == "HEAD",
+        }
+    }
+}
+
+impl Outgoing {
+    /// Nothing more is answered before this is sent.
+    fn is_due(&self) -> bool {
+        self.bytes.len() >= OUTPUT_BYTES_FLUSH || !self.pause.is_zero()
+    }
+
+    /// Appends a whole answer.
+    fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
+        self.dependency = self.dependency.max(answer.dependency);
+        self.pause = self.pause.max(answer.pause);
+        write_head(answer.status, &answer.headers, &mut self.bytes);
+        self.write_connection(writing.is_old, writing.is_last);
+        self.write_body(answer, !writing.is_head);
+        if writing.is_last { Next::Close } else { Next::Answered }
+    }
+
+    /// Appends the head of an answer that goes on until its last chunk, or until the connection ends.
+    fn begin(&mut self, writing: Writing, status: u16, headers: &Headers) {
+        write_head(status, headers, &mut self.bytes);
+        self.write_connection(writing.is_old, writing.is_last || writing.is_old);
+        if !writing.is_old {
+            write_header("transfer-encoding", "chunked", &mut self.bytes);
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends an answer that ends the connection, to something that may be no request.
+    fn refuse(&mut self, status: u16) {
+        let writing = Writing {
+            is_old: false,
+            is_last: true,
+            is_head: false,
+        };
+        self.answer(writing, &Answer::settled(status, ""));
+    }
+
+    fn write_connection(&mut self, is_old: bool, is_last: bool) {
+        match (is_old, is_last) {
+            (_, true) => write_header("connection", "close", &mut self.bytes),
+            (true, false) => write_header("connection", "keep-alive", &mut self.bytes),
+            (false, false) => {}
+        }
+    }
+
+    /// Ends the head, and appends the body unless only its length was asked for.
+    fn write_body(&mut self, answer: &Answer, is_wanted: bool) {
+        let out = &mut self.bytes;
+        if is_bodiless(answer.status) {
+            return out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"content-length: ");
+        write_decimal(answer.body.len(), out);
+        out.extend_from_slice(b"\r\n\r\n");
+        if is_wanted {
+            out.extend_from_slice(&answer.body);
+        }
+    }
+}
+
+/// The first line and the headers that do not depend on the connection.
+fn write_head(status: u16, headers: &Headers, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_decimal(status.into(), out);
+    out.push(b' ');
+    let known = hyper::StatusCode::from_u16(status).ok();
+    let reason = known.and_then(|status| status.canonical_reason());
+    out.extend_from_slice(reason.unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+    // What is written in the program needs no look.
+    let is_fit = |value: &Cow<'_, str>| matches!(value, Cow::Borrowed(_)) || is_header_value(value);
+    for (name, value) in headers.iter().filter(|(_, value)| is_fit(value)) {
+        write_header(name, value, out);
+    }
+    write_date(out);
+}
+
+fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_part(part: &[u8], is_chunked: bool, out: &mut Vec<u8>) {
+    // A chunk of nothing would be the last.
+    if part.is_empty() {
+        return;
+    }
+    if is_chunked {
+        out.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+    }
+    out.extend_from_slice(part);
+    if is_chunked {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn write_decimal(number: usize, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    let mut rest = number;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+/// The header that tells the time, made once a second.
+fn write_date(out: &mut Vec<u8>) {
+    thread_local! {
+        static WRITTEN: std::cell::RefCell<(u64, String)> = const { std::cell::RefCell::new((0, String::new())) };
+    }
+    let now = SystemTime::now();
+    let seconds = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    WRITTEN.with_borrow_mut(|(written, line)| {
+        if *written != seconds || line.is_empty() {
+            *written = seconds;
+            *line = format!("date: {}\r\n", httpdate::fmt_http_date(now));
+        }
+        out.extend_from_slice(line.as_bytes());
+    });
+}
+
+#[cfg(test)]
+mod tests;

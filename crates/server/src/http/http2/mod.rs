@@ -1,0 +1,394 @@
+//! A connection that speaks HTTP/2 with prior knowledge: hyper's, around the same layers.
+//!
+//! A reply leaves once what it depends on is durable; the requests of other streams of the connection go on meanwhile. A
+//! connection on which nothing is asked or answered for too long ends, whatever frames still come.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{HOST, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::server::conn::http2;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use quartet_engine::Reserved;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::http1::Socket;
+use super::message::{Answer, Head, Header, Headers, Kept, is_header_value};
+use super::{
+    BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HeadShows, HttpLayer, Long, Peer,
+    STRANGER_BODY_BYTES_MAX, take_long,
+};
+use crate::connections::durability::DurableWaiters;
+use crate::http::input_budget::{self, KeptInput};
+
+const STREAMS_MAX: u32 = 100;
+/// What a peer may send of all bodies, and of one, before it is read.
+const WINDOW_BYTES: u32 = 256 << 10;
+const HEAD_BYTES_MAX: u32 = 16 << 10;
+/// How long a connection that ends may take for what is being answered.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Parts of an answer that wait for the peer to read.
+const PARTS_UNREAD_MAX: usize = 16;
+
+/// What is sent. The request is being answered for as long as this is there.
+struct AnswerBody {
+    content: Content,
+    _unsent: Option<Reserved>,
+    _in_flight: InFlight,
+}
+
+/// A whole answer, or one that goes on.
+enum Content {
+    Whole(Full<Bytes>),
+    GoingOn(mpsc::Receiver<Bytes>),
+}
+
+/// What happens on a connection.
+#[derive(Default)]
+struct Activity {
+    in_flight_count: AtomicUsize,
+    /// Something was asked or answered since the flag was last looked at.
+    is_fresh: AtomicBool,
+}
+
+impl Activity {
+    fn begin(self: &Arc<Self>) -> InFlight {
+        self.is_fresh.store(true, Ordering::Relaxed);
+        self.in_flight_count.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.clone())
+    }
+
+    /// Nothing was asked or answered since the last call.
+    fn was_idle(&self) -> bool {
+        !self.is_fresh.swap(false, Ordering::Relaxed) && self.in_flight_count.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A request that is being answered.
+struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.is_fresh.store(true, Ordering::Relaxed);
+        self.0.in_flight_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.content {
+            Content::Whole(body) => Pin::new(body).poll_frame(context),
+            Content::GoingOn(parts) => parts
+                .poll_recv(context)
+                .map(|part| part.map(|part| Ok(Frame::data(part)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.content, Content::Whole(body) if body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(body) => body.size_hint(),
+            Content::GoingOn(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Serves a connection to its end. `seen` was already read from the socket.
+pub async fn serve(
+    socket: impl Socket,
+    seen: Vec<u8>,
+    layer: Arc<dyn HttpLayer>,
+    peer: Peer,
+    waiters: DurableWaiters,
+    mut stop: watch::Receiver<bool>,
+) {
+    let activity = Arc::<Activity>::default();
+    let (stopped, seen_peer, active) = (stop.clone(), peer.clone(), activity.clone());
+    let service = hyper::service::service_fn(move |request| {
+        let (layer, peer) = (layer.clone(), seen_peer.clone());
+        respond(layer, peer, active.begin(), waiters.clone(), stopped.clone(), request)
+    });
+    let (reader, writer) = tokio::io::split(socket);
+    let reader = io::Cursor::new(seen).chain(reader);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES);
+    let io = TokioIo::new(tokio::io::join(reader, writer));
+    let mut connection = pin!(builder.serve_connection(io, service));
+    // What is waited for holds a lock that may not be kept while the connection ends.
+    let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Ok(ended),
+        () = stopped => {
+            connection.as_mut().graceful_shutdown();
+            Ok(connection.await)
+        }
+        () = idle(&activity, &peer) => {
+            connection.as_mut().graceful_shutdown();
+            tokio::time::timeout(LINGER_TIMEOUT, connection).await
+        }
+    };
+    if let Ok(Err(error)) = ended {
+        tracing::debug!(%error, "an HTTP/2 connection ended");
+    }
+}
+
+/// Completes when nothing has happened for a whole turn of the clock.
+async fn idle(activity: &Activity, peer: &Peer) {
+    loop {
+        tokio::time::sleep(peer.idle_timeout()).await;
+        if activity.was_idle() {
+            return;
+        }
+    }
+}
+
+async fn respond(
+    layer: Arc<dyn HttpLayer>,
+    peer: Peer,
+    in_flight: InFlight,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, Infallible> {
+    let (parts, body) = request.into_parts();
+    if body
+        .size_hint()
+        .upper()
+        .is_none_or(|bytes| bytes > STRANGER_BODY_BYTES_MAX)
+    {
+        match with_head(&parts, |head| layer.judge_head(head)) {
+            HeadShows::Answer(mut answer) => {
+                peer.answered(&mut answer);
+                tokio::time::sleep(answer.pause).await;
+                return Ok(whole(answer, &peer, in_flight));
+            }
+            HeadShows::Credential => peer.permit.authenticated(),
+            HeadShows::Name => {}
+        }
+    }
+    let mut kept = KeptRequest {
+        input: peer.input(),
+        peer: &peer,
+        head_bytes: head_bytes(&parts),
+    };
+    let body = match read_body(body, layer.body_bytes_max(), &mut kept).await {
+        Ok(body) => body,
+        Err(status) => return Ok(whole(Answer::settled(status.as_u16(), ""), &peer, in_flight)),
+    };
+    if peer.is_stranger()
+        && let Some(mut answer) = with_head(&parts, |head| layer.refuse_stranger(head))
+    {
+        peer.answered(&mut answer);
+        tokio::time::sleep(answer.pause).await;
+        return Ok(whole(answer, &peer, in_flight));
+    }
+    let span = with_head(&parts, |head| peer.begin_span(&*layer, head));
+    let woken = Arc::new(Notify::new());
+    let mut busy_since = BusySince::default();
+    let answered = loop {
+        match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
+            Dispatch::Answered(answer) => break Err(answer),
+            Dispatch::Busy if busy_since.is_too_long(&waiters) => {
+                break Err(with_head(&parts, |head| layer.answer_busy(head)));
+            }
+            Dispatch::Busy => waiters.free().await,
+            Dispatch::Later => {
+                let long = Long::Everything(with_head(&parts, |head| Kept::new(head, body.as_deref())));
+                break take_long(layer, long, woken.clone()).await;
+            }
+            Dispatch::Unfinished(scheduler_handle, work) => {
+                break take_long(layer, Long::Rest(scheduler_handle, work), woken.clone()).await;
+            }
+        }
+    };
+    match answered {
+        Ok((status, headers, follower)) => {
+            peer.permit.authenticated();
+            peer.end_span(span);
+            let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);
+            tokio::spawn(go_on(follower, woken, sender, waiters, stop));
+            Ok(response(status, &headers, Content::GoingOn(receiver), None, in_flight))
+        }
+        Err(mut answer) => {
+            peer.answered(&mut answer);
+            let span = peer.note_answer(span, &mut answer);
+            if !answer.pause.is_zero() {
+                tokio::time::sleep(answer.pause).await;
+            }
+            if !waiters.is_durable(answer.dependency) {
+                waiters.durable(answer.dependency).await;
+            }
+            peer.end_span(span);
+            Ok(whole(answer, &peer, in_flight))
+        }
+    }
+}
+
+/// Gives `answer` the head as layers take it, in which Host stands for the authority.
+fn with_head<T>(parts: &Parts, answer: impl FnOnce(&Head<'_>) -> T) -> T {
+    let named = parts.headers.iter();
+    let mut headers: Vec<Header<'_>> = named
+        .map(|(name, value)| Header {
+            name: name.as_str(),
+            value: value.as_bytes(),
+        })
+        .collect();
+    if let (Some(authority), false) = (parts.uri.authority(), parts.headers.contains_key(HOST)) {
+        headers.push(Header {
+            name: HOST.as_str(),
+            value: authority.as_str().as_bytes(),
+        });
+    }
+    answer(&Head {
+        method: parts.method.as_str(),
+        target: parts.uri.path_and_query().map_or("/", |target| target.as_str()),
+        headers: &headers,
+    })
+}
+
+fn whole(answer: Answer, peer: &Peer, in_flight: InFlight) -> Response<AnswerBody> {
+    let unsent = input_budget::unsent(answer.body.len(), &peer.memory);
+    let content = Content::Whole(Full::new(answer.body.into()));
+    response(answer.status, &answer.headers, content, Some(unsent), in_flight)
+}
+
+fn response(
+    status: u16,
+    headers: &Headers,
+    content: Content,
+    unsent: Option<Reserved>,
+    in_flight: InFlight,
+) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody {
+        content,
+        _unsent: unsent,
+        _in_flight: in_flight,
+    });
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in headers.iter().filter(|(_, value)| is_header_value(value)) {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// Sends what a follower has, until it ends, the peer goes, or the server stops.
+async fn go_on(
+    mut follower: Box<dyn Follower>,
+    woken: Arc<Notify>,
+    parts: mpsc::Sender<Bytes>,
+    waiters: DurableWaiters,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        match follower.next() {
+            Following::End => return,
+            Following::Send(part) => {
+                if parts.send(part.into()).await.is_err() {
+                    return;
+                }
+            }
+            Following::Wait(dependency) => waiters.durable(dependency).await,
+            Following::Busy => waiters.free().await,
+            Following::Idle => tokio::select! {
+                _ = woken.notified() => {}
+                _ = parts.closed() => return,
+                _ = stop.wait_for(|stopped| *stopped) => return,
+            },
+        }
+    }
+}
+
+/// What is kept of a request.
+struct KeptRequest<'p> {
+    input: KeptInput,
+    peer: &'p Peer,
+    head_bytes: usize,
+}
+
+impl KeptRequest<'_> {
+    /// False: there is no room.
+    fn may_keep(&mut self, body_bytes: usize) -> bool {
+        self.input.set(self.head_bytes + body_bytes, self.peer.is_stranger())
+    }
+}
+
+/// What a head takes, roughly.
+fn head_bytes(parts: &Parts) -> usize {
+    let headers = parts.headers.iter();
+    headers
+        .map(|(name, value)| name.as_str().len() + value.len() + 64)
+        .sum()
+}
+
+/// The whole body; `None` if it is longer than `bytes_max`. Grows as bytes arrive, never by an announced length. `Err`: the
+/// status of the refusal.
+async fn read_body(
+    mut body: Incoming,
+    bytes_max: usize,
+    kept: &mut KeptRequest<'_>,
+) -> Result<Option<Bytes>, StatusCode> {
+    let mut whole = Bytes::new();
+    let mut gathered = BytesMut::new();
+    let mut total = 0;
+    let started = Instant::now();
+    while !body.is_end_stream() {
+        if !kept.may_keep(whole.len() + gathered.len()) {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        let frame = timeout_at(BODY_PACE.deadline(started, total as u64), body.frame()).await;
+        let Some(frame) = frame.map_err(|_| StatusCode::REQUEST_TIMEOUT)? else {
+            break;
+        };
+        let Ok(data) = frame.map_err(|_| StatusCode::REQUEST_TIMEOUT)?.into_data() else {
+            continue;
+        };
+        total += data.len();
+        if total as u64 > DISCARDED_BYTES_MAX {
+            return Ok(None);
+        }
+        if total > bytes_max {
+            (whole, gathered) = (Bytes::new(), BytesMut::new());
+        } else if whole.is_empty() && gathered.is_empty() {
+            whole = data;
+        } else {
+            gathered.extend_from_slice(&std::mem::take(&mut whole));
+            gathered.extend_from_slice(&data);
+        }
+    }
+    Ok(match (total > bytes_max, gathered.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(whole),
+        (false, false) => Some(gathered.freeze()),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,422 @@
+//! One HTTP connection: the loop between its socket and a layer that answers requests.
+//!
+//! HTTP/1.1 with keep-alive and HTTP/2 with prior knowledge, on the I/O thread that was given the connection: requests are
+//! read, answered and sent there. A reply leaves once what it depends on is durable.
+//!
+//! | file      | what it is                                                       |
+//! |-----------|------------------------------------------------------------------|
+//! | `message` | requests and answers as layers see them                          |
+//! | `framing` | where a request of HTTP/1.1 begins and ends, without I/O         |
+//! | `http1`   | the loop for HTTP/1.1                                            |
+//! | `http2`   | HTTP/2, by hyper                                                 |
+
+pub(crate) mod compression;
+pub mod framing;
+mod http1;
+mod http2;
+pub(crate) mod input_budget;
+pub mod message;
+pub(crate) mod web_pages;
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use quartet_engine::{Dependency, Memory};
+use quartet_layer_redis::access::login_guard::LoginGuard;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::http1::{Connection, Ended};
+use self::message::Kept;
+pub use self::message::{Answer, Credential, Head, Header, Headers};
+use crate::connections::accept::{Admitting, Entrance};
+use crate::connections::durability::DurableWaiters;
+use crate::connections::handoff::{Arrival, IoThread};
+use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
+use crate::connections::waker::ThreadWaker;
+use crate::http::input_budget::KeptInput;
+use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
+use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace};
+use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::observability::telemetry::spans::{self, Described, Spans, UnderWay};
+use crate::tenants::turns::SchedulerHandle;
+
+/// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
+pub trait HttpLayer: Send + Sync + 'static {
+    /// Most bytes of a body, as they arrive. A longer one is given as `None`.
+    fn body_bytes_max(&self) -> usize;
+
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer;
+
+    /// Looks at the head of a request before more of its body is taken than anybody may send.
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows;
+
+    /// Refuses a whole request of a peer that has not shown who it is, if its head shows a wrong credential and its body would
+    /// have to be decoded to be answered.
+    fn refuse_stranger(&self, _head: &Head<'_>) -> Option<Answer> {
+        None
+    }
+
+    /// As `answer`, but no longer than an I/O thread may take.
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        Dispatch::Answered(self.answer(head, body))
+    }
+
+    /// The answer to a request that `dispatch` has found the partition busy for as long as a client is kept waiting: an error
+    /// after which clients of the protocol try again.
+    fn answer_busy(&self, head: &Head<'_>) -> Answer;
+
+    /// Who is to have the turn in which `follow` or `answer` takes long.
+    fn long_turn(&self, _head: &Head<'_>) -> Option<SchedulerHandle> {
+        None
+    }
+
+    /// What a span says of a request.
+    fn describe(&self, _head: &Head<'_>) -> Described {
+        Described {
+            layer: "http",
+            operation: "other",
+            database: None,
+        }
+    }
+
+    /// The admin API is among what it answers: a few places are kept for connections from this machine.
+    fn serves_operators(&self) -> bool {
+        false
+    }
+
+    /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
+    fn maintain(&self) {}
+
+    /// A request whose answer goes on, of those that `dispatch` left. `None`: it is one for `answer`.
+    fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<ResponseStream> {
+        None
+    }
+}
+
+/// What the head of a request shows without its body.
+pub enum HeadShows {
+    /// A right credential, or that none is needed.
+    Credential,
+    /// A name that somebody has; whether it is really him shows when the body is there.
+    Name,
+    /// All that is needed for the answer.
+    Answer(Answer),
+}
+
+/// What an I/O thread could do for a request.
+pub enum Dispatch {
+    Answered(Answer),
+    /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
+    Later,
+    /// Nothing: something keeps the partition's lock, and it is to be tried again once that is free.
+    Busy,
+    /// A part. This is the rest, for a thread that may wait, and whose turn that is.
+    Unfinished(Option<SchedulerHandle>, Work),
+}
+
+pub type Work = Box<dyn FnOnce() -> Answer + Send>;
+
+/// To be notified when a [`Follower`] may have something to send, from any thread.
+pub type Wake = Arc<Notify>;
+
+/// Status and headers of an answer that goes on, and what goes on; or a refusal.
+pub type ResponseStream = Result<(u16, Headers, Box<dyn Follower>), Answer>;
+
+/// An answer that goes on until either side ends it.
+pub trait Follower: Send {
+    fn next(&mut self) -> Following;
+}
+
+pub enum Following {
+    /// To be sent, then ask again.
+    Send(Vec<u8>),
+    /// Ask again once this is durable.
+    Wait(Dependency),
+    /// Ask again when woken.
+    Idle,
+    /// Ask again once the partition's lock is free.
+    Busy,
+    End,
+}
+
+/// A peer that leaves a connection without a request for so long is disconnected, at the latest after twice the time. Clients
+/// keep theirs for a minute or so.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
+/// How long a request waits for something that keeps the partition's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Writers wait for the disk for longer: each gets its turn as the store is flushed.
+const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for a peer that has not shown who it is.
+const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a head may take from its first byte to its last.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How slowly a body may come.
+const BODY_PACE: Pace = Pace {
+    timeout: Duration::from_secs(20),
+    bytes_per_second: 32 << 10,
+};
+/// How slowly an answer may be taken.
+const ANSWER_PACE: Pace = Pace {
+    timeout: Duration::from_secs(60),
+    bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
+};
+/// A body up to this size is read before anything is known of who sends it: the answer may have to look at it.
+const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
+/// Of a body that is too long, this much is read before the connection is given up, so that the peer sees the answer.
+const DISCARDED_BYTES_MAX: u64 = 64 << 20;
+
+/// A socket on its way to its I/O thread, and the layer that will answer on it.
+struct HttpAccepted {
+    socket: std::net::TcpStream,
+    tls: Option<TlsEntrance>,
+    peer: Peer,
+    layer: Arc<dyn HttpLayer>,
+    evicted: Arc<Notify>,
+}
+
+/// The way into a layer behind HTTP.
+pub struct HttpEntrance {
+    pub layer: Arc<dyn HttpLayer>,
+    pub tls: Arc<Tls>,
+    pub limit: Arc<ConnectionLimit>,
+    pub stranger_bytes: Arc<StrangerBytes>,
+    pub memory: Arc<Memory>,
+    pub login_guard: Arc<LoginGuard>,
+    pub spans: Option<Arc<Spans>>,
+}
+
+impl Entrance for HttpEntrance {
+    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+        Box::pin(async move {
+            let place = match self.layer.serves_operators() && address.is_loopback() {
+                true => Place::LocalHttp,
+                false => Place::Any,
+            };
+            let Some(permit) = self.limit.admit(place).await else {
+                if !self.tls.is_on() {
+                    // The peer is told if its socket takes it at once.
+                    let _ = socket.try_write(NO_PLACE);
+                }
+                return Ok(None);
+            };
+            socket.set_nodelay(true)?;
+            let evicted = Arc::new(Notify::new());
+            let notified = evicted.clone();
+            permit.is_of_stranger(move || notified.notify_one());
+            let accepted = HttpAccepted {
+                socket: socket.into_std()?,
+                tls: self.tls.entrance(Speaks::Http, address),
+                peer: Peer {
+                    permit: Arc::new(permit),
+                    address,
+                    stranger_bytes: self.stranger_bytes.clone(),
+                    memory: self.memory.clone(),
+                    login_guard: self.login_guard.clone(),
+                    spans: self.spans.clone(),
+                },
+                layer: self.layer.clone(),
+                evicted,
+            };
+            Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
+        })
+    }
+}
+
+impl Arrival for HttpAccepted {
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
+        let serving = serve(*self, thread.waiters.clone(), thread.stop.clone());
+        tasks.spawn(thread.turns.with(serving));
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+pub struct Peer {
+    permit: Arc<Permit>,
+    address: IpAddr,
+    stranger_bytes: Arc<StrangerBytes>,
+    memory: Arc<Memory>,
+    login_guard: Arc<LoginGuard>,
+    spans: Option<Arc<Spans>>,
+}
+
+impl Peer {
+    #[inline]
+    fn is_stranger(&self) -> bool {
+        self.permit.is_stranger()
+    }
+
+    /// How long it may say nothing, once or twice.
+    fn idle_timeout(&self) -> Duration {
+        match self.is_stranger() {
+            true => STRANGER_IDLE_TIMEOUT,
+            false => IDLE_TIMEOUT,
+        }
+    }
+
+    /// To be told how much is kept of what the peer has sent.
+    fn input(&self) -> KeptInput {
+        KeptInput::new(self.stranger_bytes.input(self.address), self.memory.clone())
+    }
+
+    /// Begins the span of a request, if it is to have one.
+    #[inline]
+    fn begin_span(&self, layer: &dyn HttpLayer, head: &Head<'_>) -> Option<UnderWay> {
+        let spans = self.spans.as_ref()?;
+        spans.begin(head, || layer.describe(head))
+    }
+
+    /// The request of this span was answered. A peer that has not shown who it is has none.
+    fn note_answer(&self, span: Option<UnderWay>, answer: &mut Answer) -> Option<UnderWay> {
+        let mut span = span.filter(|_| !self.is_stranger())?;
+        spans::note_answer(&mut span, answer);
+        Some(span)
+    }
+
+    fn end_span(&self, span: Option<UnderWay>) {
+        if let (Some(spans), Some(span)) = (&self.spans, span) {
+            spans.end(span);
+        }
+    }
+
+    /// Learns from an answer who the peer is. One that says that the credential is wrong comes the later the more of them there
+    /// were; what is right is never held up.
+    #[inline]
+    fn answered(&self, answer: &mut Answer) {
+        match answer.credential {
+            Credential::Right => self.permit.authenticated(),
+            Credential::Wrong => {
+                let delay_micros = self.login_guard.failed(self.address, HTTP_USER, now_micros());
+                answer.pause = answer.pause.max(Duration::from_micros(delay_micros));
+            }
+            Credential::Absent => {}
+        }
+    }
+}
+
+#[cfg(test)]
+impl Peer {
+    fn for_test(stranger_bytes: Arc<StrangerBytes>) -> Peer {
+        let permit = ConnectionLimit::new(1).permit_for_test();
+        permit.is_of_stranger(|| {});
+        Peer {
+            permit: Arc::new(permit),
+            address: IpAddr::from([127, 0, 0, 1]),
+            stranger_bytes,
+            memory: Arc::default(),
+            login_guard: Arc::default(),
+            spans: None,
+        }
+    }
+}
+
+/// Stands for the user: a wrong token names none.
+const HTTP_USER: &[u8] = b"";
+
+fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Serves a connection to its end, which comes early if its place is needed and the peer has not shown who it is.
+async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+    let (evicted, peer) = (accepted.evicted.clone(), accepted.peer.clone());
+    let mut evicted = pin!(evicted.notified());
+    let mut serving = pin!(serve_admitted(accepted, waiters, stop));
+    poll_fn(|context| {
+        let is_over = serving.as_mut().poll(context).is_ready()
+            || peer.is_stranger() && evicted.as_mut().poll(context).is_ready();
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+async fn serve_admitted(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+    let Ok(socket) = TcpStream::from_std(accepted.socket) else {
+        return;
+    };
+    match Transport::open(socket, accepted.tls).await {
+        Ok(Transport::Clear(socket)) => converse(socket, accepted.layer, accepted.peer, waiters, stop).await,
+        Ok(Transport::Encrypted(stream)) => converse(*stream, accepted.layer, accepted.peer, waiters, stop).await,
+        Err(error) => tracing::debug!(%error, "a handshake failed"),
+    }
+}
+
+/// The same for any stream of bytes: the peer's first ones tell which version it speaks.
+async fn converse(
+    socket: impl http1::Socket,
+    layer: Arc<dyn HttpLayer>,
+    peer: Peer,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+) {
+    let connection = Connection::new(socket, layer.clone(), peer.clone(), waiters.clone(), stop.clone());
+    match connection.run().await {
+        Ok(Ended::Closed) => {}
+        Ok(Ended::SpeaksHttp2(socket, seen)) => http2::serve(socket, seen, layer, peer, waiters, stop).await,
+        Err(error) => tracing::debug!(%error, "an HTTP connection ended"),
+    }
+}
+
+/// What a client is told for whom there is no place.
+const NO_PLACE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+
+/// What is left to be done for a request, on a thread that may wait.
+enum Long {
+    Everything(Kept),
+    Rest(Option<SchedulerHandle>, Work),
+}
+
+/// How long the partition has been busy for one request.
+#[derive(Default)]
+struct BusySince(Option<Instant>);
+
+impl BusySince {
+    /// True once a request that found the partition busy, or the store behind, is to be refused.
+    fn is_too_long(&mut self, waiters: &DurableWaiters) -> bool {
+        let patience = if waiters.is_behind() {
+            BEHIND_TIMEOUT
+        } else {
+            BUSY_TIMEOUT
+        };
+        self.0.get_or_insert_with(Instant::now).elapsed() >= patience
+    }
+}
+
+impl Long {
+    fn scheduler_handle(&self, layer: &dyn HttpLayer) -> Option<SchedulerHandle> {
+        match self {
+            Long::Everything(request) => request.with(|head, _| layer.long_turn(head)),
+            Long::Rest(scheduler_handle, _) => scheduler_handle.clone(),
+        }
+    }
+}
+
+async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> ResponseStream {
+    let turn = match long.scheduler_handle(layer.as_ref()) {
+        Some(scheduler_handle) => Some(scheduler_handle.begin_long().await),
+        None => None,
+    };
+    let taken = move || {
+        let _turn = turn;
+        match long {
+            Long::Rest(_, work) => Err(work()),
+            Long::Everything(request) => request.with(|head, body| match layer.follow(head, body, wake) {
+                Some(followed) => followed,
+                None => Err(layer.answer(head, body)),
+            }),
+        }
+    };
+    let answered = tokio::task::spawn_blocking(taken).await;
+    answered.unwrap_or_else(|_| Err(Answer::settled(INTERNAL_SERVER_ERROR, "")))
+}
+
+const INTERNAL_SERVER_ERROR: u16 = 500;

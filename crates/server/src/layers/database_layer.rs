@@ -1,0 +1,63 @@
+//! A layer over one logical database, as the server keeps it: made when somebody comes in, dropped when nobody is there.
+//!
+//! What the server asks of every layer, in the words of none of them. Requests do not come this way: a protocol's own
+//! connections know their layer by its type.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use quartet_engine::Busy;
+use quartet_layer_redis::access::admission_control::Directory;
+use quartet_model::LayerId;
+use quartet_tenancy::Database;
+
+use crate::layers::maker::LayerMaker;
+
+/// What the server asks of a layer over a database that is one of several.
+pub trait DatabaseLayer: Any + Send + Sync {
+    /// Work in the background, a little at a time; called about ten times a second. True if the database is to stay open for the
+    /// sake of what was done.
+    fn maintain(&self, database: &Database) -> bool;
+
+    /// Gives back what idle connections hold. Called about once a second.
+    fn tidy(&self) {}
+
+    /// What is decided about the database has changed.
+    fn configure(&self, _database: &Database) {}
+
+    /// Connections that are in the database now, if the protocol keeps them.
+    fn connections(&self) -> usize {
+        0
+    }
+
+    /// What connections wait for may be over.
+    fn wake_connections(&self) {}
+
+    /// Makes everybody come in anew.
+    fn close_connections(&self) {}
+
+    /// Whoever holds the layer may write at any time, and not only while a request is answered.
+    fn is_written_by_holders(&self) -> bool {
+        false
+    }
+
+    /// Writes down what is not in the engine: the server stops.
+    fn save(&self) {}
+}
+
+/// What a layer is made from.
+pub struct Opening<'o> {
+    pub maker: &'o LayerMaker,
+    pub database: &'o Arc<Database>,
+    /// Which password opens which database.
+    pub directory: &'o dyn Fn() -> Box<dyn Directory>,
+}
+
+/// A kind of layer: its word in options, metrics and feeds, where its rows are, and how it is opened over a database.
+#[derive(Clone, Copy)]
+pub struct LayerKind {
+    pub name: &'static str,
+    pub id: LayerId,
+    /// Waits briefly for the partition's lock at most.
+    pub open: fn(&Opening<'_>) -> Result<Arc<dyn DatabaseLayer>, Busy>,
+}

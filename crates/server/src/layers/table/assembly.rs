@@ -1,0 +1,113 @@
+//! What is given to a layer that begins to listen, and what it adds to it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use quartet_layer_redis::Redis;
+use quartet_model::LayerId;
+use tokio::sync::watch;
+
+use crate::connections::accept::{Entrance, Listener};
+use crate::connections::port_owner;
+use crate::http::{HttpEntrance, HttpLayer};
+use crate::keyvalue::KeyValueEndpoint;
+use crate::limits::connection_limit::ConnectionLimit;
+use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::settings::{Listen, Settings};
+use crate::tenants::Tenants;
+
+/// Ends when what it is given becomes true.
+pub type Waiting = Box<dyn FnOnce(&watch::Receiver<bool>) + Send>;
+
+/// A server that is being put together.
+pub struct Assembly<'a> {
+    pub tenants: &'a Arc<Tenants>,
+    pub settings: &'a Arc<Settings>,
+    pub limit: &'a Arc<ConnectionLimit>,
+    pub stranger_bytes: &'a Arc<StrangerBytes>,
+    /// The default database's layer of Redis, which metrics and REST ask whether Redis listens or not.
+    pub redis: &'a Arc<Redis>,
+    /// Bound before the layers are made, because Redis tells its port.
+    pub redis_listener: Option<TcpListener>,
+    pub listeners: Vec<Listener>,
+    /// Name and connection string of each listener, for people.
+    pub told: Vec<(&'static str, String)>,
+    /// The layers of the default database that are behind HTTP.
+    pub http_layers: Vec<(LayerId, Arc<dyn HttpLayer>)>,
+    /// Work in the background for the default database, ten times a second.
+    pub maintained: Vec<Box<dyn Fn() + Send>>,
+    /// Work that waits for files or for other servers, each on a thread of that name, until the server stops.
+    pub waiting: Vec<(&'static str, Waiting)>,
+    /// The key-value protocol's way into databases, if it is served, and where it is spoken.
+    pub keyvalue: Option<Arc<KeyValueEndpoint>>,
+    pub keyvalue_address: Option<SocketAddr>,
+}
+
+impl Assembly<'_> {
+    /// Binds the listener of `--listen-NAME`; `None`: it is off.
+    pub fn bind(&self, listens: Listen, name: &str) -> Result<Option<(TcpListener, SocketAddr)>> {
+        let Some(address) = listens.address() else {
+            return Ok(None);
+        };
+        let socket = listen(address, name)?;
+        let address = socket.local_addr()?;
+        Ok(Some((socket, address)))
+    }
+
+    pub fn tell(&mut self, name: &'static str, address: String) {
+        self.told.push((name, address));
+    }
+
+    pub fn add(&mut self, socket: TcpListener, entrance: impl Entrance + 'static) {
+        let entrance = Arc::new(entrance);
+        self.listeners.push(Listener { socket, entrance });
+    }
+
+    /// Serves a layer of the default database over HTTP.
+    pub fn add_http(&mut self, socket: TcpListener, layer: Arc<dyn HttpLayer>) {
+        let entrance = HttpEntrance {
+            layer: layer.clone(),
+            tls: self.tenants.maker.tls.clone(),
+            limit: self.limit.clone(),
+            stranger_bytes: self.stranger_bytes.clone(),
+            memory: self.tenants.maker.engine.memory().clone(),
+            login_guard: self.tenants.maker.login_guard.clone(),
+            spans: self.tenants.maker.spans.clone(),
+        };
+        self.add(socket, entrance);
+        self.maintained.push(Box::new(move || layer.maintain()));
+    }
+
+    /// The layer of the default database that is behind HTTP, if it is served.
+    pub fn http_layer(&self, id: LayerId) -> Option<Arc<dyn HttpLayer>> {
+        let known = self.http_layers.iter().find(|(known, _)| *known == id);
+        known.map(|(_, layer)| layer.clone())
+    }
+}
+
+pub fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
+    let socket = if address.is_ipv6() {
+        tokio::net::TcpSocket::new_v6()
+    } else {
+        tokio::net::TcpSocket::new_v4()
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address).with_context(|| cannot_listen(address, name))?;
+    // A runtime is needed to register the socket; the listener is handed on without one.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    let listener = socket.listen(LISTEN_BACKLOG);
+    Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
+}
+
+/// What was to listen where, by which option, and who is there already.
+fn cannot_listen(address: SocketAddr, name: &str) -> String {
+    let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
+    format!(
+        "cannot listen on {address} (--listen-{name}){}",
+        owner.unwrap_or_default()
+    )
+}
+
+const LISTEN_BACKLOG: u32 = 1024;

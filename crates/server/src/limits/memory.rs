@@ -1,0 +1,281 @@
+//! What the process may take of the machine's memory, and measuring what it has taken.
+//!
+//! The kernel ends a process that takes more than its control group or the machine has. Before that the layers refuse to
+//! grow, or evict (`quartet_engine::Memory`). Unless an operator names a budget it is four fifths of what the process can
+//! have: with the eighth that the figures may be off, nine tenths are never exceeded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quartet_engine::Engine;
+use tokio::sync::watch;
+
+use crate::process::system;
+
+/// How often resident memory is measured.
+const MEASURED_EVERY: Duration = Duration::from_millis(50);
+/// How often at most a thread's allocator is asked for what it keeps.
+const PURGED_EVERY: Duration = Duration::from_millis(500);
+/// Less than this is left with the allocator.
+const PURGED_FROM: u64 = 32 << 20;
+
+/// What the process may take, and what that was taken from.
+#[derive(Clone, Copy)]
+pub struct Budget {
+    pub bytes: Option<u64>,
+    pub source: &'static str,
+}
+
+/// What the parts of the ssd engine may take of the budget, in bytes. With what is left for the program, for epochs on their way to the log (a
+/// 64th each) and for clients, all of it fits at any budget from that of a control group of 128 MiB up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    pub cache_bytes: u64,
+    pub unflushed_bytes: u64,
+}
+
+/// What the program takes itself: code, stacks, interpreters.
+const PROGRAM_BYTES: u64 = 56 << 20;
+/// The system has the rest of a large machine's memory for pages of files, which serve nearly as well.
+const USUAL_CACHE_BYTES_MAX: u64 = 1 << 30;
+const UNLIMITED_CACHE_BYTES: u64 = 256 << 20;
+/// More does not make a flush cheaper by much, and takes long to be written.
+const UNFLUSHED_BYTES_MAX: u64 = 1 << 30;
+
+impl Budget {
+    /// What an operator has given, or else follows from the system.
+    pub fn new(given: Option<u64>) -> Budget {
+        let (bytes, source) = match given {
+            Some(0) => (None, "none"),
+            Some(bytes) => (Some(bytes), "memory-bytes"),
+            None => match available(Path::new("/")) {
+                Some((bytes, source)) => (Some(bytes / 5 * 4), source),
+                None => (None, "none"),
+            },
+        };
+        tracing::info!(bytes = bytes.unwrap_or(0), source, "budget of memory");
+        Budget { bytes, source }
+    }
+
+    /// How large an epoch may grow before it is closed: several wait in memory for the log.
+    pub fn epoch_bytes_max(self, usual: usize) -> usize {
+        let share = self.bytes.map_or(usize::MAX, |bytes| (bytes / 64) as usize);
+        usual.min(share)
+    }
+
+    /// How the ssd engine divides it. `cache_given`: what an operator wants to be kept of what was read.
+    pub fn shares(self, cache_given: Option<u64>) -> Shares {
+        let Some(bytes) = self.bytes else {
+            return Shares {
+                cache_bytes: cache_given.unwrap_or(UNLIMITED_CACHE_BYTES),
+                unflushed_bytes: UNFLUSHED_BYTES_MAX,
+            };
+        };
+        let rest = bytes.saturating_sub(PROGRAM_BYTES).max(bytes / 4);
+        let unflushed_bytes = (bytes / 4).min(rest / 5 * 2).min(UNFLUSHED_BYTES_MAX);
+        let cache_bytes_max = (rest - unflushed_bytes) / 3 * 2;
+        let usual = (rest / 4).min(USUAL_CACHE_BYTES_MAX);
+        if let Some(given) = cache_given
+            && given > cache_bytes_max
+        {
+            tracing::warn!(
+                given,
+                kept = cache_bytes_max,
+                "so large a cache leaves too little of the budget of memory"
+            );
+        }
+        Shares {
+            cache_bytes: cache_given.map_or(usual, |given| given.min(cache_bytes_max)),
+            unflushed_bytes,
+        }
+    }
+
+    pub fn apply(self, engine: &Engine) {
+        let memory = engine.memory();
+        memory.set_budget(self.bytes);
+        if !engine.is_all_in_memory() {
+            memory.grant_reserved(self.bytes.map_or(0, |bytes| bytes / 8));
+        }
+        memory.measured(system::anonymous_bytes());
+    }
+}
+
+/// What the process can have: the least of its control groups' limits and the machine's memory, and which that was.
+fn available(root: &Path) -> Option<(u64, &'static str)> {
+    let machine = system::machine_bytes_in(root).map(|bytes| (bytes, "machine"));
+    let group = group_limit(root).map(|bytes| (bytes, "control-group"));
+    machine.into_iter().chain(group).min_by_key(|(bytes, _)| *bytes)
+}
+
+/// The least limit of the process's control group and those above it, of either version.
+fn group_limit(root: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let groups = text.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let (mount, files): (&str, &[&str]) = match controllers {
+            "" => ("sys/fs/cgroup", &["memory.max", "memory.high"]),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("sys/fs/cgroup/memory", &["memory.limit_in_bytes"])
+            }
+            _ => return None,
+        };
+        least_limit(&root.join(mount), path, files)
+    });
+    groups.min()
+}
+
+/// The least limit in `files` of the group at `path` and the groups above it, up to the mount. In a container the path may
+/// be the host's and lead nowhere; then the mount is the group itself.
+fn least_limit(mount: &Path, path: &str, files: &[&str]) -> Option<u64> {
+    let group: PathBuf = mount.join(path.trim_start_matches('/'));
+    let groups = group.ancestors().take_while(|group| group.starts_with(mount));
+    let limits = groups.flat_map(|group| files.iter().filter_map(|file| read_limit(&group.join(file))));
+    limits.min()
+}
+
+/// Both "max" and numbers beyond any machine mean that there is no limit.
+fn read_limit(path: &Path) -> Option<u64> {
+    let bytes = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    (bytes < 1 << 60).then_some(bytes)
+}
+
+/// Measures until the server stops, and asks the allocator for what it keeps when that has become much.
+pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(MEASURED_EVERY);
+    let (mut purged, mut kept) = (Instant::now(), 0);
+    while !*stop.borrow() {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = stop.changed() => continue,
+        }
+        let memory = engine.memory();
+        let uncounted = system::anonymous_bytes().saturating_sub(memory.counted_bytes());
+        if uncounted > kept + PURGED_FROM && purged.elapsed() >= PURGED_EVERY {
+            purge();
+            purged = Instant::now();
+            // What is left is in use, or cannot be given back: only more of it is worth asking again.
+            kept = system::anonymous_bytes().saturating_sub(memory.counted_bytes());
+        }
+        kept = kept.min(uncounted);
+        memory.measured(system::anonymous_bytes());
+    }
+}
+
+/// Gives back what the allocator keeps for this thread, whenever somebody asks (MEMORY PURGE), though not again and again.
+pub async fn purge_when_asked(purge: fn(), mut purges: watch::Receiver<()>) {
+    while purges.changed().await.is_ok() {
+        purge();
+        tokio::time::sleep(PURGED_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_asks_for_memory_asks_all_threads_and_not_for_ever() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static PURGES: AtomicUsize = AtomicUsize::new(0);
+        let purges = watch::Sender::new(());
+        for _ in 0..2 {
+            let purge = || {
+                PURGES.fetch_add(1, Ordering::Relaxed);
+            };
+            drop(tokio::spawn(purge_when_asked(purge, purges.subscribe())));
+        }
+        for _ in 0..5 {
+            purges.send_replace(());
+            tokio::time::sleep(PURGED_EVERY / 100).await;
+        }
+        assert_eq!(PURGES.load(Ordering::Relaxed), 2, "each thread at once");
+        tokio::time::sleep(PURGED_EVERY * 5).await;
+        assert_eq!(
+            PURGES.load(Ordering::Relaxed),
+            4,
+            "and each once for all that was asked meanwhile"
+        );
+    }
+
+    /// A file system with these files.
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn check(files: &[(&str, &str)], expected: Option<(u64, &'static str)>) {
+        assert_eq!(available(root(files).path()), expected, "{files:?}");
+    }
+
+    const MACHINE: (&str, &str) = ("proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn the_least_limit_counts() {
+        check(&[], None);
+        check(&[MACHINE], Some((8 * GIB, "machine")));
+        let v2 = ("proc/self/cgroup", "0::/system.slice/quartet.service\n");
+        let max = |limit| ("sys/fs/cgroup/system.slice/quartet.service/memory.max", limit);
+        check(&[MACHINE, v2, max("max\n")], Some((8 * GIB, "machine")));
+        check(&[MACHINE, v2, max("2147483648\n")], Some((2 * GIB, "control-group")));
+        check(&[MACHINE, v2, max("99999999999\n")], Some((8 * GIB, "machine")));
+        let above = ("sys/fs/cgroup/system.slice/memory.high", "1073741824\n");
+        check(&[MACHINE, v2, max("2147483648\n"), above], Some((GIB, "control-group")));
+    }
+
+    fn shares(bytes: Option<u64>, cache: Option<u64>) -> (u64, u64) {
+        let budget = Budget { bytes, source: "none" };
+        let Shares {
+            cache_bytes,
+            unflushed_bytes,
+        } = budget.shares(cache);
+        (cache_bytes >> 20, unflushed_bytes >> 20)
+    }
+
+    #[test]
+    fn the_shares_of_the_ssd_engine_fit_the_budget() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(shares(None, None), (256, 1024));
+        assert_eq!(shares(None, Some(7 * MIB)), (7, 1024));
+        assert_eq!(shares(Some(102 * MIB), None), (11, 18));
+        assert_eq!(shares(Some(410 * MIB), None), (88, 102));
+        assert_eq!(shares(Some(410 * MIB), Some(256 * MIB)), (167, 102));
+        assert_eq!(shares(Some(16 * GIB), None), (1024, 1024));
+        assert_eq!(shares(Some(16 * GIB), Some(8 * GIB)), (8192, 1024));
+        for mebibytes in 102..2000 {
+            let (cache, unflushed) = shares(Some(mebibytes * MIB), None);
+            let (epochs, clients) = (6 * mebibytes / 64, mebibytes / 8);
+            assert!(
+                cache + unflushed + epochs + clients + (PROGRAM_BYTES >> 20) <= mebibytes * 9 / 8,
+                "{mebibytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn containers_and_the_first_version_are_understood() {
+        let outside = ("proc/self/cgroup", "0::/docker/0123abcd\n");
+        let inside = ("sys/fs/cgroup/memory.max", "1073741824\n");
+        check(&[MACHINE, outside, inside], Some((GIB, "control-group")));
+        let v1 = (
+            "proc/self/cgroup",
+            "12:cpu,cpuacct:/x\n4:memory:/docker/0123\n1:name=systemd:/x\n",
+        );
+        let limit = |limit| ("sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes", limit);
+        check(&[MACHINE, v1, limit("1073741824\n")], Some((GIB, "control-group")));
+        check(
+            &[MACHINE, v1, limit("9223372036854771712\n")],
+            Some((8 * GIB, "machine")),
+        );
+        let host = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n");
+        check(&[MACHINE, v1, host], Some((GIB, "control-group")));
+    }
+}

@@ -1,0 +1,112 @@
+//! How much the server keeps of what peers send who have not shown who they are: one budget for all of them, and a smaller
+//! one for each peer.
+//!
+//! Heads that never end and bodies without a credential cost memory for as long as their deadlines last. Beyond a budget such a
+//! connection is turned away; connections that have authenticated are not counted here.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use quartet_layer_redis::access::login_guard::network_of;
+
+/// What all strangers may make the server keep.
+const TOTAL_BYTES_MAX: usize = 128 << 20;
+/// What one peer may: more than one body of DynamoDB, whose signature shows that it is right only once it is whole.
+const PEER_BYTES_MAX: usize = 24 << 20;
+
+pub struct StrangerBytes {
+    total_max: usize,
+    peer_max: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    total: usize,
+    /// Without those that keep nothing.
+    by_peer: HashMap<IpAddr, usize>,
+}
+
+/// What one connection, or one request of it, keeps. Dropping it gives that back.
+pub struct StrangerInput {
+    budget: Arc<StrangerBytes>,
+    peer: IpAddr,
+    bytes: usize,
+}
+
+impl StrangerBytes {
+    pub fn with_limits(total_max: usize, peer_max: usize) -> Arc<StrangerBytes> {
+        Arc::new(StrangerBytes {
+            total_max,
+            peer_max,
+            kept: Mutex::default(),
+        })
+    }
+
+    pub fn new() -> Arc<StrangerBytes> {
+        StrangerBytes::with_limits(TOTAL_BYTES_MAX, PEER_BYTES_MAX)
+    }
+
+    pub fn input(self: &Arc<Self>, peer: IpAddr) -> StrangerInput {
+        StrangerInput {
+            budget: self.clone(),
+            peer: network_of(peer),
+            bytes: 0,
+        }
+    }
+}
+
+impl StrangerInput {
+    /// From now on so many bytes are kept. False: that is more than there may be, and as many are counted as before.
+    #[must_use]
+    pub fn set(&mut self, bytes: usize) -> bool {
+        if bytes == self.bytes {
+            return true;
+        }
+        let mut kept = self.budget.kept.lock();
+        let total = kept.total - self.bytes + bytes;
+        let of_peer = kept.by_peer.get(&self.peer).copied().unwrap_or(0) - self.bytes + bytes;
+        if bytes > self.bytes && (total > self.budget.total_max || of_peer > self.budget.peer_max) {
+            return false;
+        }
+        kept.total = total;
+        match of_peer {
+            0 => drop(kept.by_peer.remove(&self.peer)),
+            _ => drop(kept.by_peer.insert(self.peer, of_peer)),
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for StrangerInput {
+    fn drop(&mut self) {
+        let is_less = self.set(0);
+        debug_assert!(is_less);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_and_all_of_them_are_bounded_and_what_is_dropped_is_given_back() {
+        let budget = StrangerBytes::with_limits(100, 60);
+        let peer = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut first = budget.input(peer("10.0.0.1"));
+        let mut second = budget.input(peer("10.0.0.1"));
+        let mut other = budget.input(peer("10.0.0.2"));
+        assert!(first.set(40) && second.set(20));
+        assert!(!second.set(21));
+        assert!(other.set(40));
+        assert!(!other.set(41));
+        assert!(first.set(30));
+        assert!(other.set(50) && second.set(20));
+        drop((first, second, other));
+        let kept = budget.kept.lock();
+        assert_eq!((kept.total, kept.by_peer.len()), (0, 0));
+    }
+}

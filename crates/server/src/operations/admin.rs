@@ -1,0 +1,380 @@
+//! The admin API: logical databases, as JSON over HTTP, for whoever has the root key.
+//!
+//! ```text
+//!   GET    /admin/v1/databases                      all of them, the default one first
+//!   POST   /admin/v1/databases                      makes one; answers its credentials, this once
+//!   GET    /admin/v1/databases/NAME                 what is decided, and what was used
+//!   PATCH  /admin/v1/databases/NAME                 changes what is given
+//!   DELETE /admin/v1/databases/NAME                 deletes it and all its rows
+//!   POST   /admin/v1/databases/NAME/credentials     new credentials in the place of the old
+//!          /admin/v1/backups…                       what `quartet backup` takes (`backups`)
+//!          /admin/v1/backup-targets…, …/backup-task  backups that the server takes itself (`backup_tasks`)
+//! ```
+//!
+//! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other sites are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_engine::Durability;
+use quartet_layer_redis::Redis;
+use quartet_tenancy::{CatalogueError, Consistency, Database, Definition, KeptCredentials, Quotas, Secrets};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::http::web_pages::{self, comes_from_elsewhere};
+use crate::http::{Answer, Credential, Head, HeadShows};
+use crate::layers::maker::DEFAULT_DATABASE;
+use crate::operations::backup_tasks::BackupTasks;
+use crate::operations::backups::Backups;
+use crate::settings::{Credentials, Settings};
+use crate::tenants::Tenants;
+
+/// The root key of a server started with `--dev`.
+pub const DEVELOPMENT_KEY: &str = "dev";
+
+const DATABASES: &str = "/admin/v1/databases";
+/// Most bytes of a request's body.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+const OK: u16 = 200;
+const CREATED: u16 = 201;
+const NO_CONTENT: u16 = 204;
+const BAD_REQUEST: u16 = 400;
+const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
+const NOT_FOUND: u16 = 404;
+const METHOD_NOT_ALLOWED: u16 = 405;
+const CONFLICT: u16 = 409;
+const PAYLOAD_TOO_LARGE: u16 = 413;
+const SERVICE_UNAVAILABLE: u16 = 503;
+const INSUFFICIENT_STORAGE: u16 = 507;
+
+pub struct Admin {
+    tenants: Arc<Tenants>,
+    default: Arc<Redis>,
+    key_sha256: [u8; 32],
+    /// The key is one that everybody knows.
+    is_development: bool,
+    backups: Backups,
+    backup_tasks: BackupTasks,
+}
+
+/// What PATCH takes, and POST beside the name: what is absent stays; a quota that is null ends.
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct Change {
+    durability: Option<String>,
+    consistency: Option<Consistency>,
+    eviction: Option<bool>,
+    quotas: Option<Map<String, Value>>,
+}
+
+/// Why a request is refused.
+struct Refused(u16, String);
+
+impl From<CatalogueError> for Refused {
+    fn from(error: CatalogueError) -> Refused {
+        let status = match error {
+            CatalogueError::BadName => BAD_REQUEST,
+            CatalogueError::Exists => CONFLICT,
+            CatalogueError::Unknown => NOT_FOUND,
+            CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
+            CatalogueError::LogFailed | CatalogueError::Unreadable | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
+        };
+        Refused(status, error.to_string())
+    }
+}
+
+fn bad(text: impl ToString) -> Refused {
+    Refused(BAD_REQUEST, text.to_string())
+}
+
+/// Status and JSON of an answer.
+type Shown = Result<(u16, Value), Refused>;
+
+impl Admin {
+    pub fn new(tenants: Arc<Tenants>, default: Arc<Redis>, settings: &Settings) -> Admin {
+        let key_sha256 = match &settings.credentials {
+            Credentials::Key { sha256 } => *sha256,
+            Credentials::None => Sha256::digest(DEVELOPMENT_KEY).into(),
+        };
+        Admin {
+            backups: Backups::new(tenants.clone()),
+            backup_tasks: BackupTasks::new(tenants.clone(), settings),
+            tenants,
+            default,
+            key_sha256,
+            is_development: settings.credentials == Credentials::None,
+        }
+    }
+
+    /// True for the paths of the API.
+    pub fn answers(path: &str) -> bool {
+        path.starts_with("/admin/")
+    }
+
+    /// Changes wait for the log, so this is for a thread where that keeps nobody else.
+    pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        if let HeadShows::Answer(refusal) = self.judge_head(head) {
+            return refusal;
+        }
+        if Backups::answers(head.path()) {
+            let mut answer = self.backups.answer(head, body.unwrap_or_default());
+            answer.credential = Credential::Right;
+            return answer;
+        }
+        if BackupTasks::answers(head.path()) {
+            let mut answer = self.backup_tasks.answer(head, body.unwrap_or_default());
+            answer.credential = Credential::Right;
+            return answer;
+        }
+        let mut answer = match self.run(head, body) {
+            Ok((NO_CONTENT, _)) => Answer::settled(NO_CONTENT, ""),
+            Ok((status, value)) => whole(status, &value),
+            Err(Refused(status, text)) => whole(status, &json!({ "error": text })),
+        };
+        answer.credential = Credential::Right;
+        answer
+    }
+
+    pub fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if self.is_development && comes_from_elsewhere(head) {
+            return HeadShows::Answer(whole(FORBIDDEN, &json!({ "error": web_pages::REFUSAL })));
+        }
+        if has_key(head, self.key_sha256) {
+            return HeadShows::Credential;
+        }
+        let mut refusal = whole(UNAUTHORIZED, &json!({ "error": "the root key is missing or wrong" }));
+        refusal.credential = Credential::Wrong;
+        HeadShows::Answer(refusal)
+    }
+
+    /// The request shows the root key.
+    pub fn is_operators(&self, head: &Head<'_>) -> bool {
+        matches!(self.judge_head(head), HeadShows::Credential)
+    }
+
+    fn run(&self, head: &Head<'_>, body: Option<&[u8]>) -> Shown {
+        let body = body.filter(|body| body.len() <= BODY_BYTES_MAX);
+        let body = body.ok_or_else(|| Refused(PAYLOAD_TOO_LARGE, "the body is too large".into()))?;
+        let unknown = || Refused(NOT_FOUND, "there is no such path".into());
+        let rest = head.path().strip_prefix(DATABASES).ok_or_else(unknown)?;
+        let segments: Vec<&str> = rest.split('/').skip(1).collect();
+        match (head.method, &segments[..]) {
+            _ if !rest.is_empty() && !rest.starts_with('/') => Err(unknown()),
+            ("GET", []) => Ok((OK, self.list())),
+            ("POST", []) => self.create(body),
+            ("GET", [name]) => self.find(name),
+            ("PATCH", [name]) => self.change(name, body),
+            ("DELETE", [name]) => self.delete(name),
+            ("POST", [name, "credentials"]) => self.renew_credentials(name),
+            (_, [] | [_] | [_, "credentials"]) => Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into())),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn list(&self) -> Value {
+        let others = self.tenants.catalogue.list();
+        let others = others.iter().filter(|database| !database.is_closed());
+        let mut all = vec![self.show_default()];
+        all.extend(others.map(|database| self.show(database)));
+        json!({ "databases": all })
+    }
+
+    fn find(&self, name: &str) -> Shown {
+        if name == "default" {
+            return Ok((OK, self.show_default()));
+        }
+        let database = self.tenants.catalogue.named(name);
+        let database = database.filter(|database| !database.is_closed());
+        Ok((OK, self.show(&*database.ok_or(CatalogueError::Unknown)?)))
+    }
+
+    fn create(&self, body: &[u8]) -> Shown {
+        let mut wanted: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
+        let Some(Value::String(name)) = wanted.remove("name") else {
+            return Err(bad("a database needs a name"));
+        };
+        let wanted: Change = serde_json::from_value(Value::Object(wanted)).map_err(bad)?;
+        let mut definition = Definition {
+            name,
+            durability: self.default.space.durability,
+            consistency: Consistency::default(),
+            eviction: false,
+            quotas: Quotas::default(),
+            credentials: KeptCredentials::default(),
+            created_micros: 0,
+            deleted: false,
+        };
+        wanted.apply(&mut definition)?;
+        let (database, secrets) = self.tenants.catalogue.create(definition)?;
+        Ok((CREATED, self.show_with(&database, &secrets)))
+    }
+
+    fn change(&self, name: &str, body: &[u8]) -> Shown {
+        let wanted: Change = serde_json::from_slice(body).map_err(bad)?;
+        let present = self.tenants.catalogue.named(name).ok_or(CatalogueError::Unknown)?;
+        let mut checked = Definition::clone(&present.definition());
+        wanted.apply(&mut checked)?;
+        let database = self.tenants.change(name, move |definition| {
+            definition.durability = checked.durability;
+            definition.consistency = checked.consistency;
+            definition.eviction = checked.eviction;
+            definition.quotas = checked.quotas;
+        })?;
+        Ok((OK, self.show(&database)))
+    }
+
+    fn delete(&self, name: &str) -> Shown {
+        self.tenants.delete(name)?;
+        Ok((NO_CONTENT, Value::Null))
+    }
+
+    fn renew_credentials(&self, name: &str) -> Shown {
+        let (database, secrets) = self.tenants.catalogue.renew_credentials(name)?;
+        self.tenants.close_layers(&database);
+        Ok((OK, self.show_with(&database, &secrets)))
+    }
+}
+
+/// Hashes are compared, so how much of a guess is right does not show in the time.
+fn has_key(head: &Head<'_>, key_sha256: [u8; 32]) -> bool {
+    let given = head.header("authorization");
+    let token = given
+        .and_then(|given| given.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    token.is_some_and(|(_, token)| <[u8; 32]>::from(Sha256::digest(token.trim())) == key_sha256)
+}
+
+impl Change {
+    fn apply(self, definition: &mut Definition) -> Result<(), Refused> {
+        if let Some(durability) = self.durability {
+            let known = Durability::parse(&durability);
+            definition.durability = known.ok_or_else(|| bad("durability is always, interval or none"))?;
+        }
+        definition.consistency = self.consistency.unwrap_or(definition.consistency);
+        definition.eviction = self.eviction.unwrap_or(definition.eviction);
+        if let Some(changed) = self.quotas {
+            definition.quotas = merged(&definition.quotas, changed)?;
+        }
+        if definition.eviction && definition.quotas.stored_bytes.is_none() {
+            return Err(bad("eviction needs the quota stored_bytes"));
+        }
+        Ok(())
+    }
+}
+
+fn merged(quotas: &Quotas, changed: Map<String, Value>) -> Result<Quotas, Refused> {
+    let Ok(Value::Object(mut all)) = serde_json::to_value(quotas) else {
+        unreachable!("quotas are an object");
+    };
+    all.extend(changed);
+    serde_json::from_value(Value::Object(all)).map_err(|error| bad(format!("quotas: {error}")))
+}
+
+impl Admin {
+    fn show(&self, database: &Database) -> Value {
+        let definition = database.definition();
+        let engine = &self.tenants.maker.engine;
+        let usage = database.meter.usage(engine.now_micros());
+        let mut usage = serde_json::to_value(usage).expect("numbers are JSON");
+        usage["stored_bytes"] = engine.stored_bytes(database.id).into();
+        usage["connections"] = self.tenants.connections_of(database.id).into();
+        json!({
+            "name": definition.name,
+            "id": database.id.0,
+            "durability": definition.durability.name(),
+            "consistency": definition.consistency.name(),
+            "eviction": definition.eviction,
+            "quotas": definition.quotas,
+            "access_keys": definition.credentials.access_keys.keys().collect::<Vec<_>>(),
+            "created_micros": definition.created_micros,
+            "usage": usage,
+        })
+    }
+
+    fn show_with(&self, database: &Database, secrets: &Secrets) -> Value {
+        let mut shown = self.show(database);
+        shown["credentials"] = serde_json::to_value(secrets).expect("texts are JSON");
+        shown
+    }
+
+    /// Nobody meters the default database: what is known of it is what INFO shows.
+    fn show_default(&self) -> Value {
+        let statistics = &self.default.observation.statistics;
+        json!({
+            "name": "default",
+            "id": DEFAULT_DATABASE.0,
+            "durability": self.default.space.durability.name(),
+            "consistency": Consistency::default().name(),
+            "eviction": false,
+            "quotas": {},
+            "usage": {
+                "commands": statistics.commands_processed(),
+                "bytes_in": statistics.bytes_read.load(Ordering::Relaxed),
+                "bytes_out": statistics.bytes_written.load(Ordering::Relaxed),
+                "stored_bytes": self.tenants.maker.engine.stored_bytes(DEFAULT_DATABASE),
+                "connections": self.default.connections.clients.count(),
+            },
+        })
+    }
+}
+
+fn whole(status: u16, body: &Value) -> Answer {
+    let mut answer = Answer::settled(status, format!("{body}\n"));
+    answer.headers.push(("content-type", "application/json".into()));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Header;
+
+    fn asking<'r>(headers: &'r [Header<'r>]) -> Head<'r> {
+        Head {
+            method: "GET",
+            target: DATABASES,
+            headers,
+        }
+    }
+
+    #[test]
+    fn a_quota_that_is_null_ends_and_one_that_is_unknown_is_refused() {
+        let quotas = Quotas {
+            connections: Some(5),
+            stored_bytes: Some(7),
+            ..Quotas::default()
+        };
+        let change = |text: &str| merged(&quotas, serde_json::from_str(text).unwrap());
+        let changed = change(r#"{"connections": null, "request_bytes": 9}"#).ok().unwrap();
+        assert_eq!(
+            (changed.connections, changed.stored_bytes, changed.request_bytes),
+            (None, Some(7), Some(9))
+        );
+        assert!(change(r#"{"conections": 1}"#).is_err());
+        assert!(change(r#"{"connections": -1}"#).is_err());
+    }
+
+    #[test]
+    fn only_the_key_opens() {
+        let key = Sha256::digest("sesame").into();
+        for (header, opens) in [
+            ("Bearer sesame", true),
+            ("bearer  sesame", true),
+            ("Bearer sesam", false),
+            ("Basic sesame", false),
+            ("sesame", false),
+            ("", false),
+        ] {
+            let headers = [Header {
+                name: "Authorization",
+                value: header.as_bytes(),
+            }];
+            assert_eq!(has_key(&asking(&headers), key), opens, "{header}");
+        }
+        assert!(!has_key(&asking(&[]), key));
+    }
+}

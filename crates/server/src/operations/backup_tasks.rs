@@ -1,0 +1,433 @@
+//! Backups that the server takes itself, verifies and restores into new folders, because an operator asks for it at the console.
+//!
+//! ```text
+//!   GET    /admin/v1/backup-targets                 the names of the targets, and the task that runs or ran last
+//!   GET    /admin/v1/backup-targets/NAME            what a target holds
+//!   POST   /admin/v1/backup-targets/NAME/take       {"full": false}
+//!   POST   /admin/v1/backup-targets/NAME/verify     {}
+//!   POST   /admin/v1/backup-targets/NAME/restore    {"into": NAME, "at": VERSION or null, "database": NAME or null}
+//!   DELETE /admin/v1/backup-task                    asks what runs to end
+//! ```
+//!
+//! A request says names, never paths: where targets and restored folders are is decided where the server is started, and without that there
+//! are none. One task runs at a time, on a thread of its own, which ends before the server does. What is restored is a folder for another
+//! server, of the ssd engine, because that engine takes no more memory for more rows; nothing that is served changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use parking_lot::Mutex;
+use quartet_backup::{
+    Anchor, Archive, BackupError, Begun, Chain, Progress, Session, Source, Take, Target, open_target, take,
+};
+use quartet_engine::StoreKind;
+use quartet_env::{Runtime, SystemRuntime};
+use quartet_model::{LogSequence, Version};
+use quartet_tenancy::{DEFAULT_NAME, is_name};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::http::{Answer, Head};
+use crate::operations::backups::database_names;
+use crate::operations::restoring::{FolderRestore, restore_folder};
+use crate::settings::Settings;
+use crate::tenants::Tenants;
+
+const TARGETS: &str = "/admin/v1/backup-targets";
+const TASK: &str = "/admin/v1/backup-task";
+const STOPPED: &str = "it was asked to end";
+
+pub struct BackupTasks {
+    tenants: Arc<Tenants>,
+    /// Names and addresses.
+    targets: Vec<(String, String)>,
+    restore_folder: Option<PathBuf>,
+    running: Mutex<Option<Running>>,
+}
+
+/// The task that runs, or ran last.
+struct Running {
+    state: Arc<TaskState>,
+    thread: JoinHandle<()>,
+}
+
+struct TaskState {
+    kind: &'static str,
+    target: String,
+    started_micros: u64,
+    stop: AtomicBool,
+    progress: Mutex<Progress>,
+    /// What came of it.
+    outcome: Mutex<Option<Result<Value, String>>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct TakeWanted {
+    full: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RestoreWanted {
+    into: String,
+    #[serde(default)]
+    at: Option<u64>,
+    #[serde(default)]
+    database: Option<String>,
+}
+
+/// Why a request is refused: status and text.
+struct Refused(u16, String);
+
+fn refused(status: u16, text: impl Into<String>) -> Refused {
+    Refused(status, text.into())
+}
+
+impl BackupTasks {
+    pub fn new(tenants: Arc<Tenants>, settings: &Settings) -> BackupTasks {
+        BackupTasks {
+            tenants,
+            targets: settings.backup_targets.clone(),
+            restore_folder: settings.restore_folder.clone(),
+            running: Mutex::default(),
+        }
+    }
+
+    pub fn answers(path: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        path.strip_prefix(TARGETS).is_some_and(below) || path == TASK
+    }
+
+    /// For whoever has shown the root key. Reads from the disk, or from an object store.
+    pub fn answer(&self, head: &Head<'_>, body: &[u8]) -> Answer {
+        let answered = match head.path() {
+            TASK => self.stop(head),
+            path => {
+                let rest = path.strip_prefix(TARGETS).unwrap_or_default();
+                let segments: Vec<&str> = rest.split('/').skip(1).collect();
+                match (head.method, &segments[..]) {
+                    ("GET", []) => Ok((200, self.list())),
+                    ("GET", [name]) => self.contents(name).map(|held| (200, held)),
+                    ("POST", [name, "take"]) => self.take(name, body),
+                    ("POST", [name, "verify"]) => self.verify(name),
+                    ("POST", [name, "restore"]) => self.restore(name, body),
+                    (_, [] | [_] | [_, "take" | "verify" | "restore"]) => Err(refused(405, "method not allowed")),
+                    _ => Err(refused(404, "there is no such path")),
+                }
+            }
+        };
+        let (status, value) = answered.unwrap_or_else(|Refused(status, text)| (status, json!({ "error": text })));
+        let mut answer = Answer::settled(status, format!("{value}\n"));
+        answer.headers.push(("content-type", "application/json".into()));
+        answer
+    }
+
+    fn list(&self) -> Value {
+        let task = self.running.lock().as_ref().map(|running| running.state.show());
+        let targets = self
+            .targets
+            .iter()
+            .map(|(name, address)| json!({ "name": name, "address": address }));
+        json!({
+            "targets": targets.collect::<Vec<_>>(),
+            "restore_folder": self.restore_folder.as_ref().map(|folder| folder.display().to_string()),
+            "task": task,
+        })
+    }
+
+    fn address(&self, name: &str) -> Result<&str, Refused> {
+        let found = self.targets.iter().find(|(known, _)| known == name);
+        let (_, address) = found.ok_or_else(|| refused(404, "there is no backup target of this name"))?;
+        Ok(address)
+    }
+
+    fn contents(&self, name: &str) -> Result<Value, Refused> {
+        let address = self.address(name)?;
+        let unreadable = |error: BackupError| refused(503, error.to_string());
+        if !address.contains("://") && !Path::new(address).exists() {
+            return Ok(json!({ "chains": [] }));
+        }
+        let target = open_target(address, false).map_err(unreadable)?;
+        let archive = Archive::read(target.as_ref()).map_err(unreadable)?;
+        let chains = archive.chains().map_err(unreadable)?;
+        Ok(json!({ "chains": chains.iter().map(show_chain).collect::<Vec<_>>() }))
+    }
+
+    fn take(&self, name: &str, body: &[u8]) -> Result<(u16, Value), Refused> {
+        let wanted: TakeWanted = match body {
+            [] => TakeWanted::default(),
+            body => serde_json::from_slice(body).map_err(|error| refused(400, error.to_string()))?,
+        };
+        let (address, tenants) = (self.address(name)?.to_owned(), self.tenants.clone());
+        self.start("take", name, move |state| {
+            let target = state.watched(open_target(&address, true)?);
+            let mut source = Here {
+                tenants,
+                session: None,
+                state,
+            };
+            let options = Take {
+                full: wanted.full,
+                ..Take::default()
+            };
+            let mut progress = |progress| *state.progress.lock() = progress;
+            let taken = take(&target, &mut source, &options, &mut progress, &mut |_| false)?;
+            Ok(json!({
+                "bytes": taken.bytes,
+                "full": taken.is_full,
+                "steps": taken.steps.len(),
+                "version": taken.version,
+                "gap": taken.gap.map(|gap| json!({ "after": gap.after.0, "before": gap.before.0 })),
+            }))
+        })
+    }
+
+    fn verify(&self, name: &str) -> Result<(u16, Value), Refused> {
+        let address = self.address(name)?.to_owned();
+        self.start("verify", name, move |state| {
+            let target = state.watched(open_target(&address, false)?);
+            let chains = Archive::read(&target)?.chains()?;
+            if chains.is_empty() {
+                bail!("there is no backup");
+            }
+            let bytes_total = chains.iter().map(Chain::bytes).sum();
+            let mut done = 0;
+            for chain in &chains {
+                let mut progress = |bytes| {
+                    *state.progress.lock() = Progress {
+                        bytes: done + bytes,
+                        bytes_total,
+                    };
+                };
+                chain.verify(&target, &mut progress)?;
+                done += chain.bytes();
+            }
+            Ok(json!({ "bytes": bytes_total, "chains": chains.len() }))
+        })
+    }
+
+    fn restore(&self, name: &str, body: &[u8]) -> Result<(u16, Value), Refused> {
+        let wanted: RestoreWanted = serde_json::from_slice(body).map_err(|error| refused(400, error.to_string()))?;
+        let folder = self.restore_folder.as_ref();
+        let folder =
+            folder.ok_or_else(|| refused(403, "the server was started without a folder for what is restored"))?;
+        if !is_name(&wanted.into) && wanted.into != DEFAULT_NAME {
+            let rule = "a folder's name is 1 to 64 lower-case letters, digits and hyphens";
+            return Err(refused(400, rule));
+        }
+        let data = folder.join(&wanted.into);
+        if data.exists() {
+            return Err(refused(409, "there is a folder of this name"));
+        }
+        let address = self.address(name)?.to_owned();
+        self.start("restore", name, move |state| {
+            let target = state.watched(open_target(&address, false)?);
+            let wanted = FolderRestore {
+                at: wanted.at.map(Version),
+                database: wanted.database,
+                engine: StoreKind::Ssd,
+            };
+            let mut progress = |progress| *state.progress.lock() = progress;
+            let restored = restore_folder(&target, &data, &wanted, &mut progress)?;
+            Ok(json!({
+                "folder": data.display().to_string(),
+                "version": restored.version.0,
+                "rows": restored.rows,
+                "state_hash": format!("{:032x}", restored.state_hash),
+            }))
+        })
+    }
+
+    /// Runs `work` on a thread, if nothing else runs.
+    fn start(
+        &self,
+        kind: &'static str,
+        target: &str,
+        work: impl FnOnce(&TaskState) -> Result<Value> + Send + 'static,
+    ) -> Result<(u16, Value), Refused> {
+        let mut running = self.running.lock();
+        if running.as_ref().is_some_and(|running| !running.thread.is_finished()) {
+            return Err(refused(409, "another backup, check or restoration is going on"));
+        }
+        let state = Arc::new(TaskState {
+            kind,
+            target: target.to_owned(),
+            started_micros: now_micros(),
+            stop: AtomicBool::new(false),
+            progress: Mutex::new(Progress {
+                bytes: 0,
+                bytes_total: 0,
+            }),
+            outcome: Mutex::default(),
+        });
+        let own = state.clone();
+        let run = move || {
+            // Those that it starts make way as it does.
+            SystemRuntime::default().make_way();
+            let outcome = work(&own).map_err(|error| format!("{error:#}"));
+            match &outcome {
+                Ok(_) => tracing::info!(kind, target = own.target, "a task of the console has ended"),
+                Err(error) => tracing::error!(kind, target = own.target, error, "a task of the console has failed"),
+            }
+            *own.outcome.lock() = Some(outcome);
+        };
+        let thread = std::thread::Builder::new().name("backup-task".into()).spawn(run);
+        let thread = thread.map_err(|error| refused(503, format!("no thread can be started: {error}")))?;
+        let shown = state.show();
+        *running = Some(Running { state, thread });
+        Ok((202, shown))
+    }
+
+    fn stop(&self, head: &Head<'_>) -> Result<(u16, Value), Refused> {
+        if head.method != "DELETE" {
+            return Err(refused(405, "method not allowed"));
+        }
+        let running = self.running.lock();
+        let running = running.as_ref().ok_or_else(|| refused(404, "nothing has run"))?;
+        running.state.stop.store(true, Ordering::Relaxed);
+        Ok((202, running.state.show()))
+    }
+}
+
+/// The connections are closed by now. The thread uses the engine, which is about to be closed.
+impl Drop for BackupTasks {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.lock().take() {
+            running.state.stop.store(true, Ordering::Relaxed);
+            drop(running.thread.join());
+        }
+    }
+}
+
+impl TaskState {
+    fn show(&self) -> Value {
+        let progress = *self.progress.lock();
+        let mut shown = json!({
+            "kind": self.kind,
+            "target": self.target,
+            "started_micros": self.started_micros,
+            "bytes": progress.bytes,
+            "bytes_total": progress.bytes_total.max(progress.bytes),
+        });
+        match &*self.outcome.lock() {
+            None => {}
+            Some(Ok(value)) => shown["done"] = value.clone(),
+            Some(Err(error)) => shown["failed"] = error.as_str().into(),
+        }
+        shown
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// A target that gives and takes nothing more once the task was asked to end.
+    fn watched(&self, target: Box<dyn Target>) -> Watched<'_> {
+        Watched { target, state: self }
+    }
+}
+
+struct Watched<'s> {
+    target: Box<dyn Target>,
+    state: &'s TaskState,
+}
+
+impl Watched<'_> {
+    fn target(&self) -> std::io::Result<&dyn Target> {
+        match self.state.is_stopped() {
+            true => Err(std::io::Error::other(STOPPED)),
+            false => Ok(&*self.target),
+        }
+    }
+}
+
+impl Target for Watched<'_> {
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.target()?.list()
+    }
+
+    fn get(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        self.target()?.get(name)
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        self.target()?.put(name, bytes)
+    }
+
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        self.target()?.put_new(name, bytes)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.target()?.remove(name)
+    }
+
+    fn is_held(&self) -> bool {
+        self.target.is_held()
+    }
+}
+
+/// This server's own engine.
+struct Here<'s> {
+    tenants: Arc<Tenants>,
+    session: Option<Session>,
+    state: &'s TaskState,
+}
+
+impl Here<'_> {
+    fn session(&mut self) -> Result<&mut Session, BackupError> {
+        if self.state.is_stopped() {
+            return Err(BackupError::Source(STOPPED.into()));
+        }
+        self.session
+            .as_mut()
+            .ok_or_else(|| BackupError::Source("no backup was begun".into()))
+    }
+}
+
+impl Source for Here<'_> {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+        let engine = self.tenants.maker.engine.clone();
+        let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
+        begun.databases = database_names(&self.tenants);
+        self.session = Some(session);
+        Ok(begun)
+    }
+
+    fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        self.session()?.rows(after, bytes_max)
+    }
+
+    fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        self.session()?.log(from, bytes_max)
+    }
+
+    fn now_micros(&self) -> u64 {
+        now_micros()
+    }
+}
+
+fn now_micros() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.map_or(0, |passed| passed.as_micros() as u64)
+}
+
+fn show_chain(chain: &Chain) -> Value {
+    let base = chain.base();
+    let written = chain.steps.last().map_or(0, |step| step.written_micros);
+    json!({
+        "oldest": chain.oldest().0,
+        "covered": chain.covered().0,
+        "follows": chain.follows(),
+        "steps": chain.steps.len(),
+        "rows": base.rows,
+        "bytes": chain.bytes(),
+        "written_micros": written,
+        "databases": base.databases.iter().map(|database| database.name.as_str()).collect::<Vec<_>>(),
+    })
+}

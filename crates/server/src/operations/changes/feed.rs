@@ -1,0 +1,366 @@
+//! One feed: a thread that reads the log and tells it, and the connection that takes what is told.
+//!
+//! ```text
+//!   log --> thread --> at most QUEUE_BYTES --> Follower --> socket
+//! ```
+//!
+//! The thread waits when the queue is full, and ends when the follower is dropped. What waits in it is bounded by the queue and one
+//! part of a transaction; the log is kept for it within the engine's bound, and no longer.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use quartet_engine::{Change, ChangeDecoder, Durability, Engine, LogReadError, LogReader, Reader, SPACE_BYTES, Space};
+use quartet_model::{DatabaseId, Effect, Effects, EffectsReader, LayerId, Version};
+
+use super::{Place, Scope, text};
+use crate::http::{Follower, Following, Wake};
+use crate::layers::maker::DEFAULT_DATABASE;
+use crate::layers::table::{LAYERS, layer_name};
+use crate::tenants::Tenants;
+
+/// What is asked for.
+pub struct Wishes {
+    pub scope: Scope,
+    pub layers: Vec<LayerId>,
+    /// Of names; empty: all.
+    pub prefix: Vec<u8>,
+    pub is_event_stream: bool,
+}
+
+/// So much waits for a connection at most.
+const QUEUE_BYTES: usize = 1 << 20;
+/// A transaction that takes more is told in parts.
+const PART_BYTES: usize = 256 << 10;
+/// How far the feed has come is told this often, if others have changed something.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// And this often in any case, so that both ends notice when the other is gone.
+const IDLE_INTERVAL: Duration = Duration::from_secs(15);
+/// Decoders that are kept: one for each layer of each database.
+const DECODERS_MAX: usize = 1000;
+
+/// What the thread and the follower share.
+struct Queue {
+    state: Mutex<State>,
+    /// There is room again, more to read, or nobody any more.
+    changed: Condvar,
+    wake: Wake,
+}
+
+#[derive(Default)]
+struct State {
+    parts: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// There is more in the log than when it was looked at.
+    has_more: bool,
+    /// The follower is gone.
+    is_dropped: bool,
+    /// Nothing more will come.
+    is_over: bool,
+}
+
+/// The connection's side.
+pub struct Feed {
+    queue: Arc<Queue>,
+    tenants: Arc<Tenants>,
+    scope: Scope,
+}
+
+impl Feed {
+    /// Starts to tell what follows `from`, from the place where `reader` is.
+    pub fn start(
+        engine: Arc<Engine>,
+        tenants: Arc<Tenants>,
+        reader: LogReader,
+        wishes: Wishes,
+        from: Version,
+        place: Place,
+        wake: Wake,
+    ) -> std::io::Result<Feed> {
+        let queue = Arc::new(Queue {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            wake,
+        });
+        let more = Arc::downgrade(&queue);
+        reader.on_more(Arc::new(move || {
+            if let Some(queue) = more.upgrade() {
+                queue.state.lock().has_more = true;
+                queue.changed.notify_all();
+            }
+        }));
+        let scope = wishes.scope;
+        let telling = Telling {
+            engine,
+            tenants: tenants.clone(),
+            queue: queue.clone(),
+            wishes,
+            from,
+            seen: from,
+            told: from,
+            told_at: Instant::now(),
+            decoders: HashMap::new(),
+            place,
+        };
+        let thread = std::thread::Builder::new().name("quartet-feed".into());
+        thread.spawn(move || telling.run(reader))?;
+        Ok(Feed { queue, tenants, scope })
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.queue.state.lock().is_dropped = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+impl Follower for Feed {
+    fn next(&mut self) -> Following {
+        let mut state = self.queue.state.lock();
+        match state.parts.pop_front() {
+            Some(part) => {
+                state.bytes -= part.len();
+                drop(state);
+                self.queue.changed.notify_all();
+                if let Some(database) = self.scope.and_then(|id| self.tenants.catalogue.numbered(id)) {
+                    database.meter.transferred(0, part.len());
+                }
+                Following::Send(part)
+            }
+            None if state.is_over => Following::End,
+            None => Following::Idle,
+        }
+    }
+}
+
+/// The thread's side.
+struct Telling {
+    engine: Arc<Engine>,
+    tenants: Arc<Tenants>,
+    queue: Arc<Queue>,
+    wishes: Wishes,
+    /// What is not newer was told before.
+    from: Version,
+    /// The newest transaction that was looked at, and that of which the client knows.
+    seen: Version,
+    told: Version,
+    told_at: Instant,
+    decoders: HashMap<(DatabaseId, LayerId), Box<dyn ChangeDecoder>>,
+    place: Place,
+}
+
+/// The follower is gone.
+struct Dropped;
+
+impl Telling {
+    fn run(mut self, reader: LogReader) {
+        let end = self.tell_all(reader);
+        let queue = self.queue.clone();
+        let is_event_stream = self.wishes.is_event_stream;
+        // The place is given back last: by then nothing here uses the engine.
+        let Telling {
+            engine, tenants, place, ..
+        } = self;
+        drop((engine, tenants));
+        drop(place);
+        let mut state = queue.state.lock();
+        if let Ok(error) = end {
+            state.parts.push_back(text::end(error, is_event_stream));
+            state.bytes += state.parts.back().map_or(0, Vec::len);
+        }
+        state.is_over = true;
+        drop(state);
+        queue.wake.notify_one();
+    }
+
+    /// Answers why the feed ends.
+    fn tell_all(&mut self, mut reader: LogReader) -> Result<&'static str, Dropped> {
+        self.tell_progress()?;
+        loop {
+            if self.queue.state.lock().is_dropped {
+                return Err(Dropped);
+            }
+            if self.is_closed() {
+                return Ok("the database is being deleted");
+            }
+            match reader.next() {
+                Ok(Some(record)) => self.tell_record(record.payload)?,
+                Ok(None) => self.wait_for_more()?,
+                Err(LogReadError::TooOld { .. }) => {
+                    return Ok("too old: the log is not kept any more from where this feed is; begin anew");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the log could not be read for a feed");
+                    return Ok("the log cannot be read, see the server's log");
+                }
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        let of = self.wishes.scope.filter(|scope| *scope != DEFAULT_DATABASE);
+        of.is_some_and(|id| {
+            self.tenants
+                .catalogue
+                .numbered(id)
+                .is_none_or(|database| database.is_closed())
+        })
+    }
+
+    fn tell_record(&mut self, payload: &[u8]) -> Result<(), Dropped> {
+        let mut transactions = EffectsReader::new(payload);
+        // A record was verified when it was read; what cannot be taken apart ends there for everybody.
+        while let Ok(Some((version, effects))) = transactions.next_transaction() {
+            // The log says so a moment before the engine does, and a client may come back with this version at once.
+            self.engine.wait_durable(version);
+            self.seen = version;
+            if version > self.from {
+                self.tell_transaction(version, effects)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_transaction(&mut self, version: Version, mut effects: Effects<'_>) -> Result<(), Dropped> {
+        let (mut changes, mut database) = (String::new(), None);
+        let mut found = Vec::new();
+        while let Some(Ok(effect)) = effects.next() {
+            let Some((of, layer)) = self.decode(effect, &mut found) else {
+                continue;
+            };
+            for change in found.drain(..) {
+                if !change.concerns(&self.wishes.prefix) {
+                    continue;
+                }
+                if changes.len() >= PART_BYTES {
+                    self.send(version, of, &std::mem::take(&mut changes), false)?;
+                }
+                if !changes.is_empty() {
+                    changes.push(',');
+                }
+                changes.push_str(&text::change(layer_name(layer), change));
+                database = Some(of);
+            }
+        }
+        match database {
+            Some(database) => self.send(version, database, &changes, true),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends what an effect did, if it is asked for; answers whose it is.
+    fn decode(&mut self, effect: Effect<'_>, found: &mut Vec<Change>) -> Option<(DatabaseId, LayerId)> {
+        let (&[high, low, layer], _) = effect.start().split_first_chunk::<SPACE_BYTES>()?;
+        let database = DatabaseId(u16::from_be_bytes([high, low]));
+        let layer = *self.wishes.layers.iter().find(|known| **known as u8 == layer)?;
+        let is_wanted = self.wishes.scope.is_none_or(|scope| scope == database);
+        if !is_wanted {
+            return None;
+        }
+        if self.decoders.len() > DECODERS_MAX {
+            self.decoders.clear();
+        }
+        let decoder = self.decoders.entry((database, layer)).or_insert_with(|| decoder(layer));
+        let space = Space {
+            database,
+            layer,
+            durability: Durability::Always,
+        };
+        let engine = &self.engine;
+        let mut reader = || -> Option<Reader> { engine.reader(space).ok() };
+        decoder.decode(relative(effect, &space.prefix()), &mut reader, found);
+        Some((database, layer))
+    }
+
+    fn send(&mut self, version: Version, database: DatabaseId, changes: &str, is_last: bool) -> Result<(), Dropped> {
+        let named = match database {
+            DEFAULT_DATABASE => "default".to_owned(),
+            id => match self.tenants.catalogue.numbered(id) {
+                Some(database) => database.definition().name.clone(),
+                None => format!("deleted-{}", id.0),
+            },
+        };
+        let part = text::part(version, Some(&named), changes, is_last, self.wishes.is_event_stream);
+        self.push(part)?;
+        if is_last {
+            (self.told, self.told_at) = (version, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Tells how far the feed has come, so that a client can go on from there.
+    fn tell_progress(&mut self) -> Result<(), Dropped> {
+        let part = text::part(self.seen, None, "", true, self.wishes.is_event_stream);
+        self.push(part)?;
+        (self.told, self.told_at) = (self.seen, Instant::now());
+        Ok(())
+    }
+
+    /// Waits while the queue is full.
+    fn push(&self, part: Vec<u8>) -> Result<(), Dropped> {
+        let mut state = self.queue.state.lock();
+        while state.bytes >= QUEUE_BYTES && !state.is_dropped {
+            self.queue.changed.wait(&mut state);
+        }
+        if state.is_dropped {
+            return Err(Dropped);
+        }
+        state.bytes += part.len();
+        state.parts.push_back(part);
+        drop(state);
+        self.queue.wake.notify_one();
+        Ok(())
+    }
+
+    /// All that is durable was told.
+    fn wait_for_more(&mut self) -> Result<(), Dropped> {
+        let interval = if self.seen > self.told {
+            PROGRESS_INTERVAL
+        } else {
+            IDLE_INTERVAL
+        };
+        let left = interval.saturating_sub(self.told_at.elapsed());
+        if left.is_zero() {
+            return self.tell_progress();
+        }
+        let mut state = self.queue.state.lock();
+        if !state.has_more && !state.is_dropped {
+            self.queue.changed.wait_for(&mut state, left);
+        }
+        state.has_more = false;
+        match state.is_dropped {
+            true => Err(Dropped),
+            false => Ok(()),
+        }
+    }
+}
+
+fn decoder(layer: LayerId) -> Box<dyn ChangeDecoder> {
+    let served = LAYERS.iter().find(|served| served.kind.id == layer);
+    (served.expect("nobody is told of the server's own rows").changes)()
+}
+
+/// The effect with keys of the space. A range that goes to the end of the space ends behind all keys of clients.
+fn relative<'e>(effect: Effect<'e>, prefix: &[u8]) -> Effect<'e> {
+    match effect {
+        Effect::Set { key, value } => Effect::Set {
+            key: &key[SPACE_BYTES..],
+            value,
+        },
+        Effect::Clear { key } => Effect::Clear {
+            key: &key[SPACE_BYTES..],
+        },
+        Effect::ClearRange { start, end } => Effect::ClearRange {
+            start: &start[SPACE_BYTES..],
+            end: end.strip_prefix(prefix).unwrap_or(&[0xff, 0xff]),
+        },
+        Effect::Patch { key, offset, bytes } => Effect::Patch {
+            key: &key[SPACE_BYTES..],
+            offset,
+            bytes,
+        },
+    }
+}

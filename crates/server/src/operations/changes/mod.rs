@@ -1,0 +1,289 @@
+//! The change feed: what was committed, in order and without gaps, from any version that the log still has.
+//!
+//! ```text
+//!   GET /v1/changes?from=VERSION&layer=redis,dynamodb&prefix=TEXT&database=NAME
+//! ```
+//!
+//! A token of a logical database reads that database's feed, a read-only one too; the root key reads any, and all of them at once.
+//! `docs/changes.md` describes what is told. Each feed has a thread that reads the log (`feed`), and a bounded buffer between that
+//! and its connection: who reads slowly makes the thread wait, and is told to begin anew when the log is no longer kept.
+
+mod feed;
+mod text;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use quartet_engine::{Engine, LogReadError};
+use quartet_layer_redis::access::acl::password_hash;
+use quartet_model::{DatabaseId, LayerId, Version};
+use quartet_tenancy::Access;
+use quartet_wire_rest::request::query_value;
+use serde_json::json;
+
+use self::feed::{Feed, Wishes};
+use crate::http::web_pages::{self, comes_from_elsewhere};
+use crate::http::{Answer, Credential, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
+use crate::layers::maker::DEFAULT_DATABASE;
+use crate::layers::table::LAYERS;
+use crate::operations::admin::Admin;
+use crate::rest::token_of;
+use crate::settings::RestTokens;
+use crate::tenants::Tenants;
+
+pub const PATH: &str = "/v1/changes";
+
+/// Feeds at a time, of one database and in all: each has a thread.
+const FEEDS_OF_ONE_MAX: usize = 8;
+const FEEDS_MAX: usize = 64;
+
+const BAD_REQUEST: u16 = 400;
+const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
+const NOT_FOUND: u16 = 404;
+const METHOD_NOT_ALLOWED: u16 = 405;
+const CONFLICT: u16 = 409;
+const GONE: u16 = 410;
+const TOO_MANY_REQUESTS: u16 = 429;
+const SERVICE_UNAVAILABLE: u16 = 503;
+
+/// Whose changes are told; `None`: everybody's.
+type Scope = Option<DatabaseId>;
+
+pub struct Changes {
+    engine: Arc<Engine>,
+    tenants: Arc<Tenants>,
+    /// Of the default database.
+    given: RestTokens,
+    /// Asks for no credentials.
+    is_open: bool,
+    places: Arc<Places>,
+}
+
+/// How many feeds there are.
+#[derive(Default)]
+pub struct Places {
+    taken: Mutex<HashMap<Scope, usize>>,
+    given_back: Condvar,
+}
+
+/// One of them.
+pub struct Place {
+    places: Arc<Places>,
+    scope: Scope,
+}
+
+impl Places {
+    fn take(self: &Arc<Places>, scope: Scope) -> Option<Place> {
+        let mut taken = self.taken.lock();
+        let all: usize = taken.values().sum();
+        let own = taken.entry(scope).or_default();
+        if all >= FEEDS_MAX || *own >= FEEDS_OF_ONE_MAX {
+            return None;
+        }
+        *own += 1;
+        let places = self.clone();
+        Some(Place { places, scope })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock();
+        if let Some(count) = taken.get_mut(&self.scope) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.scope);
+            }
+        }
+        self.places.given_back.notify_all();
+    }
+}
+
+/// The connections are closed by now, so the threads of their feeds end. They use the engine, which is about to be closed.
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock();
+        while !taken.is_empty() {
+            self.places.given_back.wait(&mut taken);
+        }
+    }
+}
+
+/// Who asks.
+enum Caller {
+    Operator,
+    Of(DatabaseId),
+}
+
+fn refusal(status: u16, text: impl Into<String>) -> Answer {
+    let mut answer = Answer::settled(status, json!({ "error": text.into() }).to_string());
+    answer.headers.push(("content-type", "application/json".into()));
+    answer.credential = match status {
+        UNAUTHORIZED => Credential::Wrong,
+        _ => Credential::Right,
+    };
+    answer
+}
+
+impl Changes {
+    pub fn new(engine: Arc<Engine>, tenants: Arc<Tenants>, given: RestTokens, is_open: bool) -> Changes {
+        Changes {
+            engine,
+            tenants,
+            given,
+            is_open,
+            places: Arc::default(),
+        }
+    }
+
+    pub fn judge_head(&self, head: &Head<'_>, admin: &Admin) -> HeadShows {
+        match self.caller(head, admin) {
+            Ok(_) => HeadShows::Credential,
+            Err(refusal) => HeadShows::Answer(refusal),
+        }
+    }
+
+    fn caller(&self, head: &Head<'_>, admin: &Admin) -> Result<Caller, Answer> {
+        if head.method != "GET" {
+            return Err(refusal(METHOD_NOT_ALLOWED, "a feed is asked for with GET"));
+        }
+        if self.is_open && comes_from_elsewhere(head) {
+            return Err(refusal(FORBIDDEN, web_pages::REFUSAL));
+        }
+        if admin.is_operators(head) {
+            return Ok(Caller::Operator);
+        }
+        let Some(token) = token_of(head) else {
+            // As over REST: with --dev and no token in the settings, nobody is asked for one.
+            return match self.is_open && self.given.standard.is_none() {
+                true => Ok(Caller::Of(DEFAULT_DATABASE)),
+                false => Err(refusal(UNAUTHORIZED, "a token is missing")),
+            };
+        };
+        let hash = Some(password_hash(token.as_bytes()));
+        if hash == self.given.standard || hash == self.given.read_only {
+            return Ok(Caller::Of(DEFAULT_DATABASE));
+        }
+        match self.tenants.catalogue.by_secret(token.as_bytes()) {
+            Some((database, Access::Full | Access::ReadOnly)) => Ok(Caller::Of(database.id)),
+            Some((_, Access::Fauna)) | None => Err(refusal(UNAUTHORIZED, "the token is wrong")),
+        }
+    }
+
+    /// Begins a feed, or says why not. Reads from the disk.
+    pub fn follow(&self, head: &Head<'_>, admin: &Admin, wake: Wake) -> ResponseStream {
+        let caller = self.caller(head, admin)?;
+        let (wishes, from) = self.wishes(head, &caller)?;
+        let place = self.places.take(wishes.scope);
+        let place = place.ok_or_else(|| refusal(TOO_MANY_REQUESTS, "there are as many feeds as there may be"))?;
+        let newest = self.engine.durable();
+        if from.is_some_and(|from| from > newest) {
+            let text = format!(
+                "version {} is not reached: the newest is {}; the data are not those of this feed",
+                from.unwrap_or_default().0,
+                newest.0
+            );
+            return Err(refusal(CONFLICT, text));
+        }
+        let from = from.unwrap_or(newest);
+        let reader = self
+            .engine
+            .read_log_after(from)
+            .map_err(|error| self.not_readable(&error))?;
+        let kind = if wishes.is_event_stream {
+            "text/event-stream"
+        } else {
+            "application/x-ndjson"
+        };
+        let headers: Headers = vec![("content-type", kind.into()), ("cache-control", "no-cache".into())];
+        let feed = Feed::start(
+            self.engine.clone(),
+            self.tenants.clone(),
+            reader,
+            wishes,
+            from,
+            place,
+            wake,
+        );
+        let feed = feed.map_err(|_| refusal(SERVICE_UNAVAILABLE, "no thread can be started"))?;
+        Ok((200, headers, Box::new(feed) as Box<dyn Follower>))
+    }
+
+    fn not_readable(&self, error: &LogReadError) -> Answer {
+        match error {
+            LogReadError::TooOld { .. } => {
+                let newest = self.engine.durable().0;
+                let way_out = "ask without `from`, note the version of the first line, read what there is, and go on from that version";
+                let body = json!({ "error": "too old: the log is not kept from that version on", "newest": newest, "way_out": way_out });
+                let mut answer = Answer::settled(GONE, body.to_string());
+                answer.headers.push(("content-type", "application/json".into()));
+                answer.credential = Credential::Right;
+                answer
+            }
+            LogReadError::Beyond { .. } => refusal(CONFLICT, "that version is not reached"),
+            LogReadError::Unreadable(error) => {
+                tracing::error!(%error, "the log could not be read for a feed");
+                refusal(SERVICE_UNAVAILABLE, "the log cannot be read, see the server's log")
+            }
+        }
+    }
+
+    fn wishes(&self, head: &Head<'_>, caller: &Caller) -> Result<(Wishes, Option<Version>), Answer> {
+        let bad = |text: &str| refusal(BAD_REQUEST, text);
+        let value = |name: &str| query_value(head.query(), name).map_err(|_| bad("the query cannot be read"));
+        let is_event_stream = head
+            .header("accept")
+            .is_some_and(|kinds| kinds.contains("text/event-stream"));
+        let last_event = head.header("last-event-id").filter(|_| is_event_stream);
+        let from = match last_event {
+            Some(id) => Some(id.trim().to_owned()),
+            None => value("from")?.map(|from| String::from_utf8_lossy(&from).into_owned()),
+        };
+        let from = from.map(|from| from.parse().map(Version));
+        let from = from
+            .transpose()
+            .map_err(|_| bad("`from` is the version of a change, a number"))?;
+        let layers = value("layer")?
+            .map(|names| layers_named(&names))
+            .transpose()
+            .map_err(bad)?;
+        let database = value("database")?.map(|name| String::from_utf8_lossy(&name).into_owned());
+        let wishes = Wishes {
+            scope: self.scope(caller, database.as_deref())?,
+            layers: layers.unwrap_or_else(|| LAYERS.iter().map(|layer| layer.kind.id).collect()),
+            prefix: value("prefix")?.unwrap_or_default(),
+            is_event_stream,
+        };
+        Ok((wishes, from))
+    }
+
+    fn scope(&self, caller: &Caller, database: Option<&str>) -> Result<Scope, Answer> {
+        let named = |name: &str| match name {
+            "default" => Some(DEFAULT_DATABASE),
+            name => self.tenants.catalogue.named(name).map(|database| database.id),
+        };
+        match (caller, database) {
+            (Caller::Operator, None) => Ok(None),
+            (Caller::Operator, Some(name)) => {
+                let id = named(name).ok_or_else(|| refusal(NOT_FOUND, "there is no such database"))?;
+                Ok(Some(id))
+            }
+            (Caller::Of(own), None) => Ok(Some(*own)),
+            (Caller::Of(own), Some(name)) if named(name) == Some(*own) => Ok(Some(*own)),
+            (Caller::Of(_), Some(_)) => Err(refusal(FORBIDDEN, "the token is of another database")),
+        }
+    }
+}
+
+fn layers_named(names: &[u8]) -> Result<Vec<LayerId>, &'static str> {
+    let names = String::from_utf8_lossy(names);
+    let layers = names
+        .split(',')
+        .map(|name| LAYERS.iter().find(|layer| layer.kind.name == name.trim()));
+    let layers = layers.map(|known| known.map(|layer| layer.kind.id));
+    layers
+        .collect::<Option<Vec<LayerId>>>()
+        .ok_or("`layer` is some of redis, fauna, dynamodb, keyvalue")
+}

@@ -1,0 +1,138 @@
+//! The HTTP listener: health, metrics, the admin API, change feeds, and Redis over REST.
+
+use std::sync::Arc;
+
+use quartet_layer_redis::Redis;
+use tokio::sync::watch;
+
+use crate::http::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
+use crate::observability::exposition::Text;
+use crate::observability::metrics;
+use crate::observability::redis_names;
+use crate::observability::telemetry::spans::Described;
+use crate::operations::admin::Admin;
+use crate::operations::backup_tasks::BackupTasks;
+use crate::operations::backups::Backups;
+use crate::operations::changes::{self, Changes};
+use crate::rest::{self, Rest};
+use crate::settings::{Credentials, Settings};
+use crate::tenants::Tenants;
+
+pub struct HttpPages {
+    layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
+    admin: Admin,
+    rest: Rest,
+    changes: Changes,
+}
+
+impl HttpPages {
+    pub fn new(
+        layer: Arc<Redis>,
+        tenants: Arc<Tenants>,
+        settings: &Settings,
+        stop: watch::Receiver<bool>,
+    ) -> HttpPages {
+        redis_names::count_keys(&layer);
+        HttpPages {
+            admin: Admin::new(tenants.clone(), layer.clone(), settings),
+            rest: Rest::new(layer.clone(), tenants.clone(), settings.rest_tokens.clone(), stop),
+            changes: Changes::new(
+                layer.engine.clone(),
+                tenants.clone(),
+                settings.rest_tokens.clone(),
+                settings.credentials == Credentials::None,
+            ),
+            layer,
+            tenants,
+        }
+    }
+
+    /// The pages for those who look after the server. No command is called like one of them.
+    fn page(&self, head: &Head<'_>) -> Option<Answer> {
+        match head.path() {
+            "/healthz" | "/health" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
+            "/readyz" => Some(text("ready\n".into(), "text/plain; charset=utf-8")),
+            "/metrics" => Some(self.metrics(self.admin.is_operators(head))),
+            _ => None,
+        }
+    }
+
+    fn metrics(&self, is_for_operators: bool) -> Answer {
+        let mut page = Text::default();
+        metrics::write(&self.layer, &self.tenants, is_for_operators, &mut page);
+        text(page.text, "text/plain; version=0.0.4")
+    }
+}
+
+fn text(body: String, kind: &'static str) -> Answer {
+    let mut answer = Answer::settled(200, body);
+    answer.headers.push(("content-type", kind.into()));
+    answer
+}
+
+impl HttpLayer for HttpPages {
+    fn body_bytes_max(&self) -> usize {
+        rest::BODY_BYTES_MAX
+    }
+
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        match self.page(head) {
+            Some(page) => page,
+            None if Admin::answers(head.path()) => self.admin.answer(head, body),
+            None => self.rest.answer(head, body),
+        }
+    }
+
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        match self.page(head) {
+            Some(page) => HeadShows::Answer(page),
+            None if Admin::answers(head.path()) => self.admin.judge_head(head),
+            None if head.path() == changes::PATH => self.changes.judge_head(head, &self.admin),
+            None => self.rest.judge_head(head),
+        }
+    }
+
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        match self.page(head) {
+            Some(page) => Dispatch::Answered(page),
+            // A change waits for the lock and for the log.
+            None if Backups::answers(head.path()) || BackupTasks::answers(head.path()) => Dispatch::Later,
+            None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => {
+                Dispatch::Busy
+            }
+            None if Admin::answers(head.path()) || head.path() == changes::PATH => Dispatch::Later,
+            None => self.rest.dispatch(head, body),
+        }
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Described {
+        let operation = match head.path() {
+            "/metrics" => "metrics",
+            "/healthz" | "/health" | "/readyz" => "health",
+            changes::PATH => "changes",
+            path if Admin::answers(path) => "admin",
+            _ => return self.rest.describe(head),
+        };
+        Described {
+            layer: "http",
+            operation,
+            database: None,
+        }
+    }
+
+    fn serves_operators(&self) -> bool {
+        true
+    }
+
+    fn answer_busy(&self, _head: &Head<'_>) -> Answer {
+        rest::answer_busy()
+    }
+
+    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<ResponseStream> {
+        match head.path() {
+            changes::PATH => Some(self.changes.follow(head, &self.admin, wake)),
+            _ => self.rest.follow(head, wake),
+        }
+    }
+}

@@ -1,0 +1,791 @@
+//! One Redis connection: the loop between its socket and its session.
+//!
+//! Per readiness one read, all complete requests executed, one write. The read buffer grows as bytes arrive, never by an
+//! announced length; a peer that sends without reading is not read from while its replies are unsent. A connection that
+//! has been idle for a while holds no buffers at all.
+
+pub(crate) mod migration;
+pub(crate) mod rdb_file;
+pub(crate) mod replica_of;
+pub(crate) mod replicas;
+pub(crate) mod sentinel;
+pub(crate) mod users;
+
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use quartet_engine::Dependency;
+use quartet_layer_redis::command::failure::Deferred;
+use quartet_layer_redis::command::migration::{Broken, Migration};
+use quartet_layer_redis::connections::client_memory::Counted;
+use quartet_layer_redis::connections::clients::Client;
+use quartet_layer_redis::replication::ReplicaRequest;
+use quartet_layer_redis::session::after::After;
+use quartet_layer_redis::{Redis, Session};
+use quartet_wire_resp::{Protocol, Reply};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::connections::accept::{Admitting, Entrance};
+use crate::connections::durability::DurableWaiters;
+use crate::connections::handoff::{Arrival, IoThread};
+use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
+use crate::connections::waker::{ConnectionWaker, ThreadWaker};
+use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
+use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace, sent_at_once};
+use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
+use crate::redis::replicas::Serving;
+use crate::settings::Settings;
+use crate::tenants::Tenants;
+use crate::tenants::turns::SchedulerHandle;
+
+/// What a connection's buffers shrink back to once they are empty.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// Replies larger than this are sent before the next request is executed.
+const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
+/// How long a migration waits for a script that keeps the lock before it looks again.
+const BUSY_RETRY: Duration = Duration::from_millis(20);
+/// How often WAIT looks whether enough replicas have answered.
+const REPLICA_LOOK: Duration = Duration::from_millis(5);
+/// A connection that was silent for so long gives its buffers back until it speaks again.
+const REST_AFTER: Duration = Duration::from_secs(2);
+/// How long a peer has to take the farewell of TLS.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Makes the connections that are idle give their buffers back, and closes listeners that have not read for too long.
+pub fn tidy(layer: &Redis) {
+    let rest_micros = REST_AFTER.as_micros() as u64;
+    let now_micros = layer.engine.now_micros();
+    layer
+        .connections
+        .clients
+        .wake_idle(now_micros.saturating_sub(rest_micros));
+    layer.enforce_soft_limits();
+}
+
+/// What the peers of a listener may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Clear text, and TLS beside it if there is a certificate.
+    Both,
+    TlsOnly,
+}
+
+/// The way into Redis' layer.
+pub struct RespEntrance {
+    /// Of the default database.
+    pub layer: Arc<Redis>,
+    pub tenants: Arc<Tenants>,
+    pub settings: Arc<Settings>,
+    pub limit: Arc<ConnectionLimit>,
+    pub stranger_bytes: Arc<StrangerBytes>,
+    pub tls: Arc<Tls>,
+    pub takes: Takes,
+}
+
+impl Entrance for RespEntrance {
+    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+        Box::pin(async move {
+            let Some(permit) = self.permit().await else {
+                self.refuse(&socket);
+                return Ok(None);
+            };
+            let accepted = self.accepted(socket, address, permit, thread_waker.clone())?;
+            Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
+        })
+    }
+
+    /// Everybody who is there looks at `stop` when woken.
+    fn closed(&self) {
+        self.layer.connections.clients.wake_all();
+        self.tenants.wake_all();
+    }
+}
+
+impl RespEntrance {
+    async fn permit(&self) -> Option<Permit> {
+        let connections = self.layer.connections.clients.count() + self.tenants.redis_connections();
+        let connections_max = self.layer.config.maxclients.load(Ordering::Relaxed) as usize;
+        match connections < connections_max {
+            true => self.limit.admit(Place::Any).await,
+            false => None,
+        }
+    }
+
+    fn refuse(&self, socket: &TcpStream) {
+        let statistics = &self.layer.observation.statistics;
+        statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
+        if self.takes == Takes::Both {
+            // The peer may not be reading; it is told if its socket takes it at once.
+            let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+        }
+    }
+
+    fn accepted(
+        &self,
+        socket: TcpStream,
+        peer: IpAddr,
+        permit: Permit,
+        thread_waker: Arc<ThreadWaker>,
+    ) -> io::Result<Accepted> {
+        socket.set_nodelay(true)?;
+        let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
+        let connection_waker = Arc::new(ConnectionWaker::of(thread_waker));
+        let waker = connection_waker.clone();
+        let now_micros = self.layer.engine.now_micros();
+        let clients = &self.layer.connections.clients;
+        let client = clients.connect(address, local, now_micros, Arc::new(move || waker.signal()));
+        if !self.layer.access.users.are_all_welcome() {
+            let client = client.clone();
+            permit.is_of_stranger(move || client.kill());
+        }
+        Ok(Accepted {
+            socket: socket.into_std()?,
+            client,
+            connection_waker,
+            permit,
+            stranger_input: self.stranger_bytes.input(peer),
+            tls: self.tls.entrance(Speaks::Other, peer),
+            takes: self.takes,
+            layer: self.layer.clone(),
+            tenants: self.tenants.clone(),
+            settings: self.settings.clone(),
+        })
+    }
+}
+
+/// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
+/// list of clients afterwards finds it.
+struct Accepted {
+    socket: std::net::TcpStream,
+    client: Arc<Client>,
+    connection_waker: Arc<ConnectionWaker>,
+    permit: Permit,
+    stranger_input: StrangerInput,
+    tls: Option<TlsEntrance>,
+    takes: Takes,
+    layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
+    settings: Arc<Settings>,
+}
+
+impl Arrival for Accepted {
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
+        let serving = serve(*self, thread.waiters.clone(), thread.stop.clone());
+        tasks.spawn(thread.turns.with(serving));
+    }
+}
+
+/// Serves a connection until either side closes it. A peer that goes away is no event; everything else was answered on the wire.
+async fn serve(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+    let _ = serve_opened(accepted, waiters, stop).await;
+}
+
+async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) -> io::Result<()> {
+    let (layer, settings) = (accepted.layer, accepted.settings);
+    let must_authenticate_by = Instant::now() + settings.authentication_timeout;
+    let mut connection = Connection {
+        session: Session::new(layer.clone(), accepted.client),
+        memory: Counted::new(layer.connections.clients.memory.clone(), 0),
+        layer,
+        scheduler_handle: SchedulerHandle::new(accepted.tenants, None),
+        settings,
+        waiters,
+        stop,
+        connection_waker: accepted.connection_waker,
+        permit: accepted.permit,
+        stranger_input: accepted.stranger_input,
+        input: Vec::new(),
+        consumed: 0,
+        output: Vec::new(),
+        is_resting: false,
+        dependency: Dependency::ZERO,
+    };
+    let socket = TcpStream::from_std(accepted.socket)?;
+    let opening = open(socket, accepted.tls, accepted.takes);
+    match connection.wait_for(opening, must_authenticate_by).await? {
+        Transport::Clear(socket) => connection.run(socket, must_authenticate_by).await,
+        Transport::Encrypted(stream) => connection.run(stream, must_authenticate_by).await,
+    }
+}
+
+/// Finds out whether the peer wants TLS. A connection of somebody who needs no password may wait for its first byte for ever.
+async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::Result<Transport> {
+    match tls {
+        None if takes == Takes::TlsOnly => Err(io::ErrorKind::ConnectionRefused.into()),
+        None => Ok(Transport::Clear(socket)),
+        Some(tls) if takes == Takes::TlsOnly || tls::begins_handshake(&socket).await? => {
+            Ok(Transport::Encrypted(tls.shake_hands(socket).await?))
+        }
+        Some(_) => Ok(Transport::Clear(socket)),
+    }
+}
+
+/// What carries the bytes of a connection.
+trait Socket: AsyncRead + AsyncWrite + Unpin {
+    /// Completes when there may be something to read; takes no buffer for it.
+    fn arrival(&self) -> impl Future<Output = io::Result<()>>;
+
+    /// Writes what can be written at once.
+    fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// The socket once more, for a thread of its own; none if what it carries is encrypted.
+    fn again(&self) -> io::Result<Option<OwnedFd>>;
+}
+
+impl Socket for TcpStream {
+    #[inline]
+    fn arrival(&self) -> impl Future<Output = io::Result<()>> {
+        self.readable()
+    }
+
+    #[inline]
+    fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+
+    fn again(&self) -> io::Result<Option<OwnedFd>> {
+        self.as_fd().try_clone_to_owned().map(Some)
+    }
+}
+
+impl Socket for Encrypted {
+    fn arrival(&self) -> impl Future<Output = io::Result<()>> {
+        // Called when a read has found nothing, so nothing that has arrived is waiting to be decrypted.
+        self.get_ref().0.socket().readable()
+    }
+
+    /// What is encrypted has to be flushed, which may have to wait.
+    fn write_now(&mut self, _: &[u8]) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn again(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
+}
+
+/// A connection without its socket, which is of one kind or the other.
+struct Connection {
+    session: Session,
+    /// Of the logical database that the connection is in.
+    layer: Arc<Redis>,
+    scheduler_handle: SchedulerHandle,
+    settings: Arc<Settings>,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+    connection_waker: Arc<ConnectionWaker>,
+    permit: Permit,
+    /// What it keeps of the peer's before the peer has authenticated.
+    stranger_input: StrangerInput,
+    /// What its buffers and its queue take.
+    memory: Counted,
+    input: Vec<u8>,
+    /// Bytes of `input` that are done with.
+    consumed: usize,
+    output: Vec<u8>,
+    /// It has no buffers, and looks whether there is something to read before it takes one.
+    is_resting: bool,
+    /// The output may be sent once this version is durable.
+    dependency: Dependency,
+}
+
+/// Why the loop woke up.
+#[derive(Clone, Copy)]
+enum Event {
+    Input(usize),
+    /// A resting connection has something to read.
+    Readable,
+    /// Another thread left something: mail, or the wish that the connection ends.
+    Rung,
+    Deadline,
+    /// The peer has said nothing, or not its password, for too long.
+    Silence,
+}
+
+impl Connection {
+    /// Waits for the transport, unless the connection is killed, the server stops, or a peer that owes a password takes too long.
+    async fn wait_for(
+        &mut self,
+        opening: impl Future<Output = io::Result<Transport>>,
+        must_authenticate_by: Instant,
+    ) -> io::Result<Transport> {
+        let mut opening = pin!(opening);
+        let owes_password = !self.session.is_authenticated();
+        let mut too_late = pin!(owes_password.then(|| tokio::time::sleep_until(must_authenticate_by)));
+        poll_fn(|context| {
+            if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+                return Poll::Ready(opened);
+            }
+            while self.connection_waker.poll_signalled(context).is_ready() {
+                if self.session.client().killed.load(Ordering::SeqCst) || *self.stop.borrow() {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+            }
+            match too_late.as_mut().as_pin_mut().map(|sleep| sleep.poll(context)) {
+                Some(Poll::Ready(())) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    async fn run(mut self, mut socket: impl Socket, must_authenticate_by: Instant) -> io::Result<()> {
+        loop {
+            let event = self.wait(&mut socket, must_authenticate_by).await?;
+            match event {
+                Event::Input(0) | Event::Silence => return Ok(()),
+                Event::Input(count) => {
+                    self.note_input(count);
+                    self.note_buffers();
+                }
+                Event::Readable => {
+                    self.is_resting = false;
+                    continue;
+                }
+                Event::Rung if *self.stop.borrow() => return Ok(()),
+                Event::Rung => {
+                    self.collect_mail();
+                    self.rest_if_idle();
+                }
+                Event::Deadline => {
+                    self.session.time_out();
+                    self.collect_mail();
+                }
+            }
+            // Mail needs no turn of its own: whoever has sent it has had one.
+            let is_mail_alone = matches!(event, Event::Rung) && self.consumed == self.input.len();
+            let close = !is_mail_alone && self.execute(&mut socket).await?;
+            if self.permit.is_stranger() && !self.may_stay_a_stranger() {
+                return Ok(());
+            }
+            if self.has_too_much_output() {
+                return Ok(());
+            }
+            self.note_buffers();
+            if !is_mail_alone && !self.waiters.is_alone() {
+                // All requests that have arrived on this thread are executed, then all replies leave: the peer wakes once for
+                // many, writes of many wait for one sync, and code and data stay in the caches.
+                tokio::task::yield_now().await;
+            }
+            self.send(&mut socket).await?;
+            if close || self.session.client().killed.load(Ordering::SeqCst) {
+                return tokio::time::timeout(FAREWELL_TIMEOUT, socket.shutdown()).await?;
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do. A blocked session is still read from, to notice that its peer left.
+    async fn wait(&mut self, socket: &mut impl Socket, must_authenticate_by: Instant) -> io::Result<Event> {
+        let (deadline, event) = match self.session.deadline_ms() {
+            Some(deadline_ms) => (Some(self.instant(deadline_ms)), Event::Deadline),
+            None => (self.silence_ends(must_authenticate_by), Event::Silence),
+        };
+        if !self.is_resting && self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
+            self.input.reserve(BUFFER_BYTES.max(self.input.len()));
+        }
+        let may_read = !self.session.is_blocked() || self.input.len() < self.request_bytes_max();
+        let (input, is_resting) = (&mut self.input, self.is_resting);
+        let mut arrival = pin!(async move {
+            if is_resting {
+                socket.arrival().await.map(|()| Event::Readable)
+            } else {
+                socket.read_buf(input).await.map(Event::Input)
+            }
+        });
+        let connection_waker = &self.connection_waker;
+        let mut sleep = pin!(deadline.map(tokio::time::sleep_until));
+        // Once for every request, so nothing is registered that is not needed: most connections have no deadline.
+        poll_fn(|context| {
+            if may_read && let Poll::Ready(arrived) = arrival.as_mut().poll(context) {
+                return Poll::Ready(arrived);
+            }
+            if connection_waker.poll_signalled(context).is_ready() {
+                return Poll::Ready(Ok(Event::Rung));
+            }
+            let sleep = sleep.as_mut().as_pin_mut();
+            match sleep.map(|sleep| sleep.poll(context)) {
+                Some(Poll::Ready(())) => Poll::Ready(Ok(event)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    fn instant(&self, time_ms: u64) -> Instant {
+        let now_ms = self.layer.engine.now_micros() / 1000;
+        Instant::now() + Duration::from_millis(time_ms.saturating_sub(now_ms))
+    }
+
+    /// When a peer that stays silent is disconnected: one that owes a password, or any, if `timeout` is set.
+    fn silence_ends(&self, must_authenticate_by: Instant) -> Option<Instant> {
+        if !self.session.is_authenticated() {
+            return Some(must_authenticate_by);
+        }
+        let seconds = self.layer.config.timeout.load(Ordering::Relaxed) as u64;
+        if seconds == 0 || self.session.may_idle() {
+            return None;
+        }
+        let active_micros = self.session.client().last_active_micros.load(Ordering::Relaxed);
+        Some(self.instant(active_micros / 1000 + seconds * 1000))
+    }
+
+    fn note_input(&self, count: usize) {
+        let statistics = &self.layer.observation.statistics;
+        statistics.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        statistics.reads.fetch_add(1, Ordering::Relaxed);
+        // Every command notes when it ran; only a limit on silence needs to know of parts of commands.
+        if self.layer.config.timeout.load(Ordering::Relaxed) > 0 {
+            let active = &self.session.client().last_active_micros;
+            active.store(self.layer.engine.now_micros(), Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the others how much is in the buffers.
+    fn note_buffers(&mut self) {
+        let buffers = &self.session.client().buffers;
+        let input = self.input.len() - self.consumed;
+        buffers.input.store(input, Ordering::Relaxed);
+        let free = self.input.capacity() - self.input.len();
+        buffers.input_free.store(free, Ordering::Relaxed);
+        buffers.output.store(self.output.len(), Ordering::Relaxed);
+        let queue = buffers.queue.load(Ordering::Relaxed);
+        self.memory
+            .set_roughly(self.input.capacity() + self.session.words_bytes() + self.output.capacity() + queue);
+    }
+
+    /// Gives the buffers back if the peer has been silent for a while. Ten thousand idle connections would hold on to 160 MB.
+    fn rest_if_idle(&mut self) {
+        let active_micros = self.session.client().last_active_micros.load(Ordering::Relaxed);
+        let idle_micros = self.layer.engine.now_micros().saturating_sub(active_micros);
+        let is_empty = self.input.len() == self.consumed && self.output.is_empty();
+        if is_empty && idle_micros >= REST_AFTER.as_micros() as u64 {
+            (self.input, self.output, self.consumed) = (Vec::new(), Vec::new(), 0);
+            self.note_buffers();
+            self.is_resting = true;
+        }
+    }
+
+    /// A peer that has authenticated is none any more; of one that has not, only so much is kept.
+    fn may_stay_a_stranger(&mut self) -> bool {
+        if self.session.is_authenticated() {
+            self.permit.authenticated();
+            return self.stranger_input.set(0);
+        }
+        self.stranger_input.set(self.input.len() - self.consumed)
+    }
+
+    fn request_bytes_max(&self) -> usize {
+        self.layer.config.client_query_buffer_limit.load(Ordering::Relaxed) as usize
+    }
+
+    /// The replies exceed the hard limit of `client-output-buffer-limit`: the connection closes and sends none of them.
+    fn has_too_much_output(&self) -> bool {
+        let bytes_max = self.layer.config.output_bytes_max();
+        bytes_max.is_some_and(|bytes_max| self.output.len() > bytes_max)
+    }
+
+    /// How long the peer may leave replies unread.
+    fn stall_timeout(&self) -> Duration {
+        let number = |field: &std::sync::atomic::AtomicI64| field.load(Ordering::Relaxed) as u64;
+        let config = &self.layer.config;
+        let soft = number(&config.output_bytes_soft);
+        if soft > 0 && self.output.len() as u64 > soft {
+            let soft_timeout = Duration::from_secs(number(&config.output_soft_seconds));
+            return soft_timeout.min(self.settings.output_stall_timeout);
+        }
+        self.settings.output_stall_timeout
+    }
+
+    fn collect_mail(&mut self) {
+        let dependency = self.session.take_mail(&mut self.output);
+        self.dependency = self.dependency.max(dependency);
+        if self.session.client().has_mail() {
+            // The rest is for when this is sent.
+            self.connection_waker.signal();
+        }
+    }
+
+    /// Executes every whole request that has arrived. True if the connection is to be closed.
+    async fn execute(&mut self, socket: &mut impl Socket) -> io::Result<bool> {
+        loop {
+            if let Some(pause) = self.scheduler_handle.pause() {
+                tokio::time::sleep(pause).await;
+            }
+            let turn = self.scheduler_handle.begin();
+            let received = self.session.receive(&self.input[self.consumed..], &mut self.output);
+            self.scheduler_handle.end(turn);
+            if received.moved {
+                self.follow_session();
+            }
+            self.consumed += received.consumed;
+            self.dependency = self.dependency.max(received.dependency);
+            self.forget_consumed();
+            match received.after {
+                Some(After::Deferred(Deferred::Replicate(request))) => {
+                    return self.serve_replica(socket, *request).await.map(|()| true);
+                }
+                Some(after) => self.perform(after).await,
+                None => {}
+            }
+            if received.close || self.has_too_much_output() {
+                return Ok(true);
+            }
+            if received.is_busy {
+                self.send(socket).await?;
+                self.waiters.free().await;
+                continue;
+            }
+            let waiting_bytes = self.input.len() - self.consumed + self.session.words_bytes();
+            if waiting_bytes > self.request_bytes_max() {
+                self.replace_output_by("ERR Protocol error: request exceeds the maximum size");
+                return Ok(true);
+            }
+            if received.consumed == 0 || self.consumed == self.input.len() || self.session.is_blocked() {
+                return Ok(false);
+            }
+            if self.output.len() >= OUTPUT_BYTES_FLUSH {
+                self.send(socket).await?;
+            }
+            // Other connections of this thread get their turn between two locks' worth of a long pipeline.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The session went on in another logical database.
+    fn follow_session(&mut self) {
+        self.layer = self.session.layer().clone();
+        let database = self
+            .scheduler_handle
+            .tenants()
+            .catalogue
+            .numbered(self.layer.space.database);
+        self.scheduler_handle.moved(database);
+    }
+
+    /// Drops what was executed from the input, and gives back what an unusually large request took.
+    fn forget_consumed(&mut self) {
+        if self.consumed == self.input.len() {
+            self.input.clear();
+            self.consumed = 0;
+            if self.input.capacity() > 16 * BUFFER_BYTES {
+                self.input = Vec::new();
+            }
+        } else if self.consumed >= 64 * BUFFER_BYTES {
+            self.input.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
+
+    /// Sends the output once everything it depends on is durable.
+    async fn send(&mut self, socket: &mut impl Socket) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        if !self.waiters.is_durable(self.dependency) {
+            self.waiters.settled(self.dependency).await;
+        }
+        // Nearly always the socket takes it all at once, and no timer is needed.
+        let sent = match socket.write_now(sent_at_once(&self.output)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            sent => sent?,
+        };
+        if sent < self.output.len() {
+            self.send_slowly(socket, sent).await?;
+        }
+        let statistics = &self.layer.observation.statistics;
+        let written = self.output.len() as u64;
+        statistics.bytes_written.fetch_add(written, Ordering::Relaxed);
+        statistics.writes.fetch_add(1, Ordering::Relaxed);
+        self.output.clear();
+        self.session.client().buffers.output.store(0, Ordering::Relaxed);
+        if self.output.capacity() > 16 * BUFFER_BYTES {
+            self.output = Vec::new();
+        }
+        self.dependency = Dependency::ZERO;
+        Ok(())
+    }
+
+    /// The socket did not take all at once, because it is much or because the peer has not read enough. The peer is given time, unless the connection is killed
+    /// meanwhile, perhaps because too much is waiting for it.
+    async fn send_slowly(&mut self, socket: &mut impl Socket, sent: usize) -> io::Result<()> {
+        let pace = Pace {
+            timeout: self.stall_timeout(),
+            bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
+        };
+        let (connection_waker, client) = (&self.connection_waker, self.session.client());
+        let mut signalled = false;
+        let killed = poll_fn(|context| {
+            while connection_waker.poll_signalled(context).is_ready() {
+                signalled = true;
+                if client.killed.load(Ordering::SeqCst) {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        });
+        let written = tokio::select! {
+            written = pace.write_all(socket, &self.output[sent..]) => written,
+            () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        // What was left meanwhile is still to be fetched.
+        if signalled {
+            self.connection_waker.signal();
+        }
+        written
+    }
+
+    /// Work that a command left for after the lock. Its OK is the last reply in the output.
+    async fn perform(&mut self, after: After) {
+        match after {
+            After::Deferred(Deferred::Checkpoint) => {
+                let layer = self.layer.clone();
+                let saved = tokio::task::spawn_blocking(move || save(&layer)).await;
+                if let Ok(Err(text)) = saved {
+                    self.replace_ok_by(&text);
+                }
+            }
+            After::Deferred(Deferred::SaveUsers) => {
+                let layer = self.layer.clone();
+                let saved = tokio::task::spawn_blocking(move || layer.save_users()).await;
+                if let Ok(Err(text)) = saved {
+                    self.replace_ok_by(&text);
+                }
+            }
+            After::Deferred(Deferred::RewriteConfig) => {
+                let layer = self.layer.clone();
+                let written = tokio::task::spawn_blocking(move || layer.rewrite_config()).await;
+                if let Ok(Err(text)) = written {
+                    self.replace_ok_by(&text);
+                }
+            }
+            After::Deferred(Deferred::ChangeTls(changes)) => {
+                let layer = self.layer.clone();
+                let changed = tokio::task::spawn_blocking(move || layer.change_tls(changes)).await;
+                if let Ok(Err(text)) = changed {
+                    self.replace_ok_by(&text);
+                }
+            }
+            After::Deferred(Deferred::Shutdown) => (self.layer.process.shutdown)(),
+            After::LongRun(mut run) => {
+                let long_turn = self.scheduler_handle.begin_long().await;
+                let turn = self.scheduler_handle.begin();
+                let done = tokio::task::spawn_blocking(move || {
+                    run.run();
+                    run
+                });
+                if let Ok(run) = done.await {
+                    let dependency = self.session.take_back(*run, &mut self.output);
+                    self.dependency = self.dependency.max(dependency);
+                }
+                self.scheduler_handle.end(turn);
+                drop(long_turn);
+            }
+            After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
+            After::Deferred(Deferred::Migrate(migration)) => self.migrate(Arc::from(migration)).await,
+            After::Deferred(Deferred::Replicate(_)) => unreachable!("it needs the socket"),
+            After::Deferred(Deferred::AwaitReplicas { count, timeout_ms }) => {
+                self.await_replicas(count, timeout_ms).await
+            }
+            After::Deferred(Deferred::ReplicaOf(source)) => {
+                let (layer, tenants) = (self.layer.clone(), self.scheduler_handle.tenants().clone());
+                let changing = move || tenants.maker.replica_of.change(&layer, source);
+                if let Ok(Err(text)) = tokio::task::spawn_blocking(changing).await {
+                    self.replace_ok_by(&text);
+                }
+            }
+            After::Deferred(Deferred::SaveInBackground) => {
+                self.layer.engine.checkpoint_in_background();
+                rdb_file::write_in_background(self.layer.clone());
+            }
+        }
+    }
+
+    /// What another server is sent can not be taken back, so it waits until it is durable here.
+    async fn migrate(&mut self, migration: Arc<Migration>) {
+        self.waiters.durable(self.dependency).await;
+        let (mut stop, tenants) = (self.stop.clone(), self.scheduler_handle.tenants().clone());
+        let migrations = &tenants.maker.migrations;
+        let (replies, broken) = tokio::select! {
+            conversation = migrations.talk(migration.clone()) => conversation,
+            _ = stop.wait_for(|stops| *stops) => (Vec::new(), Some(Broken::Reading)),
+        };
+        loop {
+            let ended = self
+                .session
+                .end_migration(&migration, &replies, broken, &mut self.output);
+            match ended {
+                Some(dependency) => return self.dependency = self.dependency.max(dependency),
+                None => tokio::time::sleep(BUSY_RETRY).await,
+            }
+        }
+    }
+
+    /// The connection is a replica's until it ends. Its socket is written from a thread of its own.
+    async fn serve_replica(&mut self, socket: &mut impl Socket, request: ReplicaRequest) -> io::Result<()> {
+        let Some(again) = socket.again()? else {
+            self.replace_output_by("ERR replicas are served over connections without TLS only");
+            return Ok(());
+        };
+        self.send(socket).await?;
+        let serving = Serving {
+            layer: self.layer.clone(),
+            client: self.session.client().clone(),
+            request,
+            stall_timeout: self.settings.output_stall_timeout,
+            stop: self.stop.clone(),
+        };
+        // Not one of the threads for what takes long: those are few, and this lasts.
+        let (ended, over) = oneshot::channel();
+        std::thread::Builder::new().name("replica".into()).spawn(move || {
+            serving.run(again.into());
+            let _ = ended.send(());
+        })?;
+        let _ = over.await;
+        Ok(())
+    }
+
+    /// Answers how many replicas have what was committed when it was asked. Zero as the time is none.
+    async fn await_replicas(&mut self, count: u64, timeout_ms: u64) {
+        self.waiters.durable(self.dependency).await;
+        let (layer, started) = (self.layer.clone(), Instant::now());
+        let position = layer.replication.end();
+        layer.replication.ask();
+        let is_over = || timeout_ms > 0 && started.elapsed().as_millis() as u64 >= timeout_ms;
+        while layer.replicas_at(position) < count
+            && !is_over()
+            && !*self.stop.borrow()
+            && !self.session.client().killed.load(Ordering::SeqCst)
+        {
+            tokio::time::sleep(REPLICA_LOOK).await;
+        }
+        Reply::new(&mut self.output, Protocol::Resp2).integer(layer.replicas_at(position) as i64);
+    }
+
+    fn replace_ok_by(&mut self, error: &str) {
+        let ok = b"+OK\r\n".len();
+        self.output.truncate(self.output.len().saturating_sub(ok));
+        Reply::new(&mut self.output, Protocol::Resp2).error(error);
+    }
+
+    fn replace_output_by(&mut self, error: &str) {
+        Reply::new(&mut self.output, Protocol::Resp2).error(error);
+    }
+}
+
+/// Writes a checkpoint, and the RDB file beside it if there is to be one. Blocks while it does. The error is a reply.
+pub fn save(layer: &Redis) -> Result<(), String> {
+    let written = layer.engine.checkpoint();
+    written.map_err(|_| "ERR the checkpoint failed; see the server's log".to_owned())?;
+    layer.write_rdb_file()
+}

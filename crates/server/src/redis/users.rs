@@ -1,0 +1,88 @@
+//! The file of Redis' users, in the data directory or where the settings say: what ACL SAVE writes, and ACL LOAD and the start of the
+//! server read.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use quartet_layer_redis::access::acl::UserFile;
+
+pub struct UsersOnDisk {
+    path: PathBuf,
+}
+
+const NAME: &str = "users.acl";
+/// It holds hashes of passwords.
+const OWNER_ONLY: u32 = 0o600;
+
+impl UsersOnDisk {
+    pub fn new(path: PathBuf) -> UsersOnDisk {
+        UsersOnDisk { path }
+    }
+
+    /// Where it is if nobody says otherwise.
+    pub fn in_directory(directory: &Path) -> UsersOnDisk {
+        UsersOnDisk::new(directory.join(NAME))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is written before it takes the place of the file.
+    fn new_path(&self) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".new");
+        name.into()
+    }
+}
+
+impl UserFile for UsersOnDisk {
+    fn read(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(&self.path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A new file takes the place of the old one once it is whole on disk.
+    fn write(&self, text: &str) -> io::Result<()> {
+        let new_path = self.new_path();
+        // A file left by a write that did not end keeps its permissions if it is only truncated.
+        match fs::remove_file(&new_path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(OWNER_ONLY)
+            .open(&new_path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new_path, &self.path)?;
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_was_written_is_read_and_replaced_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = UsersOnDisk::in_directory(directory.path());
+        assert_eq!(file.read().unwrap(), None);
+        file.write("user a on\nuser b off\n").unwrap();
+        file.write("user c on\n").unwrap();
+        assert_eq!(file.read().unwrap().as_deref(), Some("user c on\n"));
+        assert!(!file.new_path().exists());
+        let mode = fs::metadata(file.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, OWNER_ONLY);
+    }
+}

@@ -1,0 +1,48 @@
+//! What can be trusted of a damaged checkpoint or a damaged tree: every row of it, and what is missing, by name as far as that
+//! can be known.
+//!
+//! A row is trusted if its bytes have the checksum that was written with them, and if it stands where its neighbours allow it. What
+//! cannot be read is a [`Lost`] piece: an interval of keys outside of which nothing is missing. Wherever a checksum of 64 bits holds
+//! again once one bit is turned over, that bit was the damage, and nothing is lost.
+//!
+//! Nothing on the disk is changed. A disk that fails ends it: only what was read and is wrong counts as damage.
+
+mod checkpoint;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use quartet_env::Disk;
+
+pub use crate::damage::{Damage, Lost, Salvaged};
+use crate::memory::row::Row;
+use crate::open_error::OpenError;
+use crate::options::StoreKind;
+use crate::ssd;
+
+/// Reads what can be trusted, in the order of the keys, and tells each damage. `row` ends it by `Break`.
+///
+/// Errors: what nothing can be saved of (the root of a tree), a format that this program does not know, a disk that fails.
+pub fn salvage(
+    disk: &Arc<dyn Disk>,
+    row: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    tell: &mut dyn FnMut(Damage),
+) -> Result<Salvaged, OpenError> {
+    match StoreKind::of(disk.as_ref())? {
+        Some(StoreKind::Ssd) => ssd::salvage(disk, row, tell),
+        _ => checkpoint::salvage(disk.as_ref(), row, tell),
+    }
+}
+
+/// Makes the empty directory `anew` one for the rows that are saved of `damaged`: the files that will be written there can be moved
+/// beside those that are here.
+pub fn begin_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<StoreKind, OpenError> {
+    let kind = StoreKind::of(damaged)?.unwrap_or(StoreKind::Memory);
+    if kind == StoreKind::Ssd {
+        ssd::create_beside(anew, damaged)?;
+    }
+    Ok(kind)
+}
+
+#[cfg(test)]
+mod tests;
