@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(rules) = Rules::new(table(), all_channels).changed(&words, all_channels) else {
         return;
     };
-    // What is not UTF-8 is not saved.
+    // Rules that are not UTF-8 are not saved.
     let Ok(line) = String::from_utf8(rules.line(b"u")) else {
         return;
     };

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use libfuzzer_sys::fuzz_target;
 use quartet_server::framing::{BodyReader, Framing, HEAD_BYTES_MAX, HEADERS_MAX, Refusal, parse};
 
-/// What one read may bring more than what was waited for.
+/// Bytes that one read may bring beyond the awaited ones.
 const LINE_BYTES_MAX: usize = 4096 + 2;
 
 fuzz_target!(|data: &[u8]| {

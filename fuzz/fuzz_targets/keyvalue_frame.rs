@@ -6,7 +6,8 @@ use libfuzzer_sys::fuzz_target;
 use quartet_wire_keyvalue::{RangeReply, Reply, Request, Welcome, next_frame};
 
 const LENGTH_BYTES: usize = 4;
-/// A bound or mutation takes so much more in memory than on the wire, at most, and a list twice as much while it grows.
+/// Upper bound on the memory of a bound or mutation beyond its size on the wire; a list takes twice
+/// as much while it grows.
 const EXPANSION: usize = 16;
 
 fuzz_target!(|data: &[u8]| {

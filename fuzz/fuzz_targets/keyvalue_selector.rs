@@ -16,7 +16,7 @@ use quartet_wire_keyvalue::{
 
 const KEYS_MAX: u8 = 32;
 const KEY_BYTES_MAX: u8 = 4;
-/// What a row counts for beside its key and value.
+/// Overhead of a row beside its key and value.
 const ROW_BYTES: usize = 8;
 const KEY_OUTSIDE_LEGAL_RANGE: u16 = 2004;
 

@@ -21,7 +21,8 @@ impl Clock for Looks {
     }
 }
 
-/// The layer of the next so many scripts. What they write stays in the log, which is in memory, so now and then it is a new one.
+/// Number of scripts that share a layer. Their writes stay in the log, which is in memory, so now
+/// and then it is a new one.
 static LAYER: Mutex<Option<(u32, Arc<Redis>)>> = Mutex::new(None);
 const SCRIPTS_PER_LAYER: u32 = 50_000;
 
@@ -53,7 +54,7 @@ fn new_layer() -> Arc<Redis> {
     ))
 }
 
-/// What a new connection is answered.
+/// The answers to a new connection.
 fn evaluate(layer: &Arc<Redis>, source: &[u8]) -> Vec<u8> {
     let client = layer
         .connections

@@ -1,5 +1,5 @@
-//! Any bytes behind the header of an RDB file are records or an error, the same however they are cut; what begins a record is told
-//! whole, and a key's payload is one that RESTORE can judge.
+//! Any bytes after the header of an RDB file are records or an error, the same however they are
+//! cut; a record is returned whole, and a key's payload is one that RESTORE can judge.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! What a target holds: chains, each a base and the log steps that continue it, and whether they are sound.
+//! The contents of a target: chains, each a base and the log steps that continue it, and whether
+//! they are sound.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -201,14 +202,14 @@ impl Chain {
     }
 }
 
-/// What a step has shown so far.
+/// The findings of a step so far.
 struct Reading<'m> {
     step: &'m Manifest,
     hasher: StateHasher,
     rows: u64,
-    /// Of the last row, if there was one.
+    /// Key of the last row, if there was one.
     last_key: Vec<u8>,
-    /// Of the next record, if it is known.
+    /// Sequence of the next record, if it is known.
     next: Option<u64>,
     newest: u64,
 }

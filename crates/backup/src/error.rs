@@ -2,14 +2,14 @@
 
 use std::io;
 
-/// What went wrong, for an operator who has to mend it.
+/// A failure, for an operator who has to act on it.
 #[expect(missing_docs, reason = "the fields are what the messages say")]
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The target did not do what it was asked to.
     #[error("{name} in the backup's target: {source}")]
     Target { name: String, source: io::Error },
-    /// What is asked of the target is not something it can be.
+    /// The target does not support the request.
     #[error("{0}")]
     Address(String),
     /// The backup's bytes are not what was written.
@@ -31,7 +31,7 @@ pub enum BackupError {
     /// The server, or its engine, did not give what is to be backed up.
     #[error("the server: {0}")]
     Source(String),
-    /// What was restored could not be written.
+    /// The restored data could not be written.
     #[error("writing the restored data: {0}")]
     Restore(String),
 }

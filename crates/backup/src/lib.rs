@@ -4,8 +4,9 @@
 //!   engine --Session--> frames --take--> parts and manifests in a Target --Archive--> restore --> data folder
 //! ```
 //!
-//! A backup is a *base*, every row as of one version, and *log steps*, the records of the log since. What stands in a target is never
-//! changed: each step adds parts, and then the manifest that names them. `docs/backup.md` has the bytes.
+//! A backup is a *base*, every row as of one version, and *log steps*, the records of the log
+//! since. The files of a target are never changed: each step adds parts, and then the manifest that
+//! names them. `docs/backup.md` has the bytes.
 
 #![warn(missing_docs)]
 

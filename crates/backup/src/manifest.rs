@@ -1,4 +1,4 @@
-//! What a step of a backup consists of, as JSON.
+//! The description of one backup step, as JSON.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -9,11 +9,11 @@ use crate::frame::is_known;
 /// One step of a backup: its parts, and what they cover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Of the manifest and its parts.
+    /// Format of the manifest and its parts.
     pub format: u32,
     /// Steps of one target are numbered without gaps.
     pub number: u64,
-    /// What it is.
+    /// The kind of step.
     pub kind: Kind,
     /// The hash of the manifest before it, which a log step continues. A base has it if the chain before it reaches up to its version; none:
     /// there is no chain before it, or versions between the two are in no backup.
@@ -22,21 +22,21 @@ pub struct Manifest {
     pub written_micros: u64,
     /// The newest version that it holds. Versions are microseconds since the Unix epoch, too.
     pub version: u64,
-    /// Of a log step: its first record.
+    /// For a log step: its first record.
     pub first_sequence: u64,
     /// The record of the log behind which the next step goes on.
     pub anchor: Option<Anchor>,
-    /// Of a base: how many rows it holds.
+    /// For a base: the number of its rows.
     pub rows: u64,
-    /// Of a base: the hash of all rows.
+    /// For a base: the hash of all rows.
     pub state_hash: String,
-    /// Of a base: the logical databases that there are.
+    /// For a base: its logical databases.
     pub databases: Vec<DatabaseName>,
     /// In order.
     pub parts: Vec<Part>,
 }
 
-/// What a step is.
+/// The kinds of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

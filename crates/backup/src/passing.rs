@@ -1,15 +1,16 @@
 //! Whole files that are written or read once, past the system's cache.
 //!
-//! What passes through a backup would take the place of what others read again and again, and finding memory for a gigabyte of it costs the
-//! system more than the disk takes. So it goes between the disk and a few megabytes of memory, where the file system allows that; where it
-//! does not, as any other file.
+//! A backup's bytes would evict pages that others read again and again, and finding memory for a
+//! gigabyte of them costs the system more than the disk takes. So they pass between the disk and a
+//! few megabytes of memory, where the file system allows that; where it does not, as any other
+//! file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Of memory, of offsets and of lengths: no disk wants a coarser one.
+/// Alignment of memory, of offsets and of lengths: no disk wants a coarser one.
 const ALIGNMENT: usize = 4096;
 /// Passes at once.
 const BUFFER_BYTES: usize = 4 << 20;
@@ -88,7 +89,7 @@ fn past_cache(options: &mut OpenOptions) -> &mut OpenOptions {
 struct Memory(Vec<u8>);
 
 impl Memory {
-    /// For a file of so many bytes.
+    /// Returns memory for a file of `bytes`.
     fn new(bytes: usize) -> Memory {
         let buffer = bytes.next_multiple_of(ALIGNMENT).clamp(ALIGNMENT, BUFFER_BYTES);
         Memory(vec![0; buffer + ALIGNMENT])

@@ -12,7 +12,7 @@ use crate::frame::{Frame, Frames};
 use crate::session::ALL;
 use crate::{BackupError, Chain, Target};
 
-/// What is to be restored.
+/// The request for a restore.
 #[derive(Clone, Copy, Debug)]
 pub struct Restore {
     /// Every transaction up to this version; `None`: all there are.
@@ -23,10 +23,10 @@ pub struct Restore {
     pub database: Option<DatabaseId>,
 }
 
-/// What has been restored.
+/// The result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Of the newest transaction.
+    /// Version of the newest transaction.
     pub version: Version,
     /// How many rows there are.
     pub rows: u64,

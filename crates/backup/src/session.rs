@@ -16,7 +16,7 @@ use crate::frame::{put_record, put_row, put_rows};
 use crate::manifest::hex;
 use crate::{Anchor, BackupError, DatabaseName};
 
-/// A frame of rows is closed once it holds so much.
+/// Size at which a frame of rows is closed.
 const FRAME_BYTES: usize = 64 << 10;
 
 /// One backup's place in an engine. As long as it lives, what it has still to give is kept.
@@ -29,7 +29,7 @@ pub struct Session {
     reader: LogReader,
 }
 
-/// What a backup begins with.
+/// The beginning of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
     /// The version of the snapshot, if one is wanted, or is needed because the log does not reach back to the anchor.

@@ -4,8 +4,9 @@
 //! whole step ended. Rows are asked for on one thread, verified on another, and a part is written on a third while the next one gathers: memory
 //! holds two parts and a few pieces.
 //!
-//! Of two that run at the same time, the one that writes a manifest first has that number. The other ends there, with nothing of its own
-//! kept: parts of different runs have different names, and nobody removes what another may still name.
+//! If two run at the same time, the one that writes a manifest first has that number. The other
+//! ends there and keeps nothing of its own: parts of different runs have different names, and
+//! nobody removes a part that another may still name.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -20,9 +21,9 @@ use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, RowBytes, part_head
 use crate::manifest::hex;
 use crate::{Anchor, Archive, BackupError, Begun, Chain, DatabaseName, Kind, Manifest, Part, Target};
 
-/// A part is closed once it holds so much.
+/// Size at which a part is closed.
 const PART_BYTES: usize = 16 << 20;
-/// A step of the log is closed once it holds so much.
+/// Size at which a step of the log is closed.
 const STEP_BYTES: u64 = 256 << 20;
 /// Asked for at once. It is copied and sent by a thread that serves others too: two megabytes at a time, those waited for a millisecond and more.
 const PIECE_BYTES: usize = 256 << 10;
@@ -46,7 +47,7 @@ pub struct Take {
     pub full: bool,
     /// Go no faster.
     pub bytes_per_second: Option<u64>,
-    /// After the first step, add another each time this has passed, until `take` is told to stop.
+    /// After the first step, adds another each time this has passed, until `take` is asked to stop.
     pub follow: Option<Duration>,
 }
 
@@ -59,7 +60,7 @@ pub struct Progress {
     pub bytes_total: u64,
 }
 
-/// What one call has added.
+/// The additions of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Steps.
@@ -207,7 +208,7 @@ struct Passing<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// So many pieces of rows wait to be verified.
+/// Pieces of rows that wait to be verified.
 const PIECES_AHEAD: usize = 8;
 
 impl<'s, 'e> Taking<'_, 's, 'e> {
@@ -407,7 +408,7 @@ fn each_row<'b>(bytes: &'b [u8], mut visit: impl FnMut(RowBytes<'b>)) -> Result<
 struct Parts<'s, 'e> {
     scope: &'s Scope<'s, 'e>,
     target: &'e dyn Target,
-    /// What their names begin with.
+    /// The prefix of their names.
     name: String,
     open: Vec<u8>,
     /// The newest that was closed.
@@ -477,7 +478,7 @@ fn write_part(target: &dyn Target, name: String, bytes: Vec<u8>) -> Result<Part,
     Ok(part)
 }
 
-/// Keeps to so many bytes in a second, on the average since the beginning.
+/// Limits the average rate since the beginning to a number of bytes per second.
 struct Pace {
     bytes_per_second: Option<u64>,
     began: Instant,

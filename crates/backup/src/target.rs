@@ -54,7 +54,7 @@ pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, Backu
 
 struct Folder {
     path: PathBuf,
-    /// Whoever writes holds it.
+    /// Held while writing.
     lock: Option<Lock>,
 }
 
@@ -84,7 +84,8 @@ impl Lock {
                 path: path.clone(),
                 file,
             };
-            // Whoever held it before may have taken it away in between: then somebody else may hold another.
+            // The previous holder may have removed it in between: then another process may hold
+            // another.
             if lock.is_in_place().map_err(BackupError::target(LOCK))? {
                 return Ok(lock);
             }
@@ -135,7 +136,7 @@ impl Target for Folder {
     fn put_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
         match self.path.join(name).try_exists()? {
             true => Err(io::ErrorKind::AlreadyExists.into()),
-            // Whoever writes holds the lock.
+            // A writer holds the lock.
             false => self.put(name, bytes),
         }
     }
@@ -164,7 +165,8 @@ impl Bucket {
     pub fn open(address: &str) -> Result<Bucket, BackupError> {
         let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
         let wrong = |error: object_store::Error| BackupError::Address(error.to_string());
-        // What the environment says is the operator's: a store that is not encrypted has to be asked for with AWS_ALLOW_HTTP.
+        // The environment is the operator's: a store that is not encrypted has to be asked for with
+        // AWS_ALLOW_HTTP.
         let store = AmazonS3Builder::from_env()
             .with_bucket_name(bucket)
             .build()

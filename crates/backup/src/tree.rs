@@ -17,7 +17,7 @@ use crate::target::{Bucket, UNFINISHED, sync_folder};
 
 /// Files that one listing may find.
 const LISTED_MAX: usize = 100_000;
-/// What is read of an object at once.
+/// Bytes of an object that are read at once.
 const READ_BYTES: u64 = 4 << 20;
 
 /// Files by their paths, whose parts are joined by slashes.

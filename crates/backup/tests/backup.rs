@@ -42,7 +42,8 @@ fn open_keeping(disk: &FaultyDisk, kind: StoreKind, log_retention_bytes: u64) ->
     Arc::new(Engine::open_with(parts, options, ended, &mut |_| {}).unwrap())
 }
 
-/// Gives what an engine of this process has, so many times, while others write to it.
+/// Returns an engine's rows and log within this process, up to a number of answers, while others
+/// write to it.
 struct Beside {
     engine: Arc<Engine>,
     session: Option<Session>,
@@ -235,7 +236,7 @@ const PARTS_HELD_MAX: usize = 3;
 impl Counted<'_> {
     fn used_up(&self) {
         self.parts.lock().unwrap().1 += 1;
-        // Whoever reads ahead without a bound has the time to.
+        // A reader that reads ahead without a bound has the time to.
         (0..1000).for_each(|_| std::thread::yield_now());
     }
 }
@@ -386,7 +387,7 @@ fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
             );
             continue;
         }
-        // What there was before is still whole, and so is what comes next.
+        // The earlier steps are still whole, and so is the next one.
         if answers > 20 {
             take_from(&engine, target.as_ref(), false).unwrap();
             assert_eq!(

@@ -50,7 +50,7 @@ pub struct NewsArguments {
     /// Whether each loop keeps its connection, or makes a new one for each request, which is then timed with it
     #[arg(long, value_enum, default_value_t = Connections::Kept)]
     pub connections: Connections,
-    /// What is spoken with the server that is started for the run
+    /// Protocol spoken with the server that is started for the run
     #[arg(long, value_enum, default_value_t = NewsProtocol::Redis, conflicts_with = "target")]
     pub protocol: NewsProtocol,
     /// Over TLS 1.3, with a certificate made for the run
@@ -118,7 +118,7 @@ pub struct RunArguments {
     /// Write the results here, as JSON and as a page
     #[arg(long, value_name = "DIRECTORY")]
     pub report: Option<PathBuf>,
-    /// What data and choices derive from
+    /// Seed of data and choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The server's process on this machine, if it cannot be found out

@@ -16,7 +16,7 @@ pub fn process_cpu(pid: u32) -> Option<Duration> {
     ))
 }
 
-/// Whether `pid` is visible here and, as far as can be told, runs `executable`.
+/// Returns whether `pid` is visible here and, as far as can be seen, runs `executable`.
 ///
 /// A server behind a forwarded port may live in a container and call itself process 1, which here is another.
 pub fn is_server(pid: u32, executable: Option<&str>) -> bool {

@@ -38,8 +38,8 @@ pub use workload::ycsb::Workload as YcsbWorkload;
 use std::any::Any;
 use std::path::PathBuf;
 
-/// A server that the caller started for the benchmark, in a process of its own so that its CPU time can be told from
-/// the load generator's. Dropping it stops the server.
+/// A server that the caller started for the benchmark, in a process of its own so that its CPU time
+/// can be separated from the load generator's. Dropping it stops the server.
 pub struct EmbeddedServer {
     /// Such as `redis://127.0.0.1:40123`. Its data is the benchmark's to clear.
     pub url: String,
@@ -71,7 +71,7 @@ impl EmbeddedServer {
 /// Starts a server with an empty database as asked for, called when no target is given.
 pub type StartEmbedded<'a> = &'a dyn Fn(Wanted) -> anyhow::Result<EmbeddedServer>;
 
-/// What the server that a benchmark starts for itself is like.
+/// The settings of the server that a benchmark starts for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub protocol: Protocol,
@@ -110,7 +110,7 @@ pub trait InProcess {
 /// Opens an empty database in this process, which is gone when it is dropped.
 pub type OpenInProcess<'a> = &'a dyn Fn() -> anyhow::Result<Box<dyn InProcess>>;
 
-/// What a benchmark talks to a server of its own.
+/// The protocol between a benchmark and a server of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Redis,

@@ -30,7 +30,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What is repeated.
+/// The repeated work.
 #[async_trait(?Send)]
 pub trait Worker {
     /// Chooses and makes the data of the next request. Not timed.
@@ -39,13 +39,13 @@ pub trait Worker {
     /// The request, until its reply is complete and understood. Timed.
     async fn operate(&mut self) -> Result<(), OperationError>;
 
-    /// What has to follow a request that succeeded. Not timed.
+    /// Work that has to follow a request that succeeded. Not timed.
     async fn settle(&mut self) -> Result<(), OperationError> {
         Ok(())
     }
 }
 
-/// What came of one run of the closed loop.
+/// The outcome of one run of the closed loop.
 #[derive(Debug)]
 pub struct Measured {
     /// Microseconds from send to reply of the requests that succeeded.
@@ -56,8 +56,8 @@ pub struct Measured {
     pub first_error: Option<String>,
 }
 
-/// Makes so many workers, on the threads they will run on, and runs them for `duration`. `at_start` is called when all of them
-/// are ready, just before they are let go.
+/// Makes `parallelism` workers, on the threads they will run on, and runs them for `duration`.
+/// `at_start` is called when all of them are ready, just before they are let go.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub fn closed_loop(
 
 /// The workers of one thread.
 struct Crew {
-    /// Told once that they are ready, or why not.
+    /// Sent once when they are ready, or why not.
     ready: mpsc::Sender<anyhow::Result<()>>,
     gone: mpsc::Receiver<()>,
     duration: Duration,
@@ -142,14 +142,14 @@ impl Crew {
         })
     }
 
-    /// Who is to hear it may have given up.
+    /// The receiver may have given up.
     fn report(&self, result: anyhow::Result<()>) -> Option<Part> {
         let _ = self.ready.send(result);
         None
     }
 }
 
-/// What drives the sockets of one thread.
+/// Drives the sockets of one thread.
 pub fn event_loop() -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().context("cannot start an event loop")

@@ -4,23 +4,23 @@
 //! latency comparison from AWS Lambda (2021) for news; FaunaDB's own reports on YCSB (2019) and on 120,000 writes per second
 //! (2017).
 
-/// What stands beside every published product figure.
+/// The note beside every published product figure.
 pub const PRODUCT_CIRCUMSTANCES: &str = "Published in 2020 by the vendor of Lambda Store, not measured here: a Go client \
      on one AWS m6g.xlarge in the database's region (a network between client and server), go-redis 7.2 and the FaunaDB Go \
      driver 2.0, 60 seconds a test, hosted serverless databases on undisclosed hardware, Lambda Store replicating \
      asynchronously inside one region.";
 
-/// What stands beside every published news figure.
+/// The note beside every published news figure.
 pub const NEWS_CIRCUMSTANCES: &str = "Published in 2021, not measured here: calls from AWS Lambda functions (1 GB, \
      us-west-1) to hosted databases on undisclosed hardware, cold starts and reconnects included. Warm calls: about 1 ms to \
      Upstash and 7 ms to DynamoDB.";
 
-/// What stands beside every published YCSB figure.
+/// The note beside every published YCSB figure.
 pub const YCSB_CIRCUMSTANCES: &str = "Published in 2019 by the vendor of FaunaDB, version 2.7, not measured here: one replica of \
      three nodes on Google Cloud, each with 4, 8 or 16 virtual processors, 26 GB of memory and 2 TB of local SSD; client threads \
      were raised until requests began to fail.";
 
-/// What stands beside the published calvin figure.
+/// The note beside the published calvin figure.
 pub const CALVIN_CIRCUMSTANCES: &str = "Published in 2017 by the vendor of FaunaDB, not measured here: fifteen c3.4xlarge (16 \
      threads, 30 GB, two SSDs each) in three logical data centres, each a full copy, and six c3.large for the load; everything \
      replicated and on disk before the acknowledgement; one hour.";
@@ -28,7 +28,8 @@ pub const CALVIN_CIRCUMSTANCES: &str = "Published in 2017 by the vendor of Fauna
 /// Transactions per second.
 pub const CALVIN_PER_SECOND: u32 = 3_330;
 
-/// Operations per second of a workload at so many client threads, on nodes of 4, 8 and 16 virtual processors.
+/// Operations per second of a workload by the number of client threads, on nodes of 4, 8 and 16
+/// virtual processors.
 pub fn ycsb(workload: &str, threads: u32) -> Option<[Option<u32>; 3]> {
     let row = YCSB.iter().find(|row| row.0 == workload && row.1 == threads);
     row.map(|row| row.2.map(|per_second| (per_second > 0).then_some(per_second)))

@@ -40,7 +40,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Adds a string of so many letters, digits, `-` and `_`, which no protocol has to escape.
+    /// Adds a string of `length` letters, digits, `-` and `_`, which no protocol has to escape.
     pub fn text(&mut self, bytes: usize, strings: &mut ByteStrings) {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let mut left = bytes;

@@ -16,14 +16,14 @@ const BUCKETS_PER_DOUBLING: f64 = 4.0;
 pub struct Results {
     /// "product", "news", "ycsb", "calvin" or "keyvalue".
     pub benchmark: String,
-    /// Of the load generator.
+    /// CPU of the load generator.
     pub quartet_version: String,
     /// UTC, such as "2025-03-31T09:05:00Z".
     pub started_at: String,
     pub machine: Machine,
     pub target: TargetSummary,
     pub settings: Settings,
-    /// What a request is and what its figures include.
+    /// The meaning of a request and of its figures.
     pub request: String,
     pub cells: Vec<Cell>,
 }
@@ -48,7 +48,7 @@ pub struct TargetSummary {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     pub seed: u64,
-    /// Of each cell.
+    /// Figures of each cell.
     pub seconds: f64,
     pub parallelism: Vec<u32>,
     pub tests: Vec<String>,

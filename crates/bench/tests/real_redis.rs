@@ -136,7 +136,8 @@ fn arguments(report: &TempDir) -> RunArguments {
     }
 }
 
-/// Runs `command` with a redis-server in the place of the embedded one. False if there is none to run.
+/// Runs `command` with a redis-server instead of the embedded one. Returns false if there is none
+/// to run.
 fn run_embedded(command: BenchCommand) -> bool {
     let Some(server) = Redis::start() else { return false };
     let server = std::cell::Cell::new(Some(server));

@@ -1,10 +1,12 @@
-//! What a reset ends: the version a transaction reads at, what it has read, and how its commit came out.
+//! The part of a transaction that a reset ends: its read version, its reads, and the outcome of its
+//! commit.
 //!
-//! Whoever reads holds the attempt that the read began in. So a reset need not wait for reads: it ends the attempt, which fails
-//! them, and the transaction goes on with a new one.
+//! A read holds the attempt that it began in. So a reset need not wait for reads: it ends the
+//! attempt, which fails them, and the transaction goes on with a new one.
 //!
-//! Reads of keys and commits have no task. Who asked is told by a call when the reply is there, on the connection's driver,
-//! never under a lock: thousands may be under way, and a task for each would cost more than all the rest of it.
+//! Reads of keys and commits have no task. A callback runs when the reply is there, on the
+//! connection's driver, never under a lock: thousands may be in flight, and a task for each would
+//! cost more than all the rest of it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,9 +26,9 @@ const FUTURE_VERSION_RETRY: Duration = Duration::from_millis(50);
 
 /// A value as it was read. The transaction keeps it, to answer when it is asked again.
 pub type StoredValue = Arc<[u8]>;
-/// Is told the value of a key, or that there is none.
+/// Receives the value of a key, or that there is none.
 pub(crate) type TakeValue = Box<dyn FnOnce(Result<Option<StoredValue>, ErrorCode>) + Send>;
-/// Is told how a commit came out.
+/// Receives the outcome of a commit.
 pub(crate) type TakeOutcome = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
 
 pub(crate) struct Attempt {
@@ -56,7 +58,7 @@ struct State {
     /// Why everything that is under way fails.
     ended: Option<ErrorCode>,
     outcome: Option<Outcome>,
-    /// Who waits for the commit.
+    /// The waiter for the commit.
     commit: Option<TakeOutcome>,
 }
 
@@ -166,7 +168,7 @@ impl Attempt {
     /// The version this attempt reads at.
     pub async fn version(self: &Arc<Attempt>) -> VersionReply {
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The caller may have gone.
         self.take_version(Box::new(move |reply| drop(sender.send(reply))));
         receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))
     }
@@ -364,7 +366,7 @@ impl Attempt {
         })
     }
 
-    /// What the commit is to be judged by.
+    /// The reads by which the commit is judged.
     pub fn with_read_conflicts<T>(&self, body: impl FnOnce(&mut ReadConflicts) -> T) -> T {
         body(&mut self.state.lock().read_conflicts)
     }
@@ -389,7 +391,8 @@ impl Attempt {
 
     // ---- the end
 
-    /// Fails everything that is under way, and what begins later. Who waits is told from the runtime: the caller may hold a lock.
+    /// Fails everything in progress, and everything that begins later. Waiters are called from the
+    /// runtime: the caller may hold a lock.
     pub fn end(&self, code: ErrorCode) {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -440,7 +443,7 @@ impl Attempt {
         }
     }
 
-    /// Who is to be told how the commit came out.
+    /// The receiver of the commit's outcome.
     pub fn begin_commit(&self, take: TakeOutcome) {
         let mut state = self.state.lock();
         match state.ended {

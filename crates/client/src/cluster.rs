@@ -1,6 +1,6 @@
 //! The cluster file: one line, `description:credential@host:port[,host:port...][:tls]`, and lines that begin with `#`.
 //!
-//! What FoundationDB calls the cluster's id is the credential of a logical database here.
+//! FoundationDB's id of the cluster is the credential of a logical database here.
 
 use std::path::{Path, PathBuf};
 

@@ -104,10 +104,11 @@ impl RangeSet {
     }
 }
 
-/// So many keys are noted one by one before they become ranges, which takes longer but forgets what comes again.
+/// Keys that are noted one by one before they become ranges, which takes longer but forgets
+/// repetitions.
 const KEYS_APART_MAX: usize = 1024;
 
-/// What a transaction has read: keys one by one, as most transactions do, and ranges.
+/// The reads of a transaction: keys one by one, as most transactions do, and ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadConflicts {
     /// Keys with a zero byte behind each, which makes the first key after it.

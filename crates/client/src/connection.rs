@@ -1,10 +1,12 @@
 //! One TCP connection, shared by all transactions of a database, and made anew whenever it is lost.
 //!
-//! Whoever asks appends a frame to what waits to be sent; the driver, one task, sends what has gathered and hands out the
-//! replies. Read versions that are asked for while the driver has not yet come round share one request.
+//! A caller appends a frame to the output; the driver, one task, sends the gathered frames and
+//! hands out the replies. Read versions that are asked for while the driver has not yet come round
+//! share one request.
 //!
-//! What was under way when a connection is lost fails with `CONNECTION_FAILED`, except read versions, which wait for the next
-//! connection. Versions belong to a connection: the generation counts them.
+//! Requests in progress when a connection is lost fail with `CONNECTION_FAILED`, except read
+//! versions, which wait for the next connection. Versions belong to a connection: the generation
+//! counts them.
 //!
 //! All connections of a client have one session. The server lets a new one in when it has ended the one before, so whoever
 //! waits until there is a connection again knows that what was under way has been decided.
@@ -50,7 +52,7 @@ impl From<ErrorCode> for Failure {
 /// Why a read has failed.
 pub(crate) fn code_of_read(failure: Failure) -> ErrorCode {
     match failure.code {
-        // What was being read is gone with the connection; a new attempt waits for the next one.
+        // Reads in progress are gone with the connection; a new attempt waits for the next one.
         ErrorCode::CONNECTION_FAILED => ErrorCode::TRANSACTION_TOO_OLD,
         code => code,
     }
@@ -96,7 +98,7 @@ struct State {
     pending: FxHashMap<u32, Pending>,
     /// The request for a read version among `outgoing`.
     unsent_read_version: Option<u32>,
-    /// Who waits for a read version while there is no connection.
+    /// Waiters for a read version while there is no connection.
     parked: Vec<TakeVersion>,
     generation: u64,
     is_up: bool,
@@ -290,7 +292,7 @@ impl Connection {
         up.wait_for(|(_, is_up)| *is_up).await.is_ok()
     }
 
-    /// Ends the driver. What is under way fails.
+    /// Ends the driver. Requests in progress fail.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
         self.wake.notify_one();
@@ -412,7 +414,7 @@ impl Connection {
         mut input: Vec<u8>,
     ) -> std::io::Result<()> {
         let (mut sending, mut sent) = (Vec::with_capacity(BUFFER_BYTES), 0);
-        // TLS keeps a part of what was written until it is told to send it.
+        // TLS keeps a part of the written bytes until it is flushed.
         let mut is_flushed = true;
         loop {
             let consumed = self.hand_out(&input).map_err(|_| std::io::ErrorKind::InvalidData)?;
@@ -488,7 +490,7 @@ impl State {
     /// Why nothing can be sent, or nothing that belongs to an earlier connection.
     fn check(&self, generation: Option<u64>) -> Result<(), ErrorCode> {
         match generation {
-            // What was promised by an earlier connection is gone.
+            // Promises of an earlier connection are gone.
             Some(generation) if generation != self.generation || !self.is_up => Err(ErrorCode::TRANSACTION_TOO_OLD),
             None if !self.is_up => Err(ErrorCode::CONNECTION_FAILED),
             _ => Ok(()),
@@ -533,7 +535,7 @@ impl State {
 
 fn answer_to(sender: oneshot::Sender<Result<Vec<u8>, Failure>>) -> Complete {
     Box::new(move |reply| {
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _ = sender.send(reply.map(<[u8]>::to_vec));
     })
 }

@@ -70,8 +70,8 @@ impl Database {
         Transaction::new(self.clone())
     }
 
-    /// Runs `body` in a transaction and commits it, again and again while that fails for a reason that may pass. What `body`
-    /// does outside of the transaction may happen more than once.
+    /// Runs `body` in a transaction and commits it, again and again while that fails for a reason
+    /// that may pass. Side effects of `body` outside of the transaction may happen more than once.
     pub async fn run<R>(&self, body: impl AsyncFn(&Transaction) -> Result<R, ErrorCode>) -> Result<R, ErrorCode> {
         let transaction = self.begin();
         loop {

@@ -1,4 +1,4 @@
-//! What can be set on a transaction, and on a database for all its transactions.
+//! The options of a transaction, and of a database for all its transactions.
 //!
 //! Values are checked where an option is made, so what is here is valid. Options of FoundationDB that steer its cluster are
 //! accepted elsewhere and change nothing.
@@ -112,7 +112,8 @@ impl Options {
         }
     }
 
-    /// What a reset by `on_error` leaves: limits of time and number stay, everything else is as at the beginning.
+    /// The options that remain after a reset by `on_error`: limits of time and number stay,
+    /// everything else is as at the beginning.
     pub fn after_retry(&self, defaults: &Options) -> Options {
         Options {
             timeout: self.timeout,

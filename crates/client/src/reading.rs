@@ -90,19 +90,19 @@ const ROW_BYTES: usize = 8;
 const PIECE_BYTES: usize = 512 << 10;
 const LIMITED_PIECE_BYTES: usize = 80_000;
 
-/// What one read sees.
+/// The state that one read sees.
 pub(crate) struct View {
     pub attempt: Arc<Attempt>,
     pub writes: Arc<Writes>,
     /// The first key out of reach.
     pub end: &'static [u8],
     pub bypass_unreadable: bool,
-    /// What is read becomes part of what the commit is judged by.
+    /// Reads become part of the commit's read conflicts.
     pub conflicts: bool,
 }
 
 impl View {
-    /// What a read of a key needs nothing of its own writes for: there are none.
+    /// The value of a key for a transaction without writes of its own.
     pub fn is_stored(&self) -> bool {
         self.writes.is_empty()
     }
@@ -115,7 +115,7 @@ impl View {
 
     async fn stored(&self, key: &[u8]) -> Result<Option<StoredValue>, ErrorCode> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The caller may have gone.
         self.take_stored(key, Box::new(move |value| drop(sender.send(value))));
         receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))
     }
@@ -210,7 +210,8 @@ impl View {
         }
     }
 
-    /// What a range read depends on: everything from where it began to where it stopped, and what the selectors passed.
+    /// The conflict range of a range read: everything from where it began to where it stopped, and
+    /// the keys that the selectors passed.
     fn depend_on_range(
         &self,
         (begin, start): (&Selector, &[u8]),

@@ -1,6 +1,7 @@
 //! Keys that are computed here: those that begin with 0xff 0xff, and ranges of system keys that tell of a cluster, which is one server.
 //!
-//! What one server has nothing of (excluded processes, maintenance, a lock) is absent, as in a cluster that has none. Nothing is invented.
+//! Keys about things that one server does not have (excluded processes, maintenance, a lock) are
+//! absent, as in a cluster without them. Nothing is invented.
 
 use quartet_wire_keyvalue::{ErrorCode, Reply, Request};
 
@@ -25,7 +26,7 @@ const WRITE_CONFLICTS: &[u8] = b"\xff\xff/transaction/write_conflict_range/";
 /// The map of tenants, of which there are none.
 const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const TENANTS_END: &[u8] = b"\xff\xff/management/tenant/map0";
-/// What the computed keys tell of the transaction.
+/// The facts about the transaction that the computed keys show.
 pub(crate) struct Told {
     pub conflicting: RangeSet,
     pub read_conflicts: RangeSet,

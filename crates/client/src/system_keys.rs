@@ -7,7 +7,7 @@ pub(crate) const SHARDS: &[u8] = b"\xff/keyServers/";
 /// How a cluster is configured.
 pub(crate) const CONFIGURATION: &[u8] = b"\xff/conf/";
 
-/// What a system key tells of the cluster, if it does.
+/// Returns the value of a system key about the cluster, if it has one.
 pub(crate) fn value(cluster: &Cluster, key: &[u8]) -> Option<Vec<u8>> {
     let mut rows = rows(cluster).into_iter();
     rows.find(|(row_key, _)| row_key == key).map(|(_, value)| value)

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-/// What a client needs to speak TLS. Certificates and keys are PEM.
+/// The parts a client needs to speak TLS. Certificates and keys are PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The certificates that the server's must lead to. Without them no server is trusted.
@@ -95,7 +95,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ErrorCode> {
     certificates.map_err(|_| ErrorCode::TLS_ERROR)
 }
 
-/// Who stands at `host:port`, as far as TLS wants to know.
+/// Returns the TLS name of the server at `host:port`.
 pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
     let (host, _) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');

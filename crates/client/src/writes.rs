@@ -1,4 +1,4 @@
-//! What a transaction has written, as its own reads must see it.
+//! The writes of a transaction, as its own reads must see them.
 //!
 //! Sets and clears decide a value; atomic operations on a key whose value is not known wait for it as a list. A key or value
 //! that will carry the versionstamp cannot be read before the commit.
@@ -21,14 +21,15 @@ pub(crate) struct Writes {
     unreadable: RangeSet,
 }
 
-/// What a transaction knows of a key from its own writes.
+/// A transaction's knowledge of a key from its own writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Value(Vec<u8>),
     Cleared,
     /// The stored value, and then these.
     Operations(Vec<(AtomicOperation, Vec<u8>)>),
-    /// It depends on the versionstamp. What it is before the stamp is filled in, for readers who do not mind.
+    /// It depends on the versionstamp. Its present form, before the stamp is filled in, for readers
+    /// who do not mind.
     Unreadable(Vec<u8>),
 }
 
@@ -103,7 +104,7 @@ impl Writes {
         self.unreadable.add(first, &key_after(last));
     }
 
-    /// What is known of a key; `None`: nothing.
+    /// Returns the known state of a key; `None`: unknown.
     pub fn of_key(&self, key: &[u8]) -> Option<&Written> {
         match self.keys.get(key) {
             None if self.cleared.containing(key).is_some() => Some(&Written::Cleared),

@@ -80,9 +80,9 @@ impl DataFile {
 pub struct FileLine {
     /// Lines of the file.
     pub item_count: u64,
-    /// Of the file's bytes, in base64.
+    /// MD5 of the file's bytes, in base64.
     pub md5_checksum: Option<String>,
-    /// Of the object in the bucket: the same, in hexadecimal digits.
+    /// The object's tag in the bucket: the same, in hexadecimal digits.
     pub etag: Option<String>,
     /// Where in the bucket the file is.
     pub data_file_s3_key: String,
@@ -102,11 +102,11 @@ pub fn checksum(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(Md5::digest(bytes))
 }
 
-/// What manifest-summary.json says. Times are as in `2020-11-04T07:28:34.028Z`.
+/// The contents of manifest-summary.json. Times are as in `2020-11-04T07:28:34.028Z`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Summary {
-    /// Of the form of the manifests.
+    /// Version of the form of the manifests.
     pub version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export_arn: Option<String>,
@@ -117,13 +117,13 @@ pub struct Summary {
     pub table_arn: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_id: Option<String>,
-    /// Of a full export: the time whose state it holds.
+    /// For a full export: the time whose state it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export_time: Option<String>,
-    /// Of an incremental export: its first moment, included.
+    /// For an incremental export: its first moment, included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export_from_time: Option<String>,
-    /// Of an incremental export: its end, excluded.
+    /// For an incremental export: its end, excluded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export_to_time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,7 +138,7 @@ pub struct Summary {
     pub item_count: u64,
     /// `DYNAMODB_JSON` or `ION`.
     pub output_format: Option<String>,
-    /// Of an incremental export: `NEW_IMAGE` or `NEW_AND_OLD_IMAGES`.
+    /// For an incremental export: `NEW_IMAGE` or `NEW_AND_OLD_IMAGES`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_view: Option<String>,
     /// `FULL_EXPORT` or `INCREMENTAL_EXPORT`; an export from before there were incremental ones has none.

@@ -1,4 +1,4 @@
-//! What a committed effect means to whoever uses a layer: the words of a change feed.
+//! The meaning of a committed effect to the users of a layer: the words of a change feed.
 //!
 //! The engine knows rows. Each layer tells what a row of its own says, and that a row which only follows from others says nothing.
 
@@ -19,11 +19,11 @@ pub trait ChangeDecoder: Send {
 /// One thing that was changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What filters by prefix look at: a key, a table, a collection.
+    /// The name that prefix filters compare: a key, a table, a collection.
     pub name: Vec<u8>,
     /// How far it goes from there.
     pub reach: Reach,
-    /// What is told of it, in this order.
+    /// The event's members, in this order.
     pub members: Vec<(&'static str, Shown)>,
 }
 

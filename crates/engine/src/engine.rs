@@ -139,12 +139,14 @@ impl Engine {
         partition
     }
 
-    /// Somebody has waited in vain for the partition's lock, and it has not been free since.
+    /// Returns true if a thread has waited in vain for the partition's lock, and it has not been
+    /// free since.
     pub fn is_busy(&self) -> bool {
         self.shared.partition.announcement.is_busy()
     }
 
-    /// Ends watches. Never waits: while somebody keeps the lock they may still be told of changes.
+    /// Ends watches. Never waits: while another thread keeps the lock they may still be notified of
+    /// changes.
     pub fn unwatch(&self, watches: Vec<WatchId>) {
         self.shared.partition.unwatch(watches);
     }
@@ -168,7 +170,7 @@ impl Engine {
         }
         // Sequentially consistent on both sides: either this thread sees the version move, or the flusher sees it wait.
         if !self.shared.waited_for.swap(true, Ordering::SeqCst) {
-            // Whoever wrote it may be in no hurry for a sync; this reader is.
+            // The writer may be in no hurry for a sync; this reader is.
             self.shared.flusher.wake();
         }
         dependency.0 <= self.shared.durable.load(Ordering::SeqCst)
@@ -224,17 +226,18 @@ impl Engine {
         quartet_store::state_hash(&snapshot, range.as_ref())
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     pub fn statistics(&self) -> &Statistics {
         &self.shared.statistics
     }
 
-    /// What the rows of a logical database take, those of cleared ranges included until they are freed.
+    /// Returns the size of a logical database's rows, those of cleared ranges included until they
+    /// are freed.
     pub fn stored_bytes(&self, database: DatabaseId) -> u64 {
         self.shared.stored.read(database)
     }
 
-    /// What the rows of all databases take; not those that only a snapshot still holds.
+    /// Returns the size of all databases' rows, without those that only a snapshot still holds.
     pub fn live_bytes(&self) -> u64 {
         self.shared.stored.total()
     }
@@ -253,7 +256,7 @@ impl Engine {
         self.shared.is_all_in_memory
     }
 
-    /// What the process may take, and whether there is room for more.
+    /// Returns the process' memory budget, and whether there is room for more.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.shared.memory
     }

@@ -1,4 +1,5 @@
-//! What must hold between a layer's rows, and what does not: indexes, counts, names that lead somewhere.
+//! Invariants between a layer's rows, and their breaches: indexes, counts, names that lead
+//! somewhere.
 //!
 //! The engine knows no layer. Each registers what it promises about its rows of one logical database, and is given all of them at
 //! one snapshot; what it finds broken it names, with what would put it right without guessing. A [`Repair`] only rebuilds or drops
@@ -11,7 +12,7 @@ use quartet_store::{PartitionSnapshot, Read, StoreError};
 
 use crate::{Durability, Engine, ExecuteError, Reader, Space};
 
-/// What a layer promises about its rows.
+/// The invariants that a layer guarantees for its rows.
 pub trait Invariants {
     /// Whose rows it knows.
     fn layer(&self) -> LayerId;
@@ -41,7 +42,7 @@ pub struct Finding {
     pub layer: LayerId,
     /// A sentence: which row, and what is wrong with it.
     pub what: String,
-    /// What puts it right; empty if a person has to decide.
+    /// The repairs; empty if a person has to decide.
     pub repairs: Vec<Repair>,
 }
 
@@ -68,7 +69,7 @@ pub struct Findings {
     pub count: u64,
 }
 
-/// So many findings are kept; the others are counted.
+/// Findings that are kept; the others are only counted.
 const FINDINGS_MAX: usize = 10_000;
 /// Repairs that one transaction makes.
 const REPAIRS_AT_ONCE: usize = 256;
@@ -98,7 +99,8 @@ impl Judged<'_> {
     }
 }
 
-/// What `decode` makes of a row; `None` if it panics, as a layer's decoders do at bytes that no version has written.
+/// Returns the decoded row, or `None` if `decode` panics, as a layer's decoders do at bytes that no
+/// version has written.
 pub fn decoded<T>(decode: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(decode)).ok()
 }
@@ -172,7 +174,7 @@ impl Engine {
         judge(&|| self.snapshot().0, version, invariants)
     }
 
-    /// Makes the repairs of these findings, durably. What has none is left as it is.
+    /// Makes the repairs of these findings, durably. A finding without repairs is left as it is.
     pub fn repair(&self, findings: &[Finding]) -> Result<(), ExecuteError<std::convert::Infallible>> {
         let same_space = |one: &Finding, other: &Finding| (one.database, one.layer) == (other.database, other.layer);
         for findings in findings.chunk_by(same_space) {

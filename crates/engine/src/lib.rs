@@ -10,10 +10,11 @@
 //! made durable must wait for them. Each way in therefore returns a [`Dependency`]: the newest version the answer depends on.
 //! The caller sends the answer once [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
 //!
-//! The flusher takes to the log the epoch that gathered while the previous one was being synced, so group commit needs no
-//! timer. Who waits for something to be durable wakes it, not who writes: what is written in one go is synced in one go.
-//! A failed write or sync is final: the failure callback stops the server. A full disk is not: what would not fit is refused
-//! before it commits (`room`).
+//! The flusher appends to the log the epoch that gathered while the previous one was being synced,
+//! so group commit needs no timer. Readers that wait for durability wake the flusher; writers do
+//! not: everything written in one go is synced in one go. A failed write or sync is final: the
+//! failure callback stops the server. A full disk is not: a transaction that would not fit is
+//! refused before it commits (`room`).
 
 #![warn(missing_docs)]
 

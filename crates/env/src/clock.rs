@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What tells the time.
+/// A source of the time.
 pub trait Clock: Send + Sync {
     /// Microseconds since the Unix epoch. Not monotonic: an operator may set the machine's clock back.
     fn now_micros(&self) -> u64;
@@ -64,7 +64,7 @@ fn ask_system(counter: u64) -> u64 {
     nanos
 }
 
-/// A clock that moves only when it is told to.
+/// A clock that moves only by request.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     micros: AtomicU64,

@@ -1,8 +1,9 @@
 //! A directory and its files, with what matters for durability spelled out.
 //!
-//! What is written is visible to readers at once, but survives a loss of power only after `sync_data` of the file; and
-//! a file that was created, renamed or removed is so for good only after `sync_directory`. A failed sync must not be
-//! retried: the operating system may have dropped the data and report success the second time.
+//! Writes are visible to readers at once, but survive a loss of power only after `sync_data` of the
+//! file; and a file that was created, renamed or removed is so for good only after
+//! `sync_directory`. A failed sync must not be retried: the operating system may have dropped the
+//! data and report success the second time.
 //!
 //! A *name* is plain: not empty, without `/`, not `.` or `..`.
 
@@ -55,7 +56,7 @@ pub trait File: Send + Sync {
     /// Reserves room for the first `bytes` bytes without changing the length, so that writing them cannot run out of
     /// space. Does nothing on a file system that cannot reserve.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
-    /// What the file takes on the disk: what was written and what is reserved.
+    /// Returns the file's size on the disk: its written and its reserved bytes.
     fn allocated_bytes(&self) -> io::Result<u64>;
     /// Makes the content and the length durable.
     fn sync_data(&self) -> io::Result<()>;
@@ -66,7 +67,8 @@ pub trait File: Send + Sync {
     /// Says of bytes that are read or synced that nobody will ask for them soon: the system need not keep them at hand, and has the memory for
     /// what comes next.
     fn forget(&self, _offset: u64, _bytes: u64) {}
-    /// Syncs gently if so much was written since the last sync that others would have to wait for it. True if it has.
+    /// Syncs gently if `unsynced_bytes` since the last sync are enough that others would have to
+    /// wait for it. Returns whether it has.
     fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {
         let is_due = unsynced_bytes >= UNSYNCED_BYTES_MAX;
         if is_due {

@@ -19,13 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
 /// Space is given out in units of this.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// What can be made to fail.
+/// The operations that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Making or emptying a file.
@@ -46,7 +46,7 @@ pub enum Operation {
     Resize,
     /// Reserving room for a file.
     Allocate,
-    /// Of a file or of the directory.
+    /// A sync of a file or of the directory.
     Sync,
 }
 
@@ -101,7 +101,7 @@ struct State {
     files: BTreeMap<FileId, Content>,
     names: BTreeMap<String, FileId>,
     names_synced: BTreeMap<String, FileId>,
-    /// What was done to the names since they were synced, in order.
+    /// The changes of names since they were synced, in order.
     naming: Vec<Naming>,
     next_file: u64,
     /// Counts crashes; a file remembers the one it was opened in.
@@ -179,12 +179,12 @@ impl FaultyDisk {
         self.state.lock().lies = true;
     }
 
-    /// Lets all files together take so many bytes. What they take already stays.
+    /// Limits the size of all files together. Space that they take already stays.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state.lock().capacity = bytes;
     }
 
-    /// What all files take.
+    /// Returns the size of all files.
     pub fn taken_bytes(&self) -> u64 {
         self.state.lock().taken_bytes()
     }
@@ -216,7 +216,7 @@ impl FaultyDisk {
         content.synced = content.visible.clone();
     }
 
-    /// What readers of `name` see. Panics if it does not exist.
+    /// Returns the bytes that readers of `name` see. Panics if it does not exist.
     pub fn content(&self, name: &str) -> Vec<u8> {
         self.state.lock().stored(name).visible.clone()
     }
@@ -313,7 +313,7 @@ impl Content {
         self.mark(low, high);
     }
 
-    /// What was reserved beyond the new end is given back.
+    /// Gives back the space reserved beyond the new end.
     fn resize(&mut self, bytes: usize) {
         self.set_len(bytes);
         self.allocated = self.allocated.min(bytes as u64);
@@ -481,7 +481,7 @@ impl File for FaultyFile {
                     return Err(Fault::Short.error());
                 }
                 Some(Fault::Short) => {
-                    // What is still within the blocks that the file has.
+                    // The part that is still within the blocks that the file has.
                     let room = content.taken_bytes().saturating_sub(offset).min(bytes.len() as u64);
                     content.write(offset as usize, &bytes[..room as usize]);
                     return Err(Fault::NoSpace.error());

@@ -20,10 +20,10 @@ use parking_lot::Mutex;
 
 use crate::disk::UNSYNCED_BYTES_MAX;
 
-/// So much is given back before a rest.
+/// Bytes that are given back before a rest.
 const STEP_BYTES: u64 = 4 << 20;
-/// So much is cut off a file by one call. A call that cuts off megabytes takes a millisecond, in which many kernels let nobody else
-/// have the processor.
+/// Bytes that one call cuts off a file. A call that cuts off megabytes takes a millisecond, in
+/// which many kernels let nobody else have the processor.
 const CUT_BYTES: u64 = 256 << 10;
 /// No more than this is removed and not given back, in bytes.
 const HELD_BYTES_MAX: u64 = 256 << 20;

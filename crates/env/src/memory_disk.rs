@@ -23,7 +23,7 @@ pub struct MemoryDisk {
     room: Arc<Room>,
 }
 
-/// What the files of a disk may hold together, and hold.
+/// The limit and the use of all files of a disk together.
 struct Room {
     bytes_max: u64,
     bytes: AtomicU64,
@@ -39,7 +39,7 @@ struct Content {
     length: u64,
     /// By their number; one that is missing is all zeros.
     pieces: HashMap<u64, Box<[u8]>>,
-    /// The first so many have their room, whether they are there or not.
+    /// The first bytes up to here have their room, whether they are there or not.
     reserved: u64,
 }
 

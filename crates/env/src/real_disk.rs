@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const LOCK_NAME: &str = "LOCK";
-/// What one call to the system reads or writes at most. A kernel that does not interrupt itself copies megabytes in one go, and whoever wants
-/// the processor waits for it.
+/// Largest read or write in one system call. A kernel that does not interrupt itself copies
+/// megabytes in one go, and other threads wait for the processor.
 const COPIED_AT_ONCE_BYTES_MAX: usize = 128 << 10;
-/// What is created is for its owner alone: it holds everybody's data.
+/// Files are created for their owner alone: they hold everybody's data.
 const OWNER_ONLY_FILE: u32 = 0o600;
 const OWNER_ONLY_DIRECTORY: u32 = 0o700;
 

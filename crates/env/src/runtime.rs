@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What is to become of work after a step.
+/// The next state of work after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The next step follows at once.
@@ -25,9 +25,9 @@ pub enum Next {
 /// One step of some work. It may wait for what other work does only through [`Runtime::pause`] and [`Task::join`].
 pub type Step = Box<dyn FnMut() -> Next + Send>;
 
-/// What runs work beside the caller, and lets time pass.
+/// Runs work beside the caller, and lets time pass.
 pub trait Runtime: Send + Sync {
-    /// What has passed since some moment. Never goes back.
+    /// Returns the time since some moment. Never goes back.
     fn now(&self) -> Duration;
 
     /// Lets others work for about as long.
@@ -36,7 +36,7 @@ pub trait Runtime: Send + Sync {
     /// Unknown to clients.
     fn random(&self) -> u64;
 
-    /// What the calling work does from now on is less urgent than what others do.
+    /// Lowers the priority of the calling work from now on.
     fn make_way(&self) {}
 
     /// Begins work beside the caller. Errors: the system gives no thread for it.

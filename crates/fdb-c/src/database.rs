@@ -23,7 +23,7 @@ pub struct FDBDatabase {
 }
 
 impl FDBDatabase {
-    /// A cluster file that cannot be used is told by the transactions, as the original does.
+    /// An unusable cluster file is reported by the transactions, as the original does.
     fn open(cluster: Result<Cluster, ErrorCode>) -> Result<Arc<FDBDatabase>, ErrorCode> {
         let runtime = network::runtime().ok_or(ErrorCode::NETWORK_NOT_SETUP)?.clone();
         let unusable = cluster.as_ref().err().copied();

@@ -43,7 +43,7 @@ struct Callback {
 // SAFETY: the caller of `fdb_future_set_callback` allows the call from any thread.
 unsafe impl Send for Callback {}
 
-/// What a future holds, in the form in which C reads it.
+/// The contents of a future, in the form in which C reads them.
 pub(crate) enum Value {
     Nothing,
     Int64(i64),
@@ -201,7 +201,8 @@ impl FDBFuture {
             Some(work) => work.as_mut().poll(context),
             None => Poll::Ready(Err(ErrorCode::OPERATION_CANCELLED)),
         }));
-        // The work is polled on the network thread alone. Who cancels there may be inside of it, and leaves it to the task.
+        // The work is polled on the network thread alone. A call that cancels there may be inside
+        // of it, and leaves it to the task.
         let let_go = move || {
             let work = match network::is_network_thread() {
                 true => held.try_lock(),
@@ -289,7 +290,7 @@ impl FDBFuture {
         }
     }
 
-    /// What was lent is returned. The memory is given back when all of it is.
+    /// Returns lent memory. It is freed when all of it is returned.
     fn release(&self) {
         let mut state = self.state.lock();
         if state.scoped_bridge == 0 {
@@ -389,7 +390,7 @@ pub unsafe extern "C" fn fdb_future_get_int64(future: *mut FDBFuture, out: *mut 
     })
 }
 
-/// What `fdb_future_get_int64` was called before API version 620.
+/// The name of `fdb_future_get_int64` before API version 620.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_future_get_version(future: *mut FDBFuture, out: *mut i64) -> Code {
     unsafe { fdb_future_get_int64(future, out) }

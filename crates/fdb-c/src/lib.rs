@@ -17,11 +17,13 @@
 //!
 //! # Safety
 //!
-//! This is the one crate whose business is to be called from C, so it is the one in which unsafe code is at home. What every
-//! function relies on is what FoundationDB documents for its caller: a pointer to a handle came from this library and has not
-//! been destroyed; a pointer and a length describe bytes that can be read during the call; an out-pointer can be written to.
-//! A handle is an `Arc` turned into a pointer: whatever still runs has a clone of its own, so destroying a handle never frees
-//! what another thread looks at. No panic crosses the boundary: it becomes the error 4100.
+//! This is the one crate whose business is to be called from C, so it is the one in which unsafe
+//! code is at home. Every function relies on FoundationDB's documented contract with its caller: a
+//! pointer to a handle came from this library and has not been destroyed; a pointer and a length
+//! describe bytes that can be read during the call; an out-pointer can be written to. A handle is
+//! an `Arc` turned into a pointer: whatever still runs has a clone of its own, so destroying a
+//! handle never frees memory that another thread looks at. No panic crosses the boundary: it
+//! becomes the error 4100.
 
 #![allow(unsafe_code)]
 

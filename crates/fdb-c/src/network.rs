@@ -21,12 +21,12 @@ const API_VERSION_MIN: c_int = 13;
 const API_VERSION_MAX: c_int = 800;
 const VARIABLES: &str = "FDB_NETWORK_OPTION_";
 
-/// What `fdb_get_client_version` says: release, hash of the source, protocol.
+/// The value of `fdb_get_client_version`: release, hash of the source, protocol.
 const CLIENT_VERSION: &CStr = c"7.3.79,0000000000000000000000000000000000000000,fdb00b073000000";
 
 static API_VERSION: AtomicI32 = AtomicI32::new(0);
 static NETWORK: Mutex<Network> = Mutex::new(Network::New);
-/// Of the network, from when it is set up; a process has one.
+/// State of the network, from when it is set up; a process has one.
 static RUNTIME: OnceLock<Handle> = OnceLock::new();
 static NETWORK_THREAD: OnceLock<ThreadId> = OnceLock::new();
 static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
@@ -67,7 +67,7 @@ pub(crate) fn is_network_thread() -> bool {
     NETWORK_THREAD.get() == Some(&std::thread::current().id())
 }
 
-/// What options have said about TLS.
+/// The TLS options set so far.
 pub(crate) fn tls_settings() -> TlsSettings {
     TLS.lock().clone()
 }
@@ -174,7 +174,7 @@ pub extern "C" fn fdb_run_network() -> Code {
         let _ = runtime.block_on(stopped.wait_for(|stopped| *stopped));
         *NETWORK.lock() = Network::Stopped;
         HAS_STOPPED.store(true, Ordering::Release);
-        // What is under way fails as its task is dropped.
+        // Requests in progress fail as their task is dropped.
         drop(runtime);
         let hooks = std::mem::take(&mut *HOOKS.lock());
         for hook in hooks {

@@ -237,7 +237,7 @@ pub(crate) fn apply_tls(number: c_int, value: &[u8], tls: &mut TlsSettings) -> R
     Ok(())
 }
 
-/// What a transaction's option means here; `None`: nothing.
+/// The meaning of a transaction's option here; `None`: nothing.
 pub(crate) fn of_transaction(number: c_int, value: &[u8]) -> Option<TransactionOption> {
     let milliseconds = || Duration::from_millis(integer(value).and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0));
     Some(match number {
@@ -261,7 +261,7 @@ pub(crate) fn of_transaction(number: c_int, value: &[u8]) -> Option<TransactionO
     })
 }
 
-/// What a database's option means here; `None`: nothing.
+/// The meaning of a database's option here; `None`: nothing.
 pub(crate) fn of_database(number: c_int, value: &[u8]) -> Option<DatabaseOption> {
     let as_transaction = match number {
         20 => {

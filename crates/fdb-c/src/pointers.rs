@@ -19,7 +19,7 @@ pub(crate) fn into_handle<T>(shared: Arc<T>) -> *mut T {
     Arc::into_raw(shared).cast_mut()
 }
 
-/// What a handle stands for, kept alive by a count of its own.
+/// The object behind a handle, kept alive by a count of its own.
 ///
 /// # Safety
 /// `handle` came from `into_handle` and was not given to `take_handle`.

@@ -23,7 +23,7 @@ pub struct FDBTransaction {
     labels: Mutex<Labels>,
 }
 
-/// What is checked of options that change nothing.
+/// The checks of options that change nothing.
 #[derive(Default)]
 struct Labels {
     tags: usize,
@@ -47,7 +47,7 @@ impl FDBTransaction {
         }
     }
 
-    /// A value that is not allowed is told by what is asked of the transaction later.
+    /// A value that is not allowed fails the transaction's later requests.
     fn set_option(&self, number: c_int, value: &[u8]) -> Result<(), ErrorCode> {
         let option = options::find(TRANSACTION_OPTIONS, number)?;
         let set = options::check_value(option, Some(value))

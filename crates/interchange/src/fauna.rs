@@ -250,7 +250,7 @@ fn quoted(value: Value) -> Value {
             if fields.len() == 1 && special.iter().any(|name| fields.contains_key(*name)) {
                 return Value::Object(fields);
             }
-            // What looked like one of these, and is none, is wrapped where it is shown.
+            // An object that looks like one of these, and is none, is wrapped where it is shown.
             if let (1, Some(inner)) = (fields.len(), fields.remove("@obj")) {
                 return quoted_fields(inner);
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// One request may take so long.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Who cannot be reached for so long is gone.
+/// Time after which an unreachable server counts as gone.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);

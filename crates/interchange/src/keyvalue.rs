@@ -17,7 +17,7 @@ use crate::lines::{Lines, shown};
 use crate::observer::{BEGUN_ANEW, Observer};
 use crate::whole_file::WholeFile;
 
-/// What one transaction writes, and what one reads.
+/// Limits of one transaction that writes, and of one that reads.
 const BATCH_KEYS: usize = 2000;
 const BATCH_BYTES: usize = 1 << 20;
 /// The first key that is the server's own.
@@ -50,7 +50,7 @@ impl Client {
         Ok(Client { runtime, database })
     }
 
-    /// What the journal calls the server: it never has the credential.
+    /// The journal's name for the server: it never has the credential.
     pub fn name(&self) -> String {
         format!("keyvalue {}", self.database.cluster().addresses.join(","))
     }

@@ -1,4 +1,4 @@
-//! What other databases exchange, to and from running servers, through the servers' own protocols.
+//! Exchange with other databases, to and from running servers, through the servers' own protocols.
 //!
 //! ```text
 //!   DynamoDB's export, in a folder or a bucket; a live table   <->  a table
@@ -6,9 +6,10 @@
 //!   a file of keys and values                                  <->  the key-value layer
 //! ```
 //!
-//! A record arrives whole or not at all, and to bring one again changes nothing: items, documents with their moments, and keys
-//! replace themselves. So a [`Journal`] beside the command, which never runs ahead of what has arrived, is all that a copy needs to
-//! go on after a kill. What a target refuses is told and left out, up to a limit; what is not understood in a file is too.
+//! A record arrives whole or not at all, and to bring one again changes nothing: items, documents
+//! with their moments, and keys replace themselves. So a [`Journal`] beside the command, which
+//! never runs ahead of the arrivals, is all that a copy needs to go on after a kill. Records that a
+//! target refuses are reported and left out, up to a limit; so are unknown parts of a file.
 //!
 //! Everything is read and written by blocking calls, on the caller's thread.
 

@@ -1,12 +1,12 @@
-//! Whoever watches a copy: shows how far it is, keeps what was rejected, and may end it.
+//! The watcher of a copy: shows how far it is, keeps rejected records, and may end it.
 
 use crate::error::Result;
 
 pub trait Observer {
-    /// What is being done from now on, and how many records there are, if that is known.
+    /// Begins a stage, with the number of its records, if that is known.
     fn phase(&mut self, text: &str, records: Option<u64>);
 
-    /// So many records more are done with.
+    /// Reports records that are finished.
     fn advance(&mut self, records: u64);
 
     /// A record that the target does not take, or that nobody understands. The error ends the copy: there are too many.
@@ -16,5 +16,5 @@ pub trait Observer {
     fn is_stopped(&self) -> bool;
 }
 
-/// What is said when an export that somebody killed is begun again.
+/// The message when an export that was killed is begun again.
 pub const BEGUN_ANEW: &str = "an earlier export ended in the middle: it is begun anew";

@@ -27,7 +27,7 @@ impl WholeFile {
         Ok((file, was_begun))
     }
 
-    /// What is written so far.
+    /// The part written so far.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -45,7 +45,7 @@ impl WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Whoever begins it anew throws it away as well.
+            // A later attempt throws it away as well.
             let _ = fs::remove_file(&self.unfinished);
         }
     }

@@ -1,5 +1,5 @@
-//! What requests cost inside the layer and the engine: CPU microseconds a request from the body's bytes to the reply's,
-//! without sockets, HTTP and signatures.
+//! The cost of requests inside the layer and the engine: CPU microseconds per request, from the
+//! body's bytes to the reply's, without sockets, HTTP and signatures.
 //!
 //! `cargo run --release -p quartet-layer-dynamodb --example request_cost [only these] [requests]`
 //!

@@ -31,7 +31,7 @@ pub use wire::failure::{Exception, Failure};
 pub(crate) use crate::storage::layer::{Outcome, settled};
 use crate::wire::json::Json;
 
-/// What a request is answered with, once `dependency` is durable.
+/// The reply to a request; send it once `dependency` is durable.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,

@@ -1,4 +1,5 @@
-//! What queries cost inside the layer and the engine: CPU microseconds a query, without sockets and without HTTP.
+//! The cost of queries inside the layer and the engine: CPU microseconds per query, without sockets
+//! and without HTTP.
 //!
 //! `cargo run --release -p quartet-layer-fauna --example query_cost [only these] [queries]`
 //!

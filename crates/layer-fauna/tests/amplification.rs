@@ -1,4 +1,5 @@
-//! What a small request may cost: a table of requests, what comes in, and what memory and time they take at most.
+//! The cost of small requests: a table of requests, the bytes that arrive, and the memory and time
+//! that they may take.
 //!
 //! A request of a hundred bytes could come to gigabytes: sizes were looked at behind the copying. Each of these gets its answer
 //! or the protocol's own refusal. It is a program of its own, since it looks at the memory of its process.

@@ -1,4 +1,4 @@
-//! What effects mean to clients of the key-value layer: exactly what they are.
+//! The meaning of effects to clients of the key-value layer: exactly the effects themselves.
 
 use quartet_engine::{Change, ChangeDecoder, Reach, Reader};
 use quartet_model::{Effect, LayerId};

@@ -9,8 +9,8 @@ use crate::{METADATA_VERSION_KEY, Options, USER_KEYS_END, check_bound, keys_end}
 const KEY_BYTES_MAX: usize = 10_000;
 const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
 const VALUE_BYTES_MAX: usize = 100_000;
-/// What each mutation and each conflict range counts beside its keys and values: judging and applying one takes time under the
-/// partition's lock, however short it is. The original counts as much.
+/// Cost of each mutation and each conflict range beside its keys and values: judging and applying
+/// one takes time under the partition's lock, however short it is. The original counts as much.
 const ITEM_BYTES: usize = 24;
 /// The offset behind a key or value that takes a versionstamp.
 const OFFSET_BYTES: usize = 4;

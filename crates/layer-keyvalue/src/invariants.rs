@@ -1,5 +1,5 @@
-//! What must hold between the rows of the key-value layer, for `quartet check`: they are what clients wrote, so nothing but that
-//! clients can reach them.
+//! The invariants between the rows of the key-value layer, for `quartet check`: they are clients'
+//! own rows, so only that clients can reach them.
 
 use std::ops::ControlFlow;
 

@@ -55,7 +55,8 @@ pub(crate) fn keys_end(system: bool) -> &'static [u8] {
     if system { SYSTEM_KEYS_END } else { USER_KEYS_END }
 }
 
-/// A key that may be read. What a client's library refuses is refused here too, since a client may be any program.
+/// A key that may be read. Keys that a client's library refuses are refused here too, since a
+/// client may be any program.
 pub(crate) fn check_readable_key(key: &[u8], system: bool) -> Result<(), ErrorCode> {
     let is_outside = key >= keys_end(system) && key != METADATA_VERSION_KEY;
     if is_outside {
@@ -72,7 +73,7 @@ pub(crate) fn check_bound(bound: &[u8], system: bool) -> Result<(), ErrorCode> {
     Ok(())
 }
 
-/// What a frame may be larger than the largest transaction.
+/// Allowance of a frame beyond the largest transaction.
 const FRAME_ROOM_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +116,7 @@ pub struct KeyValue {
     /// Another number for each start of the server.
     instance: u64,
     sessions: AtomicUsize,
-    /// What the watches of all sessions keep.
+    /// The memory of the watches of all sessions.
     watched_bytes: Arc<AtomicUsize>,
 }
 

@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// What a selector names, by its definition.
+    /// Returns the key that a selector names, by its definition.
     fn named(keys: &BTreeSet<Vec<u8>>, selector: &Selector<'_>) -> Vec<u8> {
         let before = keys.iter().filter(|key| match selector.or_equal {
             true => key.as_slice() <= selector.key,

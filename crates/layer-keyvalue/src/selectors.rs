@@ -1,8 +1,8 @@
 //! The key that a selector names.
 //!
-//! `(key, or_equal, offset)` is the last key before `key` (or at it), and then `offset` keys on. With `key\x00` in the place
-//! of a `key` that may be equal, offset 1 is the first key at or after it, and 0 the last one before it. The store counts, so
-//! an offset costs O(log n) however large it is.
+//! `(key, or_equal, offset)` is the last key before `key` (or at it), and then `offset` keys on.
+//! With `key\x00` instead of a `key` that may be equal, offset 1 is the first key at or after it,
+//! and 0 the last one before it. The store counts, so an offset costs O(log n) however large it is.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,8 @@ pub(crate) fn bound<'a>(reader: &Reader, selector: &Selector<'a>, end: &'a [u8])
     }
 }
 
-/// What the offset counts from. What lies at the end or beyond is out of reach, and does not count.
+/// The key that the offset counts from. Keys at the end or beyond are out of reach, and do not
+/// count.
 fn base<'a>(selector: &Selector<'a>, end: &'a [u8]) -> Cow<'a, [u8]> {
     if selector.key >= end {
         end.into()

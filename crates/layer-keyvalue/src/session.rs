@@ -1,8 +1,9 @@
 //! One connection's requests, the versions it reads at, and its watches.
 //!
-//! Reads need no lock: they look at a state that the session holds, and everything in it is durable, because the reply that
-//! told its version waited for that. Read versions, commits and watches take the partition's lock for a moment. If somebody
-//! holds it for long, the request is given back, to be tried again when others have been served.
+//! Reads need no lock: they look at a state that the session holds, and everything in it is
+//! durable, because the reply with its version waited for that. Read versions, commits and watches
+//! take the partition's lock for a moment. If another thread holds it for long, the request is
+//! given back, to be tried again when others have been served.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -18,21 +19,21 @@ use quartet_wire_keyvalue::{
 use crate::watches::{Wake, Watches};
 use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes, together};
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// The reply was appended; it may be sent once this is durable.
     Reply(Dependency),
     /// There is no reply, or not yet.
     Nothing,
-    /// Somebody holds the lock for long. Nothing was done: give the request again.
+    /// Another thread holds the lock for long. Nothing was done: give the request again.
     Busy,
 }
 
 pub struct Session {
     layer: Arc<KeyValue>,
     reading: HashMap<u64, Reading>,
-    /// With so many versions under way, those whose window has passed are looked for.
+    /// Expired read versions are swept once this many are open.
     reading_swept_from: usize,
     watches: Watches,
     /// The version that read versions of this batch share, and its dependency.
@@ -59,7 +60,8 @@ struct Reading {
     count: u32,
 }
 
-/// So many first commits of a session leave their state behind, whether anybody has named a version before or not.
+/// First commits of a session that leave their state behind, whether anybody has named a version
+/// before or not.
 const COMMITS_KEPT: u32 = 1_000;
 
 /// With fewer versions than this under way, those whose window has passed are left.
@@ -95,10 +97,10 @@ impl Session {
         self.now_micros = self.layer.engine.now_micros();
     }
 
-    /// To be called when the requests that were there are answered. Of the commits among them the last one's state stays
-    /// readable, for whoever names its version: a client that commits step by step can look at each. A state that is kept
-    /// makes the next commits copy what they change, so a busy client that never names one stops paying for it, for those that it
-    /// has left already, too.
+    /// Call it when the requests that were there are answered. The last commit's state stays
+    /// readable, for a client that names its version: a client that commits step by step can look
+    /// at each. A state that is kept makes the next commits copy the nodes they change, so a busy
+    /// client that never names one stops paying for it, for those that it has left already, too.
     pub fn end_batch(&mut self) {
         self.ahead = Ahead::default();
         if let Some(reader) = self.committed.take() {
@@ -354,8 +356,8 @@ impl Session {
         let Some(mut partition) = self.layer.partition() else {
             return Ok(Answered::Busy);
         };
-        // A state that somebody holds makes a commit copy what it changes. So read versions of this batch go on sharing the state
-        // from before: who asked for one has not been told of this commit.
+        // A held state makes a commit copy the nodes it changes. So read versions of this batch go
+        // on sharing the state from before: their clients have not seen this commit.
         self.committed = None;
         let committed = partition.commit(self.layer.space, &request);
         let are_named = || self.commits_kept < COMMITS_KEPT || self.layer.versions.are_named(self.now_micros);
@@ -470,7 +472,7 @@ fn check_watched(key: &[u8], value: Option<&[u8]>, system: bool) -> Result<(), E
     commit::check_value_length(value.unwrap_or_default())
 }
 
-/// What was read may be told.
+/// The read result may be sent.
 fn check_readable(reader: &Reader) -> Result<(), ErrorCode> {
     if reader.is_unreadable() {
         return Err(ErrorCode::IO_ERROR);
@@ -486,7 +488,8 @@ fn check_range(begin: &[u8], end: &[u8], system: bool) -> Result<(), ErrorCode> 
 }
 
 impl Ahead {
-    /// What was read for the next request, if that is at `version`. Whether it is for the same key is left to the caller.
+    /// The result read ahead for the next request, if that is at `version`. The caller checks
+    /// whether it is for the same key.
     fn take(&mut self, version: u64) -> Option<Row> {
         if self.version != version {
             return None;
@@ -558,7 +561,7 @@ mod tests {
         let committed = number(&mut session, &set(b"new")).unwrap();
         assert_eq!(number(&mut session, &Request::ReadVersion), Some(first));
         session.end_batch();
-        // What was acknowledged before a batch is seen in it.
+        // Commits acknowledged before a batch are seen in it.
         session.begin_batch();
         let second = number(&mut session, &Request::ReadVersion).unwrap();
         assert!(second >= committed && first < committed);
@@ -567,7 +570,7 @@ mod tests {
         session.end_batch();
     }
 
-    /// Whatever is asked for in the place of what was read ahead.
+    /// Whatever is asked for instead of the row read ahead.
     #[test]
     fn reads_ahead_change_no_answer() {
         let (engine, space) = crate::test_engine();

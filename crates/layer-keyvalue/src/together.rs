@@ -6,13 +6,13 @@ use quartet_store::memory::tree::Walk;
 use quartet_wire_keyvalue::{Commit, Frame, Malformed, MutationKind, RangeRequest, Request, next_frame};
 use smallvec::SmallVec;
 
-/// So many requests are looked at together.
+/// Requests that are looked at together.
 const TOGETHER_MAX: usize = 16;
 /// Larger requests are looked at by themselves.
 const FRAME_BYTES_MAX: usize = 4 << 10;
-/// With so many mutations, commits are enough to be looked at together.
+/// Number of mutations from which commits are looked at together.
 const MUTATIONS_ENOUGH: usize = 24;
-/// So many rows of a range are brought near, if it is not known to have fewer.
+/// Rows of a range that are prefetched, if it is not known to have fewer.
 const RANGE_ROWS_MAX: usize = 16;
 
 /// Requests that were there at the same time, in their order.
@@ -26,7 +26,7 @@ pub fn first_requests(input: &[u8], frame_bytes_max: usize) -> Result<Together<'
     };
     together.push((first, Request::parse(&first)?));
     let mut bytes = first.bytes;
-    // What is not wholly there, or cannot be understood, is for when it comes first.
+    // Incomplete or malformed frames are handled when they reach the front.
     while wants_more(&together)
         && let Ok(Some(frame)) = next_frame(&input[bytes..], frame_bytes_max)
         && frame.code == first.code
@@ -49,7 +49,8 @@ fn wants_more(together: &[(Frame<'_>, Request<'_>)]) -> bool {
         && together.iter().map(|(_, request)| mutations(request)).sum::<usize>() < MUTATIONS_ENOUGH
 }
 
-/// Two of one kind. What ranges read at different versions lies mostly in the same place.
+/// Two requests of one kind. The rows that ranges read at different versions lie mostly in the same
+/// place.
 fn joins(first: &Request<'_>, next: &Request<'_>) -> bool {
     match (first, next) {
         (Request::Get { version, .. }, Request::Get { version: other, .. }) => version == other,
@@ -67,7 +68,7 @@ pub(crate) fn keys_read<'a>(together: &[(Frame<'a>, Request<'a>)]) -> SmallVec<[
     keys.collect()
 }
 
-/// Has the rows brought near that the ranges begin with.
+/// Prefetches the rows that the ranges begin with.
 pub(crate) fn fetch_ranges(reader: &Reader, together: &[(Frame<'_>, Request<'_>)]) {
     let walks = together.iter().filter_map(|(_, request)| match request {
         Request::GetRange(range) => Some(walk(range)),

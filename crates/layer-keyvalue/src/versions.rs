@@ -1,9 +1,10 @@
 //! The states that can be read, by version.
 //!
-//! A state is kept as long as somebody reads at it, within the window. A few that nobody uses any more stay until the window
-//! has passed, so that another transaction can be told to read at the same version. A client that names a version at which no
-//! state was kept gets the first one after it: what it reads is still the state of one moment, and a commit is judged by the
-//! version that the client named, which is the stricter one.
+//! A state is kept as long as a client reads at it, within the window. A few that nobody uses any
+//! more stay until the window has passed, so that another transaction can be set to read at the
+//! same version. A client that names a version at which no state was kept gets the first one after
+//! it: its reads are still of one moment, and a commit is judged by the version that the client
+//! named, which is the stricter one.
 //!
 //! States are owned here alone, so letting go of one ends it for everybody. A state that is kept makes each write copy what
 //! it changes, so states that nobody uses are few.
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use quartet_engine::Reader;
 use quartet_model::Version;
 
-/// Somebody who has named a version may name another for so long.
+/// Time within which a client that has named a version may name another.
 const NAMED_MICROS: u64 = 60_000_000;
 /// How many states stay that nobody reads at.
 const UNUSED_MAX: usize = 64;
@@ -123,7 +124,7 @@ impl Versions {
             .iter()
             .filter_map(|version| states.take_unused(*version))
             .collect();
-        // What only they held is freed without the lock.
+        // Rows that only they held are freed without the lock.
         drop(states);
         drop(forgotten);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Watches {
     by_request: HashMap<u32, Watched>,
     /// Requests whose keys were written. A set: a peer that does not take replies may watch what is written all the time.
     touched: Arc<Mutex<HashSet<u32>>>,
-    /// What the watches of all sessions keep.
+    /// The memory of the watches of all sessions.
     all_bytes: Arc<AtomicUsize>,
 }
 

@@ -1,4 +1,5 @@
-//! What a command costs without sockets: processor time from the bytes of a request to those of its reply.
+//! The cost of a command without sockets: processor time from the bytes of a request to those of
+//! its reply.
 //!
 //! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name of one]]]`
 //!

@@ -1,4 +1,4 @@
-//! What clients are told, and what holds for every layer.
+//! Facts for clients that hold for every layer.
 
 /// The version of Redis whose commands and replies this layer follows; clients gate features on it.
 pub const REDIS_VERSION: &str = "7.4.0";

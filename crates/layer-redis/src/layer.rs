@@ -1,4 +1,4 @@
-//! What all connections of one logical database share.
+//! State that all connections of one logical database share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -35,17 +35,17 @@ use crate::scripting::scripts::Scripts;
 /// Where `redis.log` writes: level from 0 (debug) to 3 (warning), and the line.
 pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
 
-/// What all connections of one logical database share.
+/// State that all connections of one logical database share.
 pub struct Redis {
     pub engine: Arc<Engine>,
     pub space: Space,
     pub table: &'static Table,
-    /// What runs each command, by its number in the table.
+    /// The handler of each command, by its number in the table.
     pub handlers: &'static [Handler],
     pub config: Config,
     pub changes: Changes,
     pub outbox: Outbox,
-    /// What replicas are sent.
+    /// The stream to replicas.
     pub replication: Replication,
     /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
     /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
@@ -76,7 +76,7 @@ pub struct Eviction {
     pub found_nothing: AtomicBool,
 }
 
-/// What is counted and noted of the commands that ran.
+/// Counters and notes of the commands that ran.
 pub struct Observation {
     pub statistics: Statistics,
     pub slowlog: Mutex<Slowlog>,
@@ -87,9 +87,9 @@ pub struct Observation {
     pub key_counts: Mutex<Vec<KeyCount>>,
 }
 
-/// What scripts of all connections share.
+/// State that scripts of all connections share.
 pub struct Scripting {
-    /// What EVALSHA finds.
+    /// The scripts that EVALSHA finds.
     pub scripts: Scripts,
     /// The script that takes long, if one runs.
     pub long_scripts: Arc<LongScripts>,
@@ -99,25 +99,26 @@ pub struct Scripting {
     pub log: Log,
 }
 
-/// Who is connected, what each waits for, listens to and caches.
+/// The connections, and each one's waits, subscriptions and cached keys.
 pub struct Connections {
     pub clients: Clients,
     pub blocking: Blocking,
     pub pause: Pause,
     pub channels: Channels,
     pub tracking: Tracking,
-    /// What closed connections leave to be done once a long script has given the lock back.
+    /// Work of closed connections that waits for a long script to give the lock back.
     pub pending_disconnects: PendingDisconnects,
 }
 
-/// Who may do what, and how one comes in.
+/// Access: the users, and the ways to come in.
 pub struct Access {
     pub users: Users,
     /// Where users are kept beyond this process, if anywhere.
     pub user_file: Option<Box<dyn UserFile>>,
     /// Judges and counts the commands; none around the default database.
     pub admission_control: Option<Arc<dyn AdmissionControl>>,
-    /// What stands before the names of this database's users in a token: `NAME/`, and nothing in the default database.
+    /// The prefix of this database's users' names in a token: `NAME/`, and nothing in the default
+    /// database.
     pub realm: Vec<u8>,
     /// Knows which password opens which logical database; none if there is only this one.
     pub directory: Option<Box<dyn Directory>>,
@@ -134,24 +135,26 @@ pub trait RdbFile: Send + Sync {
     fn written_micros(&self) -> u64;
 }
 
-/// What the server supplies: the layer asks no operating system and touches no file.
+/// The server's supplies: the layer asks no operating system and touches no file.
 pub struct Process {
     pub identity: Identity,
     /// Where MIGRATE may send keys, and whom REPLICAOF may follow.
     pub migration_targets: Targets,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
-    /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
+    /// The process' resources, for INFO and MEMORY. The server supplies them: the layer asks no
+    /// operating system.
     pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
     /// Gives the system back what the allocator keeps for later: MEMORY PURGE.
     pub purge: Box<dyn Fn() + Send + Sync>,
-    /// So many hexadecimal digits that nobody can guess. The server supplies them.
+    /// Returns hexadecimal digits that nobody can guess. The server supplies them.
     pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
-    /// Told of each command that SLOWLOG keeps: its name, how many arguments it had, the realm, and its microseconds.
+    /// Called with each command that SLOWLOG keeps: its name, the number of its arguments, the
+    /// realm, and its microseconds.
     pub slow: Option<Box<Slow>>,
     /// Makes the server use the certificate that the parameters name. It may block; the error is for the server's log.
     pub use_tls: Option<Box<UseTls>>,
-    /// What SAVE writes beside the checkpoint, if anything.
+    /// Called by SAVE beside the checkpoint, if anything else is written.
     pub rdb_file: Option<Box<dyn RdbFile>>,
     /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
     pub write_parameters: Option<Box<WriteParameters>>,
@@ -163,19 +166,19 @@ pub type Slow = dyn Fn(&'static str, usize, &[u8], u64) + Send + Sync;
 /// Makes the server use these files: certificate, key, roots of clients' certificates; and what `tls-auth-clients` says.
 pub type UseTls = dyn Fn([String; 4]) -> Result<(), String> + Send + Sync;
 
-/// What the process uses of the machine. Zeros where nobody measures.
+/// The process' use of the machine. Zeros where nobody measures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resources {
     /// Resident memory.
     pub rss_bytes: u64,
     pub machine_bytes: u64,
-    /// What `memory_bytes` of the engine's budget was taken from.
+    /// The source of `memory_bytes` of the engine's budget.
     pub budget_source: &'static str,
     pub cpu_system_micros: u64,
     pub cpu_user_micros: u64,
 }
 
-/// What INFO and HELLO say about this process.
+/// The facts about this process in INFO and HELLO.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     pub quartet_version: String,
@@ -189,13 +192,13 @@ pub struct Identity {
     /// The program's path.
     pub executable: String,
     pub config_file: String,
-    /// What is written outlives the process.
+    /// True if writes outlive the process.
     pub keeps_data: bool,
     /// The server answers as a cluster of one node; what it announces as its address.
     pub emulated_cluster: Option<Announcement>,
 }
 
-/// Where clients are told to go; what is absent is where they have come to.
+/// The address that clients get; an absent part is the one they have connected to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announcement {
     pub host: Option<String>,
@@ -206,7 +209,7 @@ pub struct Announcement {
 pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800)];
 
 impl Identity {
-    /// What HELLO and INFO call the way in which the server runs.
+    /// The name of the server's mode in HELLO and INFO.
     pub fn mode(&self) -> &'static str {
         match self.emulated_cluster {
             Some(_) => "cluster",
@@ -253,8 +256,8 @@ impl Redis {
         Ok(())
     }
 
-    /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of
-    /// several, what it holds.
+    /// Returns the memory in use: the process' beginning, the rows, and peers' bytes. For a
+    /// database that is one of several, its own rows.
     pub fn used_bytes(&self) -> u64 {
         match self.access.admission_control {
             None => self.process.identity.startup_bytes + self.engine.memory().counted_bytes(),
@@ -274,7 +277,7 @@ impl Redis {
     pub fn is_out_of_memory(&self) -> bool {
         let memory = self.engine.memory();
         let process_is_short = match self.evicts_for_the_process() {
-            // What a checkpoint holds cannot be given back by evicting more.
+            // Rows that a checkpoint holds cannot be given back by evicting more.
             true => memory.is_nearly_gone() && !self.engine.give_up_checkpoint(),
             false => self.engine.admission() == Admission::Refused,
         };
@@ -311,7 +314,7 @@ impl Redis {
         }
     }
 
-    /// What the buffers of all connections hold.
+    /// Returns the size of the buffers of all connections.
     pub fn client_bytes(&self) -> u64 {
         let clients = self.connections.clients.list();
         let bytes = clients.iter().map(|client| client.buffers.total() as u64);

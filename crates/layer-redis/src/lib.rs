@@ -5,9 +5,10 @@
 //!   bytes <--Session-- reply, and the version it has to wait for
 //! ```
 //!
-//! Each command is one transaction; MULTI/EXEC is one transaction of several. A [`Session`] is one connection without its
-//! socket: bytes in, bytes out. Whoever owns the socket asks it what to wait for (more bytes, a durable version, a deadline,
-//! its mailbox). Time arrives with the transaction.
+//! Each command is one transaction; MULTI/EXEC is one transaction of several. A [`Session`] is one
+//! connection without its socket: bytes in, bytes out. The socket's owner asks it for its next
+//! event (more bytes, a durable version, a deadline, its mailbox). Time arrives with the
+//! transaction.
 
 pub mod access;
 pub mod command;

@@ -24,7 +24,7 @@ use quartet_wire_resp::encode_command;
 const LINGERS_MICROS: u64 = 60_000_000;
 /// Replicas at once.
 pub const REPLICAS_MAX: usize = 32;
-/// What is given to a replica at once.
+/// Bytes that a replica gets at once.
 const GIVEN_BYTES_MAX: usize = 1 << 20;
 
 /// A command that some transaction amounts to, and the database that it is for.
@@ -41,7 +41,7 @@ struct Part {
 
 #[derive(Default)]
 struct Feed {
-    /// Of the transaction that runs.
+    /// Notices of the transaction that runs.
     gathered: Vec<Effect>,
     parts: VecDeque<Part>,
     bytes: usize,
@@ -64,7 +64,7 @@ pub struct Follower {
     pub port: u16,
     /// Where it will read on.
     position: AtomicU64,
-    /// What it says it has.
+    /// The position that it claims.
     pub acknowledged: AtomicU64,
     pub acknowledged_micros: AtomicU64,
     /// When it has said anything at all: one that reads a large copy from its disk sends empty lines meanwhile.
@@ -75,7 +75,7 @@ pub struct Follower {
     pub is_online: AtomicBool,
 }
 
-/// What a replica gets next.
+/// A replica's next bytes.
 pub enum Given {
     /// Bytes of the stream, to be sent once the dependency is durable.
     Bytes(Vec<u8>, Dependency),
@@ -90,13 +90,13 @@ pub struct Replication {
     on: AtomicBool,
     feed: Mutex<Feed>,
     arrived: Condvar,
-    /// When replicas were last told that we live.
+    /// Time of the last sign of life to replicas.
     pinged_micros: AtomicU64,
     /// This server is a replica itself, and only what its source sends is written.
     is_replica: AtomicBool,
     /// Replicas that were given a first copy, that went on where they were, and that asked to go on in vain.
     pub served: Served,
-    /// What it holds is part of a first copy, and is shown to nobody.
+    /// Its contents are part of a first copy, and are shown to nobody.
     is_partial: AtomicBool,
     upstream: Mutex<Option<Upstream>>,
 }
@@ -157,7 +157,7 @@ impl Replication {
         self.is_replica.load(Ordering::Relaxed)
     }
 
-    /// What the server holds is part of a first copy.
+    /// The server's contents are part of a first copy.
     #[inline]
     pub fn is_partial(&self) -> bool {
         self.is_partial.load(Ordering::Relaxed)
@@ -190,7 +190,7 @@ impl Replication {
         }
     }
 
-    /// Somebody follows, or did a moment ago.
+    /// True if a replica follows, or did a moment ago.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
@@ -336,7 +336,7 @@ impl Replication {
         let is_over = feed.followers.is_empty() && now_micros >= feed.last_follower_left_micros + LINGERS_MICROS;
         if is_over {
             self.on.store(false, Ordering::Relaxed);
-            // What happens now is not told, so nobody may go on at the end that was.
+            // Present changes are not sent, so nobody may go on at the former end.
             let (start, end) = (feed.end + 1, feed.end + 1);
             let (bytes_kept, bytes_max) = (feed.bytes_kept, feed.bytes_max);
             *feed = Feed {
@@ -350,7 +350,7 @@ impl Replication {
         is_over
     }
 
-    /// What follows the replica's position; waits a little if there is nothing.
+    /// Returns the stream after the replica's position; waits a little if there is nothing.
     pub fn give(&self, follower: &Follower, timeout: Duration) -> Given {
         let mut feed = self.feed.lock();
         let position = follower.position.load(Ordering::Relaxed);
@@ -381,7 +381,7 @@ impl Replication {
     }
 }
 
-/// What a connection says of itself as a replica, in REPLCONF and PSYNC.
+/// A connection's statements about itself as a replica, in REPLCONF and PSYNC.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaRequest {
     /// The stream that it has followed, and the position where it wants to go on.
@@ -396,7 +396,7 @@ pub struct ReplicaRequest {
     pub port: u16,
 }
 
-/// Who a new replica is.
+/// The identity of a new replica.
 pub struct Attachment {
     pub client: u64,
     pub host: String,

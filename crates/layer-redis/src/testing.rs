@@ -112,7 +112,7 @@ impl Connection {
         out
     }
 
-    /// What arrived unasked: the reply to a blocked command.
+    /// The message that arrived unasked: the reply to a blocked command.
     pub fn mail(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.session.take_mail(&mut out);

@@ -7,7 +7,7 @@ use crate::{FileLogError, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
 
-/// What a sound log holds.
+/// Contents of a sound log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogReport {
     /// Segments, and how many of them were not read because all they hold lies before the checkpoint.
@@ -20,7 +20,8 @@ pub struct LogReport {
     pub last: LogSequence,
     /// Bytes of all records, read or not.
     pub bytes: u64,
-    /// What a crash left behind the last record. It was never acknowledged, and is cut when the log is opened.
+    /// The bytes that a crash left after the last record. They were never acknowledged, and are cut
+    /// when the log is opened.
     pub unfinished: Option<UnfinishedWrite>,
 }
 

@@ -1,4 +1,4 @@
-//! What every log must do, as one check that any implementation's tests can call.
+//! The contract of a log, as one check that any implementation's tests can call.
 //!
 //! Random but seeded steps are applied to the log and to a list side by side; every answer, every reading and what comes back
 //! after a restart or a crash are compared.
@@ -14,7 +14,8 @@ pub trait Place {
     /// Opens the log, and tells what it replayed from `replay_from` on.
     fn open(&mut self, replay_from: LogSequence) -> (Box<dyn Log>, Records);
 
-    /// What was not durable may be lost, as by a loss of power. False where that cannot be brought about.
+    /// Loses, as by a loss of power, some of the bytes that were not durable. Returns false where
+    /// that cannot be brought about.
     fn crash(&mut self, seed: u64) -> bool;
 }
 
@@ -50,7 +51,7 @@ struct Check {
     log: Option<Box<dyn Log>>,
     /// Record N stands at N - 1.
     records: Vec<Vec<u8>>,
-    /// What `sync` answered last.
+    /// The last answer of `sync`.
     durable: u64,
     /// Records below this may be dropped.
     needed: u64,
@@ -130,7 +131,7 @@ impl Check {
             let found = self.read_from(from, tail).unwrap();
             assert_eq!(found, self.expected(from), "seed {}: read from {from}", self.seed);
         }
-        // What is older is there whole, or is said to be gone.
+        // Older records are there whole, or are reported as gone.
         let starts = self.log().source().starts().unwrap();
         let oldest = starts.first().map_or(1, |first| first.0);
         match self.read_from(1, tail) {
@@ -214,7 +215,7 @@ impl Check {
         }
     }
 
-    /// What comes back is a beginning of what was appended, and holds all that was durable.
+    /// Opening returns a prefix of the appended records that holds all durable ones.
     fn open(&mut self) {
         (self.log, self.follower) = (None, None);
         let (log, replayed) = self.place.open(LogSequence(self.needed));

@@ -1,8 +1,8 @@
-//! What can go wrong with any log, by what the caller can do about it.
+//! The errors of any log, by how the caller can respond.
 
 use quartet_model::LogSequence;
 
-/// What a log of one kind has to say about it, for whoever reads the message.
+/// The description by a log of one kind, for the reader of the message.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a log did not do what it was asked to.
@@ -23,10 +23,11 @@ pub enum LogError {
     /// Records so old are not kept any more: a checkpoint holds what they say.
     #[error("the log begins at record {}, and record {} is asked for", first.0, wanted.0)]
     Trimmed { wanted: LogSequence, first: LogSequence },
-    /// What was durable cannot be read back, or cannot be applied: an operator must decide.
+    /// Durable records cannot be read back, or cannot be applied: an operator must decide.
     #[error("{0}")]
     Damaged(Cause),
-    /// What carries the log has failed. While appending or syncing, it is unknown how much of what was not yet synced is durable.
+    /// The medium has failed. While appending or syncing, it is unknown how much of the unsynced
+    /// part is durable.
     #[error("{0}")]
     Failing(Cause),
     /// An earlier call failed. Nothing more is written: the log must be opened again.

@@ -1,4 +1,4 @@
-//! What can go wrong with the file log, with the file concerned, for an operator who has to mend it.
+//! The errors of the file log, with the file concerned, for an operator who has to repair it.
 
 use crate::LogError;
 use crate::error::Cause;
@@ -70,7 +70,7 @@ pub enum FileLogError {
 }
 
 impl LogError {
-    /// What the file log says about it, if it was that log.
+    /// Returns the file log's description, if it was that log.
     pub fn of_file_log(&self) -> Option<&FileLogError> {
         match self {
             LogError::NoRoom(cause) | LogError::Damaged(cause) | LogError::Failing(cause) => cause.downcast_ref(),

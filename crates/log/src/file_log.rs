@@ -45,7 +45,8 @@ pub struct FileLog {
     record: Vec<u8>,
 }
 
-/// The reach is stated at least once in so many syncs: a write into the system's cache, which is much less than a sync.
+/// Largest number of syncs without a statement of the reach: a write into the system's cache, which
+/// is much less than a sync.
 const SYNCS_UNSTATED_MAX: u32 = 16;
 /// A larger record's buffer is given back after it is written.
 const RECORD_CAPACITY_MAX: usize = 4 * 1024 * 1024;
@@ -115,7 +116,7 @@ impl FileLog {
         result.map_err(LogError::from)
     }
 
-    /// What the log is sure to have room for.
+    /// Returns the room that the log is sure to have.
     pub fn reserve(&self) -> Arc<Reserve> {
         self.reserve.clone()
     }
@@ -240,7 +241,7 @@ impl FileLog {
     }
 }
 
-/// What a record with a payload of so many bytes takes in the log.
+/// Returns the size of a record with a payload of `payload_bytes` in the log.
 pub fn record_bytes(payload_bytes: usize) -> u64 {
     framed_bytes(payload_bytes) as u64
 }

@@ -89,7 +89,7 @@ impl FileLogCursor {
             if let Ok(found) = place.epoch(self.next)? {
                 return Ok(found);
             }
-            // What was read of the file before may be older than the record.
+            // Bytes that were read from the file before may be older than the record.
             place.reader.forget()?;
             if let Ok(found) = place.epoch(self.next)? {
                 return Ok(found);

@@ -4,8 +4,8 @@
 //! a writer that is behind cannot append: the log alone decides who is **home**. The time from a writer's opening the log to
 //! another's appending is its **term**; a writer whose append is refused because the tail is another's steps down.
 //!
-//! What is appended is durable, and may be acknowledged, only up to the sequence that `sync` answers. The log never looks
-//! inside a payload. `conformance` is what every implementation must do.
+//! A record is durable, and may be acknowledged, only up to the sequence that `sync` returns. The
+//! log never looks inside a payload. Every implementation must pass `conformance`.
 
 #![warn(missing_docs)]
 
@@ -52,9 +52,9 @@ pub trait Log: Send {
     /// the newest records may answer less, and is asked again.
     fn sync(&mut self) -> Result<LogSequence, LogError>;
 
-    /// Writes down, without syncing, how far the log is known to be durable. Damage to a record is told from an
-    /// unfinished write by what later records say; this says it for the last ones. Call it when idle; it costs nothing
-    /// when there is nothing new to say.
+    /// Writes down, without syncing, how far the log is known to be durable. Later records
+    /// distinguish damage to a record from an unfinished write; this does so for the last ones.
+    /// Call it when idle; it costs nothing when there is nothing new to write.
     fn mark_durable(&mut self) -> Result<(), LogError>;
 
     /// Makes everything durable, and with it what tells damage from a log that ended here. Nothing is appended afterwards.
@@ -66,13 +66,13 @@ pub trait Log: Send {
     /// Bytes of the records held. Falls only as records are dropped.
     fn bytes(&self) -> u64;
 
-    /// What can be dropped, oldest first. The last can not.
+    /// Returns the parts that can be dropped, oldest first. The last can not.
     fn parts(&self) -> Vec<LogPart>;
 
     /// Where others read what this writer appends.
     fn source(&self) -> Arc<dyn LogSource>;
 
-    /// What the log is sure to have room for.
+    /// Returns the room that the log is sure to have.
     fn room(&self) -> Arc<dyn LogRoom>;
 }
 

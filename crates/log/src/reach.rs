@@ -19,7 +19,7 @@ use crate::FileLogError;
 use quartet_env::{Disk, File};
 use quartet_model::LogSequence;
 
-/// What is known to have been durable.
+/// The sequence that is known to have been durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// The first sequence of the newest segment, whose header and name are durable.
@@ -28,7 +28,7 @@ pub(crate) struct Reach {
     pub durable: LogSequence,
 }
 
-/// What a directory says about its log's reach.
+/// The reach that a directory states of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stated {
     pub reach: Reach,

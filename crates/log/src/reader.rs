@@ -20,7 +20,7 @@ pub(crate) struct SegmentReader {
     window_bytes: usize,
 }
 
-/// What stands where the next epoch is expected.
+/// The bytes at the place of the next epoch.
 pub(crate) enum Next<'a> {
     Epoch {
         header: RecordHeader,
@@ -30,7 +30,7 @@ pub(crate) enum Next<'a> {
     End(&'static str),
 }
 
-/// What lies beyond the last whole epoch.
+/// The bytes beyond the last whole epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Nothing but zeros and possibly a mark, which says how far the log was durable.
@@ -42,7 +42,7 @@ pub(crate) enum Rest {
 }
 
 const WINDOW_BYTES: usize = 1024 * 1024;
-/// Whoever follows a log reads little at once.
+/// Smallest read of a reader that follows a log, which reads little at once.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
 
 impl SegmentReader {

@@ -9,9 +9,9 @@
 //! record           record header | payload | zeros up to a multiple of 8
 //! ```
 //!
-//! There are two kinds of record, told apart by the magic. An *epoch* carries a payload under its own sequence. A
-//! *mark* has no payload and no sequence of its own (it repeats the last epoch's); it stands where the next epoch
-//! will be written, and is overwritten by it.
+//! There are two kinds of record, distinguished by the magic. An *epoch* carries a payload under
+//! its own sequence. A *mark* has no payload and no sequence of its own (it repeats the last
+//! epoch's); it stands where the next epoch will be written, and is overwritten by it.
 //!
 //! `synced through` is the highest sequence known to be durable when the record was written. It is what tells damage
 //! from an unfinished write: an unreadable record N was durable if any other says "synced through N" or more.
@@ -136,7 +136,7 @@ impl RecordHeader {
     }
 }
 
-/// What a record with this payload takes in the file, padding included.
+/// Returns the size of a record with this payload in the file, padding included.
 pub(crate) fn record_bytes(payload_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + payload_bytes).next_multiple_of(RECORD_ALIGNMENT)
 }

@@ -1,8 +1,9 @@
 //! Opening: reads what the log holds and leaves a segment ready for appending.
 //!
-//! What remains of a record that was never finished is overwritten with zeros, so that no old record can come back behind
-//! a new one. Records that nothing proves durable may exist only in the system's cache, and a sync that failed before a
-//! restart may have left them marked as written. They are written again and synced before they count.
+//! The remains of a record that was never finished are overwritten with zeros, so that no old
+//! record can come back after a new one. Records that nothing proves durable may exist only in the
+//! system's cache, and a sync that failed before a restart may have left them marked as written.
+//! They are written again and synced before they count.
 //!
 //! Invariant: after opening, every record up to the tail is durable, gap-free, and was given to `replay` in order.
 
@@ -22,7 +23,7 @@ pub(crate) struct Recovered {
     pub sealed: Vec<Sealed>,
     pub active: Segment,
     pub tail: LogSequence,
-    /// What the mark at the end of the active segment says, or zero.
+    /// The sequence of the mark at the end of the active segment, or zero.
     pub marked: LogSequence,
     /// How far the log says that it reached before it was opened.
     pub stated: Option<Stated>,

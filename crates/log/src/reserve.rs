@@ -5,10 +5,11 @@
 //!   | records | ... room ... |                | header | zeros | ... room ... |
 //! ```
 //!
-//! Two files have space reserved: the segment being written, and the next one, which is made ahead of need, so that beginning
-//! a segment neither waits for the disk to find space nor needs a file descriptor. Records that are still in memory are sure
-//! to fit as long as they take no more than the larger of both rooms: they go into the first while they fit, and all others
-//! into the second. Whoever wants to promise more extends the second first.
+//! Two files have space reserved: the segment being written, and the next one, which is made ahead
+//! of need, so that beginning a segment neither waits for the disk to find space nor needs a file
+//! descriptor. Records that are still in memory are sure to fit as long as they take no more than
+//! the larger of both rooms: they go into the first while they fit, and all others into the second.
+//! To promise more, extend the second first.
 //!
 //! A file system that cannot reserve accepts everything here; there an append may still find the disk full (`NoRoom`).
 //!

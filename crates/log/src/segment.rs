@@ -78,7 +78,8 @@ impl Segment {
         self.end - SEGMENT_HEADER_BYTES as u64
     }
 
-    /// What epochs behind the last one may take, if a mark is to fit behind them. Nothing is written behind what an older version wrote.
+    /// Returns the bytes that epochs after the last one may take, if a mark is to fit after them.
+    /// Nothing is written after the bytes of an older version.
     pub fn room(&self) -> u64 {
         if self.header.is_older() {
             return 0;

@@ -1,7 +1,8 @@
 //! Reading a log beside its writer.
 //!
-//! The writer alone knows how far the log is durable, so whoever reads beside it is told, each time, up to which record it may
-//! read. What is at or below a durable sequence never changes; it may only be trimmed.
+//! The writer alone knows how far the log is durable, so each read beside it names the last record
+//! that it may return. Records at or below a durable sequence never change; they may only be
+//! trimmed.
 
 use quartet_model::LogSequence;
 
@@ -34,7 +35,7 @@ pub trait LogCursor: Send {
 pub struct LogRecord<'r> {
     /// Its place in the order.
     pub sequence: LogSequence,
-    /// What was appended.
+    /// The appended payload.
     pub payload: &'r [u8],
 }
 
@@ -43,6 +44,6 @@ pub struct LogRecord<'r> {
 pub struct LogPart {
     /// The first of them.
     pub first: LogSequence,
-    /// What they take.
+    /// Their size.
     pub bytes: u64,
 }

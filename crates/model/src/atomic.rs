@@ -7,7 +7,7 @@
 /// Longest value that [`AtomicOperation::AppendIfFits`] produces.
 pub const APPEND_BYTES_MAX: usize = 100_000;
 
-/// What is computed from a value and an operand.
+/// The computations on a value and an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOperation {
     /// The sum, without what overflows.

@@ -1,4 +1,4 @@
-//! What a transaction did, as bytes: the payload of the log.
+//! The effects of a transaction as bytes: the payload of the log.
 //!
 //! An epoch's payload is a run of transactions, each
 //!
@@ -143,7 +143,7 @@ impl Payload {
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenKey {
     start: usize,
-    /// So many bytes before it stands the key that it is like; zero if it stands there in full.
+    /// Distance back, in bytes, to the key that it is like; zero if it stands there in full.
     like: u32,
 }
 
@@ -343,7 +343,7 @@ impl EffectsWriter {
     }
 }
 
-/// Of a length that is written.
+/// Returns the size of a written length.
 fn length_bytes(length: usize) -> usize {
     (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
 }
@@ -518,11 +518,11 @@ struct ReadEffect<'a> {
     rest: Rest<'a>,
 }
 
-/// What stands behind an effect's key.
+/// The part of an effect after its key.
 enum Rest<'a> {
     Nothing,
     Value(&'a [u8]),
-    /// Of a range.
+    /// The end of a range.
     End(&'a [u8]),
     /// A part of a value: where it begins, and its bytes.
     Part(usize, &'a [u8]),

@@ -47,7 +47,7 @@ pub struct DatabaseId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LayerId {
-    /// What the server keeps for itself: the catalogue of databases.
+    /// The server's own rows: the catalogue of databases.
     System = 0,
     /// Redis.
     Redis = 1,

@@ -22,7 +22,7 @@ pub fn load_or_make(data: &Path) -> Result<((String, String), bool)> {
     }
 }
 
-/// A new access key in the place of the one before, which is valid no longer.
+/// Replaces the access key with a new one; the old one is no longer valid.
 pub fn make(data: &Path) -> Result<(String, String)> {
     let (id, secret) = random()?;
     credential_file::write(&data.join(FILE), &format!("{id}:{secret}"))?;

@@ -49,7 +49,7 @@ enum Request {
     },
     /// Deletes a database and all that it holds
     Delete { name: String },
-    /// Gives a database new credentials in the place of all old ones
+    /// Replaces all credentials of a database with new ones
     RenewCredentials { name: String },
     /// Makes a new root key for a data directory that no server uses, and prints it, this once; the old one is valid no longer
     ResetKey {
@@ -67,7 +67,7 @@ struct Decisions {
     /// When a write is acknowledged: always, interval, none
     #[arg(long)]
     durability: Option<String>,
-    /// What reads may show: strong, session, eventual
+    /// Consistency of reads: strong, session, eventual
     #[arg(long)]
     consistency: Option<String>,
     /// Whether old Redis keys make room where there is none, instead of writes being refused

@@ -139,7 +139,7 @@ struct Server {
     agent: ureq::Agent,
     base: String,
     key: String,
-    /// Of the backup that it has begun.
+    /// The chain of the backup that it has begun.
     id: Option<String>,
 }
 

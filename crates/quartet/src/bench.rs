@@ -1,7 +1,8 @@
 //! The server that `quartet bench` starts when it is given no target: this very program, as a child, on a free port.
 //!
-//! A child so that its CPU time can be told from the load generator's. And, for the key-value benchmark alone, an engine in
-//! this process, with nothing between it and the loop that calls it.
+//! A child process, so that its CPU time can be separated from the load generator's. And, for the
+//! key-value benchmark alone, an engine in this process, with nothing between it and the loop that
+//! calls it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub fn start_embedded(wanted: Wanted) -> Result<EmbeddedServer> {
         true => command
             .env("QUARTET_ROOT_KEY", PASSWORD)
             .env("QUARTET_DYNAMODB_ACCESS_KEYS", format!("bench:{PASSWORD}"))
-            // What is measured is the server and not its tables' units.
+            // The benchmark measures the server and not its tables' units.
             .args(["--dynamodb-throttling", "off"]),
         false => command.arg("--dev"),
     };

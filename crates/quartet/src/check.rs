@@ -1,7 +1,8 @@
 //! `quartet check`: tells whether a data directory is sound, what it holds, and, if it is damaged, what to do.
 //!
-//! It reads all that a server would read at its start, judges what the layers promise about their rows, and changes nothing
-//! unless it is told to repair (`repair`). A directory that a server uses is refused.
+//! It reads everything that a server would read at its start, checks the layers' invariants about
+//! their rows, and changes nothing unless it is asked to repair (`repair`). A directory that a
+//! server uses is refused.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -137,7 +138,7 @@ pub fn tell(findings: &Findings, out: &mut dyn Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// So many findings are listed.
+/// Findings that are listed.
 const LINES_MAX: usize = 1000;
 
 /// Those of the log, in the order of their names.
@@ -224,7 +225,7 @@ pub struct DamagedEnd {
 }
 
 pub enum Step {
-    /// All behind so many bytes goes.
+    /// Cuts the file after this many bytes.
     Cut {
         file: String,
         bytes: u64,
@@ -244,8 +245,9 @@ impl Step {
     }
 }
 
-/// Of a log whose end cannot be read; `None` if something else is damaged. The file that says how far the log reached,
-/// `log-reach`, sorts behind all segments and goes with those that are given up.
+/// For a log whose end cannot be read; `None` if something else is damaged. The file that says how
+/// far the log reached, `log-reach`, sorts after all segments and goes with those that are given
+/// up.
 pub fn damaged_end(error: &OpenError, log_files: &[String]) -> Option<DamagedEnd> {
     let removed_from = |first: &str| {
         let files = log_files.iter().filter(|name| name.as_str() >= first);
@@ -353,8 +355,8 @@ pub mod tests {
         (code, String::from_utf8(out).unwrap())
     }
 
-    /// What the two commands of the advice do. Not by a shell: a child that is just being started holds the lock files of
-    /// all tests for a moment.
+    /// Does the work of the advice's two commands. Not by a shell: a child that is just being
+    /// started holds the lock files of all tests for a moment.
     fn obey(command: &str) {
         let (command, file) = command.trim().split_once(" '").unwrap();
         let file = file.trim_end_matches('\'');

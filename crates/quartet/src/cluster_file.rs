@@ -44,7 +44,7 @@ fn credential_of(line: &str) -> Option<&str> {
     Some(rest.split_once('@')?.0)
 }
 
-/// What a client on this machine connects to.
+/// The address that a client on this machine connects to.
 pub fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -39,7 +39,7 @@ impl ParameterValue {
     }
 }
 
-/// What this server shows to the one that it copies.
+/// The credentials that this server shows to the one that it copies.
 const CREDENTIAL: [&str; 2] = ["masteruser", "masterauth"];
 const OWNER_ONLY: u32 = 0o700;
 

@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> Result<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// What is said of a file that does not hold what was written.
+/// The error for a file whose checksum is wrong.
 pub fn damaged(path: &Path) -> anyhow::Error {
     anyhow::anyhow!(
         "{} is damaged: restore it, or make a new credential with `quartet admin reset-key --data {}`",

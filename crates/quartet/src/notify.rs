@@ -1,7 +1,8 @@
-//! What systemd is told of the service (sd_notify): datagrams of lines to the socket that it names, and nothing anywhere else.
+//! Notifications to systemd (sd_notify): datagrams of lines to the socket that it names, and
+//! nothing anywhere else.
 //!
-//! Source: <https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html>. What cannot be sent is lost: the server
-//! does not depend on who watches it.
+//! Source: <https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html>. A datagram
+//! that cannot be sent is lost: the server does not depend on its supervisor.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -27,7 +28,8 @@ pub fn reloading() {
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
 }
 
-/// How often the watchdog wants to be told that all is well, if there is one for this process: twice as often as it must.
+/// Returns the interval of watchdog notifications, if there is one for this process: half of the
+/// watchdog's limit.
 pub fn watchdog_interval() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

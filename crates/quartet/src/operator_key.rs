@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-/// What a server started with `--dev` asks for.
+/// The credentials that a server started with `--dev` asks for.
 const DEVELOPMENT_KEY: &str = "dev";
 
 #[derive(Args)]

@@ -20,7 +20,8 @@ const WORK: &str = "repairing";
 const ROOT: &str = "base";
 const COPY_OF_ROOT: &str = "base.copy";
 
-/// Puts a sound store in the place of the damaged one; false if nothing could be saved, and then nothing was changed.
+/// Replaces the damaged store with a sound one. Returns false if nothing could be saved; then
+/// nothing was changed.
 pub fn rebuild(data: &Path, disk: &Arc<RealDisk>, error: &OpenError, report: &mut Report) -> Result<bool> {
     report.say(&format!("damaged: {error}"))?;
     let work = data.join(WORK);
@@ -95,7 +96,7 @@ fn aside(data: &Path, name: &str) -> PathBuf {
     data.join(format!("dropped-{}-{name}-from-0", SystemClock.now_micros()))
 }
 
-/// What a repair would drop, line by line; nothing is changed.
+/// Prints the rows that a repair would drop, line by line; nothing is changed.
 pub fn foresee(disk: Arc<RealDisk>, tell: &mut dyn FnMut(String)) -> Result<(), OpenError> {
     let damaged: Arc<dyn Disk> = disk;
     match quartet_engine::salvage(&damaged, &mut |damage| tell(in_words(&damage))) {

@@ -1,7 +1,8 @@
 //! SIGHUP: the certificate and the configuration file are read again.
 //!
-//! What can change while the server runs does, the rest is told to the log as waiting for a restart. A file that cannot be
-//! used changes nothing. Values are not shown, since some are secrets.
+//! Settings that can change while the server runs do; the others are logged as waiting for a
+//! restart. A file that cannot be used changes nothing. Values are not shown, since some are
+//! secrets.
 
 use quartet_server::Server;
 

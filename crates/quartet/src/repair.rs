@@ -1,8 +1,9 @@
 //! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows, and reports each thing.
 //!
-//! Of a damaged log it gives up the first record that cannot be read and all after it, of a damaged checkpoint or tree the rows that
-//! cannot be read (`rebuild`); the bytes are set aside in the directory under names that begin with `dropped-`. Between rows it makes
-//! the repairs that the layers name. What only a person or a backup can decide is told and left.
+//! For a damaged log it gives up the first record that cannot be read and all after it, for a
+//! damaged checkpoint or tree the rows that cannot be read (`rebuild`); the bytes are set aside in
+//! the directory under names that begin with `dropped-`. Between rows it makes the repairs that the
+//! layers name. Faults that only a person or a backup can decide are reported and left.
 
 use std::fs;
 use std::io::Write;
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
     use crate::check::tests::{ROWS, directory, log_files, open, run};
 
-    /// What is said, and what was reported.
+    /// The output, and the report.
     fn run_repair(data: &Path) -> (String, String) {
         let mut out = Vec::new();
         repair(data, &mut out).unwrap();

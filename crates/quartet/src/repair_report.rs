@@ -1,4 +1,4 @@
-//! What a repair has done, for whoever wants to know later.
+//! The record of a repair, for later readers.
 
 use std::fs;
 use std::io::Write;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use quartet_env::{Clock, SystemClock};
 
-/// So much of a row that is dropped is shown in the report; its length always.
+/// Bytes of a dropped row that the report shows, beside its length.
 const SHOWN_BYTES_MAX: usize = 512;
 
-/// What was done, line by line, in a file of its own.
+/// The repairs made, line by line, in a file of its own.
 pub struct Report {
     path: PathBuf,
     file: fs::File,

@@ -68,7 +68,8 @@ fn version(text: &str) -> Result<Version> {
     }
 }
 
-/// Of a time as RFC 3339 writes it, in microseconds since the Unix epoch. The last one of a second that is given whole.
+/// Parses a time as RFC 3339 writes it, in microseconds since the Unix epoch. A time in whole
+/// seconds means the last microsecond of that second.
 fn time(text: &str) -> Option<u64> {
     let time = UtcDateTime::parse(text, &Rfc3339).ok()?;
     let micros = u64::try_from(time.unix_timestamp_nanos() / 1000).ok()?;

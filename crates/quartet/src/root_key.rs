@@ -31,7 +31,7 @@ pub fn make_unkept() -> Result<(Option<String>, [u8; 32])> {
     Ok((Some(key), hash))
 }
 
-/// A new key in the place of the one before, which is valid no longer.
+/// Replaces the key with a new one; the old one is no longer valid.
 pub fn make(data: &Path) -> Result<String> {
     let key = random_key()?;
     credential_file::write(&data.join(FILE), &hexadecimal(&hash(&key)))?;
@@ -47,7 +47,7 @@ fn random_key() -> Result<String> {
     Ok(format!("qk_{}", random_hexadecimal(24)?))
 }
 
-/// So many random bytes, two digits each.
+/// Random bytes of a key, two digits each.
 pub fn random_hexadecimal(count: usize) -> Result<String> {
     let mut bytes = vec![0; count];
     fs::File::open("/dev/urandom")

@@ -85,7 +85,8 @@ mod tests {
         }
     }
 
-    /// What stands there as default is the default: with all of it in force, the validated settings are the same.
+    /// Each default in the file is the default: with all of them in force, the validated settings
+    /// are the same.
     #[test]
     fn the_defaults_in_the_sample_are_those_of_the_server() {
         let is_setting = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && !line.ends_with(" = ");

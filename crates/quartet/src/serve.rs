@@ -80,8 +80,8 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     server.shutdown(stop_limit)
 }
 
-/// What ends the server or makes it look at its settings again. There before the server says that it is ready, because from
-/// then on it may be asked to.
+/// The signals that end the server or make it look at its settings again. They are handled before
+/// the server says that it is ready, because from then on it may be asked to.
 struct Ending {
     runtime: Runtime,
     terminate: Signal,
@@ -171,7 +171,7 @@ fn collect_orphans() {
     }
 }
 
-/// What systemd is told while requests are served.
+/// The state that systemd sees while requests are served.
 const SERVES: &str = "READY=1\nSTATUS=serving";
 
 async fn next(interval: Option<Duration>) {

@@ -44,7 +44,8 @@ pub struct ServeArguments {
     /// Stops when standard input ends: for a test that starts a server and must not leave it behind, however it ends
     #[arg(long, env = "QUARTET_STOP_WITH_STDIN")]
     stop_with_stdin: bool,
-    /// The root key, in the place of the one that the first start makes [default: the one of the data directory]
+    /// The root key, instead of the one that the first start makes [default: the one of the data
+    /// directory]
     #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true)]
     root_key: Option<String>,
     /// File that holds the root key
@@ -125,7 +126,8 @@ pub struct ServeArguments {
     /// Whether Redis' protocol answers as a cluster of one node, for clients of clusters: off or emulated [default: off]
     #[arg(long, env = "QUARTET_REDIS_CLUSTER_MODE", value_parser = ["off", "emulated"])]
     redis_cluster_mode: Option<String>,
-    /// HOST:PORT or HOST where clients of clusters and sentinels are told to go [default: where they have come to]
+    /// HOST:PORT or HOST that clients of clusters and sentinels get [default: where they have
+    /// connected]
     #[arg(long, env = "QUARTET_REDIS_ANNOUNCE")]
     redis_announce: Option<String>,
     /// Address of Sentinel's protocol, which names this server; or "off" [default: off]
@@ -156,8 +158,8 @@ pub struct ServeArguments {
     /// Most bytes of one request [default: 1073741824]
     #[arg(long, env = "QUARTET_REQUEST_BYTES_MAX")]
     request_bytes_max: Option<usize>,
-    /// Milliseconds from which on a request of any layer is told of in the log, with its shape and no values; 0: none is
-    /// [default: 1000]
+    /// Milliseconds from which a request of any layer is logged, with its shape and no values; 0:
+    /// none is [default: 1000]
     #[arg(long, env = "QUARTET_SLOW_REQUEST_MILLISECONDS")]
     slow_request_milliseconds: Option<u64>,
     /// URL of an OpenTelemetry collector that takes OTLP over HTTP, as http://127.0.0.1:4318: it gets metrics and spans
@@ -256,7 +258,8 @@ impl ServeArguments {
         Ok(self)
     }
 
-    /// What has another value in `other`, by the names of the file. Parameters of CONFIG are named `redis.NAME`.
+    /// Returns the settings with another value in `other`, by the names of the file. Parameters of
+    /// CONFIG are named `redis.NAME`.
     pub fn differences(&self, other: &ServeArguments) -> Vec<String> {
         let (ours, theirs) = (self.named(), other.named());
         let names = ours

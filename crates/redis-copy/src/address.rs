@@ -47,7 +47,7 @@ impl FromStr for Address {
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() || host.contains('/') {
-            return Err("the address names no host, or a database: those are told by the source".into());
+            return Err("the address names no host, or a database, which the source decides".into());
         }
         Ok(Address {
             host: host.into(),

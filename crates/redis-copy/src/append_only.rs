@@ -5,8 +5,8 @@
 //! a file: records of an RDB file, if it begins with one, then commands
 //! ```
 //!
-//! Only the last file may end within a command or a transaction, as a server that lost its power leaves it: what is not whole was
-//! not committed, and is told and left out.
+//! Only the last file may end within a command or a transaction, as a server that lost its power
+//! leaves it: the incomplete part was not committed, and is reported and left out.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -22,7 +22,7 @@ use crate::watcher::Watcher;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// What came of a copy.
+/// The outcome of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     pub done: u64,
@@ -295,7 +295,8 @@ fn manifest_files(text: &str) -> std::result::Result<Vec<String>, String> {
     Ok(found.into_iter().map(|(_, _, name)| name).collect())
 }
 
-/// Names what is copied, so that a later run knows it again. A folder's last file may grow, and others may be told at its end.
+/// Identifies the copied source, so that a later run recognizes it. A folder's last file may grow,
+/// and others may be added at its end.
 fn name_of_source(path: &Path, files: &[PathBuf]) -> Result<String> {
     let first = files
         .first()

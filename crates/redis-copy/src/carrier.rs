@@ -4,10 +4,12 @@
 //! MULTI  SELECT db  request ...  SELECT 0  SET quartet:import progress  EXEC     or, within a replica,  REPLCONF  quartet-whole progress  EXEC
 //! ```
 //!
-//! Keys are brought with several transactions under way; the progress that each writes is what has been confirmed when it leaves,
-//! so none that is lost is passed over. Commands are brought one transaction after the other, and the progress is that of the
-//! transaction itself. A request that the target does not even queue is told and left out, and the transaction brought again
-//! without it; one that fails when it is executed is told, and the rest of its transaction stays, as on the source.
+//! Keys are brought with several transactions in flight; the progress that each writes is the
+//! position confirmed when it leaves, so none that is lost is passed over. Commands are brought one
+//! transaction after the other, and the progress is that of the transaction itself. A request that
+//! the target does not even queue is reported and left out, and the transaction brought again
+//! without it; one that fails when it is executed is reported, and the rest of its transaction
+//! stays, as on the source.
 
 use std::collections::VecDeque;
 
@@ -18,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::progress::{Keeper, Progress, Step, refused};
 use crate::watcher::{Rejected, Watcher, shown};
 
-/// A transaction is sent when it has so many requests or bytes.
+/// Requests or bytes at which a transaction is sent.
 const REQUESTS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
 /// Transactions under way.
@@ -168,7 +170,7 @@ impl<'c> Carrier<'c> {
         self.batch.ends.is_empty()
     }
 
-    /// What was added until now, for [`Carrier::forget_behind`].
+    /// The requests added until now, for [`Carrier::forget_behind`].
     pub fn mark(&self) -> Mark {
         Mark {
             count: self.batch.ends.len(),

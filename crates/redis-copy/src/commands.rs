@@ -8,7 +8,7 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
 use crate::carrier::Carrier;
 use crate::watcher::shown;
 
-/// What a command is to the copy.
+/// The role of a command in the copy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
     Nothing,

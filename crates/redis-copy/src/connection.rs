@@ -14,8 +14,8 @@ use crate::tls::Secured;
 
 /// Takes requests and answers each, in order.
 pub trait Target {
-    /// Replies may be waited for later, so that several requests are under way. Whoever sends more than [`IN_FLIGHT_BYTES_MAX`]
-    /// of requests without taking a reply may wait for ever.
+    /// Replies may be waited for later, so that several requests are in flight. A caller that sends
+    /// more than [`IN_FLIGHT_BYTES_MAX`] of requests without taking a reply may wait indefinitely.
     fn send(&mut self, requests: &[u8]) -> Result<()>;
 
     fn receive(&mut self) -> Result<Value>;
@@ -29,7 +29,7 @@ pub trait Target {
     }
 }
 
-/// So much may be sent before the first reply is taken.
+/// Bytes that may be sent before the first reply is taken.
 pub const IN_FLIGHT_BYTES_MAX: usize = 8 << 20;
 const READ_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     start: usize,
-    /// What was sent and perhaps not taken by the socket yet.
+    /// Bytes sent that the socket has perhaps not taken yet.
     output: Vec<u8>,
     /// How long the other side may say nothing.
     patience: Duration,
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// What has arrived and is not done with.
+    /// Bytes received that are not consumed yet.
     pub fn unread(&self) -> &[u8] {
         &self.input[self.start..]
     }

@@ -17,7 +17,7 @@ const PAUSE_MS: &str = "3600000";
 /// A source that takes no writes.
 pub struct Closed {
     pub connection: Connection,
-    /// What the parameters were; none if its clients are paused.
+    /// The former parameters; none if its clients are paused.
     before: Vec<(&'static str, String)>,
 }
 

@@ -12,7 +12,7 @@ pub enum Error {
     /// The source does not give what is needed. Trying again does not help.
     #[error("the source: {0}")]
     Source(String),
-    /// What the source has sent or what the file holds is not understood.
+    /// The source's bytes, or the file's, are not understood.
     #[error("{name}: {unreadable}")]
     Unreadable { name: String, unreadable: Unreadable },
     #[error("{name}: {error}")]
@@ -23,7 +23,7 @@ pub enum Error {
     /// The target holds what the copy would mix with.
     #[error("{0}")]
     NotEmpty(String),
-    /// Whoever watches has asked for it.
+    /// The watcher has asked for it.
     #[error("stopped; the same command goes on from here")]
     Stopped,
 }

@@ -1,7 +1,8 @@
 //! Copying a live server: its first copy, and its stream of commands behind that.
 //!
-//! A broken connection is made anew and asks for what follows; if the server no longer has that, or the first copy was not whole,
-//! everything begins again with an empty target. What has arrived is acknowledged to the source when it is durable at the target.
+//! A broken connection is made anew and asks for the rest; if the server no longer has that, or the
+//! first copy was not whole, everything begins again with an empty target. Received data is
+//! acknowledged to the source when it is durable at the target.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ pub struct Wishes {
     pub merges: bool,
 }
 
-/// What a copy is for.
+/// The purpose of a copy.
 enum Purpose<'w> {
     Import(&'w Wishes),
     /// The target is a server that the source's clients may read from, at this port.
@@ -118,7 +119,7 @@ struct Copy<'a, 'c> {
     source: &'a Address,
     carrier: Carrier<'c>,
     purpose: Purpose<'a>,
-    /// What an earlier beginning has brought must go before another.
+    /// Keys of an earlier attempt must go before another.
     must_clear: bool,
 }
 

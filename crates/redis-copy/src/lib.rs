@@ -7,10 +7,10 @@
 //!   Upstash ----------- commands that make each key --+
 //! ```
 //!
-//! A key arrives whole or not at all, and how far the copy has come is written by the same transaction as what came so far
-//! ([`progress`]), so a copy that was killed goes on where it was. What the target refuses is told and left out; what is not
-//! understood ends the copy. A target is anything that takes requests and answers in order: a server far away, or the session
-//! of one's own.
+//! A key arrives whole or not at all, and the position of the copy is written by the same
+//! transaction as the keys up to it ([`progress`]), so a copy that was killed goes on where it was.
+//! Refused requests are reported and left out; unknown input ends the copy. A target is anything
+//! that takes requests and answers in order: a server far away, or the session of one's own.
 //!
 //! Sockets and files are read by blocking calls: a copy has a thread of its own.
 

@@ -20,7 +20,7 @@ use crate::connection::{Connection, Target, error_text};
 use crate::error::{Error, Result};
 
 const MARK_BYTES: usize = 40;
-/// How often the server is told how far we are; it drops replicas that say nothing.
+/// Interval at which the server gets our position; it drops replicas that say nothing.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
 /// A server may take so long to begin with its first copy.
 const PREPARATION_MAX: Duration = Duration::from_secs(600);

@@ -14,7 +14,7 @@ pub const KEY: &[u8] = b"quartet:import";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What is being copied. Another source's progress is no progress.
+    /// The copied source. Another source's progress is no progress.
     pub source: String,
     pub step: Step,
 }
@@ -76,7 +76,7 @@ impl Progress {
         serde_json::to_string(self).expect("plain fields")
     }
 
-    /// What the target has, if it has any.
+    /// The target's progress, if it has any.
     pub fn read(target: &mut dyn Target) -> Result<Option<Progress>> {
         select(target, 0)?;
         match target.call(&[b"GET", KEY])? {

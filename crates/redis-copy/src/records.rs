@@ -88,7 +88,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// What follows the records: the bytes that were read already, and the rest of the source.
+    /// The input after the records: the bytes that were read already, and the rest of the source.
     pub fn into_rest(mut self) -> (Vec<u8>, R) {
         self.buffer.drain(..self.start);
         (self.buffer, self.source)

@@ -1,7 +1,8 @@
 //! TLS to a source or a target, as Redis' clients have it.
 //!
-//! Who names the roots trusts whatever they have signed, whichever name it bears, as Redis does between servers: such roots are
-//! one's own. Without roots of one's own the public ones count, and the certificate must bear the host's name.
+//! A caller that names the roots trusts all certificates they have signed, whatever their names, as
+//! Redis does between servers: such roots are one's own. Without roots of one's own the public ones
+//! count, and the certificate must bear the host's name.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -94,7 +95,7 @@ fn unusable(path: &Path, why: &dyn std::fmt::Display) -> io::Error {
 }
 
 impl Secured {
-    /// What has arrived and was opened; waits for more as the socket does.
+    /// Decrypts received bytes; waits for more as the socket does.
     pub fn read(&mut self, socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             self.send_some(socket)?;

@@ -1,8 +1,9 @@
 //! Compares two servers key by key, by what DUMP gives of each.
 //!
-//! A value is compared as what it means: members of a set and fields of a hash in any order, an encoding like any other. Deadlines
-//! are compared to the millisecond where both servers tell them so. What no client can see is left out: when a consumer was last
-//! heard of. A key whose deadline passes while it is looked at may be gone on one side already.
+//! A value is compared by its meaning: members of a set and fields of a hash in any order, an
+//! encoding like any other. Deadlines are compared to the millisecond where both servers return
+//! them so. Facts that no client can see are left out, and so is when a consumer was last heard of.
+//! A key whose deadline passes while it is looked at may be gone on one side already.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,12 +19,12 @@ use crate::watcher::{Watcher, shown};
 
 /// Keys compared in one exchange.
 const AT_ONCE: usize = 500;
-/// Deadlines that are told as a distance from now may differ by so much.
+/// Tolerance for deadlines that are returned as a distance from now.
 const DISTANCE_MS_MAX: u64 = 2_000;
-/// Differences that are told one by one.
+/// Differences that are reported one by one.
 const TOLD_MAX: u64 = 100;
 
-/// What came of a comparison.
+/// The outcome of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Keys of the source.
@@ -178,7 +179,7 @@ fn scan(side: &mut dyn Target, cursor: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
 
 /// A key as one side has it.
 struct Seen {
-    /// What DUMP gave; an error is its text.
+    /// The result of DUMP; an error is its text.
     value: Option<std::result::Result<Vec<u8>, String>>,
     /// As the server tells it: a time, or a distance from now.
     deadline_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! Whoever watches a copy: shows how far it is, keeps what was refused, and may end it.
+//! The watcher of a copy: shows how far it is, keeps refused records, and may end it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,7 +29,7 @@ pub enum Stage {
 }
 
 pub trait Watcher {
-    /// Told of each stage of a live server's copy, and of what has arrived.
+    /// Receives each stage of a live server's copy, and the arrivals.
     fn stage(&mut self, _: Stage) {}
 
     /// Set when the copy is to end; whoever waits for the source looks at it meanwhile.
@@ -37,10 +37,10 @@ pub trait Watcher {
         None
     }
 
-    /// What is being done from now on; `bytes_max` is how much there is to read, if that is known.
+    /// Begins a stage; `bytes_max` is how much there is to read, if that is known.
     fn phase(&mut self, text: &str, bytes_max: Option<u64>);
 
-    /// So many keys or commands are with the target, so many bytes of the source read.
+    /// Reports the keys or commands at the target, and the bytes of the source read.
     fn progress(&mut self, done: u64, bytes: u64);
 
     fn rejected(&mut self, rejected: Rejected);

@@ -102,7 +102,7 @@ pub struct Server {
     telemetry: Option<Telemetry>,
 }
 
-/// What a thread that serves connections is given.
+/// The parts of a thread that serves connections.
 struct Worker {
     tenants: Arc<Tenants>,
     settings: Arc<Settings>,
@@ -428,7 +428,7 @@ fn listen_for_pages(assembly: &mut Assembly<'_>, stopped: &watch::Receiver<bool>
     Ok(())
 }
 
-/// What is done again and again, whoever asks.
+/// The periodic tasks, whichever layer they belong to.
 fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, maintained: Vec<Box<dyn Fn() + Send>>) -> Vec<Cycle> {
     let (idle, used) = ((layer, tenants.clone()), tenants.clone());
     let evicting = idle.clone();
@@ -455,8 +455,9 @@ fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
     client_eviction::evict(layer, &layers);
 }
 
-/// What the buffers of all connections may take if `maxmemory-clients` is 0: a quarter of the process' budget, and never so
-/// little that a few honest clients with large requests would be closed.
+/// Upper bound on the buffers of all connections if `maxmemory-clients` is 0: a quarter of the
+/// process' budget, and never so little that a few honest clients with large requests would be
+/// closed.
 fn client_bytes_max(budget: Budget) -> usize {
     const LEAST_BYTES: usize = 64 << 20;
     let quarter = budget.bytes.map_or(usize::MAX, |bytes| (bytes / 4) as usize);
@@ -523,7 +524,7 @@ const BLOCKING_THREADS: usize = 4;
 /// what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How often it is told how far opening is.
+/// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
@@ -573,7 +574,8 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
         ..usual
     };
     if settings.data == Data::Memory {
-        // What is behind a checkpoint is of no use to anybody, and takes memory until it is trimmed.
+        // The log before a checkpoint is of no use to anybody, and takes memory until it is
+        // trimmed.
         log.segment_bytes = log.segment_bytes.min(MEMORY_SEGMENT_BYTES);
         options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
         options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
@@ -607,8 +609,8 @@ fn open_disk(data: &Data) -> Result<Arc<dyn Disk>> {
     }
 }
 
-/// The log can no longer be written. What was acknowledged is on disk; nothing more may be acknowledged, so the process
-/// ends at once, without answering anybody.
+/// The log can no longer be written. All acknowledged writes are on disk; nothing more may be
+/// acknowledged, so the process ends at once, without answering anybody.
 fn log_failed(error: &LogError) {
     tracing::error!(%error, "the log failed: stopping; everything acknowledged before is on disk");
     std::process::exit(EXIT_LOG_FAILED);

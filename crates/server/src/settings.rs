@@ -54,7 +54,7 @@ pub struct Settings {
     pub sentinel_master_name: String,
     /// Redis' protocol answers as a cluster of one node.
     pub emulates_cluster: bool,
-    /// Where clients of clusters and sentinels are told to go.
+    /// The address that clients of clusters and sentinels get.
     pub announcement: Announcement,
     pub keyvalue_limits: quartet_layer_keyvalue::Options,
     /// FaunaDB's operations in a second for each credential; `None`: as many as anybody likes.
@@ -96,7 +96,8 @@ pub struct Settings {
     /// How long a new connection may take to authenticate.
     pub authentication_timeout: Duration,
     pub log_segment_bytes: u64,
-    /// What of the log is kept for readers although the next start does not need it, at most and for how long.
+    /// The part of the log that is kept for readers although the next start does not need it: its
+    /// largest size, and its age.
     pub log_retention_bytes: u64,
     pub log_retention: Duration,
     /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
@@ -105,11 +106,12 @@ pub struct Settings {
     pub cache_bytes: Option<u64>,
     /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to its files.
     pub unflushed_bytes: u64,
-    /// What the process may take in memory; 0: as much as there is; `None`: four fifths of what it can have.
+    /// The process' memory budget in bytes; 0: as much as there is; `None`: four fifths of the
+    /// memory available to it.
     pub memory_bytes: Option<u64>,
     /// The collector that gets metrics and spans; `None`: nobody does.
     pub telemetry: Option<TelemetrySettings>,
-    /// Requests that take this long are told of in the log.
+    /// Requests that take this long are logged.
     pub slow_requests: Option<Duration>,
     /// Tells whoever started the server, in a sentence, what it is doing.
     pub status: fn(&str),
@@ -131,7 +133,7 @@ pub struct TelemetrySettings {
     pub endpoint: String,
     /// Sent along with everything: credentials, usually.
     pub headers: Vec<(String, String)>,
-    /// Of the requests whose caller does not say, this share has spans.
+    /// The share of requests without a caller's decision that have spans.
     pub sampling_ratio: f64,
     pub metrics_every: Duration,
 }
@@ -195,7 +197,7 @@ impl RestTokens {
     }
 }
 
-/// What a client has to show.
+/// The credentials that a client has to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// `--dev`: nothing, and therefore only on loopback.
@@ -256,7 +258,7 @@ impl Settings {
         self.io_threads.unwrap_or_else(|| cores() / 2).max(1)
     }
 
-    /// What a user of `@upstash/redis` pastes into an environment.
+    /// Returns the lines that a user of `@upstash/redis` pastes into an environment.
     pub fn rest_variables(&self, url: &str) -> String {
         let token = match (&self.rest_tokens.standard, &self.credentials) {
             (Some(_), _) => "<the token given>",
@@ -274,7 +276,7 @@ impl Settings {
         }
     }
 
-    /// What a user pastes into a client; the root key stands for itself.
+    /// Returns the address that a user pastes into a client; the root key stands for itself.
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self.credentials {
             Credentials::None => format!("{scheme}://{address}"),

@@ -1,8 +1,8 @@
-//! What the judge may find, and the mistakes made on purpose for it to find.
+//! The judge's findings, and the mistakes planted for it to find.
 
 use quartet_model::Version;
 
-/// What the judge found.
+/// The judge's finding.
 #[derive(Debug, thiserror::Error)]
 pub enum Violation {
     #[error("version {} was acknowledged, and a crash left everything only up to {}", acknowledged.0, recovered.0)]

@@ -17,7 +17,7 @@ use crate::world::World;
 /// How one seed ended well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Of everything that was observed on the way: the same each time the seed is run.
+    /// Hash of everything that was observed on the way: the same each time the seed is run.
     pub hash: u64,
     pub crashes: u64,
 }

@@ -1,4 +1,4 @@
-//! What the database must hold: every commit in order, and the state they lead to.
+//! The database's required contents: every commit in order, and the state they lead to.
 //!
 //! Every transaction writes its commit version under one key, so what a crash has left tells up to which commit it reaches.
 
@@ -10,7 +10,7 @@ use crate::judgement::Violation;
 
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a transaction does to one key: a new value, or none.
+/// A transaction's effect on one key: a new value, or none.
 pub type Write = (Vec<u8>, Option<Vec<u8>>);
 
 #[derive(Default)]

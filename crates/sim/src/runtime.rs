@@ -172,7 +172,7 @@ impl Task for SeededTask {
 mod tests {
     use super::*;
 
-    /// What three works that count to four have said, each with its own rests.
+    /// The output of three works that count to four, each with its own rests.
     fn order(seed: u64) -> Vec<u64> {
         let runtime = SeededRuntime::new(seed, Arc::default());
         let said = Arc::new(Mutex::new(Vec::new()));

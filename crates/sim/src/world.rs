@@ -37,7 +37,7 @@ pub struct World {
     /// Answers that nobody has been given yet: each waits until this version is durable.
     unanswered: Vec<Version>,
     pub crashes: u64,
-    /// Of everything that was observed.
+    /// Hash of everything that was observed.
     pub hash: u64,
 }
 
@@ -122,7 +122,7 @@ impl World {
         self.give_answers();
     }
 
-    /// What the disk is to do wrong in this life.
+    /// The disk's faults in this life.
     pub fn order_fault(&mut self) {
         let operation = self.random.pick(&[
             Operation::Write,
@@ -140,7 +140,8 @@ impl World {
         self.disk.fail(operation, nth, fault);
     }
 
-    /// Stops the engine as an operator does. What it has answered by then, and all else, is there afterwards.
+    /// Stops the engine as an operator does. Everything that it has answered by then, and all else,
+    /// is there afterwards.
     pub fn restart(&mut self) -> Result<(), Violation> {
         self.give_answers();
         let engine = self
@@ -218,7 +219,7 @@ impl World {
         self.judge_rows(&rows)
     }
 
-    /// What is there must be what the model says.
+    /// The contents must be those of the model.
     pub fn judge_rows(&mut self, rows: &Rows) -> Result<(), Violation> {
         let others = |rows: &Rows| rows.iter().filter(|(key, _)| *key != LAST).count();
         let differs = |(key, value): &(&Vec<u8>, &Vec<u8>)| *key != LAST && rows.get(*key) != Some(*value);

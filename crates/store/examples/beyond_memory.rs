@@ -16,7 +16,7 @@ use quartet_store::{
     Flush, PartitionFlushed, PartitionStore, Position, Read, Row, Store, StoreError, StoreKind, StoreOptions,
 };
 
-/// What a row takes: its key and, in the middle, 54 bytes of value.
+/// Size of a row: its key and 54 bytes of value on average.
 const ROW_BYTES: u64 = 16 + 54;
 const READS_IN_TEN: [(&str, u64); 2] = [("reads", 10), ("90/10", 9)];
 
@@ -49,7 +49,7 @@ struct Bench {
     /// Those that have ended.
     flushes: u64,
     unflushed_bytes: u64,
-    /// So much gathers in memory before it is flushed.
+    /// Bytes that gather in memory before a flush.
     buffer_bytes: u64,
     version: u64,
     numbers: Numbers,

@@ -1,4 +1,5 @@
-//! What the tree costs: nanoseconds an operation and bytes a row, beside the standard sorted map.
+//! The cost of the tree: nanoseconds per operation and bytes per row, beside the standard sorted
+//! map.
 //!
 //! `cargo run --release -p quartet-store --example tree_cost [rows]`
 //!

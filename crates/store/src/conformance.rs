@@ -1,4 +1,4 @@
-//! What every store must do, as one check that any engine's tests can call.
+//! The contract of a store, as one check that any engine's tests can call.
 //!
 //! Random but seeded steps are applied to the store and to a standard sorted map side by side; every answer and, now
 //! and then, the whole content, the snapshots taken on the way and the undoing of range clears are compared.

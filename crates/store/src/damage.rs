@@ -1,4 +1,4 @@
-//! What is said of damage, and the mending of a single bit.
+//! Reports of damage, and the repair of a single bit.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,7 +29,7 @@ pub struct Lost {
     pub what: String,
 }
 
-/// What was saved.
+/// The rows that were saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     /// Whose rows they are.
@@ -43,7 +43,7 @@ pub struct Salvaged {
     pub missing: Option<u64>,
 }
 
-/// So many keys that a damaged piece names are told.
+/// Upper bound on the keys reported for a damaged piece.
 const LIKELY_MAX: usize = 4096;
 /// In longer pieces no turned bit is looked for: that takes time with the square of the length.
 const MENDED_BYTES_MAX: usize = 16 << 10;
@@ -64,7 +64,7 @@ pub(crate) fn mend_bit(bytes: &mut [u8], checksum: u64) -> Option<usize> {
     None
 }
 
-/// Keeps those that may be told: not all of a damaged piece.
+/// Keeps the keys that may be reported: not all of a damaged piece.
 pub(crate) fn note_likely(likely: &mut Vec<Vec<u8>>, key: &[u8]) {
     if likely.len() < LIKELY_MAX {
         likely.push(key.to_vec());

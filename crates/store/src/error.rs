@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-/// The disk did not give back what was asked for, or did not take what was to be written. Nothing was changed. Cheap to
-/// clone: one failure may be told to many.
+/// The disk did not return what was read, or did not take what was written. Nothing was changed.
+/// Cheap to clone: one failure may be reported to many.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StoreError(Arc<Failure>);

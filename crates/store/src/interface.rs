@@ -1,4 +1,4 @@
-//! What a store is to whoever uses one: to be implemented by anybody who passes `conformance`.
+//! The interface of a store; any implementation that passes `conformance` may be used.
 
 use std::ops::ControlFlow;
 
@@ -34,7 +34,8 @@ pub trait Read {
     /// The row with `index` rows of the range before it, if the range is that long. About O(log n).
     fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError>;
 
-    /// What the rows of the range count for ([`Row::stored_bytes`]), together. May visit each of those that are in memory.
+    /// Returns the sum of [`Row::stored_bytes`] over the range. May visit each row that is in
+    /// memory.
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;
 
     /// Whether a row of the range is newer than `version`. About O(log n), however many rows there are. A row that was removed
@@ -44,12 +45,13 @@ pub trait Read {
     /// The number of all rows. O(1).
     fn len(&self) -> u64;
 
-    /// The rows under the keys, in their order. Of those in memory several take little longer than one.
+    /// Returns the rows under the keys, in their order. For rows in memory several take little
+    /// longer than one.
     fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    /// Has what walks will visit brought near the processor, for several at a time. Changes and answers nothing.
+    /// Prefetches the nodes that several walks will visit. Changes nothing and returns nothing.
     fn fetch_walks(&self, _walks: &[Walk<'_>]) {}
 
     /// True if there is no row at all. O(1).
@@ -65,35 +67,37 @@ pub trait Snapshot: Read + Send + Sync {
     fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
 }
 
-/// What a range clear took out of a store. Dropping it frees that, on whatever thread it is.
+/// The rows that a range clear removed from a store. Dropping it frees them, on any thread.
 pub trait Cleared: Send {
     /// The number of rows. O(1).
     fn count(&self) -> u64;
 
-    /// What they counted for ([`Row::stored_bytes`]), together. May visit each of those that are in memory.
+    /// Returns the sum of their [`Row::stored_bytes`]. May visit each row that is in memory.
     fn row_bytes(&self) -> u64;
 }
 
 /// The latest state, written by one thread at a time. A write that answers an error has changed nothing.
 ///
-/// What was written can be taken back in reverse order: [`Store::set`] the row that a set replaced or a clear removed,
-/// [`Store::clear`] the row that a set added, [`Store::restore`] a range. Taking back never answers an error, since it needs
-/// only what the write has brought into memory.
+/// Writes can be taken back in reverse order: [`Store::set`] the row that a set replaced or a clear
+/// removed, [`Store::clear`] the row that a set added, [`Store::restore`] a range. Taking back
+/// never fails, since it needs only rows that the write has brought into memory.
 pub trait Store: Read + Send {
-    /// What [`Store::snapshot`] gives: readable on any thread while this one goes on writing.
+    /// The result of [`Store::snapshot`]: readable on any thread while this one goes on writing.
     type Snapshot: Snapshot;
-    /// What [`Store::clear_range`] took out, kept until its transaction is certain not to be taken back.
+    /// The rows that [`Store::clear_range`] removed, kept until its transaction is certain not to
+    /// be taken back.
     type Cleared: Cleared;
-    /// What [`Store::begin_flush`] gives: work for another thread.
+    /// The result of [`Store::begin_flush`]: work for another thread.
     type Flush: Flush;
-    /// What a flush has put out of use.
+    /// The nodes that a flush has replaced.
     type Outdated: Send;
 
-    /// Puts the row in the place of the one with the same key, which is returned, or adds it. O(log n).
+    /// Replaces the row with the same key, which is returned, or adds the row. O(log n).
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError>;
 
-    /// Has what lies on the ways to the keys brought near the processor, for several at a time. They are about to be set or cleared,
-    /// in this order, so where they are is remembered. Those at the beginning may have been fetched before.
+    /// Prefetches the nodes on the paths to `keys`. The keys are about to be set or cleared, in
+    /// this order, so their places are remembered. Those at the beginning may have been fetched
+    /// before.
     fn fetch(&mut self, _keys: &[&[u8]]) {}
 
     /// Removes and returns the row under `key`. O(log n).
@@ -143,7 +147,7 @@ pub trait Store: Read + Send {
 
 /// The work of bringing a store to disk, for any thread.
 pub trait Flush: Send + 'static {
-    /// What the store takes over by [`Store::end_flush`].
+    /// The result that the store takes over by [`Store::end_flush`].
     type Flushed: Flushed;
 
     /// Writes what the store held when the flush began, which is the state at `position` of the log, and makes it durable as
@@ -151,7 +155,7 @@ pub trait Flush: Send + 'static {
     fn run(self, position: Position) -> Result<Self::Flushed, StoreError>;
 }
 
-/// What a flush has made.
+/// The result of a flush.
 pub trait Flushed: Send + 'static {
     /// Bytes written.
     fn bytes(&self) -> u64;

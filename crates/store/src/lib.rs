@@ -5,8 +5,8 @@
 //! wrote them, and that is all it knows of time. Ranges include their start and exclude their end, and are empty when
 //! `start >= end`.
 //!
-//! What a store keeps on disk reaches up to a [`Position`] of the log, and it is opened with that and the log's rest. It is
-//! brought forward by a [`Flush`], which runs beside reads and writes.
+//! A store on disk reaches up to a [`Position`] of the log, and is opened with that and the log's
+//! rest. A [`Flush`] brings it forward; it runs beside reads and writes.
 //!
 //! | file               | what it is                                                         |
 //! |--------------------|--------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! What the store is told when it is opened.
+//! The options a store is opened with.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,7 +35,7 @@ impl StoreKind {
 pub struct StoreOptions {
     /// Whichever the directory holds, if it is not said; the memory store if it is empty.
     pub kind: Option<StoreKind>,
-    /// Up to so many bytes of what is read from disk are kept in memory.
+    /// Bytes of disk reads that are cached in memory.
     pub cache_bytes: u64,
     /// Bytes to keep reserved on the disk, so that a small checkpoint can be written when it is full.
     pub reserved_bytes: u64,

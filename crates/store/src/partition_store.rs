@@ -52,19 +52,20 @@ pub enum PartitionStore {
 
 const FROZEN: &str = "a moment takes no writes";
 
-/// What a transaction reads.
+/// The snapshot that a transaction reads.
 pub enum PartitionSnapshot {
-    /// Of a [`MemoryStore`]: never fails.
+    /// A snapshot of a [`MemoryStore`]: never fails.
     Memory(MemorySnapshot),
-    /// Of an [`SsdStore`]: reads its files, which may fail.
+    /// A snapshot of an [`SsdStore`]: reads its files, which may fail.
     Ssd(SsdSnapshot),
 }
 
-/// What a range clear took out. Goes back only into the store that it came from: any other panics.
+/// The rows that a range clear removed. They go back only into the store that they came from: any
+/// other panics.
 pub enum PartitionCleared {
-    /// Of a [`MemoryStore`].
+    /// Rows of a [`MemoryStore`].
     Memory(MemoryCleared),
-    /// Of an [`SsdStore`].
+    /// Rows of an [`SsdStore`].
     Ssd(Box<SsdCleared>),
 }
 
@@ -76,7 +77,7 @@ pub enum PartitionFlush {
     Ssd(Box<SsdFlush>),
 }
 
-/// What a flush has made. Goes back only to the store that it came from: any other panics.
+/// The result of a flush. It goes back only to the store that it came from: any other panics.
 pub enum PartitionFlushed {
     /// A checkpoint.
     Memory(MemoryFlushed),
@@ -201,7 +202,7 @@ impl PartitionStore {
         }
     }
 
-    /// What the store's files take, if its rows are read from them.
+    /// Returns the disk use of the store's files, if its rows are read from them.
     pub fn disk_use(&self) -> Option<DiskUse> {
         match self {
             PartitionStore::Memory(_) | PartitionStore::Frozen(_) => None,

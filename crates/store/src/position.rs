@@ -2,8 +2,8 @@
 
 use quartet_model::{LogSequence, Version};
 
-/// What point of the partition's history a checkpoint or a store on disk holds: everything up to and including both.
-/// The default is before everything.
+/// The point of the partition's history that a checkpoint or a store on disk holds: everything up
+/// to and including both. The default is before everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The newest commit version that is held.

@@ -37,7 +37,7 @@ pub struct Database {
     closed: AtomicBool,
 }
 
-/// What a token allows.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Full,
@@ -64,7 +64,7 @@ pub enum CatalogueError {
     Exists,
     #[error("there is no database of this name")]
     Unknown,
-    #[error("there are as many databases as there can be")]
+    #[error("the limit on the number of databases is reached")]
     Full,
     #[error("the log has failed")]
     LogFailed,
@@ -181,7 +181,8 @@ impl Index {
 }
 
 impl Catalogue {
-    /// Reads the catalogue. What was being deleted when the server ended is left to [`Catalogue::unfinished`].
+    /// Reads the catalogue. Deletions that were under way when the server ended are left to
+    /// [`Catalogue::unfinished`].
     pub fn open(engine: Arc<Engine>, random: Random) -> Catalogue {
         let mut index = Index::default();
         let reader = engine.reader(space(Durability::Always));
@@ -288,7 +289,7 @@ impl Catalogue {
         Ok(database)
     }
 
-    /// Gives a database new credentials in the place of all old ones.
+    /// Replaces all credentials of a database with new ones.
     pub fn renew_credentials(&self, name: &str) -> Result<(Arc<Database>, Secrets), CatalogueError> {
         let (secrets, kept) = self.make_secrets();
         let database = self.change(name, |definition| definition.credentials = kept)?;
@@ -420,7 +421,7 @@ impl Catalogue {
         (secrets, kept)
     }
 
-    /// So many random bytes, two digits each.
+    /// Random bytes of a key, two digits each.
     fn digits(&self, count: usize) -> String {
         let mut bytes = vec![0; count];
         (self.random)(&mut bytes);
@@ -593,7 +594,7 @@ mod tests {
         for what in expected {
             assert!(all.iter().any(|found| found.starts_with(what)), "{what}: {all:?}");
         }
-        // What only a person can decide is still there.
+        // Findings that only a person can decide are still there.
         let left = found(&catalogue);
         assert!(
             left.len() < all.len() && !left.iter().any(|found| found.starts_with("what a database")),

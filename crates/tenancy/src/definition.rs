@@ -1,4 +1,5 @@
-//! What an operator decides about a logical database, and the JSON in which the catalogue keeps it.
+//! An operator's decisions about a logical database, and the JSON in which the catalogue keeps
+//! them.
 //!
 //! Passwords, tokens and Fauna's keys are kept as SHA-256 only: they are made here, of 192 random bits. A secret access key of
 //! DynamoDB is kept as it is, because a signature can only be verified with the secret itself.
@@ -29,7 +30,8 @@ pub struct Definition {
     pub deleted: bool,
 }
 
-/// What reads may show. One node has one replica, and all three are the same on it: strong.
+/// The states that reads may show. One node has one replica, and all three are the same on it:
+/// strong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Consistency {
@@ -55,7 +57,7 @@ impl Consistency {
     }
 }
 
-/// What is kept of the secrets of a database.
+/// The hashes and names of a database's secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptCredentials {
@@ -106,7 +108,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Longest name of a database.
 const NAME_BYTES_MAX: usize = 64;
-/// What the database is called that every server has.
+/// The name of the database that every server has.
 pub const DEFAULT_NAME: &str = "default";
 
 /// Names stand in paths, labels and user names, so they are plain.

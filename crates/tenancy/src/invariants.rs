@@ -1,5 +1,5 @@
-//! What must hold in the catalogue, for `quartet check`: definitions can be read, names and credentials open one database, usage
-//! and rows belong to one that there is.
+//! The catalogue's invariants, for `quartet check`: definitions can be read, names and credentials
+//! open one database, usage and rows belong to an existing database.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -71,7 +71,7 @@ fn judge_definitions(judged: &mut Judged<'_>) -> BTreeSet<u16> {
     known
 }
 
-/// What leads to a database.
+/// Returns the names and credentials that lead to a database.
 fn opened_by(definition: &Definition) -> Vec<String> {
     let credentials = &definition.credentials;
     let hashes = [credentials.token, credentials.read_only_token, credentials.fauna_key];

@@ -1,8 +1,9 @@
 //! Fair shares of the partition's one lock.
 //!
-//! Who executes for `t` while `n` databases are active owes the others `t * (n - 1)`: until that time is over none of its
-//! connections takes another turn. So a database that hammers holds the lock for at most one n-th of the time, however many
-//! connections it opens, and another waits for at most the turn that is running. Alone, nobody owes anything.
+//! A database that executes for `t` while `n` databases are active owes the others `t * (n - 1)`:
+//! until that time is over none of its connections takes another turn. So a database that hammers
+//! holds the lock for at most one n-th of the time, however many connections it opens, and another
+//! waits for at most the turn that is running. Alone, nobody owes anything.
 //!
 //! A start-time fair queue in spirit (Goyal, Vin, Cheng 1996) without a queue: each database has one figure, the time at which
 //! its next turn begins.
@@ -46,7 +47,8 @@ impl Share {
         let _ = turns
             .next_micros
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-                // Its own turn and one as long for each of the others. What passes during its own turns pays nothing back.
+                // Its own turn and one as long for each of the others. Time that passes during its
+                // own turns pays nothing back.
                 let next = next.max(started_micros).saturating_add(taken.saturating_mul(active));
                 Some(next.min(ended_micros + DEBT_MICROS_MAX))
             });

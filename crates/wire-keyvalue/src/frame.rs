@@ -10,10 +10,12 @@
 
 use crate::bytes::Malformed;
 
-/// What a client sends first, once, before any frame. A server ends a connection that begins otherwise.
+/// A client's greeting, sent once, before any frame. A server ends a connection that begins
+/// otherwise.
 pub const PREAMBLE: [u8; 8] = *b"QuartKV1";
 
-/// Largest frame, its length field left out. Holds the largest transaction that a server can be told to take.
+/// Largest frame, without its length field. It holds the largest transaction that a server can be
+/// set to take.
 pub const FRAME_BYTES_MAX: usize = 256 << 20;
 /// Largest frame from a peer who has not said who it is.
 pub const UNAUTHENTICATED_FRAME_BYTES_MAX: usize = 4 << 10;
@@ -26,9 +28,9 @@ const HEAD_BYTES: usize = 5;
 pub struct Frame<'a> {
     /// The request that it is, or that it answers.
     pub id: u32,
-    /// What the body is.
+    /// The kind of the body.
     pub code: u8,
-    /// What follows the head; borrowed from the input, empty for some codes.
+    /// The bytes after the head; borrowed from the input, empty for some codes.
     pub body: &'a [u8],
     /// Length of the whole frame in the input.
     pub bytes: usize,

@@ -1,4 +1,5 @@
-//! What the server answers. What a reply's body holds follows from the request it answers, so the reader says what it expects.
+//! The server's replies. The form of a reply's body follows from the request it answers, so the
+//! reader says which it expects.
 
 use crate::bytes::{Input, Malformed, Output};
 use crate::code::ErrorCode;
@@ -16,7 +17,8 @@ pub enum Reply<'a> {
     Failed {
         /// Why, and so what the client may do next.
         code: ErrorCode,
-        /// Of a conflict, the encoded positions of the ranges that changed; else words, or nothing.
+        /// For a conflict, the encoded positions of the ranges that changed; else words, or
+        /// nothing.
         detail: &'a [u8],
     },
 }
@@ -58,7 +60,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Of any request. `detail` is words for people, or nothing; of a conflict, use [`Reply::put_conflict`].
+    /// For any request. `detail` is words for people, or nothing; for a conflict, use
+    /// [`Reply::put_conflict`].
     pub fn put_failure(output: &mut Vec<u8>, id: u32, code: ErrorCode, detail: &[u8]) {
         put_frame(output, id, FAILED, |body| {
             body.extend_from_slice(&code.0.to_le_bytes());
@@ -66,7 +69,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// Of a conflict: the positions, among the ranges read, of those that changed.
+    /// For a conflict: the positions, among the ranges read, of those that changed.
     pub fn put_conflict(output: &mut Vec<u8>, id: u32, changed: &[usize]) {
         let positions: Vec<u8> = changed
             .iter()
@@ -84,12 +87,12 @@ impl<'a> Reply<'a> {
             .collect()
     }
 
-    /// Of a watch: nothing but that it fired.
+    /// For a watch: it fired.
     pub fn put_empty(output: &mut Vec<u8>, id: u32) {
         put_frame(output, id, DONE, |_| {});
     }
 
-    /// Of READ_VERSION, OPEN_VERSION and COMMIT: a version; of ESTIMATED_BYTES a count.
+    /// For READ_VERSION, OPEN_VERSION and COMMIT: a version; for ESTIMATED_BYTES a count.
     pub fn put_number(output: &mut Vec<u8>, id: u32, number: u64) {
         put_frame(output, id, DONE, |body| body.extend_from_slice(&number.to_le_bytes()));
     }
@@ -102,7 +105,7 @@ impl<'a> Reply<'a> {
         Ok(number)
     }
 
-    /// Of GET: the value, if there is one.
+    /// For GET: the value, if there is one.
     pub fn put_value(output: &mut Vec<u8>, id: u32, value: Option<&[u8]>) {
         put_frame(output, id, DONE, |body| {
             body.push(u8::from(value.is_some()));
@@ -122,12 +125,12 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Of GET_KEY and STATUS: bytes.
+    /// For GET_KEY and STATUS: bytes.
     pub fn put_bytes(output: &mut Vec<u8>, id: u32, bytes: &[u8]) {
         put_frame(output, id, DONE, |body| body.extend_from_slice(bytes));
     }
 
-    /// Of SPLIT_POINTS: keys in order.
+    /// For SPLIT_POINTS: keys in order.
     pub fn put_keys(output: &mut Vec<u8>, id: u32, keys: &[Vec<u8>]) {
         put_frame(output, id, DONE, |body| keys.iter().for_each(|key| body.put_bytes(key)));
     }
@@ -142,7 +145,8 @@ impl<'a> Reply<'a> {
         Ok(keys)
     }
 
-    /// Of GET_RANGE. `write` appends rows by [`RangeReply::put_row`] and tells whether there may be more.
+    /// For GET_RANGE. `write` appends rows by [`RangeReply::put_row`] and returns whether there may
+    /// be more.
     pub fn put_range(output: &mut Vec<u8>, id: u32, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         put_frame(output, id, DONE, |body| {
             let start = body.len();

@@ -1,4 +1,4 @@
-//! What a client asks.
+//! A client's requests.
 
 use quartet_model::AtomicOperation;
 
@@ -83,7 +83,7 @@ pub enum Request<'a> {
     Status,
 }
 
-/// Who the client is.
+/// The client's credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
     /// The newest version of the protocol that the client speaks.
@@ -125,7 +125,7 @@ pub struct RangeRequest<'a> {
     pub system: bool,
 }
 
-/// What a transaction read and writes, as lists of encoded parts.
+/// The reads and writes of a transaction, as lists of encoded parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit<'a> {
     /// 0 if nothing was read.
@@ -153,7 +153,7 @@ pub struct Mutation<'a> {
     pub value: &'a [u8],
 }
 
-/// What a mutation does. As a byte, the number that FoundationDB's interface has for it.
+/// The operation of a mutation. As a byte, the number that FoundationDB's interface has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutationKind {
     /// `key` gets `value`.

@@ -1,4 +1,4 @@
-//! What a client is answered: RESP2 replies as JSON.
+//! The answers to a client: RESP2 replies as JSON.
 //!
 //! `{"result": null | integer | string | array}` or `{"error": text}`. A byte that is not UTF-8 becomes U+FFFD unless the client
 //! asked for Base64, which is then put on every string but the status `OK`; the text of an error always stays plain. An error
@@ -18,7 +18,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// What was written.
+/// The written bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of the replies that are done with.
@@ -139,7 +139,7 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
     let written = STANDARD.encode_slice(bytes, &mut out[start..]);
-    written.expect("room for four digits in the place of three bytes");
+    written.expect("room for four digits instead of three bytes");
     out.push(b'"');
 }
 

@@ -1,4 +1,4 @@
-//! What a client asks: one command in the path or the body, or several in the body.
+//! A client's request: one command in the path or the body, or several in the body.
 //!
 //! Arguments may be written as strings, numbers, booleans or null. All but strings are taken as they are written: `1.50` stays
 //! `1.50`, `null` is the word `null`, an object or array inside a command is its JSON text.
@@ -198,7 +198,8 @@ pub fn decoded(text: &str, is_query: bool) -> Result<Vec<u8>, Malformed> {
     Ok(bytes)
 }
 
-/// What a JSON value stands for, if that can be seen without rewriting it: a string without escapes, or no string.
+/// The value of a JSON item, if it can be seen without rewriting it: a string without escapes, or
+/// no string.
 fn plain(json: &str) -> Option<&str> {
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(inner) => (!inner.contains('\\')).then_some(inner),

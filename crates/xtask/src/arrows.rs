@@ -48,7 +48,7 @@ fn roots(source: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy)]
 enum Found {
     Module(ModuleId),
@@ -60,7 +60,8 @@ enum Found {
 const STEPS_MAX: usize = 32;
 
 impl Modules {
-    /// What `path` means in the module `from`; `None` for what another crate defines.
+    /// Returns the meaning of `path` in the module `from`; `None` for names that another crate
+    /// defines.
     fn resolve(&self, from: ModuleId, path: &[String], steps: usize) -> Option<Found> {
         let mut at = from;
         let mut rest = path;

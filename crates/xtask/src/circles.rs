@@ -1,4 +1,5 @@
-//! Circles of imports: files each of which leads to every other. Who changes one of them has to have all of them in mind.
+//! Circles of imports: files each of which leads to every other. A change of one of them has to
+//! consider all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

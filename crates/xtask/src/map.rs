@@ -65,7 +65,7 @@ pub fn unreached(folder: &Path, reached: &BTreeSet<PathBuf>) -> Result<Vec<Strin
     Ok(complaints)
 }
 
-/// What cargo takes for a test, a benchmark or an example of its own.
+/// Files that cargo takes for a test, a benchmark or an example of its own.
 fn test_roots(folder: &Path) -> Vec<PathBuf> {
     let mut roots = Vec::new();
     for part in ["tests", "benches", "examples"] {

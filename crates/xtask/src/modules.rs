@@ -28,7 +28,8 @@ pub struct Module {
     pub imports: BTreeMap<String, Segments>,
     /// Modules or enums of which it imports every name.
     pub globs: Vec<Segments>,
-    /// What its code names: imports for its own use, and paths. A name that it only passes on (`pub use`) is not among them.
+    /// Names in its code: imports for its own use, and paths. A name that it only passes on (`pub
+    /// use`) is not among them.
     pub named: BTreeSet<Segments>,
 }
 
@@ -274,7 +275,7 @@ impl<'ast> Visit<'ast> for Module {
         }
     }
 
-    /// Who may see an item, such as `pub(crate)`, takes no name from there.
+    /// A visibility, such as `pub(crate)`, takes no name from there.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

@@ -1,8 +1,8 @@
 //! The same transactions on an engine in this process, called by one thread: what the protocol, the sockets and the client add
 //! is the difference to the other figures.
 //!
-//! A transaction that writes counts when it is on disk. Up to `--parallelism` of them may wait for that, as those of so many
-//! clients would.
+//! A transaction that writes counts when it is on disk. Up to `--parallelism` of them may wait for
+//! that, as those of that many clients would.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ impl Running<'_> {
         self.settle(self.waiting_max - 1)
     }
 
-    /// Counts what is on disk, and waits until no more than so many are not.
+    /// Counts the transactions on disk, and waits until no more than a given number are not.
     fn settle(&mut self, left_max: usize) -> anyhow::Result<()> {
         while let Some(&(commit, began)) = self.waiting.front() {
             if self.waiting.len() > left_max {

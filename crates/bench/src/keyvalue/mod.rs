@@ -44,7 +44,7 @@ pub struct KeyValueArguments {
     pub in_process: bool,
 }
 
-/// What the operations of a transaction are.
+/// The operations of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Test {
     Reads,

@@ -39,7 +39,7 @@ pub struct Endpoint {
     pub tls: Option<TlsClient>,
 }
 
-/// What shakes hands, and the name that the certificate must have.
+/// The TLS connector, and the name that the certificate must have.
 #[derive(Clone)]
 pub struct TlsClient {
     pub connector: TlsConnector,

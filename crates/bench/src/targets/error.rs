@@ -1,4 +1,4 @@
-//! What comes of an operation that a server did not do.
+//! The errors of an operation that a server did not do.
 
 /// Why an operation did not do what was asked. Deterministic only as far as the server is.
 #[derive(Debug)]

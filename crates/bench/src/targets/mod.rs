@@ -54,7 +54,7 @@ pub fn of_url(url: &str, trust: &Trust) -> anyhow::Result<Box<dyn Target>> {
 /// The operations that the workloads are made of. Each returns once the reply is complete and is what was expected.
 #[async_trait(?Send)]
 pub trait Connection {
-    /// Who is answering.
+    /// The server's name and version.
     async fn describe(&mut self) -> Result<ServerDescription, OperationError>;
 
     async fn is_empty(&mut self) -> Result<bool, OperationError>;
@@ -118,7 +118,7 @@ pub trait Records {
     }
 }
 
-/// What a server says about itself.
+/// A server's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerDescription {
     /// Such as "Redis 7.0.15".

@@ -27,7 +27,7 @@ pub enum Element<'a> {
 pub struct ReplyReader<S> {
     pub source: S,
     buffer: Vec<u8>,
-    /// What is received and not yet taken is `buffer[start..end]`.
+    /// Received bytes that are not taken yet are `buffer[start..end]`.
     start: usize,
     end: usize,
 }

@@ -1,4 +1,5 @@
-//! What to do: the data and the choices of each published benchmark, without a word about how a database does it.
+//! The workloads: the data and the choices of each published benchmark, without a word about how a
+//! database does them.
 //!
 //! Everything derives from a seed, so that two targets are given the same work.
 

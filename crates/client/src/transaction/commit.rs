@@ -1,7 +1,8 @@
 //! The commit of a transaction.
 //!
-//! It runs to its end, whatever becomes of who waits for it. What was gathered is sent in the call if nothing has to be waited
-//! for, and the reply ends the transaction where it arrives; a task is needed only where reads or a connection are missing.
+//! It runs to its end, whatever becomes of its waiter. The commit is sent in the call if nothing
+//! has to be waited for, and the reply ends the transaction where it arrives; a task is needed only
+//! where reads or a connection are missing.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::conflicts::RangeSet;
 use crate::connection::{Complete, Failure};
 use crate::mutations::Mutations;
 
-/// What a commit sends beside what was read.
+/// The parts that a commit sends beside the reads.
 struct Gathered {
     mutations: Mutations,
     write_conflicts: RangeSet,
@@ -25,7 +26,7 @@ struct Gathered {
 impl Transaction {
     pub fn commit(&self) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The caller may have gone.
         self.commit_and_tell(move |done| _ = sender.send(done));
         async move { receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE)) }
     }
@@ -96,7 +97,7 @@ impl Transaction {
         }
     }
 
-    /// What is to be sent, if anything is.
+    /// Returns the commit to send, if there is anything to commit.
     fn gather(&self, attempt: &Arc<Attempt>) -> Result<Option<Gathered>, ErrorCode> {
         let mut state = self.state();
         if !Arc::ptr_eq(&state.attempt, attempt) {

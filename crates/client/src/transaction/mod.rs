@@ -55,11 +55,11 @@ struct State {
     attempt: Arc<Attempt>,
     options: Options,
     phase: Phase,
-    /// What reads see of the first mutations: of so many.
+    /// Write set visible to reads: the first `shown` mutations.
     writes: Arc<Writes>,
     shown: usize,
     mutations: Mutations,
-    /// What was declared, beyond what the mutations write.
+    /// Declared conflict ranges, beyond those of the mutations.
     write_conflicts: RangeSet,
     own_watches: OwnWatches,
     size: Size,
@@ -73,7 +73,7 @@ struct State {
     has_begun: bool,
     retries: u32,
     backoff: Duration,
-    /// What the last commit was refused for.
+    /// The reason for which the last commit was refused.
     conflicting: RangeSet,
 }
 
@@ -85,7 +85,7 @@ enum Phase {
     Failed,
 }
 
-/// What a conflict range says.
+/// The kind of a conflict range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
     Read,
@@ -206,7 +206,7 @@ impl Transaction {
         snapshot: bool,
     ) -> impl Future<Output = Result<Option<Vec<u8>>, ErrorCode>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The caller may have gone.
         self.take_value(key, snapshot, move |value| drop(sender.send(value)));
         async move {
             let value = receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))?;
@@ -397,7 +397,7 @@ impl Transaction {
                 MutationKind::Atomic(_) => {}
                 MutationKind::SetVersionstampedValue => drop(split_stamp(operand)?),
                 MutationKind::SetVersionstampedKey => {
-                    // What it hides depends on the version that is known now.
+                    // The hidden part depends on the version that is known now.
                     let (first, last) = state.stamped_bounds(key)?;
                     Arc::make_mut(state.shown_writes()).versionstamped_key(&first, &last);
                 }
@@ -420,7 +420,8 @@ impl Transaction {
         }
     }
 
-    /// Only a range that ends before it begins is refused at once. What else is wrong is told by what is asked later.
+    /// Only a range that ends before it begins is refused at once. Other faults fail the next
+    /// request.
     pub fn add_conflict_range(&self, begin: &[u8], end: &[u8], kind: ConflictKind) -> Result<(), ErrorCode> {
         if begin > end {
             return Err(ErrorCode::INVERTED_RANGE);
@@ -582,7 +583,7 @@ impl Transaction {
         Ok(delay)
     }
 
-    /// As it was when it began. What is under way fails, but for a commit.
+    /// Resets it to its beginning. Requests in progress fail, except a commit.
     pub fn reset(&self) {
         let defaults = self.inner.database.inner.defaults.lock().clone();
         let attempt = Attempt::new(self.inner.database.inner.connection.clone());
@@ -597,12 +598,13 @@ impl Transaction {
         }
     }
 
-    /// What is under way, and what begins before a reset, fails.
+    /// Fails requests in progress, and those that begin before a reset.
     pub fn cancel(&self) {
         self.state().cancel();
     }
 
-    /// Ends the transaction when the time that the options give it has passed. What was set before counts no longer.
+    /// Ends the transaction when the time of its options has passed. An earlier limit counts no
+    /// longer.
     fn start_timer(&self) {
         let mut state = self.state();
         state.stop_timer();
@@ -725,7 +727,8 @@ impl State {
         self.mutations.push(kind, key, value);
     }
 
-    /// What the transaction has written until now, as its reads see it. Whoever only writes never asks.
+    /// Returns the writes until now, as its reads see them. A transaction that only writes never
+    /// asks.
     fn shown_writes(&mut self) -> &mut Arc<Writes> {
         if self.shown < self.mutations.len() {
             let writes = Arc::make_mut(&mut self.writes);
@@ -764,7 +767,7 @@ impl State {
         }
     }
 
-    /// What others must take as written by this transaction.
+    /// Returns the ranges that others must take as written by this transaction.
     fn all_write_conflicts(&self) -> RangeSet {
         let mut all = self.write_conflicts.clone();
         for mutation in self.mutations.since(0) {

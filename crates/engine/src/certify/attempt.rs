@@ -1,4 +1,5 @@
-//! What one attempt of an optimistic transaction has read and is to write: certifying it, and landing it.
+//! One attempt of an optimistic transaction: its reads and writes, their certification, and their
+//! landing.
 //!
 //! A transaction commits if nothing it read was written between its read version and its commit. Present rows carry the
 //! version that wrote them; for absent ones the engine keeps recent clears (`changes`). So a point is checked by one look-up
@@ -13,7 +14,7 @@ use crate::certify::full_keys::FullKeys;
 use crate::partition::state::PartitionState;
 use crate::{SPACE_BYTES, Transaction};
 
-/// What is left of an attempt when the layer's code has ended.
+/// The remains of an attempt after the layer's code has ended.
 pub(crate) struct Attempt {
     pub read_version: Version,
     pub points_read: FullKeys,
@@ -84,7 +85,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// Returns the commit version, or zero if it is neither told nor stamped.
+    /// Returns the commit version, or zero if it is neither returned to the caller nor stamped.
     pub fn write_to(
         &mut self,
         target: &mut Transaction<'_>,
@@ -114,7 +115,7 @@ impl Attempt {
 }
 
 fn unchanged_point(state: &PartitionState, key: &[u8], read_version: Version) -> Result<(), Changed> {
-    // What cannot be read may have changed.
+    // A row that cannot be read may have changed.
     let present = state.store.get(key).map_err(|_| Changed)?.map(|row| row.version());
     let declared = state.changes.newest_declared_at(key);
     let newest = present
@@ -132,7 +133,7 @@ pub(crate) fn unchanged_range(state: &PartitionState, range: &KeyRange, read_ver
     if state.changes.newest_in(&range.start, &range.end).max(declared) > read_version {
         return Err(Changed);
     }
-    // What was removed is known by now, and what cannot be read may have changed.
+    // Removals are known by now, and a range that cannot be read may have changed.
     match state.store.has_newer(&range.start, &range.end, read_version) {
         Ok(false) => Ok(()),
         Ok(true) | Err(_) => Err(Changed),

@@ -25,7 +25,7 @@ pub(crate) struct Limits {
     /// Keys and bounds of ranges, of one space.
     pub space_count: usize,
     pub space_bytes: usize,
-    /// Of all spaces. Beyond it the space with the most loses its own.
+    /// Limit for all spaces together. Beyond it the space with the most history loses its own.
     pub total_bytes: usize,
 }
 
@@ -183,7 +183,8 @@ impl RecentChanges {
         version >= self.forgotten.max(self.newest_unrecorded(prefix))
     }
 
-    /// Drops evidence about changes at or below `version`. What it returns is to be freed where nobody waits.
+    /// Drops evidence about changes at or below `version`. Free the returned generations where
+    /// nobody waits.
     #[must_use]
     pub fn forget_through(&mut self, version: Version) -> Vec<Generation> {
         self.forgotten = self.forgotten.max(version);
@@ -359,7 +360,7 @@ mod tests {
         Range(KeyRange),
         Declare(KeyRange),
         Unrecorded(Vec<u8>),
-        /// Up to so many versions before the latest.
+        /// Forgets up to this number of versions before the latest.
         Forget(u64),
     }
 
@@ -400,8 +401,8 @@ mod tests {
         overlapping.map(|(version, _)| *version).max().unwrap_or_default()
     }
 
-    /// What decides nothing counts as nothing; what decides something must be known exactly, unless evidence was given up:
-    /// then it may only be newer than the truth.
+    /// A change that decides nothing counts as nothing. A change that decides something must be
+    /// known exactly, unless evidence was given up: then it may only be newer than the truth.
     fn compare(changes: &RecentChanges, naive: &Naive, probe: &KeyRange) -> Result<(), TestCaseError> {
         let unrecorded = changes.newest_unrecorded(&probe.start);
         let matters = |version: Version| {

@@ -37,20 +37,20 @@ pub enum CommitError {
 /// An interactive transaction, ready to be judged.
 #[derive(Clone, Debug, Default)]
 pub struct CommitRequest {
-    /// What it read was as of this version.
+    /// The version at which it read.
     pub read_version: Version,
-    /// What it read. Empty: it commits unconditionally.
+    /// The ranges it read. If empty, it commits unconditionally.
     pub read_conflicts: Vec<KeyRange>,
-    /// What others must consider written by it, beyond what its mutations write.
+    /// Ranges that others must consider written by it, beyond its mutations.
     pub write_conflicts: Vec<KeyRange>,
-    /// What it writes, in order.
+    /// Its writes, in order.
     pub mutations: Vec<Mutation>,
     /// A refusal is to name all ranges that changed.
     pub report_conflicts: bool,
 }
 
-/// So many keys are looked for before the first of them is written: many at a time wait for little, and too many would push each
-/// other out of the processor's cache.
+/// Keys that are looked up before the first of them is written. Looking up many at a time hides
+/// memory latency; too many evict each other from the processor's cache.
 const FETCHED_TOGETHER: usize = 64;
 
 impl CommitRequest {
@@ -111,15 +111,17 @@ impl Engine {
 }
 
 impl PartitionGuard<'_> {
-    /// The state of one space at the latest commit, for an interactive transaction that will commit against its version. What
-    /// it shows may not be told before the dependency is durable.
+    /// Returns the state of one space at the latest commit, for an interactive transaction that
+    /// will commit against its version. Its contents may not be sent before the dependency is
+    /// durable.
     pub fn read_version(&mut self, space: Space) -> Reader {
         let now_micros = self.now_micros();
         self.state().interactive_reader(now_micros);
         self.reader(space)
     }
 
-    /// Has what commits are about to overwrite brought near the processor: the first keys that they write, in this order.
+    /// Prefetches the rows that commits are about to overwrite: the first keys that they write, in
+    /// this order.
     pub fn fetch<'k>(&mut self, space: Space, keys: impl Iterator<Item = &'k [u8]>) {
         self.state().fetch(&space.prefix(), keys.take(FETCHED_TOGETHER));
     }

@@ -11,7 +11,7 @@ pub enum Mutation {
     Set {
         /// Below the prefix of the space, as in every variant.
         key: Vec<u8>,
-        /// What it holds from now on.
+        /// The row's new value.
         value: Vec<u8>,
     },
     /// The key is gone.
@@ -30,7 +30,7 @@ pub enum Mutation {
         operation: AtomicOperation,
         /// Whose value it is.
         key: Vec<u8>,
-        /// What the operation takes beside the present value.
+        /// The operation's operand, beside the present value.
         operand: Vec<u8>,
     },
     /// The versionstamp overwrites ten bytes of the key. Precondition: `offset + VERSIONSTAMP_BYTES <= key.len()`.
@@ -39,7 +39,7 @@ pub enum Mutation {
         key: Vec<u8>,
         /// Where in the key the versionstamp begins.
         offset: usize,
-        /// What it holds from now on.
+        /// The row's new value.
         value: Vec<u8>,
     },
     /// The versionstamp overwrites ten bytes of the value. Precondition: `offset + VERSIONSTAMP_BYTES <= value.len()`.
@@ -56,8 +56,9 @@ pub enum Mutation {
 /// Length of a versionstamp.
 pub const VERSIONSTAMP_BYTES: usize = 10;
 
-/// What a transaction that committed at `version` is known by: the version, big-endian, and its position among the
-/// transactions of that version, which is zero because each has a version of its own.
+/// Returns the versionstamp of a transaction that committed at `version`: the version, big-endian,
+/// and its position among the transactions of that version, which is zero because each has a
+/// version of its own.
 pub fn versionstamp(version: Version) -> [u8; VERSIONSTAMP_BYTES] {
     let mut stamp = [0; VERSIONSTAMP_BYTES];
     stamp[..8].copy_from_slice(&version.0.to_be_bytes());

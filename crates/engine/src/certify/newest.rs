@@ -16,7 +16,7 @@ use quartet_model::{KeyRange, Version};
 pub(crate) struct NewestOfKeys {
     root: Link,
     count: usize,
-    /// What the nodes take, their keys included.
+    /// Size of the nodes, their keys included.
     bytes: usize,
     /// The state of the generator of priorities; zero before the first. Seeded anew for each map, so that nobody can choose
     /// keys that make the tree deep.
@@ -28,7 +28,7 @@ type Link = Option<Box<Node>>;
 struct Node {
     key: Box<[u8]>,
     version: Version,
-    /// Of this node and everything below it.
+    /// The newest version in this node and everything below it.
     newest: Version,
     /// Not below that of any child.
     priority: u64,
@@ -62,7 +62,7 @@ impl NewestOfKeys {
         newest_between(&self.root, Some(start), Some(end))
     }
 
-    /// Puts `version` in the place of the key's older one, or adds it.
+    /// Replaces the key's older version with `version`, or adds it.
     pub fn insert(&mut self, key: &[u8], version: Version) {
         if raise(&mut self.root, key, version) {
             return;

@@ -8,13 +8,13 @@ use crate::SPACE_BYTES;
 use crate::certify::attempt::{Attempt, Stamp, Write};
 use crate::partition::reader::{Readable, RowValue, Visit};
 
-/// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
+/// Reads and writes of one attempt of `run`. Sees its own writes. Keys are relative to the space.
 pub struct OptimisticTransaction {
     pub(crate) snapshot: Readable,
     pub(crate) prefix: [u8; SPACE_BYTES],
     pub(crate) now_micros: u64,
     pub(crate) present_micros: u64,
-    /// What a conflict is judged by, and what is to land if there is none.
+    /// The reads that decide a conflict, and the writes that land if there is none.
     pub(crate) attempt: Attempt,
 }
 
@@ -112,8 +112,8 @@ impl OptimisticTransaction {
         self.attempt.writes.insert(key, Write::plain(None));
     }
 
-    /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks. What was visited, and only
-    /// that, is remembered as read.
+    /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks. The
+    /// visited rows, and only those, are recorded as read.
     pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         if let Some(read) = self.visit_range(start, end, reverse, visit) {
             self.attempt.ranges_read.push(read);
@@ -164,8 +164,9 @@ impl OptimisticTransaction {
         [&self.prefix, key].concat()
     }
 
-    /// What it has read and is to write, and whether something could not be read. The snapshot is let go: one that is still held
-    /// when the writes land makes each of them copy the nodes on its way.
+    /// Returns the reads and writes, and whether something could not be read. Releases the
+    /// snapshot: a snapshot still held when the writes land makes each of them copy the nodes on
+    /// its path.
     pub(crate) fn end(self) -> (Attempt, bool) {
         (self.attempt, self.snapshot.has_failed())
     }

@@ -14,7 +14,8 @@ use crate::{Busy, Dependency, Durability, Engine, ExecuteError, OptimisticTransa
 /// Why `run` gave up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RunError<E> {
-    /// What the layer's code answered; nothing was written. It may be told once the dependency is durable.
+    /// The answer of the layer's code; nothing was written. It may be sent once the dependency is
+    /// durable.
     Layer(E, Dependency),
     /// Every attempt met a concurrent change of what it had read; nothing was written.
     Conflict,
@@ -59,7 +60,8 @@ impl Engine {
         self.run_telling(true, space, attempts, body)
     }
 
-    /// A version that is told must be in the log, so writes that change nothing are logged for its sake alone.
+    /// A version that is returned must be in the log, so writes that change nothing are logged for
+    /// its sake alone.
     fn run_telling<R, E>(
         &self,
         tells_version: bool,

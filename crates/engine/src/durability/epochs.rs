@@ -10,13 +10,13 @@ use quartet_model::{Payload, Version};
 /// Committed transactions that become durable together, as one log record.
 pub(crate) struct Epoch {
     pub payload: Payload,
-    /// Of the newest transaction in it and before it.
+    /// The version of the newest transaction in it or before it.
     pub version: Version,
-    /// Somebody waits for it to be durable.
+    /// True if a reply waits for it to be durable.
     pub needs_sync: bool,
 }
 
-/// What the lock guards of all this.
+/// The part of all this that the lock guards.
 #[derive(Default)]
 pub(crate) struct FullEpochs {
     /// Oldest first.

@@ -7,8 +7,9 @@
 //!
 //! It also has the log's next segment made ahead of need, on a thread that may wait for the disk.
 //!
-//! A failed append or sync is never retried: acknowledgements stop, and the failure callback is told once. A disk that is full
-//! though the room was reserved is no failure: the epoch is kept, and nothing is promised until it is in the log.
+//! A failed append or sync is never retried: acknowledgements stop, and the failure callback is
+//! called once. A disk that is full although room was reserved is no failure: the epoch is kept,
+//! and nothing is promised until it is in the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,10 +52,11 @@ const PREPARE_RETRY: Duration = Duration::from_secs(1);
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(30);
 /// How often whoever waits for a checkpoint looks whether it is done.
 const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
-/// What has changed in a store on disk is flushed after so long, however little it is: it is given back what was deleted, and the
-/// next start reads little of the log.
+/// Upper bound on the time between two flushes of a store on disk, however little has changed: a
+/// flush gives back the space of deleted rows, and the next start reads little of the log.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
-/// While a flush runs the log takes no more than so many times as much as starts one, and its half only slowly.
+/// Upper bound on the log during a flush, as a multiple of `flush_log_bytes`; above half of it
+/// writers are slowed down.
 const UNFLUSHED_MAX: u64 = 4;
 /// How often what is kept of the log for readers is looked at.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -74,14 +76,14 @@ const SPARE_BYTES_MAX: usize = 16 << 20;
 #[error("checkpoint failed: {0}")]
 pub struct CheckpointError(String);
 
-/// Told of the log's failure, on the thread that met it.
+/// Called with the log's failure, on the thread that met it.
 pub(crate) type OnFailure = Box<dyn Fn(&LogError) + Send>;
 
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
     control: Arc<Control>,
     worker: Arc<Mutex<Worker>>,
-    /// None once it was told to stop.
+    /// `None` after the request to stop.
     task: Option<Arc<dyn Task>>,
 }
 
@@ -115,7 +117,7 @@ impl Flusher {
     ) -> Flusher {
         let control = Arc::new(Control::default());
         let (tail, needed) = (log.tail(), opened_at.sequence.next());
-        // What is kept for readers is in the checkpoint already.
+        // Log that is kept for readers is in the checkpoint already.
         let log_bytes_since_checkpoint = log.bytes().saturating_sub(bytes_before(&log.parts(), needed));
         let now = shared.runtime.now();
         let store = shared.partition.borrow().store.kind();
@@ -236,7 +238,7 @@ struct Worker {
     control: Arc<Control>,
     /// Where the log ends as far as this home knows. An append names it; if the log ends elsewhere, so is the home.
     tail: LogSequence,
-    /// What the log has answered to be durable.
+    /// The sequence up to which the log has reported itself durable.
     durable: LogSequence,
     /// Records that may not be durable yet, oldest first, each with the newest version in it and before it.
     unsynced: VecDeque<(LogSequence, Version)>,
@@ -251,17 +253,18 @@ struct Worker {
     preparing: Option<Job<Result<(), LogError>>>,
     /// When there was no room for the next segment.
     preparing_failed: Option<Duration>,
-    /// What the operator was told last.
+    /// The state that was last reported to the operator.
     was_full: bool,
     store: StoreKind,
     checkpoint: Option<RunningCheckpoint>,
     /// When the last one began.
     last_flush: Duration,
     checkpoint_bytes: u64,
-    /// What it stands for, should it fail.
+    /// Bytes of the log that the running checkpoint covers, should it fail.
     log_bytes_in_checkpoint: u64,
     checkpoint_not_before: Duration,
-    /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
+    /// Bytes appended since the last checkpoint, not the log's size: its newest segment is never
+    /// trimmed, and a large one would ask for checkpoints indefinitely.
     log_bytes_since_checkpoint: u64,
     backlog: Backlog,
     /// What was not in the store's files when the flush that runs began, in memory.
@@ -276,7 +279,7 @@ struct Worker {
     needed: LogSequence,
     trimmed_below: LogSequence,
     last_trim: Duration,
-    /// Told once that the log has failed; gone afterwards.
+    /// Called once after the log has failed; `None` afterwards.
     failure: Option<OnFailure>,
 }
 
@@ -307,7 +310,7 @@ impl Service {
     /// None when it has stopped.
     fn turn(&mut self) -> Result<Option<Next>, LogError> {
         if std::mem::take(&mut self.rests) {
-            // What has gathered is due, but not as long as others flush.
+            // The gathered epoch is due, but not while others flush.
             let others_flush = self.control.flushed_elsewhere.swap(false, Ordering::Relaxed);
             if others_flush && !self.shared.flusher.is_woken() {
                 return Ok(Some(self.rest()));
@@ -362,10 +365,11 @@ impl Worker {
         outcome
     }
 
-    /// Another is home. What it was the last to confirm is all that this one may still show.
+    /// Steps down because another node is home. Only the last record that this one confirmed may
+    /// still be shown.
     fn step_down(&mut self) {
         self.shared.partition.borrow().has_stepped_down = true;
-        // What it makes of the store's files is what is opened next.
+        // The checkpoint's result in the store's files is what is opened next.
         let _ = self.checkpoint.take().map(|running| running.job.join());
         match self.confirmed_state() {
             Ok(Replayer { store, version, .. }) => {
@@ -693,7 +697,8 @@ impl Worker {
         }
     }
 
-    /// So much has changed while the store was being flushed that writes have to wait a little, or until it has ended.
+    /// True if enough has changed during a flush of the store that writes have to wait a little, or
+    /// until it has ended.
     fn store_is_behind(&self) -> bool {
         self.is_flushing_rows() && self.backlog.holds(self.now(), self.gathered_share())
     }
@@ -713,7 +718,7 @@ impl Worker {
         of_log.max(more as f64 / room as f64)
     }
 
-    /// What is written meanwhile gathers in memory until the flush has ended.
+    /// True while a flush runs and new writes gather in memory.
     fn is_flushing_rows(&self) -> bool {
         self.store == StoreKind::Ssd && self.checkpoint.is_some()
     }
@@ -879,7 +884,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the disk has free, none if that is missed elsewhere.
+    /// Returns the disk's free bytes that readers may use, or none if other parts lack room.
     fn available_for_readers(&self) -> u64 {
         let available_bytes = self.disk.available_bytes().unwrap_or(0);
         let checkpoint_failed = self.shared.statistics.checkpoint_failed.load(Ordering::Relaxed);
@@ -915,7 +920,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Has the next segment made while the one before it is written.
+    /// Creates the next segment ahead of need, while the one before it is written.
     fn prepare_if_needed(&mut self) {
         let now = self.now();
         let is_early = |failed: Duration| now - failed < PREPARE_RETRY;

@@ -6,10 +6,11 @@
 //!      +---- trims nothing that is held <--------+ holds all from the record it gives next
 //! ```
 //!
-//! A reader gets each record once, in order, without gaps, once it is durable; what a record holds is read by
-//! [`quartet_model::EffectsReader`]. It holds the log from the record that it was given last. That is bounded: beyond
-//! [`EngineOptions::log_retention_bytes`](crate::EngineOptions), and on a disk that is short of room, the log is trimmed all the same, and a
-//! reader that had not come so far is told [`LogReadError::TooOld`].
+//! A reader gets each record once, in order, without gaps, once it is durable;
+//! [`quartet_model::EffectsReader`] reads a record's contents. It holds the log from the record
+//! that it was given last. That is bounded: beyond
+//! [`EngineOptions::log_retention_bytes`](crate::EngineOptions), and on a disk that is short of
+//! room, the log is trimmed anyway, and a reader that lags behind gets [`LogReadError::TooOld`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,7 @@ use crate::durability::shared::Shared;
 /// Why the log could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogReadError {
-    /// What is asked for is not kept any more: whoever needs it begins anew, with a snapshot.
+    /// The requested record is no longer kept: the reader starts again from a snapshot.
     #[error("the log begins at record {}: what was asked for is too old", oldest.0)]
     TooOld {
         /// The oldest record that is kept.
@@ -100,7 +101,7 @@ impl LogReader {
             cursor,
             holder,
         };
-        // What was already on its way to be trimmed, the cursor will miss.
+        // The cursor will miss records whose trimming had already begun.
         let starts = readers.source.starts().map_err(LogReadError::Unreadable)?;
         match starts.first() {
             Some(&oldest) if oldest > from => Err(LogReadError::TooOld { oldest }),
@@ -199,7 +200,7 @@ impl Drop for LogReader {
     }
 }
 
-/// Of a record's transactions, ascending.
+/// Returns the versions of a record's transactions, ascending.
 fn versions(payload: &[u8]) -> impl Iterator<Item = Version> {
     let mut reader = EffectsReader::new(payload);
     std::iter::from_fn(move || Some(reader.next_transaction().ok()??.0))

@@ -1,4 +1,4 @@
-//! What the engine's threads know of those who read its log beside them.
+//! The engine's view of those who read its log beside its threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use quartet_model::LogSequence;
 /// Is called when there is more to read. Must be quick: the flusher calls it.
 pub type OnMore = Arc<dyn Fn() + Send + Sync>;
 
-/// What the engine's threads know of its readers.
+/// The readers that the engine's threads know.
 pub(crate) struct LogReaders {
     pub source: Arc<dyn LogSource>,
     /// The newest record that is durable.
     durable: AtomicU64,
     pub holders: Mutex<Vec<Arc<Holder>>>,
-    /// Some reader has seen all there is and is to be told when there is more.
+    /// A reader has seen all there is and waits to be notified of more.
     pub is_awaited: AtomicBool,
 }
 
 pub(crate) struct Holder {
     /// It may still ask for this record, and for all behind it.
     pub from: AtomicU64,
-    /// What it holds was trimmed all the same.
+    /// The records it holds were trimmed anyway.
     pub is_lost: AtomicBool,
     /// It has seen all there is.
     pub waits: AtomicBool,

@@ -15,15 +15,16 @@
 //! counted is below both the budget and what the newest measurement leaves of the budget and an eighth. The kernel acts on
 //! resident memory, and the eighth is what may lie between it and the figures.
 //!
-//! Who asks: every layer, before it executes what may make its data larger. Reads and deletions never ask. Whoever may
-//! choose what to lose evicts instead of refusing ([`Memory::evicts_above`]).
+//! Every layer asks before it executes a request that may make its data larger. Reads and deletions
+//! never ask. Layers that may choose what to lose evict instead of refusing
+//! ([`Memory::evicts_above`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The memory of one process. All its engines share the count of rows.
 pub struct Memory {
-    /// What the process may take; `u64::MAX` without a limit.
+    /// The process' limit in bytes; `u64::MAX` without one.
     budget: AtomicU64,
     /// Counted bytes up to which there is room, by the newest measurement.
     ceiling: AtomicU64,
@@ -66,7 +67,7 @@ impl Memory {
         self.last_resort.store(with_an_eighth(bytes), Ordering::Relaxed);
     }
 
-    /// What the process may take; `None`: as much as there is.
+    /// Returns the process' limit in bytes, or `None` without one.
     pub fn budget(&self) -> Option<u64> {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
@@ -119,7 +120,7 @@ impl Memory {
         self.reserved.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What is reserved at present.
+    /// Returns the bytes reserved at present.
     pub fn reserved_bytes(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
@@ -137,8 +138,9 @@ impl Memory {
         self.counted_bytes() > self.last_resort.load(Ordering::Relaxed)
     }
 
-    /// Whoever evicts keeps live rows and reserved bytes below this, so that it need not refuse. Never less than half of the
-    /// budget: evicting does not cure an allocator that keeps what it was given back.
+    /// Returns the bytes above which a layer that evicts should do so, so that it need not refuse:
+    /// the sum of live rows and reserved bytes. Never less than half of the budget, because
+    /// evicting does not cure an allocator that keeps freed memory.
     pub fn evicts_above(&self) -> u64 {
         let budget = self.budget.load(Ordering::Relaxed);
         if self.leaves_room_for_checkpoint.load(Ordering::Relaxed) {
@@ -148,7 +150,7 @@ impl Memory {
         last_resort.saturating_sub(budget / 16).clamp(budget / 2, budget)
     }
 
-    /// Whether those who evict leave so much room that a checkpoint can hold every row there is.
+    /// Sets whether layers that evict leave enough room for a checkpoint to hold every row.
     pub(crate) fn leave_room_for_checkpoint(&self, leaves: bool) {
         self.leaves_room_for_checkpoint.store(leaves, Ordering::Relaxed);
     }
@@ -161,8 +163,8 @@ fn with_an_eighth(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
-/// Bytes that count until this is dropped: a buffer, a mailbox, a queue. One for each owner, told the new size when that
-/// has changed much; not for each piece.
+/// Bytes that count until this is dropped: a buffer, a mailbox, a queue. There is one for each
+/// owner, not for each piece; the owner sets the new size when it has changed much.
 pub struct Reserved {
     memory: Arc<Memory>,
     bytes: u64,
@@ -174,7 +176,7 @@ impl Reserved {
         Reserved { memory, bytes: 0 }
     }
 
-    /// What it has reserved.
+    /// Returns the bytes it has reserved.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,8 +1,9 @@
 //! How much of the log is kept although the store does not need it any more: for readers, and for readers to come.
 //!
-//! Kept is what a [`LogReader`](crate::LogReader) holds and what is younger than the retention time, together no more than the
-//! retention's bytes, no more than half of what the disk would have free without it, and nothing while the disk is short of room.
-//! Pure: the time and the disk's room are told.
+//! Kept are the records that a [`LogReader`](crate::LogReader) holds and those younger than the
+//! retention time, together no more than the retention's bytes, no more than half of the disk's
+//! free space without them, and nothing while the disk is short of room. Pure: the time and the
+//! disk's room are arguments.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(crate) struct Retention {
     written: VecDeque<(Duration, LogSequence)>,
 }
 
-/// Into so many pieces the time is divided.
+/// Number of samples over the retention time.
 const SAMPLES: u32 = 32;
 
 impl Retention {
@@ -91,7 +92,7 @@ impl Retention {
     }
 }
 
-/// What the parts take that hold nothing from `needed` on.
+/// Returns the size of the parts that hold nothing from `needed` on.
 pub(crate) fn bytes_before(parts: &[LogPart], needed: LogSequence) -> u64 {
     let ends_before = |pair: &&[LogPart]| pair[1].first <= needed;
     parts.windows(2).filter(ends_before).map(|pair| pair[0].bytes).sum()

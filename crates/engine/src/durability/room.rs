@@ -1,9 +1,10 @@
 //! Whether what a transaction wants to commit is sure to fit on the disk.
 //!
-//! A transaction executes in memory before its effects are in the log. So it is admitted only if the log has room reserved
-//! for its effects and for all others that are still on their way (`quartet_log::LogRoom`): the epoch in flight always
-//! fits, and a disk that fills up refuses new writes instead of ending the server. What is refused is rolled back under
-//! the lock; nobody has seen it.
+//! A transaction executes in memory before its effects are in the log. So it is admitted only if
+//! the log has room reserved for its effects and for all others on their way
+//! (`quartet_log::LogRoom`): the epoch in flight always fits, and a disk that fills up refuses new
+//! writes instead of ending the server. A refused transaction is rolled back under the lock; nobody
+//! has seen it.
 //!
 //! Transactions that make the database smaller may use the last of the room, `kept_bytes`, which others may not: without
 //! room to delete in, a full disk would stay full.
@@ -18,7 +19,7 @@ use quartet_log::{LogRoom, record_bytes};
 
 pub(crate) struct Room {
     reserve: Arc<dyn LogRoom>,
-    /// Of records that are closed and not yet appended.
+    /// Bytes of records that are closed and not yet appended.
     taken_bytes: AtomicU64,
     /// Held while a record goes from `taken_bytes` into the log, so that it is counted once.
     appending: Mutex<()>,
@@ -85,7 +86,7 @@ impl Room {
     }
 
     pub fn appended(&self, payload_bytes: usize) {
-        // Who sees the record no longer counted sees what the log has left without it.
+        // A thread that no longer sees the record counted sees the log's room without it.
         self.taken_bytes
             .fetch_sub(record_bytes(payload_bytes), Ordering::Release);
         self.is_stuck.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the engine's threads share.
+//! State that the engine's threads share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
 use crate::partition::lock::PartitionLock;
 
-/// What the engine's threads share.
+/// State that the engine's threads share.
 pub(crate) struct Shared {
     pub partition: PartitionLock,
     pub flusher: FlusherTask,
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub runtime: Arc<dyn Runtime>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
     pub durable: AtomicU64,
-    /// Somebody waits for `durable` to move: the flusher calls the listeners.
+    /// True while a thread waits for `durable` to move: the flusher then calls the listeners.
     pub waited_for: AtomicBool,
     pub listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
     pub log_readers: LogReaders,

@@ -1,7 +1,8 @@
 //! How many bytes the rows of each logical database count for.
 //!
-//! Counted where transactions commit and where cleared ranges are freed, so asking costs one load and needs no lock. What a
-//! range clear took out counts until the flusher has freed it: walking it under the lock would make others wait.
+//! Counted where transactions commit and where cleared ranges are freed, so asking costs one load
+//! and needs no lock. The rows of a cleared range count until the flusher has freed them: walking
+//! the range under the lock would make others wait.
 //!
 //! Invariant: once nothing is left to be freed, each figure is the sum over the rows of that database.
 
@@ -17,7 +18,7 @@ const SHELF: usize = 256;
 
 pub(crate) struct StoredBytes {
     shelves: [OnceLock<Box<[AtomicI64; SHELF]>>; SHELF],
-    /// Of all databases.
+    /// Bytes of all databases.
     total: AtomicI64,
 }
 
@@ -56,7 +57,7 @@ impl StoredBytes {
         }
     }
 
-    /// What a range clear took out of a database will take no memory any more.
+    /// Subtracts the rows of a cleared range, which take no memory any more.
     pub fn freed(&self, database: DatabaseId, cleared: &impl Cleared) {
         self.add(database, -(cleared.row_bytes() as i64));
     }
@@ -77,7 +78,7 @@ impl StoredBytes {
     }
 }
 
-/// What a row counts for.
+/// Returns the bytes that a row counts for.
 pub(crate) fn row_bytes(row: &Row) -> i64 {
     row.stored_bytes() as i64
 }

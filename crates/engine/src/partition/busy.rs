@@ -1,12 +1,12 @@
 //! Giving up on a lock that somebody keeps for long.
 //!
-//! A script may keep the partition's lock for as long as it likes. A thread that serves many connections must not stand still
-//! meanwhile: it waits for a moment and is then told that the partition is [`Busy`], so that it can put the request aside and
-//! go on with others. A thread that gives up announces it; from then on nobody else waits in vain, and the holder calls the
-//! listeners when it lets go.
+//! A script may keep the partition's lock for as long as it likes. A thread that serves many
+//! connections must not stand still meanwhile: it waits for a moment, then gets [`Busy`], puts the
+//! request aside and continues with others. A thread that gives up announces it; from then on
+//! nobody else waits in vain, and the holder calls the listeners when it lets go.
 //!
-//! A listener may be missed: the announcement can come just after the lock was released. Whoever waits for a listener looks
-//! again by itself now and then.
+//! A listener may be missed: the announcement can come just after the lock was released. A thread
+//! that waits for a listener checks again by itself now and then.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ pub struct Frozen {
     state: PartitionState,
     space: Space,
     now_micros: u64,
-    /// What everything in it depends on; zero if all was durable.
+    /// The dependency of all its contents; zero if everything was durable.
     pub dependency: Dependency,
     /// The latest commit that it shows.
     pub version: Version,
@@ -43,7 +43,8 @@ impl Frozen {
         self.now_micros
     }
 
-    /// A transaction that reads. What it could not read it says by [`Transaction::is_unreadable`].
+    /// Returns a transaction that reads. [`Transaction::is_unreadable`] reports that it could not
+    /// read something.
     pub fn transaction(&mut self) -> Transaction<'_> {
         Transaction::new(&mut self.state, self.space, self.version, self.now_micros)
     }

@@ -18,7 +18,7 @@ use crate::partition::watch::WatchId;
 /// With more queued, the holder of the lock waits.
 const QUEUED_MAX: usize = 2;
 
-/// What is to be tidied up, and could not be because somebody kept the lock.
+/// Cleanup that was put off because another thread kept the lock.
 #[derive(Default)]
 struct Left {
     /// Read versions of optimistic transactions that ended.
@@ -203,8 +203,8 @@ impl PartitionLock {
         self.release();
     }
 
-    /// Lets those look again who wait for the flusher to take epochs. Whoever has looked before holds the lock until it waits,
-    /// and then is notified.
+    /// Wakes the threads that wait for the flusher to take epochs. A thread that has checked before
+    /// holds the lock until it waits, and is then notified.
     pub fn release(&self) {
         drop(self.state.lock());
         self.taken.notify_all();
@@ -228,7 +228,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(50);
     const FOREVER: Duration = Duration::from_secs(60);
 
-    /// Whoever had waited for a lent lock to be returned waited on without end, when a script then kept it.
+    /// A thread that had waited for a lent lock to be returned waited on without end when a script
+    /// then kept it.
     #[test]
     fn a_lock_that_was_returned_and_is_kept_is_not_waited_for() {
         let disk = std::sync::Arc::new(FaultyDisk::new());

@@ -1,6 +1,7 @@
 //! The partition's lock, held, and short transactions under it.
 //!
-//! Whoever holds a [`PartitionGuard`] executes any number of transactions, each atomic on its own; dropping it lets the next thread in.
+//! The holder of a [`PartitionGuard`] executes any number of transactions, each atomic on its own;
+//! dropping it lets the next thread in.
 
 pub(crate) mod busy;
 pub(crate) mod frozen;
@@ -28,19 +29,22 @@ const PENDING_BYTES_WAKE: usize = 1 << 20;
 /// The transaction was rolled back and has changed nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ExecuteError<E> {
-    /// What the layer's code answered.
-    /// It may rest on what the code had read: it may be told once the dependency is durable.
+    /// The answer of the layer's code. It may rest on the code's reads: send it once the dependency
+    /// is durable.
     Layer(E, Dependency),
-    /// A key, a value or the transaction's effects exceed the limits of `quartet_model` (keys 64 KiB, values 512 MiB) or
-    /// 1 GiB for all effects. Retrying cannot help. Told once the dependency is durable.
+    /// A key, a value or the transaction's effects exceed the limits of `quartet_model` (keys 64
+    /// KiB, values 512 MiB) or 1 GiB for all effects. Retrying cannot help. Send it once the
+    /// dependency is durable.
     TooLarge(Dependency),
-    /// The disk has no room for its effects. Reads and deletions go on, and it may succeed once there is room. Told once
-    /// the dependency is durable.
+    /// The disk has no room for its effects. Reads and deletions continue, and it may succeed once
+    /// there is room. Send it once the dependency is durable.
     DiskFull(Dependency),
-    /// The disk did not give back what the transaction wanted to read, so whatever the layer's code answered is worth nothing.
-    /// The reason is in the server's log. It may succeed another time. Told once the dependency is durable.
+    /// The disk did not return something that the transaction read, so the answer of the layer's
+    /// code is worthless. The reason is in the server's log. It may succeed another time. Send it
+    /// once the dependency is durable.
     Unreadable(Dependency),
-    /// Another is home now: this one executes nothing any more. What it had not acknowledged may be lost.
+    /// Another node is home now: this one executes nothing any more. Its unacknowledged writes may
+    /// be lost.
     NotHome,
 }
 
@@ -206,7 +210,7 @@ impl<'e> PartitionGuard<'e> {
 
 impl Drop for PartitionGuard<'_> {
     fn drop(&mut self) {
-        // Who waits for a sync wakes the flusher (`Engine::is_durable`).
+        // Readers that wait for a sync wake the flusher (`Engine::is_durable`).
         if self.state.pending.len() > PENDING_BYTES_WAKE {
             self.shared.flusher.wake();
         }

@@ -20,7 +20,7 @@ pub struct Reader {
     pub version: Version,
     /// `durable <= version`.
     pub durable: Version,
-    /// What an answer that rests on everything depends on; zero if everything is durable.
+    /// The dependency of an answer that rests on everything; zero if everything is durable.
     pub dependency: Dependency,
     /// The clock's time when it began, in microseconds since the Unix epoch.
     pub now_micros: u64,
@@ -84,9 +84,9 @@ impl Readable {
 /// The value of a row, where it lies. Holding it holds the row, but no snapshot.
 #[derive(Clone)]
 pub enum RowValue {
-    /// What the store has.
+    /// A row of the store.
     Stored(Row),
-    /// What a transaction has written itself, so far.
+    /// A value that the transaction has written so far.
     Written(Vec<u8>),
 }
 
@@ -118,8 +118,8 @@ impl Reader {
         }
     }
 
-    /// The disk did not give back something that was read: an answer that rests on it may not be told. The reason is in the
-    /// server's log.
+    /// Returns true if the disk did not return something that was read: do not send an answer that
+    /// rests on it. The reason is in the server's log.
     pub fn is_unreadable(&self) -> bool {
         self.snapshot.has_failed()
     }
@@ -142,7 +142,7 @@ impl Reader {
         self.snapshot.get_each(&full.iter().collect::<Vec<_>>())
     }
 
-    /// Has what walks will visit brought near the processor, for several at a time.
+    /// Prefetches the nodes that several walks will visit.
     pub fn fetch_walks(&self, walks: &[Walk<'_>]) {
         let mut full = FullKeys::new();
         walks.iter().for_each(|walk| _ = full.push(&self.prefix, walk.from));

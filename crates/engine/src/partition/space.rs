@@ -19,7 +19,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// What each key in the store begins with.
+    /// Returns the prefix of each of its keys in the store.
     pub fn prefix(self) -> [u8; SPACE_BYTES] {
         let [high, low] = self.database.0.to_be_bytes();
         [high, low, self.layer as u8]

@@ -24,7 +24,7 @@ pub type Dependency = Version;
 
 /// Interactive clients may commit against a read version this old.
 pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
-/// The journal keeps room for so many changes.
+/// Number of changes that the journal keeps room for.
 const JOURNAL_CHANGES_KEPT: usize = 1024;
 
 /// One step of the open transaction: how to take it back, and what to tell the watchers.
@@ -55,8 +55,9 @@ pub(crate) struct ClearedRange {
 
 pub(crate) struct PartitionState {
     pub store: PartitionStore,
-    /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
-    /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
+    /// The version of the newest transaction in the log or on its way there; while a transaction is
+    /// open it may be that one's. A version that does not reach the log is never seen outside:
+    /// after a restart with the clock set back it may be given again.
     last: Version,
     /// Commits land above it, in microseconds since the Unix epoch: a time that a reader was given or a layer has shown.
     floor_micros: u64,
@@ -116,7 +117,7 @@ impl PartitionState {
         self.last
     }
 
-    /// What a reader of everything has to wait for.
+    /// Returns the dependency of a reader of everything.
     pub fn dependency_on_everything(&self, durable: Version) -> Dependency {
         if self.last > durable { self.last } else { Version::ZERO }
     }
@@ -149,7 +150,7 @@ impl PartitionState {
         }
     }
 
-    /// Has what is about to be written at the keys, in this order, brought near the processor.
+    /// Prefetches the rows about to be written at the keys, in this order.
     pub fn fetch<'k>(&mut self, prefix: &[u8], keys: impl Iterator<Item = &'k [u8]>) {
         let mut full = FullKeys::new();
         keys.for_each(|key| _ = full.push(prefix, key));
@@ -174,7 +175,8 @@ impl PartitionState {
         self.close_journal(last, Durability::Always);
     }
 
-    /// Keeps the evidence of what was cleared, all of it before any watcher is told: these are a layer's, and may panic.
+    /// Records the evidence of all clears before any watcher is notified: watchers are a layer's,
+    /// and may panic.
     fn close_journal(&mut self, version: Version, durability: Durability) {
         // A transaction that only read: most are.
         if self.journal.is_empty() {
@@ -254,7 +256,8 @@ impl PartitionState {
         !self.readers.is_empty() || self.interactive_until_micros >= self.last.0
     }
 
-    /// Forgets the evidence that nobody can need any more. What it returns is to be freed without the lock.
+    /// Forgets the evidence that nobody can need any more. Free the returned generations without
+    /// the lock.
     #[must_use]
     pub fn forget_changes(&mut self, durable: Version, now_micros: u64) -> Vec<Generation> {
         if self.changes.is_empty() {

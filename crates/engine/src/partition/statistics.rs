@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! The engine's counters.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,13 +13,13 @@ pub struct Statistics {
     pub epochs: AtomicU64,
     /// Bytes of the payloads of these epochs.
     pub epoch_bytes: AtomicU64,
-    /// What the log holds.
+    /// Size of the log, in bytes.
     pub log_bytes: AtomicU64,
-    /// What of that is kept for readers alone.
+    /// Size of the part of it that is kept for readers alone.
     pub log_retained_bytes: AtomicU64,
-    /// Who reads it now.
+    /// Number of readers of the log.
     pub log_readers: AtomicU64,
-    /// Readers of the log that fell behind what is kept, and were told so.
+    /// Readers of the log that fell behind its retention and were stopped.
     pub log_readers_lost: AtomicU64,
     /// Syncs of the log.
     pub syncs: AtomicU64,
@@ -39,11 +39,11 @@ pub struct Statistics {
     pub conflicts: AtomicU64,
     /// Transactions with writes committed since the newest checkpoint was started.
     pub transactions_since_checkpoint: AtomicU64,
-    /// What the ssd store's files took at its last flush; zero for the memory store.
+    /// Size of the ssd store's files at its last flush; zero for the memory store.
     pub store_bytes: AtomicU64,
-    /// What of that its newest tree needs.
+    /// Size of the part of them that its newest tree needs.
     pub store_live_bytes: AtomicU64,
-    /// What was kept beside for snapshots alone.
+    /// Size of the part that is kept for snapshots alone.
     pub store_pinned_bytes: AtomicU64,
     /// What its flushes have taken from the log, in bytes, and how long all of them have taken.
     pub store_flushed_bytes: AtomicU64,

@@ -18,10 +18,10 @@ use crate::{Dependency, Durability, SPACE_BYTES, Space};
 /// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
 const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
-/// What a row takes beside its key and value.
+/// Overhead of a row beside its key and value, in bytes.
 const ROW_BYTES_MIN: i64 = 36;
 
-/// A value of so many bytes is not copied on its way to the log: it is there in the row.
+/// A value of at least this size is not copied on its way to the log: the row holds it.
 const SHARED_FROM: usize = 1 << 20;
 
 /// A row as the value that it holds.
@@ -56,11 +56,11 @@ pub struct Transaction<'h> {
     grown_bytes: i64,
     /// Rows that it has cleared by ranges.
     rows_cleared: u64,
-    /// What it writes serves to delete something.
+    /// True if its writes serve to delete something.
     deletes: bool,
     /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
     too_large: bool,
-    /// Something could not be read: whatever it does is in vain, and its answer is never told.
+    /// True if something could not be read: its work is in vain, and its answer is never sent.
     unreadable: bool,
     finished: bool,
 }
@@ -120,8 +120,9 @@ impl<'h> Transaction<'h> {
         self.version
     }
 
-    /// An identifier that nothing else written in this space carries, ever. For keys and values; one told to a client by a
-    /// transaction that writes nothing may come again. At most 2^24 in a transaction; panics beyond.
+    /// Returns an identifier that nothing else written in this space carries, ever. For keys and
+    /// values; an identifier sent to a client by a transaction that writes nothing may come again.
+    /// At most 2^24 in a transaction; panics beyond.
     pub fn unique_id(&mut self) -> UniqueId {
         self.unique_ids += 1;
         assert!(self.unique_ids < 1 << 24, "at most 2^24 unique ids in a transaction");
@@ -438,8 +439,9 @@ impl<'h> Transaction<'h> {
         Ok(self.dependency)
     }
 
-    /// What the answer of a transaction that fails depends on. Writing tells what was there before, without its version,
-    /// so a writer depends on the latest commit; never on its own version, which is taken back.
+    /// Returns the dependency of a failed transaction's answer. A write reveals what was there
+    /// before, without its version, so a writer depends on the latest commit; never on its own
+    /// version, which is taken back.
     pub(crate) fn failure_dependency(&mut self) -> Dependency {
         if self.has_written() {
             self.depend_on_everything();
@@ -452,7 +454,7 @@ impl<'h> Transaction<'h> {
         self.unreadable
     }
 
-    /// What was read; nothing, and a transaction that is refused, if it could not be.
+    /// Returns the result of a read, or nothing and marks the transaction as refused if it failed.
     #[inline]
     fn readable<T: Default>(&mut self, read: Result<T, StoreError>) -> T {
         match read {

@@ -11,24 +11,24 @@ use crate::invariants::judge;
 use crate::recovery::replay::Replayer;
 use crate::{Findings, Invariants, OpenError, OpenProgress};
 
-/// What a sound directory holds.
+/// Contents of a sound directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckReport {
     /// The newest checkpoint. Older ones, left over by a crash, are not read.
     pub checkpoint: Option<FoundCheckpoint>,
-    /// What the ssd engine's files take.
+    /// Disk use of the ssd engine's files.
     pub base: Option<DiskUse>,
-    /// What is in the log.
+    /// Contents of the log.
     pub log: LogReport,
     /// Transactions in the log after the checkpoint.
     pub transactions: u64,
-    /// Of the newest transaction.
+    /// Version of the newest transaction.
     pub version: Version,
     /// How many rows there are.
     pub rows: u64,
     /// As [`Engine::state_hash`](crate::Engine::state_hash) of the whole partition, once it is opened.
     pub state_hash: u128,
-    /// What does not hold between the rows of a layer.
+    /// Breached invariants between the rows of a layer.
     pub findings: Findings,
 }
 

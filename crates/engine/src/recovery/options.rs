@@ -45,16 +45,16 @@ pub struct EngineOptions {
     pub checkpoint_log_bytes: u64,
     /// Which store; `None`: the one that the directory holds.
     pub store: Option<StoreKind>,
-    /// Up to so many bytes of what the ssd store reads are kept in memory.
+    /// Bytes of ssd store reads that are cached in memory.
     pub cache_bytes: u64,
-    /// What has changed since the ssd store's last flush is kept in memory. A flush starts when the log has taken so many bytes
-    /// since; with four times as many, and one still running, writes wait.
+    /// Log bytes since the ssd store's last flush at which a flush starts; the changes stay in
+    /// memory until then. At four times as many, while a flush still runs, writes wait.
     pub unflushed_log_bytes: u64,
     /// Memory that what is not in the ssd store's files may take, in bytes, rows and the nodes that hold them. A flush starts at a sixth of
     /// it; beyond it, what would make the data larger waits ([`Admission::Later`](crate::Admission::Later)).
     pub unflushed_bytes_max: u64,
-    /// Up to so many bytes of the log are kept for whoever reads it ([`LogReader`](crate::LogReader)) or may come to read it, although
-    /// the store does not need them any more.
+    /// Bytes of the log that are kept for its readers ([`LogReader`](crate::LogReader)), present or
+    /// future, although the store does not need them any more.
     pub log_retention_bytes: u64,
     /// For so long the log is kept for readers to come.
     pub log_retention: Duration,
@@ -82,12 +82,12 @@ impl Default for EngineOptions {
 /// How far opening has come.
 #[derive(Clone, Copy, Debug)]
 pub enum OpenProgress {
-    /// So many rows of the checkpoint are read.
+    /// Rows of the checkpoint that are read so far.
     Checkpoint {
         /// How many.
         rows: u64,
     },
-    /// So much of the log is replayed.
+    /// Bytes of the log that are replayed so far.
     Log {
         /// So far.
         bytes: u64,

@@ -1,11 +1,11 @@
-//! What a partition is made of, beside its rows.
+//! The parts of a partition, beside its rows.
 
 use std::sync::Arc;
 
 use quartet_env::{Clock, Disk, Runtime, SystemRuntime};
 use quartet_log::{FileLogOpener, FileLogOptions, LogOpener};
 
-/// What an engine is given instead of calling the operating system, and its log.
+/// The environment of an engine in place of the operating system, and its log.
 pub struct Parts {
     /// Where checkpoints are.
     pub disk: Arc<dyn Disk>,

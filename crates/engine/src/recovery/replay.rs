@@ -9,7 +9,7 @@ use crate::OpenError;
 /// Applies the log's records, in order, to the store that reaches up to them.
 pub(crate) struct Replayer {
     pub store: PartitionStore,
-    /// Of the newest transaction applied.
+    /// The version of the newest transaction applied.
     pub version: Version,
     pub transactions: u64,
     /// Why a record could not be applied, if it was not the record's fault.

@@ -19,7 +19,7 @@ pub struct Restoration {
     store: PartitionStore,
     /// Until the first transaction of a record. The store is empty as long.
     load: Option<PartitionLoad>,
-    /// Of the rows that were loaded.
+    /// Hashes the loaded rows.
     hasher: StateHasher,
     is_wanted: IsWanted,
     version: Version,
@@ -153,7 +153,7 @@ impl Restoration {
 }
 
 impl Drop for Restoration {
-    /// Whoever gives up may take the directory away.
+    /// The owner of an abandoned restore may remove the directory.
     fn drop(&mut self) {
         if let Some(flushing) = self.flushing.take() {
             let _ = flushing.join();

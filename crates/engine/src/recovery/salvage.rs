@@ -1,4 +1,4 @@
-//! What can be trusted of a damaged checkpoint or tree, and a sound one of it.
+//! Extracts the trustworthy rows of a damaged checkpoint or tree, and makes a sound one of them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

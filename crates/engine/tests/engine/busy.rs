@@ -1,4 +1,4 @@
-//! Somebody keeps the lock for long.
+//! One thread keeps the lock for long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -9,7 +9,8 @@ use quartet_model::Version;
 
 use crate::world::{ALWAYS, World, execute, set};
 
-/// What a thread that may not wait is told by every way in. The lock used to block it for as long as a script wanted.
+/// Every entry refuses a thread that may not wait. The lock used to block it for as long as a
+/// script wanted.
 #[test]
 fn a_thread_that_serves_connections_never_waits_for_long() {
     let world = World::default();

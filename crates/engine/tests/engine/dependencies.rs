@@ -1,4 +1,4 @@
-//! What an answer has to wait for: everything a crash could take back, and nothing that never comes.
+//! The dependency of an answer: everything a crash could take back, and nothing that never comes.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,8 +64,9 @@ fn without_effects() -> CommitRequest {
     }
 }
 
-/// The version of a transaction without effects was in no log: after a restart with the clock set back it was given again.
-/// Whoever had read at it before was then judged as having seen what was written at or below it since.
+/// The version of a transaction without effects was in no log: after a restart with the clock set
+/// back it was given again. A reader at that version was then judged as having seen later writes at
+/// or below it.
 #[test]
 fn a_version_that_was_told_is_not_given_again() {
     let world = World::default();
@@ -137,7 +138,8 @@ fn gaps_are_waited_for_whoever_made_them() {
     assert!(empty.unwrap().1 > cleared, "a range found empty is a gap too");
 }
 
-/// What was written under `interval` was synced within a second, and a reader under `always` waited that long for it.
+/// A write under `interval` was synced within a second, and a reader under `always` waited that
+/// long for it.
 #[test]
 fn a_waiting_reader_hurries_the_sync() {
     let engine = World::default().open();

@@ -49,7 +49,8 @@ fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
     assert_eq!(world.open().state_hash(None).unwrap(), expected);
 }
 
-/// Whoever waits for the log within its hold of it lends the lock to the flusher, and to nobody else.
+/// A thread that waits for the log while holding it lends the lock to the flusher, and to nobody
+/// else.
 #[test]
 fn nobody_comes_between_the_transactions_of_one_hold() {
     let engine = world().open();

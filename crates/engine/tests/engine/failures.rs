@@ -92,7 +92,8 @@ fn a_large_newest_segment_asks_for_one_checkpoint() {
     assert_eq!(statistics.checkpoints.load(Ordering::SeqCst), count);
 }
 
-/// What is kept of the log for readers counted as if no checkpoint had it: each start wrote another, of all rows, before anything had changed.
+/// Log kept for readers counted as if no checkpoint had it: each start wrote another, of all rows,
+/// before anything had changed.
 #[test]
 fn a_start_asks_for_no_checkpoint_of_what_is_in_one() {
     let world = World {

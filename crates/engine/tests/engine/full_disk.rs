@@ -151,7 +151,8 @@ fn writes_go_on_by_themselves_when_there_is_space() {
     assert!(engine.wait_durable(dependency));
 }
 
-/// What is deleted takes space until a checkpoint has been written without it, and a checkpoint takes space itself.
+/// Deleted rows take space until a checkpoint has been written without them, and a checkpoint takes
+/// space itself.
 #[test]
 fn deleting_makes_room_on_a_full_disk() {
     let world = world();

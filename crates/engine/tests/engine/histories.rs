@@ -182,7 +182,7 @@ fn concurrent_interactive_transactions_are_strictly_serializable() {
     check_concurrent(&[interactive_event, random_event]);
 }
 
-/// What is cleared leaves no row, so it can be judged only for as long as the evidence is kept.
+/// A cleared range leaves no row, so it can be judged only for as long as the evidence is kept.
 #[test]
 fn a_read_version_behind_the_conflict_window_is_too_old() {
     let world = World::default();

@@ -101,7 +101,7 @@ fn a_reader_beside_the_writer_reaches_the_same_rows() {
     engine.close().unwrap();
 }
 
-/// What was kept for a reader that never came back filled the disk.
+/// Log kept for a reader that never came back filled the disk.
 #[test]
 fn a_reader_never_fills_the_disk() {
     let world = World {

@@ -1,4 +1,5 @@
-//! What the engine makes of what a log answers: how far it is durable, and that another writer has appended.
+//! The engine's response to a log's answers: how far it is durable, and that another writer has
+//! appended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ struct Watched {
     log: Arc<Mutex<Option<Box<dyn Log>>>>,
     /// Syncing leaves the newest record behind, as a log does that is durable on too few disks.
     lags: Arc<AtomicBool>,
-    /// What `sync` answered last.
+    /// The last answer of `sync`.
     synced: Arc<AtomicU64>,
 }
 
@@ -160,13 +161,13 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
     drop(partition);
     let run = engine.run(ALWAYS, 1, |tx| -> Result<_, ()> { Ok(tx.get(b"before")) });
     assert_eq!(run, Err(RunError::NotHome));
-    // What was committed and never confirmed is gone, also for whoever reads without a transaction.
+    // Commits that were never confirmed are gone, also for readers without a transaction.
     let reader = engine.reader(ALWAYS).unwrap();
     assert_eq!(reader.version, before);
     assert!(reader.get(b"before").is_some() && reader.get(b"after").is_none());
     assert!(engine.close().is_err());
     drop(watched);
-    // Whoever opens the log finds what was acknowledged, and nothing of what was not.
+    // Opening the log finds everything acknowledged, and nothing else.
     let engine = Watched::default().open(&disk, |error| panic!("the log failed: {error}"));
     let read = |key: &[u8]| execute(&engine, ALWAYS, |tx| tx.get(key).is_some()).0;
     assert!(read(b"before") && !read(b"after"));

@@ -1,4 +1,5 @@
-//! What was acknowledged is there after closing, after a loss of power, and after checkpoints; damage is refused.
+//! Acknowledged writes are there after closing, after a loss of power, and after checkpoints;
+//! damage is refused.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -176,7 +177,8 @@ impl Past {
         version
     }
 
-    /// What `world`'s disk holds must be one of these states, and none older than `acknowledged`.
+    /// Asserts that the contents of `world`'s disk are one of these states, and none older than
+    /// `acknowledged`.
     fn check(&self, world: &World, acknowledged: Version, story: &str) {
         let found = world.open().state_hash(None).unwrap();
         let mut possible = self.0.iter().filter(|(version, _)| *version >= acknowledged);

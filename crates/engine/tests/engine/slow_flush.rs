@@ -1,4 +1,4 @@
-//! What is written while the store takes long to be flushed.
+//! Writes during a long flush of the store.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};

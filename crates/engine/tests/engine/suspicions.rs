@@ -1,5 +1,5 @@
-//! What must never happen, looked for at random: a commit over a read that has changed, and an answer that was sent and
-//! rests on what a crash took back.
+//! Breaches looked for at random: a commit over a read that has changed, and an answer that was
+//! sent and rests on something that a crash took back.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -53,7 +53,8 @@ fn rows_in(reader: &Reader, (start, end): &(Vec<u8>, Vec<u8>)) -> Rows {
     rows
 }
 
-/// What a reader had before it. The reader itself may be lost later: a crash takes files that only it reads.
+/// A reader's earlier answers. The reader itself may be lost later: a crash takes files that only
+/// it reads.
 struct Seen {
     reader: Reader,
     rows: Rows,
@@ -185,7 +186,8 @@ fn everything() -> (Vec<u8>, Vec<u8>) {
     (vec![0], vec![255])
 }
 
-/// One read in `always`, some way or other, sometimes ending in an error. What it looked at, and the answer's dependency.
+/// Reads once in `always`, by a random way, sometimes ending in an error. Returns what it looked
+/// at, and the answer's dependency.
 fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Dependency) {
     let range = random_range(random);
     let (start, end) = (&range.0, &range.1);
@@ -241,7 +243,7 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
         let (world, mut random) = (World::default(), Random(seed));
         let engine = world.open();
         let mut changes = Changes::default();
-        // What each answer that could have been sent by now rests on.
+        // Everything that the answers sent by now rest on.
         let mut sent = Vec::new();
         for step in 0..120 {
             let before = rows_in(&engine.reader(ALWAYS).unwrap(), &everything());
@@ -313,7 +315,7 @@ fn a_failed_transaction_leaves_no_trace() {
     }
 }
 
-/// Every key has a watch. Those whose rows changed are told, those that no write named are not.
+/// Every key has a watch. Watches of changed rows fire; those that no write named do not.
 #[test]
 fn no_watch_is_lost() {
     for seed in 0..100 {
@@ -368,8 +370,9 @@ fn closing_amid_checkpoints_and_full_epochs_ends() {
     }
 }
 
-/// A callback that panicked while a commit told the watchers took the rest of the journal with it, and so the evidence of
-/// what else was cleared: readers of these gaps did not wait, and commits over them were let through.
+/// A callback that panicked while a commit notified the watchers took the rest of the journal with
+/// it, and so the evidence of other clears: readers of these gaps did not wait, and commits over
+/// them were let through.
 #[test]
 fn a_panicking_watcher_takes_no_evidence_with_it() {
     let engine = World::default().open();

@@ -1,4 +1,4 @@
-//! Watches are told of every committed change in commit order, and of nothing else.
+//! Watches fire for every committed change in commit order, and for nothing else.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,8 +39,8 @@ fn each_change_is_told_once_in_order_unless_rolled_back() {
     assert_eq!(*told.lock().unwrap(), [b"c", b"a", b"c"]);
 }
 
-/// Keys that are new are told, and taken back, by where they stand among what is to be logged: between large values, which stand
-/// elsewhere, behind other transactions, and in full or not.
+/// New keys are recorded, and taken back, by their place in the pending log: between large values,
+/// which stand elsewhere, after other transactions, and in full or not.
 #[test]
 fn what_fails_leaves_nothing_and_what_commits_is_told_key_by_key() {
     for seed in 0..4 {
@@ -84,8 +84,8 @@ fn what_fails_leaves_nothing_and_what_commits_is_told_key_by_key() {
     }
 }
 
-/// Clearing a range told the watches of keys that had never been there: Redis' FLUSHALL leaves a WATCH of an absent key
-/// alone, so EXEC failed where Redis' succeeds.
+/// Clearing a range fired the watches of keys that had never been there: Redis' FLUSHALL leaves a
+/// WATCH of an absent key alone, so EXEC failed where Redis' succeeds.
 #[test]
 fn a_cleared_range_tells_only_of_what_was_there() {
     let engine = World::default().open();

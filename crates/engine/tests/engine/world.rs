@@ -1,4 +1,5 @@
-//! One partition on a disk in memory with a clock that moves only when told. `QUARTET_ENGINE` says over which store.
+//! One partition on a disk in memory with a clock that moves only when the test moves it.
+//! `QUARTET_ENGINE` selects the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

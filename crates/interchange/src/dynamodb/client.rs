@@ -92,7 +92,7 @@ impl Client {
         Ok(())
     }
 
-    /// Writes up to [`BATCH_ITEMS`] items. What the server leaves undone is sent again.
+    /// Writes up to [`BATCH_ITEMS`] items. Items that the server leaves undone are sent again.
     pub fn put(&self, table: &str, items: &[Value]) -> Result<(), Refused> {
         let puts: Vec<Value> = items
             .iter()

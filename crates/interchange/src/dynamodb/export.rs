@@ -49,7 +49,7 @@ impl Export {
         summary.map_err(|error| Error::Source(format!("{SUMMARY}: {error}")))
     }
 
-    /// What describes the table, if we wrote the export.
+    /// The description of the table, if we wrote the export.
     pub fn schema(&self) -> Result<Option<Value>> {
         let names = self.manifests.list().map_err(source)?;
         if !names.iter().any(|name| name == TABLE) {

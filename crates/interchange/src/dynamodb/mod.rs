@@ -25,7 +25,7 @@ const JOURNAL_EVERY: usize = 20 * BATCH_ITEMS;
 /// Where items come from.
 pub enum From<'f> {
     Export(&'f Export),
-    /// A table of a server, read by so many at once.
+    /// A table of a server, read by several readers at once.
     Table {
         client: &'f Client,
         name: &'f str,
@@ -79,7 +79,7 @@ pub fn import(
                 let ended = threads
                     .into_iter()
                     .map(|thread| thread.join().expect("it does not panic"));
-                // All have ended before the first error is told.
+                // All have ended before the first error is reported.
                 ended.collect::<Vec<Result<()>>>().into_iter().collect()
             })
         }
@@ -230,7 +230,7 @@ impl Segment<'_> {
     }
 }
 
-/// What one reader has to say, until it is its turn.
+/// The output of one reader, until it is its turn.
 #[derive(Default)]
 struct Gathered {
     rejected: Vec<(String, String)>,

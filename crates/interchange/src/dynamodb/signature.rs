@@ -11,12 +11,12 @@ use time::macros::format_description;
 const DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
-/// Who asks, and where.
+/// The caller's credential, and the region.
 #[derive(Clone)]
 pub struct Credential {
     pub access_key: String,
     pub secret: String,
-    /// Of temporary credentials.
+    /// The session token of temporary credentials.
     pub session_token: Option<String>,
     pub region: String,
 }

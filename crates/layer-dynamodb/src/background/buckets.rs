@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 
-/// What an operator lets clients write to and read from, by the names that stand for buckets.
+/// The folders that an operator lets clients write to and read from, by the names that stand for
+/// buckets.
 pub trait Buckets: Send + Sync {
     /// There is a bucket of this name.
     fn has(&self, bucket: &str) -> bool;

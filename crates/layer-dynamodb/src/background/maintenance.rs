@@ -1,4 +1,4 @@
-//! What the service does by itself: filling new indexes, deleting expired items, forgetting what is too old.
+//! The service's own work: filling new indexes, deleting expired items, forgetting old records.
 //!
 //! All in small transactions, so that nobody waits long for the lock. How far the filling of an index has come is a row,
 //! so it goes on after a restart; writes maintain a new index from its first moment, and filling it twice is harmless.
@@ -59,7 +59,7 @@ impl DynamoDb {
         self.engine.admission() == Admission::Now && self.for_a_while(restore::go_on)
     }
 
-    /// Whoever else needs the thread waits this long at most. True if there may be more to do.
+    /// Other users of the thread wait this long at most. Returns true if there may be more to do.
     fn for_a_while(&self, work: fn(&DynamoDb, &mut Transaction<'_>) -> bool) -> bool {
         let until_micros = self.engine.now_micros() + TURN_MICROS;
         while self.step(work) {

@@ -19,7 +19,7 @@ impl DynamoDb {
                 Some(&Export::LETTER) => exports::run(self, number, &row_key, may_go_on),
                 _ => imports::run(self, number, &row_key, may_go_on),
             };
-            // What the database could not do now it may do later.
+            // Work that the database could not do now it may do later.
             if done.is_err() {
                 return;
             }

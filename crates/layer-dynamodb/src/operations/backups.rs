@@ -34,7 +34,7 @@ pub struct Backup {
     pub kind: Kind,
     /// The table as it was.
     pub table: Table,
-    /// Of the state, which is pinned under the number.
+    /// The version of the state, which is pinned under the number.
     pub version: u64,
     pub number: u32,
     pub created_micros: u64,

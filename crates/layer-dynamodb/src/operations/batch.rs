@@ -30,7 +30,7 @@ fn tables<'j, 'a>(request: &'j Json<'a>) -> impl Iterator<Item = (&'j str, &'j J
 struct TableGets {
     name: String,
     gets: Vec<Get>,
-    /// What asks for the same again, but its keys: members of the request's JSON.
+    /// The members of the request's JSON that ask for the same again, without its keys.
     keys: Vec<Item>,
 }
 
@@ -253,7 +253,7 @@ fn parse_writes(request: &Json<'_>) -> Result<Vec<Write>, Failure> {
     Ok(writes)
 }
 
-/// What a batch wrote: consumption, and for each table the item collections that it touched.
+/// The writes of a batch: consumption, and for each table the item collections that it touched.
 #[derive(Default)]
 struct BatchWritten {
     /// Positions of the writes that were throttled, in order.

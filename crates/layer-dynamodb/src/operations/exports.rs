@@ -49,7 +49,7 @@ struct Wanted {
     is_ion: bool,
 }
 
-/// What an incremental export covers: `from_micros` is included, `to_micros` is not.
+/// The span of an incremental export: `from_micros` is included, `to_micros` is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Increment {
     from_micros: u64,
@@ -64,7 +64,7 @@ pub struct Export {
     id: String,
     table: Table,
     version: u64,
-    /// Of an incremental export: the version with whose state that of `version` is compared.
+    /// For an incremental export: the version with whose state that of `version` is compared.
     from_version: Option<u64>,
     wanted: Wanted,
     status: Status,
@@ -244,7 +244,7 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(parse(request), execute, |_, export| description(layer, &export))
 }
 
-/// The versions whose states are compared, or the one whose state is told.
+/// Returns the versions whose states are compared, or the one whose state is exported.
 fn asked_versions(
     transaction: &mut Transaction<'_>,
     table: &Table,
@@ -419,14 +419,14 @@ fn write(
 /// A file with all that fits into it.
 struct Filled {
     file: DataFile,
-    /// Of the items as the service counts them.
+    /// Size of the items as the service counts them.
     bytes: u64,
     /// The last place that was looked at; `None`: there are no more.
     last: Option<Vec<u8>>,
 }
 
 impl Filled {
-    /// `None`: it was told to end.
+    /// Returns `None` if it was asked to end.
     fn read(layer: &DynamoDb, export: &Export, may_go_on: &dyn Fn() -> bool) -> io::Result<Option<Filled>> {
         let mut filled = Filled {
             file: DataFile::default(),

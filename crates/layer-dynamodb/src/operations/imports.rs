@@ -313,7 +313,7 @@ fn read_files(layer: &DynamoDb, import: &mut Import, row_key: &[u8], may_go_on: 
     Ok(())
 }
 
-/// What an export writes beside its data.
+/// Returns true for the files that an export writes beside its data.
 fn is_about_data(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name == "_started" || (name.starts_with("manifest-") && path.contains("AWSDynamoDB/"))

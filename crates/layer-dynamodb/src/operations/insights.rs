@@ -1,7 +1,8 @@
 //! DescribeContributorInsights, UpdateContributorInsights and ListContributorInsights.
 //!
-//! What is switched on is kept with the table and told, so that programs which set it up find it as they left it. Nothing is
-//! computed from it: the service draws its graphs in CloudWatch, which is not here.
+//! Settings are kept with the table and shown, so that programs which set them up find them as they
+//! left them. Nothing is computed from them: the service draws its graphs in CloudWatch, which is
+//! not here.
 
 use quartet_engine::Transaction;
 
@@ -85,7 +86,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     })
 }
 
-/// What was ever switched on, table by table: a page holds all of a table or nothing.
+/// Lists the settings ever made, table by table: a page holds all of a table or nothing.
 pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let limit = request.get("MaxResults").and_then(Json::integer);
     let limit = limit

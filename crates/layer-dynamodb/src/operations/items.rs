@@ -43,7 +43,7 @@ pub enum Action {
     Check(Item),
 }
 
-/// What a write did.
+/// The outcome of a write.
 pub struct Written {
     pub table: Arc<Table>,
     pub old: Found,

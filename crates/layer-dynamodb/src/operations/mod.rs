@@ -427,7 +427,7 @@ const BATCH_GET: &[Member] = &[
     ),
     REPORT,
 ];
-/// What BatchWriteItem is to write; how much that may be, it judges itself.
+/// The writes of BatchWriteItem; the operation checks their number itself.
 pub const WRITE_REQUESTS: Shape = Shape::Map {
     of: &Shape::List {
         of: &Shape::Structure(
@@ -589,7 +589,7 @@ const KEY_SCHEMA: Member = required(
         max: 2,
     },
 );
-/// Of a global index, which may have four attributes of each kind.
+/// The keys of a global index, which may have four attributes of each kind.
 const GLOBAL_KEY_SCHEMA: Member = required(
     "KeySchema",
     Shape::List {

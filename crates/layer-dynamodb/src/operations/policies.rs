@@ -16,7 +16,7 @@ use crate::{DynamoDb, Outcome};
 /// Stands for a revision where there must be no policy.
 const NO_POLICY: &str = "NO_POLICY";
 
-/// What a policy is for.
+/// The target of a policy.
 enum Resource {
     Table(Box<Table>),
     Stream(Box<Stream>, String),

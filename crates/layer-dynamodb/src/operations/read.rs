@@ -62,7 +62,7 @@ impl Get {
         Consumed::of_table(self.units(row))
     }
 
-    /// What reading `row` consumes.
+    /// Returns the units that reading `row` consumes.
     pub fn units(&self, row: Option<&Row>) -> f64 {
         read_units(row.map_or(0, |row| stored::size(row.value())), self.consistent)
     }

@@ -24,7 +24,7 @@ use crate::{DynamoDb, Outcome, storage::history, storage::key, storage::stored};
 const AT_ONCE: u64 = 50;
 const SECOND_MICROS: u64 = 1_000_000;
 
-/// What becomes of a restored table.
+/// The state of a restored table.
 #[derive(Serialize, Deserialize)]
 struct Restoring {
     /// Name and number of the new table.
@@ -39,7 +39,7 @@ struct Restoring {
 
 /// Which state is restored.
 struct Source {
-    /// What the new table is made of.
+    /// The settings of the new table.
     settings: Table,
     version: Version,
     backup_arn: Option<String>,

@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// A filter tests no more than this, so a page of tiny items behind a long filter ends early: it goes on as any other does.
 const PAGE_TESTS: usize = 1 << 20;
 
-/// What of each item is wanted.
+/// The part of each item that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Select {
     /// Everything the table or the index holds, or what the projection names.
@@ -307,7 +307,7 @@ impl Search {
         table.check_paths(paths)
     }
 
-    /// What is to be read, in this order.
+    /// Returns the ranges to read, in this order.
     fn ranges(&self, source: &Source<'_>) -> Result<Vec<KeyRange>, Failure> {
         let start = self.start.as_ref();
         let mut ranges = match &self.keys {
@@ -413,7 +413,7 @@ impl Match<'_> {
 
 fn parse_start(json: &Json<'_>) -> Result<Item, Failure> {
     parse_item(json).map_err(|mut failure| {
-        // Faults of numbers and duplicates are told without saying where.
+        // Faults of numbers and duplicates are reported without their place.
         let told_bare = [
             "duplicates",
             "number set",
@@ -490,7 +490,8 @@ impl Page {
         self.table.indexes.iter().find(|index| Some(index.id) == self.index)
     }
 
-    /// What to continue after: the attributes that say where the last row stands; `None` when nothing follows.
+    /// Returns the attributes of the last row, after which the next page continues; `None` when
+    /// nothing follows.
     pub fn last(&self) -> Option<Item> {
         let last = self.rows.last().filter(|_| self.has_more)?;
         let index_keys = self.index().into_iter().flat_map(Index::keys);
@@ -499,7 +500,7 @@ impl Page {
         Some(stored::decode_some(last.value(), is_part))
     }
 
-    /// What its rows measure together.
+    /// Returns the size of its rows together.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! What is set beside a table: time to live, tags, continuous backups; and what the account is told.
+//! Settings beside a table: time to live, tags, continuous backups; and facts about the account.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const TAG_KEY_CHARACTERS_MAX: usize = 128;
 const TAG_VALUE_CHARACTERS_MAX: usize = 256;
 const TAGS_PAGE: usize = 50;
 const POLICY_BYTES_MAX: usize = 20_480;
-/// For how long the service keeps earlier states, unless it is told to for less.
+/// Days that the service keeps earlier states, unless a table is set to less.
 const RECOVERY_DAYS: i64 = 35;
 
 pub fn update_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -249,7 +249,7 @@ pub fn limits(_: &DynamoDb, _: &Json<'_>) -> Outcome {
     })))
 }
 
-/// The endpoint is the one that was asked; the server puts its name in the place of the host.
+/// The endpoint is the one that was asked; the server replaces the host with its name.
 pub fn endpoints(layer: &DynamoDb, _: &Json<'_>) -> Outcome {
     settled(Ok(Writer::object(|writer| {
         writer.list("Endpoints", [&layer.endpoint], |writer, endpoint| {

@@ -126,8 +126,9 @@ pub fn refuse_if_any(reasons: Vec<Reason>) -> Result<(), Failure> {
     }
 }
 
-/// Charges for the writes of a transaction, also if a condition failed. A throttled one costs nothing: if it did, one that needs
-/// two tables would empty the first while it waits for the second, and the other way round, for ever.
+/// Charges for the writes of a transaction, also if a condition failed. A throttled one costs
+/// nothing: if it did, one that needs two tables would empty the first while it waits for the
+/// second, and the other way round, indefinitely.
 pub fn charge_unless_throttled(
     layer: &DynamoDb,
     transaction: &Transaction<'_>,
@@ -277,7 +278,7 @@ fn parse_one(item: &Json<'_>) -> Result<Write, Failure> {
     }
 }
 
-/// What a transaction did.
+/// The outcome of a transaction.
 pub struct AllWritten {
     pub consumed: BTreeMap<String, Consumed>,
     collections: BTreeMap<String, Vec<String>>,

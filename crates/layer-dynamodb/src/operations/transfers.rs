@@ -1,4 +1,4 @@
-//! What exports and imports have in common: buckets, a queue, and lists.
+//! The common parts of exports and imports: buckets, a queue, and lists.
 //!
 //! A request puts what is to be done into a queue of rows and answers at once; [`DynamoDb::transfer`] does it, one after another,
 //! on a thread that may wait for files. How far that is is a row too, so it goes on after a restart.
@@ -48,7 +48,7 @@ impl Status {
         }
     }
 
-    /// What a bucket's failure is told as.
+    /// Returns the status for a bucket's failure.
     pub fn of_bucket(error: &io::Error) -> Status {
         let code = match error.kind() {
             io::ErrorKind::NotFound => "S3NoSuchKey",
@@ -72,7 +72,7 @@ impl Status {
 
 /// An export or an import, as it is kept.
 pub trait Transfer: Serialize + DeserializeOwned {
-    /// Of its rows.
+    /// The letter of its rows.
     const LETTER: u8;
     /// Between the table and its number in an ARN.
     const KIND: &'static str;

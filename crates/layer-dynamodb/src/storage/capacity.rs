@@ -36,7 +36,7 @@ pub fn write_units(bytes: usize) -> f64 {
     bytes.div_ceil(WRITE_UNIT_BYTES).max(1) as f64
 }
 
-/// What was consumed of one table.
+/// The consumption of one table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Consumed {
     pub table: f64,
@@ -44,7 +44,7 @@ pub struct Consumed {
     pub global: BTreeMap<String, f64>,
 }
 
-/// Whether a transaction's units are told as read or as written too.
+/// Whether a transaction's units are also reported as read or as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Plain,

@@ -1,6 +1,7 @@
-//! What effects mean to users of DynamoDB: items put and deleted, tables made, changed and deleted.
+//! The meaning of effects to users of DynamoDB: items put and deleted, tables made, changed and
+//! deleted.
 //!
-//! Entries of indexes, expiries and records of streams follow from items and are not told.
+//! Entries of indexes, expiries and records of streams follow from items and are left out.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

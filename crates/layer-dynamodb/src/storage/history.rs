@@ -1,4 +1,4 @@
-//! What items were before they changed, for backups and for restoring a table to a point in time.
+//! Earlier states of items, for backups and for restoring a table to a point in time.
 //!
 //! A change of an item keeps what was there as a row of history, if somebody needs it: point-in-time recovery is on, or a
 //! backup is newer than the item. So a backup costs nothing when it is taken, is the state at one version exactly, and takes
@@ -42,7 +42,7 @@ pub fn keep(transaction: &mut Transaction<'_>, table: &Table, place: &[u8], old:
         return;
     }
     let until = transaction.commit_version();
-    // What one transaction has written and replaces again nobody has seen.
+    // A version overwritten within the same transaction was never visible; skip it.
     if from < until {
         let entry = key::history_entry(table.id, place, until);
         transaction.set_parts(&[&entry], &[&from.0.to_be_bytes(), row.value()]);
@@ -163,7 +163,7 @@ pub fn page(transaction: &mut Transaction<'_>, table: u32, version: Version, aft
     page
 }
 
-/// What has not changed since.
+/// Returns the items that have not changed since.
 fn present(transaction: &mut Transaction<'_>, table: u32, version: Version, after: &[u8]) -> Page {
     let all = KeyRange::prefix(&key::items(table, 0));
     let start = match after {
@@ -205,7 +205,7 @@ fn next_place(transaction: &mut Transaction<'_>, table: u32, after: &[u8]) -> Op
     next
 }
 
-/// What an item was at `version`, and since which version.
+/// Returns an item's state at `version`, and the version since which it has been so.
 fn state(transaction: &mut Transaction<'_>, table: u32, place: &[u8], version: Version) -> Option<(Version, Vec<u8>)> {
     let start = key::history_entry(table, place, Version(version.0 + 1));
     let mut found = None;
@@ -236,8 +236,9 @@ pub struct Change {
     pub version: Version,
 }
 
-/// The items that changed after `from` and until `to`, both of which are pinned or covered by recovery, behind the place
-/// `after`; and the last place that was looked at, unless there are no more. What came and went in between is not among them.
+/// Returns the items that changed after `from` and until `to`, both of which are pinned or covered
+/// by recovery, after the place `after`; and the last place that was looked at, unless there are no
+/// more. Items that came and went in between are not among them.
 pub fn changes(
     transaction: &mut Transaction<'_>,
     table: u32,
@@ -445,7 +446,7 @@ mod tests {
     use crate::testing::Fixture;
     use crate::wire::json::Json;
 
-    /// What a table holds: each key and its number.
+    /// The contents of a table: each key and its number.
     type State = BTreeMap<u64, u64>;
 
     const TABLE: &str = r#"{"TableName":"table","BillingMode":"PAY_PER_REQUEST",

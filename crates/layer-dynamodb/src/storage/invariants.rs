@@ -1,5 +1,5 @@
-//! What must hold between the rows of the DynamoDB layer, for `quartet check`: items and their indexes, expiries, streams, names and
-//! numbers of tables.
+//! The invariants between the rows of the DynamoDB layer, for `quartet check`: items and their
+//! indexes, expiries, streams, names and numbers of tables.
 //!
 //! Each item's entries are looked up; an index that has as many entries as the items asked for holds no others. Only if it
 //! has more are its entries walked, each looked up in the table.
@@ -310,7 +310,8 @@ fn judge_streams(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
     }
 }
 
-/// A token that is to be forgotten is there: else one of a transaction that may come again would be kept for ever.
+/// A token to be forgotten is there: else one of a transaction that may come again would be kept
+/// indefinitely.
 fn judge_tokens(judged: &mut Judged<'_>) {
     let mut due = BTreeSet::new();
     let rows = judged.rows;
@@ -357,7 +358,7 @@ mod tests {
         fixture
     }
 
-    /// What is found, one line each.
+    /// Returns the findings, one line each.
     fn found(fixture: &Fixture) -> Vec<String> {
         let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(DynamoDbInvariants)];
         let findings = fixture.layer.engine.judge(&invariants).unwrap();

@@ -73,7 +73,7 @@ pub fn table(name: &str) -> Vec<u8> {
     [b"T", name.as_bytes()].concat()
 }
 
-/// What every item of a table, or of one of its indexes, lies below.
+/// Returns the prefix of all items of a table, or of one of its indexes.
 pub fn items(table: u32, index: u16) -> Vec<u8> {
     let mut key = Vec::with_capacity(64);
     key.push(b'I');
@@ -181,7 +181,7 @@ pub fn streams() -> KeyRange {
     KeyRange::prefix(b"S")
 }
 
-/// What the records of one shard lie below.
+/// Returns the prefix of the records of one shard.
 pub fn shard(stream: u32, shard: u8) -> Vec<u8> {
     let mut key = vec![b'R'];
     key.extend_from_slice(&stream.to_be_bytes());
@@ -248,12 +248,12 @@ pub fn token_expiry(micros: u64, token: &str) -> Vec<u8> {
 
 pub const LAST_NUMBER: &[u8] = b"N";
 
-/// What all history of a table lies below.
+/// Returns the range of all history of a table.
 pub fn history_of(table: u32) -> KeyRange {
     KeyRange::prefix(&history(table, &[]))
 }
 
-/// What the history of one item lies below; no place is the beginning of another.
+/// Returns the prefix of the history of one item; no place is the beginning of another.
 pub fn history(table: u32, place: &[u8]) -> Vec<u8> {
     [b"H".as_slice(), &table.to_be_bytes(), place].concat()
 }

@@ -21,7 +21,7 @@ pub struct DynamoDb {
     pub account: String,
     /// Host and port as clients reach them.
     pub endpoint: String,
-    /// What tables may consume.
+    /// The limits on the consumption of tables.
     pub throughput: Arc<Throughput>,
     /// Where exports go to and imports come from.
     pub buckets: Arc<dyn Buckets>,

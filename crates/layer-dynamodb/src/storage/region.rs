@@ -24,7 +24,7 @@ pub struct OtherRegions {
     kept: RwLock<HashMap<String, Arc<DynamoDb>>>,
 }
 
-/// What a credential names, if it can be a region; lower-case letters, digits and hyphens.
+/// Returns the credential's region, if it can be one: lower-case letters, digits and hyphens.
 pub fn named(given: &str) -> &str {
     let is_name_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     match !given.is_empty() && given.len() <= NAME_BYTES_MAX && given.bytes().all(is_name_byte) {

@@ -1,7 +1,9 @@
-//! What a search goes through: a table or one of its indexes, the conditions on its keys, and where a page starts.
+//! The source of a search: a table or one of its indexes, the conditions on its keys, and where a
+//! page starts.
 //!
-//! Faults of a Query's key conditions and of its start key are told attribute by attribute, as the service does it: for the
-//! hash attribute first what the start key says of it and then what the conditions say, then the same for the range attribute.
+//! Faults of a Query's key conditions and of its start key are reported attribute by attribute, as
+//! the service does it: for the hash attribute first those of the start key and then those of the
+//! conditions, then the same for the range attribute.
 
 use quartet_model::KeyRange;
 
@@ -12,7 +14,7 @@ use crate::wire::expression::{KeyTerm, KeyTest};
 use crate::wire::failure::Failure;
 use crate::wire::value::{Item, Value};
 
-/// What is searched.
+/// The table or index that is searched.
 pub struct Source<'t> {
     pub table: &'t Table,
     pub index: Option<&'t Index>,

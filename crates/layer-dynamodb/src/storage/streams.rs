@@ -27,7 +27,7 @@ use crate::{DynamoDb, Outcome, settled};
 
 /// The most shards that a stream has.
 pub const SHARDS_MAX: u8 = 4;
-/// What one partition can take, and so one shard tell.
+/// Write units of one partition, and so of one shard.
 const SHARD_WRITE_UNITS: i64 = 1000;
 pub const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
 const ITERATOR_MICROS: u64 = 15 * 60 * 1_000_000;
@@ -156,12 +156,12 @@ fn free_label(transaction: &mut Transaction<'_>, table: &Table, now_micros: u64)
     candidates.find(is_free).expect("there are more labels than streams")
 }
 
-/// The shard of a partition, whose place begins with its hash, of so many.
+/// Returns the shard, of `shards`, of a partition, whose place begins with its hash.
 pub fn shard_of(place: &[u8], shards: u8) -> u8 {
     ((u16::from(place[0]) * u16::from(shards)) >> 8) as u8
 }
 
-/// What a record tells of a change.
+/// A record's description of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     kind: EventKind,
@@ -270,7 +270,7 @@ fn shard_id(stream: &Stream, shard: u8) -> String {
     )
 }
 
-/// What an iterator says: where to go on, and until when it may.
+/// The contents of an iterator: where to go on, and until when it may.
 struct Cursor {
     stream: u32,
     shard: u8,

@@ -73,7 +73,7 @@ pub struct Recovery {
 const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
 
 impl Recovery {
-    /// The earliest version whose state can be told.
+    /// Returns the earliest version whose state is available.
     pub fn earliest_micros(&self, now_micros: u64) -> u64 {
         let kept_micros = self.days as u64 * DAY_MICROS;
         self.since_micros.max(now_micros.saturating_sub(kept_micros))
@@ -411,7 +411,7 @@ impl Index {
         }
     }
 
-    /// What an entry keeps of an item.
+    /// Returns the part of an item that an entry keeps.
     pub fn projected(&self, table: &Table, item: &Item) -> Item {
         let kept = item.iter().filter(|(name, _)| self.projects(table, name));
         kept.map(|(name, value)| (name.clone(), value.clone())).collect()

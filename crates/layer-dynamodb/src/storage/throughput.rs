@@ -1,9 +1,10 @@
 //! Throttling: what a table or a global index may consume a second, and what happens beyond ("Burst capacity",
 //! "Maximum throughput for on-demand tables").
 //!
-//! Each limit has a bucket of units. A request is admitted while the bucket is not empty, and takes what it consumed, which is
-//! known only afterwards, perhaps into debt: so a request that is larger than the bucket still happens, and the next ones
-//! wait for it. What is provisioned and not used is kept for five minutes; a maximum on demand is one of each second.
+//! Each limit has a bucket of units. A request is admitted while the bucket is not empty, and takes
+//! its consumption, which is known only afterwards, perhaps into debt: so a request that is larger
+//! than the bucket still happens, and the next ones wait for it. Provisioned units that are not
+//! used are kept for five minutes; a maximum on demand is one of each second.
 //!
 //! Buckets are in memory only: after a restart they are full. Time arrives with the request. A table without limits never
 //! comes here, and a bucket that is full again is forgotten.
@@ -23,7 +24,7 @@ use crate::wire::value::Item;
 
 /// Seconds for which provisioned units are kept.
 const BURST_SECONDS: f64 = 300.0;
-/// So many buckets are kept before any is looked at.
+/// Number of buckets below which none is removed.
 const SWEEP_BUCKETS_MIN: usize = 1024;
 
 /// Whether units are of reading or of writing.
@@ -33,7 +34,7 @@ pub enum Use {
     Write,
 }
 
-/// What may be consumed.
+/// The limit on consumption.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Limit {
     units_per_second: f64,
@@ -71,7 +72,7 @@ type Place = (u32, u16, Use);
 #[derive(Default)]
 struct Buckets {
     kept: HashMap<Place, Bucket>,
-    /// Full buckets are looked for when there are so many.
+    /// Number of buckets at which full ones are removed.
     sweep_at: usize,
 }
 
@@ -134,7 +135,7 @@ impl Buckets {
     }
 }
 
-/// What a table or one of its global indexes may consume; `None`: as much as it likes.
+/// Returns the limit on the consumption of a table or one of its global indexes; `None`: unlimited.
 fn limit(table: &Table, index: Option<&Index>, use_: Use) -> Option<Limit> {
     let (capacity, maximum) = match index {
         Some(index) => (&index.capacity, index.on_demand_maximum),

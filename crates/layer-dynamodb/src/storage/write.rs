@@ -47,13 +47,13 @@ impl Found {
         self.row.as_ref()
     }
 
-    /// What the service counts for it; zero if there was none.
+    /// Returns its size as the service counts it; zero if there was none.
     pub fn size(&self) -> usize {
         self.row.as_ref().map_or(0, |row| stored::size(row.value()))
     }
 }
 
-/// Who changes an item.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
     Client,
@@ -61,7 +61,7 @@ pub enum Author {
     Expiry,
 }
 
-/// Puts `new` in the place of `old` below `key`, the item's row. Returns what that consumed.
+/// Replaces `old` with `new` below `key`, the item's row. Returns the consumption.
 pub fn replace(
     transaction: &mut Transaction<'_>,
     table: &Table,

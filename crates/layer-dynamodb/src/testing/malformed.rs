@@ -1,7 +1,8 @@
 //! Malformed requests for every operation, derived from its shape: members that are missing, of another kind, too short,
 //! too long, not of an enumeration, and many of these at once.
 //!
-//! Only requests are made here. What each is answered stands in `testdata/malformed.txt`, which is read and judged by people.
+//! Only requests are made here. Their answers stand in `testdata/malformed.txt`, which is read and
+//! judged by people.
 
 use crate::operations;
 use crate::wire::shape::{Member, Shape};

@@ -11,10 +11,11 @@ use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// A file may expand to so many times its size, and in any case to so many bytes.
+/// Largest ratio of a file's expanded size to its own, beside a size that is always allowed.
 const EXPANSION_MAX: u64 = 200;
 const EXPANDED_BYTES_ALWAYS: u64 = 16 << 20;
-/// What the decoder of Zstandard keeps at most; RFC 8878 asks for this much, and no level below `--ultra` uses more.
+/// Memory limit of the Zstandard decoder; RFC 8878 asks for this much, and no level below `--ultra`
+/// uses more.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
 /// The content of a file, compressed as an import's InputCompressionType says. It fails once `may_go_on` is false.
@@ -71,7 +72,7 @@ impl Read for Bounded<'_> {
             return Err(io::Error::other("The import was interrupted"));
         }
         let count = self.inner.read(buffer).map_err(|error| match error.kind() {
-            // What decoders say of a file that is not what it should be.
+            // The decoders' errors for a damaged file.
             io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => invalid(error),
             _ => error,
         })?;

@@ -102,7 +102,7 @@ pub struct Failure {
     pub message: String,
     /// Members of the body beside type and message: name and JSON.
     pub extra: Option<(&'static str, String)>,
-    /// What is wrong is an attribute value itself, not the request around it.
+    /// The fault is in an attribute value itself, not in the request around it.
     of_data: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Items as Amazon Ion text, in the forms of the service's exports: written, and read for imports.
 //!
-//! Reading takes what such lines can hold: structures, lists, strings, symbols, numbers, booleans, null, blobs and the annotations
-//! of sets. What else Ion has, such as timestamps, symbolic expressions and long strings, is no item. A line that is read becomes
-//! the JSON of the same item, so what may be in an item is judged in one place.
+//! Reading takes everything such lines can hold: structures, lists, strings, symbols, numbers,
+//! booleans, null, blobs and the annotations of sets. Other parts of Ion, such as timestamps,
+//! symbolic expressions and long strings, are no item. A line becomes the JSON of the same item, so
+//! the contents of an item are judged in one place.
 //!
 //! ```text
 //! S "text"   N 12.5 or 125d-1   B {{base64}}   BOOL true   NULL null   M {name:…}   L […]

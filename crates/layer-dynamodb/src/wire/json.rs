@@ -302,7 +302,7 @@ impl Writer {
     }
 }
 
-/// What a [`Writer`] has written, as text.
+/// Returns the text that a [`Writer`] has written.
 pub fn json_text(written: Vec<u8>) -> String {
     String::from_utf8(written).expect("JSON is UTF-8")
 }

@@ -3,7 +3,7 @@
 use crate::wire::failure::Failure;
 use crate::wire::json::Json;
 
-/// What should have stood there.
+/// The kind that was expected.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind<'n> {
     /// A class of `java.lang`: String, Boolean, Integer, Long.
@@ -20,7 +20,7 @@ pub enum Kind<'n> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Member,
-    /// Of a list or a map.
+    /// An element of a list or a map.
     Element,
 }
 

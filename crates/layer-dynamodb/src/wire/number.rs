@@ -221,7 +221,7 @@ impl Number {
         }
     }
 
-    /// What `write_ordered` wrote; `None` if it is something else.
+    /// Reads a number written by `write_ordered`; `None` for other bytes.
     pub(crate) fn read_ordered(bytes: &[u8]) -> Option<Number> {
         let (&sign, rest) = bytes.split_first()?;
         let is_negative = match sign {
@@ -292,7 +292,8 @@ impl Number {
     }
 }
 
-/// Quotient and remainder by at most a hundred. What fits into a register, as nearly all does, costs a tenth.
+/// Returns quotient and remainder of a division by at most a hundred. Numbers that fit into a
+/// register, as nearly all do, cost a tenth.
 fn divided(number: u128, divisor: u8) -> (u128, u8) {
     match u64::try_from(number) {
         Ok(small) => {

@@ -82,7 +82,8 @@ pub const ANY_TEXT: Shape = Shape::Text {
     max: usize::MAX,
 };
 const COMPLAINTS_MAX: usize = 10;
-/// What a table may be called; operations on items leave it to them to find that there is no table of a shorter name.
+/// Least length of a table's name; operations on items leave it to the look-up to find that there
+/// is no table of a shorter name.
 const TABLE_NAME_CHARACTERS_MIN: usize = 3;
 const TABLE_NAME_CHARACTERS_MAX: usize = 255;
 const ARN_CHARACTERS_MAX: usize = 1024;

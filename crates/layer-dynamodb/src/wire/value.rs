@@ -55,7 +55,7 @@ impl Value {
         }
     }
 
-    /// What the service counts for it, without its name.
+    /// Returns its size as the service counts it, without its name.
     pub fn size(&self) -> usize {
         match self {
             Value::S(text) => text.len(),
@@ -122,7 +122,7 @@ pub fn item_json(item: &Item) -> String {
     json_text(out)
 }
 
-/// What the service counts for a whole item.
+/// Returns the size of a whole item as the service counts it.
 pub fn item_size(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + value.size()).sum()
 }
@@ -193,7 +193,7 @@ fn parse(json: &Json<'_>, level: usize) -> Result<Value, Failure> {
         ));
     };
     if let Some((other_kind, other)) = members.next() {
-        // What is wrong with one of them comes before there being two.
+        // A fault in one of them comes before there being two.
         parse_content(kind, content, level)?;
         parse_content(other_kind, other, level)?;
         return Err(Failure::of_data(

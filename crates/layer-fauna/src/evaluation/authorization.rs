@@ -1,8 +1,9 @@
-//! Who asks, and what they may do.
+//! The caller, and the caller's rights.
 //!
-//! The built-in roles are a table; user-defined roles grant actions on resources, always or if a predicate says exactly true.
-//! Predicates are evaluated read-only and with rights of their own; an error in one is a no. What belongs to the caller grants
-//! a few actions without any role: they are one table, [`OWN`].
+//! The built-in roles are a table; user-defined roles grant actions on resources, always or if a
+//! predicate is exactly true. Predicates are evaluated read-only and with rights of their own; an
+//! error in one is a no. Things that belong to the caller grant a few actions without any role:
+//! they are one table, [`OWN`].
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub enum Rights {
     Roles(Vec<Arc<Role>>),
 }
 
-/// What belongs to a caller who asks in the name of a document.
+/// A thing that belongs to a caller who asks in the name of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     /// A token of the document: the one that was sent, or another.
@@ -80,7 +81,7 @@ impl Authorization {
     }
 }
 
-/// What only an admin may see or change.
+/// Returns true for objects that only an admin may see or change.
 fn is_for_admins(native: Native) -> bool {
     matches!(
         native,

@@ -1,7 +1,8 @@
 //! Sets made of sets: union, intersection, difference, distinct and join.
 //!
-//! They compare what elements show: their values, or their documents if they have no values. Elements of equal values are a
-//! group, and a group stands together in the order of keys. Of a group
+//! They compare the visible part of elements: their values, or their documents if they have no
+//! values. Elements of equal values are a group, and a group stands together in the order of keys.
+//! From a group
 //!
 //! - a union has as many elements as the part that has most of them,
 //! - an intersection as many as the part that has fewest,
@@ -12,8 +13,9 @@
 //! Parts may differ in the number of their values, and in whether they are indexed in reverse order or turned round. Then keys of one form
 //! are made for all of their elements, which are read whole: nobody pages through such sets for speed.
 //!
-//! What a set has of a group depends on the whole of it, never on where a page begins: a group that a range cuts is read whole
-//! and cut then. So the pages of a set, in either direction and of any size, are the set.
+//! The share that a set has of a group depends on the whole group, never on where a page begins: a
+//! group that a range cuts is read whole and cut then. So the pages of a set, in either direction
+//! and of any size, are the set.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -191,7 +193,7 @@ impl Evaluation<'_> {
         Ok(true)
     }
 
-    /// What a set has of the group of an element.
+    /// Returns the set's share of the group of an element.
     fn of_group(&mut self, set: &Set, element: &Element, limit: usize) -> Result<Vec<Element>> {
         self.unchecked(set, &Range::prefix(element.group()), false, limit)
     }
@@ -219,7 +221,7 @@ impl Evaluation<'_> {
             };
             rest = match is_of_one_index && !known.has_equals_of_other_kinds() {
                 false => rest.after(&last, backwards),
-                // What is left of the group shows the same.
+                // The rest of the group shows the same.
                 true => {
                     let group = known.group().to_vec();
                     if backwards {
@@ -356,7 +358,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// What a set has of a group, given what each of its parts has of it.
+/// Returns the set's share of a group, given the share of each of its parts.
 fn of_group_in(set: &Set, of_parts: Vec<Vec<Element>>) -> Vec<Element> {
     let mut of_parts = of_parts;
     of_parts
@@ -401,7 +403,8 @@ fn truncate<T>(groups: &mut BTreeMap<Vec<u8>, T>, backwards: bool, count: usize)
     }
 }
 
-/// Of elements in the order of their keys those in the range, in reading direction.
+/// Returns the elements in the range, in reading direction; `elements` are in the order of their
+/// keys.
 fn shown(elements: Vec<Element>, range: &Range, backwards: bool, limit: usize) -> Vec<Element> {
     let inside = elements.into_iter().filter(|element| range.contains(&element.key));
     let mut inside: Vec<Element> = inside.collect();

@@ -7,7 +7,7 @@
 use crate::evaluation::Evaluation;
 use crate::language::error::{Code, Errors, Result};
 
-/// What a query may take of a thread that others wait for.
+/// Time that a query may take on a thread that others wait for.
 const HAND_OVER_MICROS: u64 = 25_000;
 /// The deadline of a request that names none.
 const TIMEOUT_MS: u64 = 120_000;
@@ -62,7 +62,7 @@ pub fn busy() -> Errors {
     )
 }
 
-/// What was stored could not be read.
+/// Stored data could not be read.
 pub fn unreadable() -> Errors {
     Errors::protocol(Code::Unavailable, "The disk could not be read. Try again later.")
 }

@@ -1,9 +1,10 @@
 //! Histories of sets that are made of other sets: when elements came into the whole, and when they left it.
 //!
-//! Each part tells when an element came into it and left it. Walked in the order of time, that tells which parts have the
-//! element, and so when the whole gets or loses it. An element whose first event is that it leaves was there before.
-//! Of a join what happens in its targets is told, while the source has the element that leads there; that the source gets or
-//! loses one is no event of its own (as in the original, which tells no history of filters and ranges either).
+//! Each part records when an element came into it and left it. Walked in the order of time, that
+//! gives the parts that have the element, and so the times at which the whole gets or loses it. An
+//! element whose first event is that it leaves was there before. For a join the events in its
+//! targets count, while the source has the element that leads there; the source's own gains and
+//! losses are no events (as in the original, which has no history of filters and ranges either).
 
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ impl Evaluation<'_> {
         Ok(told.collect())
     }
 
-    /// What any of the parts tells; the same of the same time is told once.
+    /// Returns the events of any of the parts; equal events of the same time appear once.
     pub fn united_events(&mut self, parts: &[Value]) -> Result<Vec<Event>> {
         let mut told: Vec<Event> = Vec::new();
         for part in parts {
@@ -73,7 +74,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Of the events of one element in several parts those that change whether the whole has it.
+/// Returns those of one element's events in several parts that change whether the whole has it.
 fn changes(mut events: Vec<(usize, Event)>, parts: usize, has: fn(&[bool]) -> bool) -> Vec<Event> {
     let first = |part| events.iter().find(|(of, _)| *of == part);
     let mut members: Vec<bool> = (0..parts)

@@ -36,14 +36,15 @@ const VALUE_BYTES_MAX: u64 = 64 << 20;
 const VALUE_DEPTH_MAX: u32 = 1_000;
 /// Errors that one reply tells.
 const ERRORS_MAX: usize = 100;
-/// What all values of a query may come to.
+/// Upper bound on the size of all values of a query.
 const WORK_BYTES_MAX: u64 = 1 << 30;
-/// What a query may copy and make anew, of texts, arrays and entries, however little of it is kept.
+/// Upper bound on the bytes that a query may copy and make anew, of texts, arrays and entries,
+/// however little of it is kept.
 const MADE_BYTES_MAX: u64 = 256 << 20;
-/// What a transaction may write.
+/// Upper bound on the bytes that a transaction writes.
 const WRITTEN_BYTES_MAX: u64 = 64 << 20;
 
-/// What a query has cost so far.
+/// The cost of a query so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     pub steps: u64,
@@ -57,19 +58,19 @@ pub struct Cost {
 pub const STREAMS: &str = "stream requests";
 
 pub struct Evaluation<'a> {
-    /// Who does each function, by its place in the table of signatures.
+    /// The body of each function, by its place in the table of signatures.
     bodies: &'static [(&'static str, Body)],
     pub surroundings: &'a dyn Surroundings,
     pub view: View<'a>,
     pub schema: Arc<Schema>,
     pub authorization: Authorization,
-    /// What the context allows: read-only in predicates, pure in bindings.
+    /// The effects that the context allows: read-only in predicates, pure in bindings.
     pub allowed: Effect,
-    /// What it is that allows no more, in the plural.
+    /// The context that allows no more, in the plural.
     pub allowed_in: &'static str,
     /// Reads see the versions up to this time; `None`: all.
     pub at: Option<Timestamp>,
-    /// What `at` is outside of the form `at`.
+    /// The value of `at` outside of the form `at`.
     pub present: Option<Timestamp>,
     /// Inside `at`, where nothing may be written.
     pub in_the_past: bool,
@@ -83,7 +84,7 @@ pub struct Evaluation<'a> {
     pub deadline: Deadline,
     /// The version of the API that the query speaks.
     pub version: ApiVersion,
-    /// What ended the query before its time.
+    /// The error that ended the query before its time.
     pub interrupted: Option<Errors>,
     /// The number of steps at which to look at the time.
     pub next_look: u64,
@@ -92,7 +93,7 @@ pub struct Evaluation<'a> {
     calls: usize,
 }
 
-/// Who does a function.
+/// The body of a function.
 pub type Body = fn(&mut Evaluation<'_>, &Arguments) -> Result<Value>;
 
 /// The arguments of a function, checked against its declaration. Absent optional ones are `None`.
@@ -223,7 +224,7 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// To be asked before so many bytes are made anew, or copied.
+    /// Accounts for `bytes` that are about to be made anew, or copied.
     pub fn make(&mut self, bytes: usize) -> Result<()> {
         self.cost.made_bytes = self.cost.made_bytes.saturating_add(bytes as u64);
         match self.cost.made_bytes > MADE_BYTES_MAX {
@@ -243,7 +244,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Elements do not depend on each other: the errors of all are told.
+    /// Elements do not depend on each other: the errors of all are reported.
     fn array(&mut self, items: &[Expression]) -> Result<Value> {
         let mut values = Vec::with_capacity(items.len());
         let mut errors = Vec::new();
@@ -356,7 +357,7 @@ impl<'a> Evaluation<'a> {
         }))
     }
 
-    /// Calls a lambda. Errors are told as where its form is being evaluated.
+    /// Calls a lambda. Errors are reported at the place where its form is being evaluated.
     pub fn apply(&mut self, closure: &Closure, argument: Value) -> Result<Value> {
         self.apply_telling(closure, argument, |errors| errors)
     }

@@ -28,7 +28,7 @@ const SIZE_MAX: i64 = 100_000;
 /// Events that one history may have.
 const EVENTS_MAX: usize = 1_000_000;
 
-/// What a page is asked for.
+/// The parameters of a page.
 pub struct Request {
     pub cursor: Cursor,
     /// Where in the form the cursor stands, from the inside out.
@@ -72,7 +72,7 @@ impl Cursor {
 }
 
 impl Request {
-    /// The errors of a cursor are told where it stands.
+    /// Places the errors of a cursor at the cursor.
     fn placed<T>(&self, read: Result<T>) -> Result<T> {
         self.cursor_place.iter().fold(read, |read, key| read.within(key))
     }
@@ -261,8 +261,8 @@ impl Evaluation<'_> {
         Ok((key, shown))
     }
 
-    /// What an event says that was written out: its time, its action, its document and its values. Each goes with those
-    /// before it; all that is wrong is told.
+    /// Returns the parts of an event that was written out: its time, its action, its document and
+    /// its values. Each goes with those before it; all faults are reported.
     fn parts_of_event(&self, fields: &Fields) -> Result<(Timestamp, &'static str, Option<Ref>, Option<Value>)> {
         let document_key = ["document", "instance", "resource"]
             .into_iter()
@@ -314,7 +314,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// What of the history of a document or a set may be read.
+    /// Returns the readable part of the history of a document or a set.
     pub fn readable_events(&mut self, of: &Value, key: &'static str) -> Result<Vec<Event>> {
         let permitted = self.permitted_history(of)?.ok_or_else(Errors::denied).within(key)?;
         let Set::Events(of) = &*permitted.set else {
@@ -564,7 +564,7 @@ impl Event {
         &self.sources
     }
 
-    /// What came or left: a document with its values.
+    /// Returns the key of the element that came or left: a document with its values.
     pub fn element(&self) -> Vec<u8> {
         let values = self.data.as_ref().map_or_else(String::new, render::compact);
         [&self.key.document, values.as_bytes()].concat()
@@ -587,7 +587,7 @@ impl Event {
         event
     }
 
-    /// Of a document's event without what changed; of a set's the whole.
+    /// For a document's event without the changes; for a set's the whole.
     fn cursor(&self, version: ApiVersion) -> Value {
         match self.action {
             "add" | "remove" => self.value(version),
@@ -633,7 +633,7 @@ fn source_of(set: &Value) -> Option<Value> {
     tells.then_some(Value::Set(set))
 }
 
-/// What was put into the past, as a version of the API shows it.
+/// Returns an inserted version of the history, as a version of the API shows it.
 pub fn inserted(version: ApiVersion, ts: Timestamp, action: &'static str, document: Ref, data: Value) -> Value {
     let key = EventKey {
         ts,

@@ -1,4 +1,4 @@
-//! What of a set may be read.
+//! The readable part of a set.
 //!
 //! Whether an index, a collection or a history may be looked at is asked once, before anything is read. A part of a union or
 //! an intersection that may not be read is left out, and so is what a difference would take away; a set of which nothing is
@@ -35,7 +35,7 @@ pub fn part(value: &Value) -> Result<Arc<Set>> {
 }
 
 impl Evaluation<'_> {
-    /// What of a set may be read; denied if that is nothing.
+    /// Returns the readable part of a set; denied if there is none.
     pub fn readable(&mut self, set: &Arc<Set>) -> Result<Readable> {
         self.permitted(set)?.ok_or_else(Errors::denied)
     }
@@ -155,7 +155,8 @@ impl Evaluation<'_> {
         if self.permit_on("unrestricted_read", collection, &[Value::Null]).is_ok() {
             return Some(false);
         }
-        // Who reads the collections sees which built-in ones there are, and in them what else may be read.
+        // A caller that may read the collections sees the built-in ones, and in them the readable
+        // documents.
         let collections = Ref::native(Native::Collections);
         let is_listed = !is_native
             || self.some_role_reads(collection)

@@ -24,7 +24,7 @@ use crate::storage::schema::{Index, Schema};
 /// Elements that derived sets ask of their parts at once.
 const CHUNK: usize = 256;
 pub const CHUNK_MAX: usize = 4096;
-/// What entries that are read at once may come to: more could not be shown.
+/// Upper bound on the size of entries that are read at once: more could not be shown.
 const ENTRIES_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ impl Element {
         (shown, self.reference)
     }
 
-    /// What it shares with the elements that sets hold for equal to it: the key of its values, or of its document if it has
-    /// none.
+    /// Returns the key that it shares with the elements that sets hold for equal to it: the key of
+    /// its values, or of its document if it has none.
     pub fn group(&self) -> &[u8] {
         match self.key.len() {
             ..=DOCUMENT_BYTES => &self.key,
@@ -475,7 +475,7 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Of the elements of a set those that are chosen.
+    /// Returns the chosen elements of a set.
     pub fn chosen(
         &mut self,
         of: &Set,

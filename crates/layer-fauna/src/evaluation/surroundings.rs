@@ -1,4 +1,4 @@
-//! What an evaluation needs of the server around it.
+//! An evaluation's needs of the server around it.
 //!
 //! Time arrives with the transaction, ids and randomness from here: so an evaluation names neither the service nor its engine.
 

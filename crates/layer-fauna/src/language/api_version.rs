@@ -14,9 +14,9 @@ pub enum ApiVersion {
 }
 
 impl ApiVersion {
-    /// Of a request that names none.
+    /// For a request that names none.
     pub const DEFAULT: ApiVersion = ApiVersion::V2_1;
-    /// Of a stored lambda that names none.
+    /// For a stored lambda that names none.
     pub const LAMBDA_DEFAULT: ApiVersion = ApiVersion::V2_12;
 
     const ALL: [ApiVersion; 8] = [

@@ -51,7 +51,7 @@ pub enum Code {
     Unavailable,
     /// Something keeps the partition.
     Busy,
-    /// Never told: the query begins again where it may take long.
+    /// Never shown: the query begins again where it may take long.
     TakesLong,
 }
 
@@ -94,7 +94,7 @@ impl Code {
         }
     }
 
-    /// Of several errors the one with the lowest rank gives the status.
+    /// The error with the lowest rank gives the status.
     fn rank(self) -> u8 {
         match self {
             Code::InvalidExpression => 0,
@@ -110,7 +110,8 @@ pub struct Failure {
     pub field: Vec<Step>,
     pub code: &'static str,
     pub description: String,
-    /// The field is told from the root of the query: what is around the place of evaluation comes in front.
+    /// The field is given from the root of the query: the path of the place of evaluation comes in
+    /// front.
     pub from_root: bool,
 }
 
@@ -205,7 +206,7 @@ impl Errors {
         Errors::new(Code::InstanceNotFound, "Document not found.")
     }
 
-    /// What a ref names is not there.
+    /// The ref's target does not exist.
     pub fn not_found(reference: &Ref) -> Errors {
         let kind = reference.kind().map_or("Document", Native::title);
         Errors::new(Code::InstanceNotFound, format!("{kind} not found."))
@@ -227,7 +228,7 @@ impl Errors {
         self.within(Step::Index(index))
     }
 
-    /// What has been gathered, if there is anything.
+    /// Returns the gathered errors, if there are any.
     pub fn unless_empty(errors: Vec<Error>) -> Result<()> {
         match errors.is_empty() {
             true => Ok(()),
@@ -278,7 +279,7 @@ pub fn check(failures: Vec<Failure>) -> Result<()> {
     }
 }
 
-/// Of some sets there is no history.
+/// Some sets have no history.
 pub fn no_history() -> Errors {
     Errors::argument("Set does not support events history.")
 }

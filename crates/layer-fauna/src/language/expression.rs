@@ -80,7 +80,7 @@ pub enum Parameters {
     Many(usize),
 }
 
-/// What evaluating may do, in rising order.
+/// The effects that evaluating may have, in rising order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     Pure,

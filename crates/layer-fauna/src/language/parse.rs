@@ -1,8 +1,9 @@
 //! JSON to expressions, once for each query, with errors at their places.
 //!
-//! A JSON object is always a call, recognised by its set of keys; the table of functions says which sets there are. Of parts
-//! that stand beside each other the first that is refused is told; of the bindings of a `let` and its body, and of a lambda's
-//! parameters and its body, all are; variables that are not bound are told together, if nothing else is wrong.
+//! A JSON object is always a call, recognised by its set of keys; the table of functions lists the
+//! sets. Among parts that stand beside each other the first fault is reported; among the bindings
+//! of a `let` and its body, and a lambda's parameters and its body, all are; unbound variables are
+//! reported together, if nothing else is wrong.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::language::signature::{self, Form, Kind, SIGNATURES, Signature};
 use crate::language::time::{Date, Time};
 use crate::language::value::Value;
 
-/// Parses a query. What it may do is seen when it is evaluated.
+/// Parses a query. Its effects are checked when it is evaluated.
 pub fn query(json: &Json, version: ApiVersion) -> Result<Query> {
     let mut parser = Parser::new(version);
     let root = parser.expression(json);
@@ -37,7 +38,7 @@ struct Parser {
     scope: Vec<Option<Arc<str>>>,
     path: Vec<Step>,
     errors: Vec<Error>,
-    /// What names variables that are not bound.
+    /// Errors of unbound variables.
     unbound: Vec<Error>,
     /// The most that the expression so far, or since the innermost lambda began, may do.
     effect: Effect,
@@ -195,7 +196,7 @@ impl Parser {
             Kind::LambdaOrAny if is_lambda(json) => {
                 let before = self.errors.len();
                 let lambda = self.lambda_expression(json);
-                // What is wrong with it is told as if it were no lambda.
+                // Its faults are reported as if it were no lambda.
                 match self.errors.len() > before {
                     true => {
                         self.errors.truncate(before);
@@ -260,7 +261,7 @@ impl Parser {
         Expression::Let(bindings, Box::new(body))
     }
 
-    /// Every binding is looked at, and the errors of all are told.
+    /// Parses every binding, and reports the errors of all.
     fn bindings(&mut self, json: &Json) -> Vec<Binding> {
         let mut bindings = Vec::new();
         match json {

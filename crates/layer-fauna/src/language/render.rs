@@ -316,7 +316,7 @@ impl Renderer {
             Target::Native(Native::Collections) => write_string(self.word_for_collections(), &mut self.out),
             _ => write_string(&reference.id(), &mut self.out),
         }
-        // What has a number shows its database on its collection, what has a name on itself.
+        // A ref with a number shows its database on its collection, a ref with a name on itself.
         let is_named = matches!(reference.target, Target::Native(_) | Target::Named(..));
         if !matches!(reference.target, Target::Native(_))
             && let Some(collection) = reference.collection()

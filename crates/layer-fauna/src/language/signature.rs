@@ -1,7 +1,8 @@
 //! The one table of functions: their keys, what their arguments may be, and what they may do.
 //!
-//! Parsing, checking of types and effects, and the page of compatibility derive from it. A function is recognised by its set
-//! of keys; the first key is its name. Who does it is said in `functions`, by the place in this table.
+//! Parsing, checking of types and effects, and the page of compatibility derive from it. A function
+//! is recognised by its set of keys; the first key is its name. Its body is in `functions`, by the
+//! place in this table.
 
 use std::sync::{Arc, LazyLock};
 
@@ -73,7 +74,7 @@ pub enum Form {
     Or,
 }
 
-/// What an argument may be. Kinds with an s take one or an array of many.
+/// The kinds of an argument. Kinds with an s take one or an array of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Any,
@@ -123,7 +124,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What messages call it.
+    /// Returns its name in messages.
     pub fn expected(self) -> &'static str {
         match self {
             Kind::Any | Kind::Anys => "Any",
@@ -152,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// What to say of a value that does not fit.
+    /// Returns the error for a value that does not fit.
     pub fn wrong(self, value: &Value) -> Errors {
         let is_identifier = matches!(value, Value::Ref(_) | Value::Set(_));
         match (self, value) {
@@ -583,7 +584,7 @@ pub static SIGNATURES: &[Signature] = &[
     pure(&[need("is_token", Any)]),
     pure(&[need("is_credentials", Any)]),
     pure(&[need("is_role", Any)]),
-    // Of old versions: all operands are evaluated.
+    // For old versions: all operands are evaluated.
     pure(&[need("and", Booleans)]),
     pure(&[need("or", Booleans)]),
 ];
@@ -671,7 +672,7 @@ mod tests {
         };
         for (index, one) in DOCUMENTED.iter().enumerate() {
             for other in &DOCUMENTED[index + 1..] {
-                // Of `ref` alone and `ref` with `id` the keys differ by what is required.
+                // The keys of `ref` alone and `ref` with `id` differ by the required ones.
                 assert_ne!(keys(one), keys(other), "{:?}", keys(one));
             }
         }

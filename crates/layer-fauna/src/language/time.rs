@@ -110,8 +110,8 @@ impl Time {
         self.seconds.rem_euclid(DAY_SECONDS)
     }
 
-    /// An ISO date and time with `Z` or an offset of hours and minutes. A day that its month lacks is taken for the month's
-    /// last, as Java's formatter does unless it is told otherwise.
+    /// An ISO date and time with `Z` or an offset of hours and minutes. A day that its month lacks
+    /// is taken for the month's last, as Java's formatter does by default.
     pub fn parse(text: &str) -> Option<Time> {
         let (date, rest) = text.split_once(['T', 't'])?;
         let Civil { year, month, day } = civil(date)?;

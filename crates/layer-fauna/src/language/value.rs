@@ -1,4 +1,4 @@
-//! What an expression evaluates to.
+//! The values that an expression evaluates to.
 //!
 //! Values are shared, never changed. Each container knows how deep and how large it would be written out, so that a query
 //! which keeps doubling a shared value is refused long before anything walks it: see `LIMITS` in `eval`.
@@ -53,7 +53,7 @@ pub struct Page {
     pub origin: Arc<Origin>,
 }
 
-/// What a page was read as, whatever has become of its data since: its cursors are made of it.
+/// The origin of a page, whatever has become of its data since: its cursors are made of it.
 #[derive(Debug)]
 pub enum Origin {
     /// Elements of a set: what they showed, and the documents they are of.
@@ -124,7 +124,7 @@ pub enum Contents {
 pub trait StoredFields: std::fmt::Debug + Send + Sync {
     fn bytes(&self) -> &[u8];
 
-    /// What names in them are.
+    /// Returns the meaning of names in them.
     fn names(&self) -> &dyn Names;
 
     fn fields(&self) -> &Arc<Fields>;
@@ -389,7 +389,7 @@ pub enum Set {
     },
     Documents(Ref),
     Singleton(Ref),
-    /// Of a ref or a set.
+    /// Events of a ref or a set.
     Events(Value),
     Union(Vec<Value>),
     Intersection(Vec<Value>),
@@ -484,7 +484,7 @@ impl Fields {
 }
 
 impl Size {
-    /// Of what holds nothing, itself so many bytes.
+    /// The size of a leaf of `bytes` bytes.
     pub fn leaf(bytes: usize) -> Size {
         Size {
             depth: 0,
@@ -492,12 +492,12 @@ impl Size {
         }
     }
 
-    /// Of a container that holds nothing yet.
+    /// The size of an empty container.
     pub fn empty() -> Size {
         Size { depth: 1, bytes: 2 }
     }
 
-    /// With one thing more in it, under a key of so many bytes.
+    /// Adds one inner value, under a key of `key_bytes`.
     pub fn holding(self, inner: Size, key_bytes: Option<usize>) -> Size {
         Size {
             depth: self.depth.max(inner.depth + 1),

@@ -1,4 +1,4 @@
-//! Who asks: from a secret to a database and the rights in it.
+//! Callers: from a secret to a database and the rights in it.
 //!
 //! A key or a token is found in the installation's registry by its id, and believed by its hash; a JWT is believed if a key of
 //! the access provider that its issuer is known as has signed it. An admin's secret may be followed by a database and a role.
@@ -20,7 +20,7 @@ use crate::storage::credentials::token_fields;
 use crate::storage::rows::{self, DatabaseNumber, Key, ROOT, View};
 use crate::storage::schema::{AccessProvider, Schema};
 
-/// Who asks, as far as the secret alone tells.
+/// The caller, as far as the secret alone determines it.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub database: DatabaseNumber,
@@ -241,7 +241,7 @@ impl Fauna {
     fn suffixed(&self, view: &mut View<'_>, caller: Caller, suffix: &str) -> Result<Caller> {
         let own = match &caller.grant {
             Grant::Role(Value::String(own), _) => own,
-            // What is asked for behind a token's secret is passed over (as in the original's code).
+            // A role requested after a token's secret is ignored (as in the original's code).
             Grant::Token(_) => return Ok(caller),
             _ => return Err(unauthorized()),
         };

@@ -1,7 +1,9 @@
-//! What effects mean to users of FaunaDB: documents put and deleted, those of schema objects too.
+//! The meaning of effects to users of FaunaDB: documents put and deleted, those of schema objects
+//! too.
 //!
-//! Histories, entries of indexes and registries follow from documents and are not told. Names of collections are those of the latest
-//! schema: one that was renamed or deleted since is shown as it is called now.
+//! Histories, entries of indexes and registries follow from documents and are left out. Names of
+//! collections are those of the latest schema: one that was renamed or deleted since is shown by
+//! its present name.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -53,7 +53,7 @@ impl<'r> RequestHeaders<'r> {
             .map(|(_, value)| *value)
     }
 
-    /// What was presented as secret, by either scheme.
+    /// Returns the presented secret, by either scheme.
     pub fn secret(&self) -> Option<Cow<'r, str>> {
         presented_secret(self.get("authorization")?)
     }
@@ -191,7 +191,7 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
     reply
 }
 
-/// What a query has cost, in both generations of headers.
+/// Writes the cost of a query, in both generations of headers.
 pub fn metrics(
     reply: &mut Reply,
     cost: &Cost,

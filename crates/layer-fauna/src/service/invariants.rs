@@ -1,5 +1,5 @@
-//! What must hold between the rows of the Fauna layer, for `quartet check`: documents and entries of indexes, histories, names,
-//! registered databases, credentials.
+//! The invariants between the rows of the Fauna layer, for `quartet check`: documents and entries
+//! of indexes, histories, names, registered databases, credentials.
 //!
 //! Each document's entries are computed as its next write would and looked up; an index that has as many entries as the documents
 //! asked for holds no others. Only if it has more are its entries walked, each computed from its document.
@@ -114,7 +114,7 @@ fn judge_histories(judged: &mut Judged<'_>, schema: &Arc<Schema>) {
     });
 }
 
-/// What a document is identified by is there.
+/// Checks that the document behind each credential exists.
 fn judge_credentials(judged: &mut Judged<'_>, database: DatabaseNumber) {
     let all = Key::of(database, b'C');
     let rows = judged.rows;
@@ -225,8 +225,9 @@ impl Indexes<'_> {
         })
     }
 
-    /// Keys and rows of the entries that a document should have in an index; `None` if that cannot be told, because they hold what
-    /// was deleted since: a ref to a document stands in keys by the number of its collection while that is there.
+    /// Returns keys and rows of the entries that a document should have in an index; `None` if they
+    /// cannot be computed, because they hold something that was deleted since: a ref to a document
+    /// stands in keys by the number of its collection while that exists.
     fn entries_of(&mut self, index: &Index, place: &Place) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
         let Some(Version {
             ts,
@@ -235,7 +236,7 @@ impl Indexes<'_> {
         else {
             return Some(Vec::new());
         };
-        // What a query may cost is no bound here.
+        // The bound on a query's cost does not apply here.
         self.evaluation.cost = Default::default();
         let entries = self.evaluation.entries(index, place, ts, &contents).ok()?;
         let values = entries.iter().flat_map(|entry| entry.terms.iter().chain(&entry.values));

@@ -21,7 +21,7 @@ use crate::storage::schema::{Index, Schema};
 const DOCUMENTS_AT_ONCE: usize = 256;
 const ATTEMPTS: u32 = 20;
 
-/// What is left of an index to build.
+/// The rest of an index to build.
 struct Build {
     key: Vec<u8>,
     database: DatabaseNumber,

@@ -136,7 +136,8 @@ pub struct Reply {
     pub body: String,
     /// The reply may be sent once this is durable.
     pub dependency: Dependency,
-    /// What the query took, from when it was looked at until its answer was written; zero of what is no query.
+    /// The query's duration, from when it was looked at until its answer was written; zero for a
+    /// request that is no query.
     pub duration_micros: u64,
     /// It is a reply only for those who do not ask again.
     pub(crate) unanswered: Option<Unanswered>,
@@ -150,7 +151,7 @@ struct Done {
     shown_micros: u64,
 }
 
-/// What came of a query.
+/// The outcome of a query.
 struct Outcome {
     value: Result<Value>,
     /// The version of the log that it shows: its commit, or the newest that it has looked at.
@@ -265,7 +266,7 @@ impl Fauna {
             return known.clone();
         }
         let schema = Arc::new(Schema::load(view, database, stamp.to_vec()));
-        // What an open transaction has written is nobody else's.
+        // The writes of an open transaction are nobody else's.
         if rows::number_at(&schema.stamp, 0) != Timestamp::PENDING.0 {
             self.schemas.lock().insert(database.0, schema.clone());
         }
@@ -277,7 +278,8 @@ impl Fauna {
         self.answer_within(request, true)
     }
 
-    /// Answers a request on a thread that others wait for. What takes long is for `stream` or `answer` on another thread.
+    /// Answers a request on a thread that others wait for. Long work is left to `stream` or
+    /// `answer` on another thread.
     pub fn dispatch(&self, request: Request<'_>) -> std::result::Result<Reply, Unanswered> {
         let secret = RequestHeaders::new(request.headers).secret().unwrap_or_default();
         if is_stream(&request) {
@@ -293,8 +295,9 @@ impl Fauna {
         reply.unanswered.map_or(Ok(reply), Err)
     }
 
-    /// What a request shows whose body has not come: `Ok(true)` is a right secret, `Ok(false)` one that cannot be judged yet: a
-    /// token of an issuer whose keys are not here, or any while something keeps the partition. `Err` refuses anything else.
+    /// Judges a request whose body has not come: `Ok(true)` is a right secret, `Ok(false)` one that
+    /// cannot be judged yet: a token of an issuer whose keys are not here, or any while something
+    /// keeps the partition. `Err` refuses anything else.
     pub fn judge_head(&self, request: Request<'_>) -> std::result::Result<bool, Reply> {
         let headers = RequestHeaders::new(request.headers);
         let secret = headers.secret().unwrap_or_default();
@@ -422,7 +425,7 @@ impl Fauna {
         };
         let operations = outcome.cost.operations();
         let reply = self.reply(outcome, started, body.len(), headers.api_version());
-        // What is begun again is paid for then.
+        // A request that begins again is paid for then.
         if let Some(credential) = &credential
             && reply.unanswered.is_none()
             && reply.status != 401
@@ -433,8 +436,8 @@ impl Fauna {
         reply
     }
 
-    /// A small body may be anybody's: it is evaluated with the credential that is looked at there. Of a large one nothing is
-    /// decoded for those who may not ask.
+    /// A small body may be anybody's: it is evaluated with the credential that is looked at there.
+    /// A large one is decoded only for callers that may ask.
     fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8]) -> Result<Query> {
         if body.len() > STRANGERS_BODY_BYTES_MAX {
             let moment = self.moment().map_err(|Busy| busy())?;
@@ -638,7 +641,7 @@ impl Fauna {
 }
 
 impl Outcome {
-    /// Of a query that was not run.
+    /// The outcome of a query that was not run.
     fn failed(errors: Errors, version: Version) -> Outcome {
         Outcome {
             value: Err(errors),

@@ -15,9 +15,9 @@ use crate::language::error::{Code, Errors, Result};
 pub type Operations = [u64; 3];
 
 const KINDS: [&str; 3] = ["read", "write", "compute"];
-/// Debts grow no larger than what so many seconds give.
+/// Seconds of the rate beyond which debts do not grow.
 const DEBT_SECONDS_MAX: f64 = 10.0;
-/// Beyond so many buckets, full ones are looked for.
+/// Number of buckets beyond which full ones are removed.
 const BUCKETS_MANY: usize = 10_000;
 
 impl Cost {

@@ -21,7 +21,7 @@ pub struct Secret {
     pub text: String,
 }
 
-/// What a presented secret claims to be.
+/// The claim of a presented secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Key(u64),
@@ -50,13 +50,13 @@ impl Secret {
         hash(&self.text)
     }
 
-    /// What `hashed_secret` shows.
+    /// Returns the value of `hashed_secret`.
     pub fn shown_hash(&self) -> String {
         shown_hash(&self.text)
     }
 }
 
-/// What `hashed_secret` shows of a secret.
+/// Returns the value of `hashed_secret` for a secret.
 pub fn shown_hash(secret: &str) -> String {
     let digest = base64::engine::general_purpose::STANDARD_NO_PAD.encode(hash(secret));
     format!("$sha256${digest}")
@@ -114,10 +114,11 @@ fn first_bytes(password: &str) -> &[u8] {
     &bytes[..bytes.len().min(PASSWORD_BYTES_MAX)]
 }
 
-/// What every audience begins with.
+/// The prefix of every audience.
 pub const AUDIENCE_PREFIX: &str = "https://db.fauna.com/db/";
 
-/// What a JWT names to be let into a database. `elsewhere`: the number of the logical database, if it is to be named first.
+/// Returns the audience that a JWT names to enter a database. `elsewhere`: the number of the
+/// logical database, if it is to be named first.
 pub fn audience(elsewhere: Option<u16>, database: u64) -> String {
     let elsewhere = elsewhere.map(|number| global_id(number.into())).unwrap_or_default();
     format!("{AUDIENCE_PREFIX}{elsewhere}{}", global_id(database))
@@ -136,7 +137,7 @@ fn number_of(id: &str) -> Option<u64> {
     let digit = |letter: u8| LETTERS.iter().position(|known| *known == letter);
     let digits: Option<Vec<usize>> = id.bytes().map(digit).collect();
     let number = digits?.iter().fold(0u64, |number, digit| number << 5 | *digit as u64);
-    // Of what is written in another way nothing is known.
+    // An id written in another way is unknown.
     (global_id(number) == id).then_some(number)
 }
 

@@ -1,8 +1,9 @@
 //! Streams: what happens to a document or in a set, from now on.
 //!
-//! The engine tells which rows of the target change; a stream notes them and, once they are durable, reads from the history
-//! what happened between the version up to which it has told everything and the durable one. So nothing is told twice, nothing
-//! left out, and nothing that a crash could take back. Who asks is checked again before each event.
+//! The engine reports which rows of the target change; a stream notes them and, once they are
+//! durable, reads from the history the events between the version up to which it has sent
+//! everything and the durable one. So no event is sent twice, none is left out, and none could be
+//! taken back by a crash. The caller is checked again before each event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::storage::indexes::{self, entries_prefix, former_prefix};
 use crate::storage::rows::{self, Key, Moment, Rewritten, View};
 use crate::storage::schema::{Index, Schema};
 
-/// What a stream does next.
+/// A stream's next step.
 pub enum StreamStep {
     Send(String),
     /// Ask again once this is durable.
@@ -51,7 +52,7 @@ enum Field {
     Index,
 }
 
-/// What is watched.
+/// The target of a stream.
 enum Watched {
     Document(Place),
     Documents {
@@ -66,7 +67,7 @@ enum Watched {
     },
 }
 
-/// The keys below the layer that have changed and are not told yet.
+/// The keys below the layer that have changed and are not sent yet.
 type Changed = Arc<Mutex<BTreeSet<Vec<u8>>>>;
 
 pub struct Stream {
@@ -76,9 +77,9 @@ pub struct Stream {
     fields: Vec<Field>,
     changed: Changed,
     watches: Vec<WatchId>,
-    /// What opening it depended on.
+    /// The dependency of opening it.
     opened: Dependency,
-    /// Everything up to here has been told.
+    /// Everything up to here has been sent.
     told: Timestamp,
     unsent: std::collections::VecDeque<String>,
     ended: bool,
@@ -269,7 +270,7 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
     }
 }
 
-/// What happened once.
+/// A single event.
 struct Happening {
     /// When it was committed.
     ts: Timestamp,
@@ -428,7 +429,7 @@ impl Stream {
         Ok(permitted.is_some_and(|permitted| !permitted.is_checked || evaluation.may_read(document)))
     }
 
-    /// What was put into the past of a document, or taken out of it.
+    /// Gathers the versions that were inserted into the history of a document, or removed from it.
     fn rewritings(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
         let prefix = rows::rewritten(place.database(), place.collection, place.id);
         let start = prefix.clone().number(self.told.0.saturating_add(1));
@@ -458,7 +459,7 @@ impl Stream {
     }
 
     fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
-        // A version of the present is at the time of its commit; one that was put into the past is told as that.
+        // A version of the present is at the time of its commit; an inserted one is sent as such.
         let inserted = self.put_in(evaluation, place);
         let mut former: Option<Version> = None;
         for version in evaluation.versions_since(place, self.told) {
@@ -508,7 +509,8 @@ impl Stream {
         }
     }
 
-    /// The times after what has been told at which versions were put into the past.
+    /// Returns the times, after the last sent event, at which versions were inserted into the
+    /// history.
     fn put_in(&self, evaluation: &mut Evaluation<'_>, place: &Place) -> Vec<Timestamp> {
         let prefix = rows::rewritten(place.database(), place.collection, place.id);
         let start = prefix.clone().number(self.told.0.saturating_add(1));

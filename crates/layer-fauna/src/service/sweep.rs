@@ -39,7 +39,7 @@ pub struct Walk {
     rest_until: u64,
 }
 
-/// What one piece has found to be outdated.
+/// The outdated rows found by one piece.
 #[derive(Default)]
 struct Found {
     /// Collections and ids of documents that have ended.
@@ -81,7 +81,7 @@ impl Fauna {
         if found.is_empty() || moment.reader.is_unreadable() {
             return;
         }
-        // What is written meanwhile is none of the sweep's business; the next walk comes by.
+        // Writes that arrive meanwhile are not the sweep's business; the next walk comes by.
         let cleared = self.engine.run(self.space, 1, |transaction| {
             self.clear_found(transaction, database, &found)
         });
@@ -142,7 +142,7 @@ fn look(evaluation: &mut Evaluation<'_>, walk: &mut Walk) -> Found {
         evaluation
             .view
             .snapshot_scan(&start, &prefix.end(), false, &mut |key, row| {
-                // Of a document only its end matters here.
+                // Only the document's end matters here.
                 rows.push((key.to_vec(), row[..row.len().min(16)].to_vec()));
                 match rows.len() < ROWS_AT_ONCE {
                     true => ControlFlow::Continue(()),

@@ -86,7 +86,7 @@ impl Fauna {
             Authorization::of(Rights::Admin),
         );
         for &(collection, id) in documents {
-            // What has lost its name is no longer shown.
+            // An object that has lost its name is no longer shown.
             let Some(reference) = reference(&schema, collection, id) else {
                 continue;
             };

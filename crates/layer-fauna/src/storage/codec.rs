@@ -1,8 +1,9 @@
 //! Values as bytes in rows.
 //!
-//! Refs are stored by number, so that renaming a collection renames them all; where no number is known the name stays.
-//! What a query would call a set or a document is stored as a plain object (observed: the original shows a stored set as
-//! `{"@obj":{"@set":…}}`). Bytes of a row are trusted to be ours, and still nothing in them can panic: a broken value is null.
+//! Refs are stored by number, so that renaming a collection renames them all; where no number is
+//! known the name stays. A value that a query would read as a set or a document is stored as a
+//! plain object (observed: the original shows a stored set as `{"@obj":{"@set":…}}`). Bytes of a
+//! row are trusted to be ours, and still nothing in them can panic: a broken value is null.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ const QUERY: u8 = 13;
 /// How the name begins of something that has none any more; its number follows.
 pub const DELETED: &str = "_deleted_";
 
-/// What stands for the time of the commit until it is known: no integer that anybody meets.
+/// Stands for the time of the commit until it is known: no integer that anybody meets.
 const PENDING_TIME: u64 = 0x8000_0051_7561_7274;
 
 /// Bytes being written, with the places that the commit version fills in.
@@ -169,7 +170,8 @@ pub struct Decoder<'a> {
     depth: usize,
 }
 
-/// A value on its way from a row to a reply. Of a container first the number of its elements comes, then these.
+/// A value on its way from a row to a reply. A container is the number of its elements, followed by
+/// these.
 pub enum Part<'a> {
     Text(&'a str),
     Array(usize),
@@ -352,7 +354,7 @@ impl<'a> Decoder<'a> {
         Some(size)
     }
 
-    /// What comes next, taken apart only as far as it must be to be shown.
+    /// Returns the next part, decoded only as far as it must be to be shown.
     pub fn next_part(&mut self) -> Option<Part<'a>> {
         match *self.bytes.first()? {
             STRING => {

@@ -21,7 +21,7 @@ struct Stored {
     decoded: OnceLock<Arc<Fields>>,
 }
 
-/// What stands in a row. Of a broken one nothing.
+/// Returns the contents of a row; a broken one has none.
 pub fn of_row(row: RowValue, offset: usize, schema: &Arc<Schema>) -> Contents {
     let bytes = row.get(offset..).unwrap_or_default();
     let Some((size, ttl)) = Decoder::new(bytes, schema.as_ref()).survey("ttl") else {

@@ -1,4 +1,4 @@
-//! What belongs to a document or a token by which somebody asks.
+//! Things that belong to a document or a token by which a caller asks.
 
 use std::sync::Arc;
 

@@ -461,7 +461,7 @@ struct Places(Option<HashMap<Arc<str>, usize>>);
 impl Places {
     const COMPARED_MAX: usize = 16;
 
-    /// Of an object that will be asked so many times.
+    /// Returns places for an object that will be looked up `times` times.
     fn of(entries: &[(Arc<str>, Value)], times: usize) -> Places {
         let places = entries.iter().enumerate().map(|(index, (key, _))| (key.clone(), index));
         Places((entries.len() + times > Self::COMPARED_MAX).then(|| places.collect()))
@@ -481,7 +481,8 @@ impl Places {
     }
 }
 
-/// What `merge` would need to lead from one version to the next: changed fields, null for removed ones.
+/// Returns the argument that `merge` would need to lead from one version to the next: changed
+/// fields, null for removed ones.
 pub fn difference(old: &Fields, new: &Fields) -> Fields {
     let mut entries = Vec::new();
     for (key, value) in &new.entries {

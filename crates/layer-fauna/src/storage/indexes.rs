@@ -156,7 +156,7 @@ impl Evaluation<'_> {
         combinations
     }
 
-    /// What a component comes to: at least one value, which may be null.
+    /// Returns the values of a component: at least one, which may be null.
     fn component(&mut self, component: &Component, source: &Source, document: &Value) -> Vec<Value> {
         let mut found = Vec::new();
         match &component.extract {

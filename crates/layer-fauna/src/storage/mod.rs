@@ -1,4 +1,4 @@
-//! What is kept: rows and their keys, schemas, documents with their history, entries of indexes.
+//! Storage: rows and their keys, schemas, documents with their history, entries of indexes.
 
 pub mod codec;
 pub mod contents;

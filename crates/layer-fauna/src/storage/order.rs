@@ -34,7 +34,8 @@ const FALSE: u8 = 0x68;
 const TRUE: u8 = 0x70;
 const NULL: u8 = 0x78;
 
-/// Strings longer than this are ordered by so many bytes of their collation key, and told apart by a hash.
+/// Strings longer than this are ordered by this many bytes of their collation key, and
+/// distinguished by a hash.
 const STRING_BYTES_PLAIN: usize = 4096;
 
 fn collator() -> &'static CollatorBorrowed<'static> {

@@ -13,7 +13,7 @@ use crate::storage::schema::Schema;
 #[derive(Clone, Debug, Default)]
 pub struct Edge {
     bytes: Vec<u8>,
-    /// So many of the last bytes are of a document. At most the length of `bytes`.
+    /// Number of the last bytes that belong to a document. At most the length of `bytes`.
     of_document: usize,
     is_behind: bool,
 }
@@ -69,7 +69,7 @@ impl Edge {
     }
 }
 
-/// What sets must share to be combined.
+/// The properties that sets must share to be combined.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
     /// For each value, whether it is in reverse order.
@@ -82,7 +82,7 @@ pub struct Shape {
     pub is_history: bool,
     /// It is made of sets whose keys differ in form: keys are made anew, see `combinations`.
     pub is_mixed: bool,
-    /// What it leads to is only known while it is read, so it goes with everything.
+    /// Its targets are only known while it is read, so it goes with everything.
     pub is_open: bool,
 }
 
@@ -111,7 +111,7 @@ impl Shape {
         is_plain && self.reversals == other.reversals && self.backwards == other.backwards
     }
 
-    /// Of sets whose keys differ in form, of which this is the first.
+    /// The shape of sets whose keys differ in form, of which this is the first.
     pub fn mixed(&self) -> Shape {
         Shape {
             reversals: self.reversals.iter().map(|reverse| reverse ^ self.backwards).collect(),
@@ -249,7 +249,7 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
             bytes.extend(document_key(reference, schema));
             Edge::before_document(bytes)
         }
-        // What is no document stands before all of them, or behind.
+        // A value that is no document stands before all of them, or after.
         Some(other) => {
             let filling = if order::stands_before_refs(other) { 0 } else { 0xff };
             bytes.extend([filling; DOCUMENT_BYTES]);

@@ -65,7 +65,7 @@ impl Moment {
         self.newest.get() > self.reader.durable
     }
 
-    /// What an answer depends on that shows only what was looked at without a time.
+    /// Returns the dependency of an answer that shows only rows read without a time.
     pub fn dependency(&self) -> Dependency {
         match self.is_ahead() {
             true => self.reader.dependency,
@@ -74,7 +74,7 @@ impl Moment {
     }
 }
 
-/// What an evaluation reads, and writes if it may.
+/// The state that an evaluation reads, and writes if it may.
 pub enum View<'a> {
     Reader(&'a Moment),
     Transaction(&'a mut OptimisticTransaction),
@@ -241,7 +241,7 @@ pub fn rewritten(database: DatabaseNumber, collection: u64, id: u64) -> Key {
     Key::of(database, b'W').number(collection).number(id)
 }
 
-/// What a version is after its document's history was rewritten.
+/// The state of a version after its document's history was rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rewritten {
@@ -258,7 +258,7 @@ pub struct Rewriting {
     pub ts: Timestamp,
 }
 
-/// What the row of a rewriting says.
+/// Returns the rewritings of a row.
 pub fn rewritings(row: &[u8]) -> impl Iterator<Item = Rewriting> {
     row.chunks_exact(10).map(|bytes| Rewriting {
         is_removal: bytes[0] == 1,

@@ -35,7 +35,7 @@ pub struct Schema {
 pub struct Collection {
     pub number: u64,
     pub name: Arc<str>,
-    /// `None`: for ever.
+    /// `None`: unlimited.
     pub history_days: Option<i64>,
     pub ttl_days: Option<i64>,
 }
@@ -53,7 +53,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// What a collection's documents are indexed by; one that is named goes before all of them.
+    /// Returns the source for a collection's documents; a named one goes before all of them.
     pub fn source_of(&self, collection: u64) -> Option<&Source> {
         let named = self.sources.iter().find(|source| source.collection == Some(collection));
         let all = || {

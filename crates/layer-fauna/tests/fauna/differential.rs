@@ -127,7 +127,7 @@ impl Data {
 /// An id and a collection: the order of refs.
 type Document = (u64, usize);
 
-/// Of a document every version: when, and what; nothing if it was deleted.
+/// Every version of a document: its time, and its data; none if it was deleted.
 type Versions = BTreeMap<u64, Option<Data>>;
 
 #[derive(Clone, Debug)]
@@ -223,7 +223,8 @@ impl Model {
         found
     }
 
-    /// What is in a set, as far as it may be read, and whether each document is to be asked for. Nothing: it is denied.
+    /// Returns the elements of a set, as far as they may be read, and whether each document is to
+    /// be asked for. `None`: it is denied.
     fn read(&self, set: &Set, caller: Caller, at: u64, now: u64) -> Option<(Vec<Element>, bool)> {
         let shape = shape_of(set);
         let some =
@@ -477,7 +478,8 @@ fn generated(chance: &mut Chance, shape: Shape, depth: usize) -> Set {
     }
 }
 
-/// What a page shows of an element: numbers without their kinds, since equal ones of a group stand for each other.
+/// Returns the part of an element that a page shows: numbers without their kinds, since equal ones
+/// of a group stand for each other.
 fn shown(element: &Element) -> Json {
     let plain = |value: &Plain| normal(&value.json());
     match element.values.as_slice() {
@@ -667,8 +669,8 @@ impl Program {
 
     /// All pages of a size in one direction.
     fn walk(&mut self, caller: Caller, set: &Json, at: Option<u64>, size: usize, backwards: bool) -> Vec<Json> {
-        // The last there could be in the order of the set: nulls, or where that is turned round, the least of numbers. What
-        // is bound is in reverse order; a join leads to refs.
+        // The last there could be in the order of the set: nulls, or where that is reversed, the
+        // least of numbers. Bound values are in reverse order; a join leads to refs.
         let written = set.to_string();
         let is_bound = written.contains(INDEXES[2]) && !written.contains("\"join\"");
         let last_in = |turned: bool| if turned { json!(-1e308) } else { Json::Null };
@@ -724,7 +726,7 @@ impl Program {
             _ => None,
         };
         let turned = self.chance.below(4) == 0;
-        // Of a set with many elements pages of one or two would be many.
+        // A set with many elements would have many pages of one or two.
         let is_large = self.model.documents.len() > 100;
         let size = (1 + self.chance.below(3)) * if is_large { 40 } else { 1 };
         self.check_set(&set, caller, at, turned, size);

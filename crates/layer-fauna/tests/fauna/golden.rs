@@ -1,8 +1,9 @@
 //! Replays what the original server was observed to answer: `tests/fauna/golden.jsonl`, in order, on a fresh database.
 //!
-//! What depends on the moment (times, generated ids, secrets) is matched by pairing: a recorded value must stand for the same
-//! value of ours wherever it occurs. Everything else must be equal, the kind of each number included. Differences on purpose
-//! are named below, each with its reason.
+//! Values that depend on the moment (times, generated ids, secrets) are matched by pairing: a
+//! recorded value must stand for the same value of ours wherever it occurs. Everything else must be
+//! equal, the kind of each number included. Differences on purpose are named below, each with its
+//! reason.
 
 use std::collections::HashMap;
 

@@ -151,7 +151,7 @@ fn an_index_whose_binding_writes() {
     );
 }
 
-/// What arguments are drawn from: every type, and the edges of each.
+/// The arguments drawn from: every type, and the edges of each.
 const SAMPLES: [&str; 40] = [
     "null",
     "true",

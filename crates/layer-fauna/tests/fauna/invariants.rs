@@ -1,4 +1,5 @@
-//! What `quartet check` judges: each disagreement between rows is planted, found and repaired.
+//! The invariants of `quartet check`: each disagreement between rows is planted, found and
+//! repaired.
 
 use quartet_engine::Transaction;
 use quartet_model::next_prefix;

@@ -1,4 +1,5 @@
-//! What belongs to a caller grants it a few actions without any role, and none by which it becomes somebody else.
+//! Things that belong to a caller grant it a few actions without any role, and none by which it
+//! becomes another identity.
 //!
 //! A user's token could once be updated by that user: with another document as its instance it was that user's token from then
 //! on. Everything that was "own" granted every action. Now there is one table of what grants which.
@@ -79,7 +80,7 @@ fn action(name: &str, thing: &str) -> String {
     }
 }
 
-/// Asks for every action and compares with those that are granted. What deletes comes last.
+/// Asks for every action and compares with the granted ones. Deleting actions come last.
 fn check(secret: &str, world: &World, thing: &str, granted: &[&str]) {
     let actions = [
         "read",
@@ -223,7 +224,7 @@ fn a_password_is_replaced_through_a_document_only_with_the_one_before() {
     assert_eq!(set(r#"{"password":"mine","current_password":"p"}"#), 200);
 }
 
-/// Who has credentials has them alone: a second password would open the same document.
+/// A document has one credential: a second password would open the same document.
 #[test]
 fn a_document_has_one_password() {
     let users = users();

@@ -1,4 +1,4 @@
-//! What stands around queries: methods, ways of sending a secret, versions of the API.
+//! The parts around queries: methods, ways of sending a secret, versions of the API.
 
 use base64::Engine as _;
 use quartet_layer_fauna::{Reply, Request};

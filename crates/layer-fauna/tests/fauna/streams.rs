@@ -57,7 +57,7 @@ fn built_in_collections_and_unknown_fields_are_refused() {
     assert_eq!(refused("/stream?fields=x", REF), (400, body.to_owned()));
 }
 
-/// The kinds and actions of everything that is to be told now.
+/// Returns the kinds and actions of all events that are due now.
 fn told(world: &World, stream: &mut Stream) -> Vec<String> {
     let mut told = Vec::new();
     loop {
@@ -147,7 +147,7 @@ fn a_key_that_is_deleted_ends_its_streams() {
     assert_eq!(told(&world, &mut stream), ["error permission denied", "end"]);
 }
 
-/// The events that are to be told now, whole.
+/// Returns the events that are due now, whole.
 fn events(stream: &mut Stream) -> Vec<Value> {
     let mut events = Vec::new();
     while let StreamStep::Send(event) = stream.step() {
@@ -156,7 +156,7 @@ fn events(stream: &mut Stream) -> Vec<Value> {
     events
 }
 
-/// `prev` told what had changed alone; it is the whole document as it was before.
+/// `prev` held only the changes; it is the whole document as it was before.
 #[test]
 fn prev_is_the_whole_document_before() {
     let world = world();
@@ -172,7 +172,8 @@ fn prev_is_the_whole_document_before() {
     assert!(event["prev"]["ts"].as_u64() < event["diff"]["ts"].as_u64());
 }
 
-/// The past that is rewritten is told once it is: the version put in or taken out, and the one that follows another now.
+/// A rewritten past is sent once it is rewritten: the version inserted or removed, and the one that
+/// follows another now.
 #[test]
 fn rewritten_history_is_told() {
     let world = world();
@@ -209,13 +210,13 @@ fn rewritten_history_is_told() {
         shown(events(&mut stream)),
         [rewrite("create", Value::Null, true), rewrite("create", 1.into(), false)]
     );
-    // What did not happen is not told, and what happens is told as ever.
+    // An event that did not happen is not sent, and later events are sent as ever.
     world.resource("secret", &format!(r#"{{"remove":{REF},"ts":{ts},"action":"create"}}"#));
     put(&world, 1, 2);
     assert_eq!(told(&world, &mut stream), ["version update"]);
 }
 
-/// What may be seen is judged event by event, by the document as it was then.
+/// Visibility is judged event by event, by the document as it was then.
 #[test]
 fn events_are_filtered_by_what_may_be_read() {
     let world = world();

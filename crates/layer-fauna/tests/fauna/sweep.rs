@@ -1,4 +1,4 @@
-//! What nobody writes any more is cleared in time, and nothing that can still be asked for.
+//! Rows that nobody writes any more are cleared in time, and none that can still be asked for.
 
 use std::ops::ControlFlow;
 

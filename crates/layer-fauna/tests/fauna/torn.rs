@@ -182,7 +182,7 @@ fn half_of_a_transaction_is_not_seen() {
     assert_eq!(place.ask("secret", listed), (200, json!(["new"]), true));
 }
 
-/// What has changed nothing but documents is read as of what is durable, without waiting.
+/// A change of nothing but documents is read as of the durable version, without waiting.
 #[test]
 fn reading_documents_does_not_wait_for_writes_to_them() {
     let place = Place::after(&DOCUMENT);
@@ -246,7 +246,7 @@ fn a_key_that_is_new_is_known_with_what_came_with_it() {
     assert_eq!(place.ask(secret, &value_in("old")), (200, json!(2), true));
 }
 
-/// What a role allows, and to whom, is of one state with the documents that it is about.
+/// A role's rights and members are of one state with the documents that they concern.
 #[test]
 fn roles_are_of_one_state_with_documents() {
     let (place, key, token) = credentials();

@@ -60,7 +60,7 @@ impl World {
         reply
     }
 
-    /// What the rows promise and do not keep.
+    /// Returns the invariants that the rows breach.
     pub fn findings(&self) -> Vec<Finding> {
         let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(FaunaInvariants)];
         self.fauna.engine.judge(&invariants).unwrap().kept

@@ -1,4 +1,5 @@
-//! What stands around the layer of a logical database that is one of several: quotas, metering, and the way in.
+//! Admission around the layer of a logical database that is one of several: quotas, metering, and
+//! the way in.
 //!
 //! The layer asks a [`AdmissionControl`] before each command and tells it what went through; it does not know what is counted, nor
 //! against which limit. The default database has no admission control: its commands pay one test for that. A [`Directory`] knows which
@@ -22,7 +23,7 @@ pub trait AdmissionControl: Send + Sync {
     /// A command that was executed took so long.
     fn took(&self, micros: u64);
 
-    /// So many bytes were taken from and given to a client.
+    /// Counts bytes taken from and given to a client.
     fn transferred(&self, bytes_in: usize, bytes_out: usize);
 
     /// Refuses one connection more than `open`, with an error reply.
@@ -61,7 +62,8 @@ pub trait Directory: Send + Sync {
     fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
 }
 
-/// What concerns the whole server is its operator's, who comes in through the default database.
+/// Requests that concern the whole server are its operator's, who comes in through the default
+/// database.
 const OPERATORS: &[&str] = &[
     "shutdown",
     "debug",

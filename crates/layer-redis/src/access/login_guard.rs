@@ -1,9 +1,10 @@
 //! Slows down those who try passwords.
 //!
-//! A wrong password makes the next attempts of the same peer for the same user wait, a little longer each time; attempts of other
-//! peers, and for other users, do not wait. The wait comes before the password is looked at: whoever hangs up instead of
-//! waiting has learned nothing, and many connections of one peer wait together. What was right lately is looked at
-//! at once, so that a client whose address somebody else shares, behind a proxy, comes in while that one tries.
+//! A wrong password makes the next attempts of the same peer for the same user wait, a little
+//! longer each time; attempts of other peers, and for other users, do not wait. The wait comes
+//! before the password is looked at: a peer that hangs up instead of waiting has learned nothing,
+//! and many connections of one peer wait together. A password that was right lately is looked at at
+//! once, so that a client that shares its address with an attacker, behind a proxy, still comes in.
 //!
 //! Everything is remembered in tables of bounded size, which forget the oldest first.
 
@@ -13,7 +14,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use parking_lot::Mutex;
 
-/// So many wrong passwords are anybody's mistakes.
+/// Wrong passwords that count as honest mistakes.
 const FREE_FAILURES: u32 = 8;
 const DELAY_MICROS_MIN: u64 = 10_000;
 const DELAY_MICROS_MAX: u64 = 2_000_000;

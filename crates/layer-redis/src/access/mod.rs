@@ -1,4 +1,4 @@
-//! Who may do what: users and their rules, the guard of logins, admission control.
+//! Access: users and their rules, the guard of logins, admission control.
 
 pub mod acl;
 pub mod admission_control;

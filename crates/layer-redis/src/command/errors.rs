@@ -20,16 +20,16 @@ pub const TIMEOUT_OUT_OF_RANGE: &str = "ERR timeout is out of range";
 pub const COUNT_OUT_OF_RANGE: &str =
     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
 pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-/// What Redis answers when its log cannot be written.
+/// Redis' answer when its log cannot be written.
 pub const DISK_FULL: &str = "MISCONF Errors writing to the AOF file: No space left on device";
 /// Redis has all keys in memory and no text for this.
 pub const UNREADABLE: &str = "ERR the disk could not be read, see the server's log";
-/// What a replica answers that may not show what it has.
+/// The answer of a replica that may not show its data.
 pub const NOT_HOME: &str = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-/// What a replica answers while its first copy arrives.
+/// The answer of a replica while its first copy arrives.
 pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
-/// Who waited for a key when the server became a replica.
+/// The answer to a client that waited for a key when the server became a replica.
 pub const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";

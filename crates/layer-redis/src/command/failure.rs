@@ -12,7 +12,8 @@ pub enum Failure {
     /// The error reply, its code first.
     Error(&'static str),
     Message(String),
-    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at once. What was done before it stays.
+    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at
+    /// once. Earlier effects stay.
     Block(Block),
     /// Must be done after the lock is released, before the reply.
     Deferred(Deferred),
@@ -37,9 +38,10 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Block {
     pub keys: Vec<Vec<u8>>,
-    /// `None`: for ever. Milliseconds since the Unix epoch.
+    /// `None`: indefinitely. Milliseconds since the Unix epoch.
     pub deadline_ms: Option<u64>,
-    /// What it answers inside EXEC, where it cannot wait. A wait that ends without an element answers a null array.
+    /// Its answer inside EXEC, where it cannot wait. A wait that ends without an element answers a
+    /// null array.
     pub in_exec: EmptyReply,
     /// The request to be asked again, if words of the original meant the moment when it came.
     pub ask_again: Option<Vec<u8>>,
@@ -72,7 +74,8 @@ pub enum Deferred {
     Migrate(Box<Migration>),
     /// The connection is a replica from now on. No OK is written.
     Replicate(Box<ReplicaRequest>),
-    /// Wait until so many replicas have what is committed, or the time is over, and answer how many do. No OK is written.
+    /// Waits until this many replicas have the committed writes, or the time is over, and answers
+    /// how many do. No OK is written.
     AwaitReplicas { count: u64, timeout_ms: u64 },
     /// Be a replica of the server at this host and port, or of none, and answer OK when that is written down.
     ReplicaOf(Option<(String, u16)>),
@@ -101,7 +104,7 @@ impl std::fmt::Debug for Deferred {
 #[derive(Debug)]
 pub struct DatabaseLogin {
     pub database: DatabaseId,
-    /// What was given as the user's name, which leads here.
+    /// The given name of the user, which leads here.
     pub name: Vec<u8>,
     pub user: Vec<u8>,
     pub password: Vec<u8>,

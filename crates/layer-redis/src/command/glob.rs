@@ -33,7 +33,7 @@ pub fn matches_case(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// What every matching text begins with: the pattern up to its first special byte.
+/// Returns the prefix of every matching text: the pattern up to its first special byte.
 pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern
         .iter()

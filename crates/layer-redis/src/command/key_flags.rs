@@ -37,7 +37,8 @@ fn only_gets(arguments: Arguments<'_>) -> bool {
         .all(|words| parse::is(words[0], "get") && words.len() == 3)
 }
 
-/// What a command needs of a key's value, and what an access rule gives. Neither: it looks at the key from outside.
+/// The access that a command needs to a key's value, and that a rule gives. Neither: it looks at
+/// the key from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     pub reads: bool,
@@ -81,7 +82,7 @@ impl Access {
     }
 }
 
-/// What the request needs of its key at `index`.
+/// Returns the access that the request needs to its key at `index`.
 pub fn access(command: &Command, arguments: Arguments<'_>, index: usize) -> Access {
     let flags = request_key_flags(command, arguments, index);
     let has = |word: &str| flags.split(' ').any(|flag| flag == word);

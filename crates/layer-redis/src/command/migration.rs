@@ -7,7 +7,7 @@ use quartet_wire_resp::Arguments;
 use crate::command::failure::Failure;
 use crate::command::parse;
 
-/// The keys follow these words, each with so many arguments of its own.
+/// The keys follow these words, each with a fixed number of arguments of its own.
 pub const OPTIONS: &[(&str, usize)] = &[("copy", 0), ("replace", 0), ("auth", 1), ("auth2", 2)];
 pub const OPTIONS_AT: usize = 6;
 
@@ -24,7 +24,8 @@ pub fn secrets(arguments: Arguments<'_>) -> Vec<usize> {
     secrets
 }
 
-/// Where keys may be sent. Whoever may run MIGRATE would otherwise make the server connect anywhere in its own network.
+/// The servers that keys may be sent to. A user that may run MIGRATE would otherwise make the
+/// server connect anywhere in its own network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
     Any,

@@ -1,4 +1,5 @@
-//! What a command is: one entry of the table, from which dispatch, COMMAND replies, help and documents derive.
+//! A command: one entry of the table, from which dispatch, COMMAND replies, help and documents
+//! derive.
 
 pub mod errors;
 pub mod failure;
@@ -16,7 +17,8 @@ use quartet_wire_resp::Arguments;
 pub struct Command {
     /// Lower case; a subcommand carries its container: `config|get`.
     pub name: &'static str,
-    /// Number of arguments with the name (a subcommand counts both words); negative: at least so many.
+    /// Number of arguments with the name (a subcommand counts both words); negative: the least
+    /// number.
     pub arity: i32,
     pub flags: u32,
     pub keys: Keys,

@@ -64,7 +64,8 @@ pub fn float(text: &[u8]) -> Option<f64> {
     } else {
         text.parse::<f64>().ok()?
     };
-    // Too large a number is refused unless infinity was spelled out, and so is one that is too small to be told from zero.
+    // Too large a number is refused unless infinity was spelled out, and so is one that is too
+    // small to differ from zero.
     let spelled = unsigned.starts_with(['i', 'I']);
     let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
     let vanished = value == 0.0 && mantissa.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
@@ -91,7 +92,7 @@ pub fn required_float(text: &[u8]) -> Result<f64, Failure> {
     float(text).ok_or(Failure::Error(errors::NOT_FLOAT))
 }
 
-/// A blocking command's timeout in seconds, as a deadline. `None`: wait for ever.
+/// Parses a blocking command's timeout in seconds, as a deadline. `None`: wait indefinitely.
 pub fn deadline_ms(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
     let seconds = float(text).ok_or(errors::TIMEOUT_NOT_FLOAT)?;
     if seconds < 0.0 {

@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::config::table::Parameter;
 use crate::{command::migration, command::parse};
 
-/// What stands in a secret's place.
+/// Replaces a secret.
 pub const REDACTED: &[u8] = b"(redacted)";
 
 /// Positions of the secret arguments. Empty, without allocating, for nearly all commands.

@@ -8,8 +8,8 @@ use crate::handler::definition::*;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command("expire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Lets a key expire after so many seconds.", expire),
-    command("pexpire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "2.6.0", "O(1)", "Lets a key expire after so many milliseconds.", pexpire),
+    command("expire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Lets a key expire after a number of seconds.", expire),
+    command("pexpire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "2.6.0", "O(1)", "Lets a key expire after a number of milliseconds.", pexpire),
     command("expireat", -3, WRITE | FAST, ONE_KEY, Group::Generic, "1.2.0", "O(1)", "Lets a key expire at a Unix time in seconds.", expireat),
     command("pexpireat", -3, WRITE | FAST, ONE_KEY, Group::Generic, "2.6.0", "O(1)", "Lets a key expire at a Unix time in milliseconds.", pexpireat),
     command("ttl", 2, READONLY | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Tells the seconds until a key expires.", ttl),

@@ -80,7 +80,7 @@ pub fn table() -> &'static Table {
     &TABLE
 }
 
-/// What runs each command, by its number in the table.
+/// The handler of each command, by its number in the table.
 pub fn handlers() -> &'static [Handler] {
     &HANDLERS
 }

@@ -79,7 +79,7 @@ struct Options {
     replace: bool,
     /// When the key expires, in milliseconds since the Unix epoch.
     expiry_ms: Option<u64>,
-    /// What OBJECT FREQ is to say.
+    /// The value of OBJECT FREQ.
     frequency: Option<u8>,
 }
 

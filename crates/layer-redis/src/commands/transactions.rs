@@ -85,7 +85,8 @@ pub fn runs_inside_multi(command: &Command) -> bool {
     matches!(command.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
 }
 
-/// What CLIENT PAUSE WRITE holds back: writes, and the commands that may cause effects without being writes by flag.
+/// Returns true for requests that CLIENT PAUSE WRITE holds back: writes, and the commands that may
+/// cause effects without being writes by flag.
 pub fn writes_or_publishes(command: &Command) -> bool {
     command.has(WRITE)
         || matches!(
@@ -134,7 +135,7 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     let exec_index = context.client.shared.last_command_index();
     let before = Before::of(context.client);
     let stopped = run_queue(context, &queue);
-    // Whoever has to run it again needs the queue, the watches and the connection as they were.
+    // A second run needs the queue, the watches and the connection as they were.
     if stopped == Some(Stop::Overrun) {
         context.client.multi = Some(queue);
         before.restore(context.client);
@@ -149,7 +150,8 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     }
 }
 
-/// What a queued command may change of its connection, and what is not the transaction's to take back.
+/// The parts of its connection that a queued command may change, and that are not the transaction's
+/// to take back.
 struct Before {
     db: u8,
     protocol: Protocol,
@@ -181,7 +183,8 @@ impl Before {
     }
 }
 
-/// Runs the queue, on the connection's own thread for a short time only. What is returned is why it did not end.
+/// Runs the queue, on the connection's own thread for a short time only. Returns why it did not
+/// end.
 fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
     let layer = context.layer;
     if !context.client.may_take_long {
@@ -205,8 +208,8 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
     stopped
 }
 
-/// Runs the queue until `stop` says so, which is told for how long it has run: since its first command was done, which needs no
-/// look at the clock.
+/// Runs the queue until `stop` says so, which gets the time it has run: since its first command was
+/// done, which needs no look at the clock.
 fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> Option<Stop>) -> Option<Stop> {
     context.in_exec = true;
     context.reply.array(queue.requests.len());

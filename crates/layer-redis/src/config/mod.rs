@@ -57,7 +57,7 @@ parameters! {
     latency_tracking = 1;
     latency_monitor_threshold = 0;
     maxclients = 10_000;
-    // What `maxclients` can be set to.
+    // The largest value of `maxclients`.
     maxclients_possible = u32::MAX as i64;
     maxmemory = 0;
     // A number of `eviction_policy::Policy`.
@@ -144,7 +144,8 @@ impl Config {
         self.apply(changes);
     }
 
-    /// What CONFIG SET has changed and a file may keep, with the present values.
+    /// Returns the parameters that CONFIG SET has changed and a file may keep, with the present
+    /// values.
     pub fn changed(&self) -> Vec<(&'static str, String)> {
         let names = self.changed.lock().clone();
         let parameters = PARAMETERS.iter().filter(|parameter| names.contains(parameter.name));
@@ -217,7 +218,7 @@ impl Config {
         self.maxmemory_policy.store(Policy::number(text), Ordering::Relaxed);
     }
 
-    /// Keeps which classes of events are told.
+    /// Sets which classes of events are published.
     pub(crate) fn notify_events(&self, text: &str) {
         let classes = i64::from(classes(text));
         self.notify_keyspace_events.store(classes, Ordering::Relaxed);
@@ -236,7 +237,7 @@ impl Config {
             .filter(|bytes| *bytes > 0)
     }
 
-    /// What `maxmemory-clients` allows all connections together, if it allows less than anything.
+    /// Returns the limit of `maxmemory-clients` on all connections together, if it is one.
     pub fn client_bytes_max(&self) -> Option<usize> {
         let text = self.text_of("maxmemory-clients");
         let bytes = match text.strip_suffix('%') {

@@ -23,7 +23,7 @@ pub struct Parameter {
     pub effect: Effect,
 }
 
-/// What a value looks like.
+/// The form of a value.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// `yes` or `no`.
@@ -99,7 +99,8 @@ impl Parameter {
         )
     }
 
-    /// False for passwords that let in here: users are kept by ACL SAVE. What this server shows elsewhere is kept, as in Redis.
+    /// False for passwords that let in here: users are kept by ACL SAVE. Credentials that this
+    /// server shows elsewhere are kept, as in Redis.
     pub fn may_stand_in_a_file(&self) -> bool {
         !self.is_secret() || matches!(self.name, "masterauth" | "masteruser")
     }

@@ -21,7 +21,7 @@ use crate::command::failure::Block;
 use crate::connections::clients::{Client, ClientState};
 use crate::keyspace::key_row;
 
-/// What is to be done for those who wait.
+/// Work for waiting clients.
 #[derive(Default)]
 struct Ready {
     work: Mutex<Work>,
@@ -73,7 +73,7 @@ pub struct Waiter {
     request: Arc<[u8]>,
     pub protocol: Protocol,
     db: u8,
-    /// What CLIENT CACHING said of the command.
+    /// The choice of CLIENT CACHING for the command.
     caching: Option<bool>,
     rows: Vec<Vec<u8>>,
     turn: u64,
@@ -85,16 +85,16 @@ pub struct Asked {
     pub even_if_gone: bool,
     pub command: &'static Command,
     pub request: Arc<[u8]>,
-    /// What it saw as its connection.
+    /// The connection that it saw.
     pub client: ClientState,
 }
 
-/// What INFO shows of those who wait.
+/// The figures about waiting clients that INFO shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub clients: usize,
     pub keys: usize,
-    /// Keys with a client that is told when they are gone.
+    /// Keys with a client that is notified when they are gone.
     pub keys_if_gone: usize,
 }
 
@@ -160,7 +160,7 @@ impl Blocking {
         queues.waiters.insert(client.shared.id, waiter);
     }
 
-    /// Somebody may be served, or asked to end a wait.
+    /// True if a client may be served, or asked to end a wait.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.ready.any.load(Ordering::Relaxed)
@@ -176,14 +176,16 @@ impl Blocking {
         self.ready.change(|work| work.rows.pop_front())
     }
 
-    /// Somebody waits for the row; `if_gone`: somebody who wants to be asked even if it is gone.
+    /// Returns true if a client waits for the row; `if_gone`: one that wants to be asked even if it
+    /// is gone.
     pub fn has_waiter(&self, row: &[u8], if_gone: bool) -> bool {
         let queues = self.queues.lock();
         let queue = queues.keys.get(row);
         queue.is_some_and(|queue| !if_gone || queue.if_gone_count > 0)
     }
 
-    /// Who has waited for the row the longest of those behind `turn`; `if_gone`: of those who want to be asked even if it is gone.
+    /// Returns the client that has waited for the row the longest after `turn`; `if_gone`: among
+    /// those that want to be asked even if it is gone.
     pub fn next_waiting(&self, users: &Users, row: &[u8], turn: u64, if_gone: bool) -> Option<Asked> {
         let queues = self.queues.lock();
         let queue = queues.keys.get(row)?;

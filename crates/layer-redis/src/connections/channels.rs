@@ -1,4 +1,4 @@
-//! Who listens to which channel.
+//! The listeners of each channel.
 //!
 //! Changed only under the partition's lock, like everything that commands do, so that a message has the listeners of its place
 //! in the order of transactions. A list of listeners is shared with the messages that are on their way to it and copied by
@@ -47,7 +47,8 @@ pub struct Channels {
 
 /// A message with the connections it goes to.
 pub struct Message {
-    /// What is sent, and to whom: once for the channel, and once for each pattern that matches.
+    /// Queues a message for its receivers: once for the channel, and once for each pattern that
+    /// matches.
     copies: Vec<(Vec<u8>, Listeners)>,
 }
 

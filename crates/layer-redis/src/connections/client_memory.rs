@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quartet_engine::Memory;
 
-/// What is counted, of all connections of the process.
+/// The counted memory of all connections of the process.
 pub struct ClientMemory {
     used: AtomicUsize,
     /// The limit if `maxmemory-clients` is 0.
     pub process_limit: usize,
-    /// Of the whole process.
+    /// For the whole process.
     memory: Arc<Memory>,
 }
 

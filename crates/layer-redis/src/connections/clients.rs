@@ -16,13 +16,13 @@ use crate::connections::subscriptions::Subscriptions;
 use crate::connections::tracking::Mode;
 use crate::replication::ReplicaRequest;
 
-/// What a connection's own thread changes freely.
+/// State that a connection's own thread changes freely.
 pub struct ClientState {
     pub shared: Arc<Client>,
     pub db: u8,
     pub protocol: Protocol,
     pub authenticated: bool,
-    /// Who is asked what a command may do.
+    /// The user whose rights a command has.
     pub user: Arc<User>,
     /// The requests queued since MULTI.
     pub multi: Option<Queue>,
@@ -35,8 +35,8 @@ pub struct ClientState {
     pub close_without_reply: bool,
     /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind the lock.
     pub sleep_micros: u64,
-    /// What the clock showed when the command before this one had ended, or the lock was taken, if nothing that takes time has been
-    /// done since: then the next command begins there.
+    /// The clock's time when the previous command had ended, or the lock was taken, if nothing that
+    /// takes time has been done since: then the next command begins there.
     pub started_micros: Option<u64>,
     /// The commands are those of a script.
     pub is_script: bool,
@@ -47,7 +47,7 @@ pub struct ClientState {
     pub subscriptions: Subscriptions,
     /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
     pub caching: Option<bool>,
-    /// What it has said about itself as a replica, before it is one.
+    /// Its statements about itself as a replica, before it is one.
     pub replica: ReplicaRequest,
     /// It brings what the server that we are a replica of has sent: nothing is refused, and nothing expires before it says so.
     pub is_upstream: bool,
@@ -143,7 +143,8 @@ impl ClientState {
     }
 }
 
-/// What other connections may see and change: CLIENT LIST, KILL, UNBLOCK, and replies that arrive unasked.
+/// State that other connections may see and change: CLIENT LIST, KILL, UNBLOCK, and replies that
+/// arrive unasked.
 pub struct Client {
     pub id: u64,
     pub address: String,
@@ -181,7 +182,7 @@ pub struct Client {
 /// Tells a connection that there is something for it.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Bytes of the buffers, as their owner last told: for CLIENT LIST and INFO.
+/// Bytes of the buffers, as their owner last set them: for CLIENT LIST and INFO.
 #[derive(Debug, Default)]
 pub struct Buffers {
     /// Requests that are not executed yet.
@@ -190,13 +191,13 @@ pub struct Buffers {
     pub input_free: AtomicUsize,
     /// Replies that are not sent yet.
     pub output: AtomicUsize,
-    /// What others have left and the connection has not taken.
+    /// Mail from others that the connection has not taken.
     pub mailbox: AtomicUsize,
     /// The requests of a transaction.
     pub queue: AtomicUsize,
 }
 
-/// How much a connection listens to, as its owner last told.
+/// Number of the connection's subscriptions, as their owner last set it.
 #[derive(Debug, Default)]
 pub struct SubscriptionCounts {
     pub channels: AtomicUsize,
@@ -234,7 +235,8 @@ impl ClientDetails {
     }
 }
 
-/// What pushes have to wait for, and the limits of those who listen: `client-output-buffer-limit` of the class `pubsub`.
+/// The dependency of pushes, and the limits of listeners: `client-output-buffer-limit` of the class
+/// `pubsub`.
 pub struct Delivery {
     pub dependency: Dependency,
     pub now_micros: u64,
@@ -257,7 +259,7 @@ impl Client {
         self.last_command.store(index, Ordering::Relaxed);
     }
 
-    /// What [`Client::note_command`] noted last.
+    /// The last note of [`Client::note_command`].
     pub fn last_command_index(&self) -> usize {
         self.last_command.load(Ordering::Relaxed)
     }
@@ -416,7 +418,7 @@ impl Content<'_> {
 /// All connections by id.
 #[derive(Default)]
 pub struct Clients {
-    /// What they take, with those of all other logical databases.
+    /// Their size, with those of all other logical databases.
     pub memory: Arc<ClientMemory>,
     next: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
@@ -455,7 +457,8 @@ impl Clients {
         client
     }
 
-    /// Lists a connection that was another database's until now. What it has said of itself goes with it.
+    /// Lists a connection that was another database's until now. Its statements about itself go
+    /// with it.
     pub fn admit(&self, client: &Client, now_micros: u64) -> Arc<Client> {
         let (address, local_address) = (client.address.clone(), client.local_address.clone());
         let admitted = self.connect(address, local_address, now_micros, client.wake.clone());

@@ -1,4 +1,4 @@
-//! What other threads leave for a connection, in order, until the connection takes it.
+//! Mail from other threads for a connection, in order, until the connection takes it.
 //!
 //! ```text
 //!   pieces: [own bytes | shared message | shared message | own bytes]   tail: own bytes, growing
@@ -22,7 +22,7 @@ pub struct Mailbox {
     tail: Vec<u8>,
     /// All that waits, shared messages in full.
     bytes: usize,
-    /// Of the pieces, what is the mailbox' own.
+    /// Size of the pieces' own part of the mailbox.
     own_piece_bytes: usize,
     pub dependency: Dependency,
     /// The reply to the command that blocked is among the bytes.
@@ -38,7 +38,7 @@ enum Piece {
     Shared(u8, Arc<SharedBytes>),
 }
 
-/// What was taken.
+/// The taken mail.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub dependency: Dependency,

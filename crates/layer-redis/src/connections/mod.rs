@@ -1,4 +1,4 @@
-//! What connections share: clients, their memory and mail, channels, tracking, blocking.
+//! State that connections share: clients, their memory and mail, channels, tracking, blocking.
 
 pub mod blocking;
 pub mod channels;

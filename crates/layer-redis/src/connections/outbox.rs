@@ -1,4 +1,4 @@
-//! What a transaction tells other connections: messages, and the keys that it changed.
+//! A transaction's notices to other connections: messages, and the keys that it changed.
 //!
 //! Gathered while the transaction runs, under the partition's lock, and sent once it has committed, after its own reply,
 //! with the dependency of the transaction. So nobody hears of what is taken back, nor of what a crash could take back.
@@ -12,10 +12,10 @@ use quartet_engine::Dependency;
 use crate::connections::channels::Message;
 use crate::connections::clients::Client;
 
-/// Something to be told.
+/// A notice.
 pub enum Item {
     Message(Message),
-    /// A connection that caches is told to forget a key; `None`: all keys.
+    /// A connection that caches must forget a key; `None`: all keys.
     Invalidation {
         client: Arc<Client>,
         name: Option<Vec<u8>>,
@@ -32,9 +32,9 @@ pub struct Outbox {
 
 #[derive(Default)]
 struct Items {
-    /// Of the transaction that runs.
+    /// Notices of the transaction that runs.
     gathered: Vec<Item>,
-    /// Of transactions that have committed.
+    /// Notices of transactions that have committed.
     committed: Vec<(Item, Dependency)>,
 }
 

@@ -31,7 +31,8 @@ impl Pause {
         self.until_ms.store(0, Ordering::SeqCst);
     }
 
-    /// Somebody has asked for a pause that may not have ended. One load, for the path of every command.
+    /// True if a client has asked for a pause that may not have ended. One load, for the path of
+    /// every command.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.until_ms.load(Ordering::Relaxed) != 0

@@ -1,4 +1,4 @@
-//! What connections gave up while the lock was not to be had.
+//! Registrations that connections gave up while the lock was not to be had.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,14 +8,15 @@ use parking_lot::Mutex;
 use crate::connections::clients::Client;
 use crate::connections::subscriptions::Subscriptions;
 
-/// What connections gave up while the lock was not to be had, and is still registered.
+/// Registrations that connections gave up while the lock was not to be had, and that are still
+/// there.
 #[derive(Default)]
 pub struct PendingDisconnects {
     pub any: AtomicBool,
     pub of_clients: Mutex<Vec<Abandoned>>,
 }
 
-/// What a connection no longer waits for and listens to: because it is closed, or because it said so.
+/// Waits and subscriptions that a connection gave up: because it is closed, or because it said so.
 pub struct Abandoned {
     pub client: Arc<Client>,
     /// It does not wait in a blocking command any more.

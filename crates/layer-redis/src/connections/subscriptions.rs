@@ -1,4 +1,4 @@
-//! What a connection listens to, and which commands change that.
+//! A connection's subscriptions, and the commands that change them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use crate::command::{Command, PUBSUB};
 use crate::connections::channels::Scope;
 use crate::connections::clients::Client;
 
-/// What a connection listens to.
+/// A connection's subscriptions.
 #[derive(Default)]
 pub struct Subscriptions {
     channels: BTreeSet<Vec<u8>>,

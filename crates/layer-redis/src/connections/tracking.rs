@@ -1,12 +1,13 @@
 //! Client-side caching: which connections remember which keys, and telling them when a key changes.
 //!
-//! A connection in the ordinary mode is told once of a change to a key that it has read since it was last told; the table
-//! remembers names, without their database, as Redis does. One in broadcast mode is told of every change below its prefixes.
-//! Keys that no longer fit into the table (`tracking-table-max-keys`) are told as changed: forgetting silently would leave a
-//! stale copy in somebody's cache.
+//! A connection in the ordinary mode is notified once of a change to a key that it has read since
+//! its last notice; the table remembers names, without their database, as Redis does. A connection
+//! in broadcast mode is notified of every change below its prefixes. Keys that no longer fit into
+//! the table (`tracking-table-max-keys`) are reported as changed: forgetting silently would leave a
+//! stale copy in a client's cache.
 //!
-//! Who is told is decided at the place of the change in the order of commands, under the partition's lock; the outbox tells
-//! them after the commit.
+//! The receivers are decided at the place of the change in the order of commands, under the
+//! partition's lock; the outbox notifies them after the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,9 +23,9 @@ pub const CHANNEL: &[u8] = b"__redis__:invalidate";
 /// How a connection has turned tracking on.
 #[derive(Clone, Debug, Default)]
 pub struct Mode {
-    /// The connection that is told instead.
+    /// The connection that is notified instead.
     pub redirect: Option<u64>,
-    /// That connection was gone when it was to be told.
+    /// That connection was gone when it was to be notified.
     pub is_redirect_broken: bool,
     pub broadcast: bool,
     pub prefixes: BTreeSet<Vec<u8>>,
@@ -52,11 +53,11 @@ pub struct Table {
 #[derive(Default)]
 pub struct Broadcast {
     pub clients: BTreeSet<u64>,
-    /// Names that changed since they were told last, with who changed them.
+    /// Names that changed since the last notice, with the connections that changed them.
     pub changed: BTreeMap<Vec<u8>, Option<u64>>,
 }
 
-/// What INFO shows.
+/// The figures that INFO shows.
 pub struct Counts {
     pub clients: usize,
     pub keys: usize,
@@ -84,7 +85,7 @@ impl Tracking {
         *own = Some(mode);
     }
 
-    /// What the connection remembers stays in the table until it changes, and is then told to nobody.
+    /// The connection's keys stay in the table until they change, and then nobody is notified.
     pub fn disable(&self, client: &Client) {
         let Some(mode) = client.tracking.lock().take() else {
             return;

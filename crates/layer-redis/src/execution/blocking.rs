@@ -83,7 +83,7 @@ impl Redis {
                 is_there = is_there.filter(|is_there| !is_there);
             }
         }
-        // What those who were served have done to the row made it ready once more.
+        // The served clients' own work made the row ready once more.
         if is_there == Some(false) && !blocking.has_waiter(row, true) {
             blocking.is_done_with(row);
         }

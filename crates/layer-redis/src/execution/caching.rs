@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The key changed by the hand of `writer`: gathers who is to be told.
+/// Gathers the receivers of `writer`'s change of the key.
 pub fn changed(layer: &Redis, name: &[u8], writer: Option<u64>) {
     let mut table = layer.connections.tracking.table.lock();
     for (prefix, broadcast) in &mut table.prefixes {
@@ -28,7 +28,7 @@ pub fn changed(layer: &Redis, name: &[u8], writer: Option<u64>) {
     }
 }
 
-/// All keys are gone: everybody who tracks is told.
+/// All keys are gone: every tracking connection is notified.
 pub fn flushed(layer: &Redis) {
     let mut table = layer.connections.tracking.table.lock();
     table.keys.clear();
@@ -85,7 +85,7 @@ pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
 }
 
 impl Redis {
-    /// Gathers who is to be told of these changes, made by the connection `writer` or by time.
+    /// Gathers the receivers of these changes, made by the connection `writer` or by time.
     pub fn invalidate(&self, writer: Option<u64>, changes: &[Change]) {
         if self.connections.tracking.is_on() {
             let changes = changes.iter().filter(|change| change.what.changes_key());
@@ -160,7 +160,7 @@ pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared:
     }
 }
 
-/// The connection wants to be told of changes to what this command reads. A script reads by its commands.
+/// Tracks the keys that this command reads for the connection. A script reads by its commands.
 fn remembers(context: &Context<'_, '_>, command: &Command) -> bool {
     let reads = command.has(READONLY) && !command.has(PUBSUB) && command.group != Group::Scripting;
     if !context.layer.connections.tracking.is_on() || !reads {
@@ -208,7 +208,7 @@ pub fn send(layer: &Redis, client: &Arc<Client>, names: Option<&[Vec<u8>]>, deli
     target.push(&Content::Own(&bytes), delivery);
 }
 
-/// Tells the connection itself, if it can be told, that nobody listens for it any more.
+/// Notifies the connection itself, if possible, that nobody listens for it any more.
 fn redirect_is_broken(client: &Client, target: u64, delivery: &Delivery) {
     if let Some(mode) = client.tracking.lock().as_mut() {
         mode.is_redirect_broken = true;

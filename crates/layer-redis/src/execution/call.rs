@@ -77,7 +77,7 @@ pub fn call(
             layer.replication.discard();
         }
     }
-    // What DEBUG SLEEP will sleep counts as the command's duration.
+    // The sleep of DEBUG SLEEP counts as the command's duration.
     let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
@@ -129,7 +129,7 @@ enum Handled {
     Waits(Block),
 }
 
-/// Runs the handler, and gathers what others are to be told of its work.
+/// Runs the handler, and gathers its notices to others.
 fn handle(
     context: &mut Context<'_, '_>,
     (index, command): (usize, &'static Command),
@@ -214,7 +214,7 @@ pub fn call_queued(
         outcome.is_err(),
     );
     match outcome {
-        // Of EXEC nothing stays. What a script has done stays, as after any error of it.
+        // Nothing of EXEC stays. Effects of a script stay, as after any error of it.
         Ok(()) if context.client.is_script && context.reply.is_full() => {
             context
                 .layer
@@ -293,7 +293,7 @@ fn account(
     now_micros
 }
 
-/// What LATENCY and latencystats show of a call.
+/// Returns the name of a call in LATENCY and latencystats.
 fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now_micros: u64, micros: u64) {
     if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
         counter.durations.add(micros);
@@ -376,7 +376,7 @@ mod tests {
         let exact = "cmdstat_get:calls=16,usec=16".to_owned();
         // When the lock is taken, and as each ends.
         assert_eq!(sixteen(&clock, &mut connection, "value"), (17, exact.clone()));
-        // What a monitor is sent between two commands is no part of the second.
+        // Sending to a monitor between two commands is no part of the second.
         let mut monitor = Connection::to(&layer);
         monitor.run(&["MONITOR"]);
         assert_eq!(sixteen(&clock, &mut connection, "value"), (33, exact));

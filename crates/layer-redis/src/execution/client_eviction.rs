@@ -23,7 +23,7 @@ pub fn evict(operators: &Redis, layers: &[Arc<Redis>]) {
         largest.extend(clients.map(|client| (client.buffers.total(), &**layer, client)));
     }
     largest.sort_by_key(|(bytes, _, client)| (Reverse(*bytes), client.id));
-    // What a connection's own task holds is given back when the task ends.
+    // Memory of a connection's own task is freed when the task ends.
     let mut ending_bytes = 0;
     for (bytes, layer, client) in largest {
         if bytes == 0 || memory.used().saturating_sub(ending_bytes) <= limit {

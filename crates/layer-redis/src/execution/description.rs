@@ -9,8 +9,8 @@ use crate::connections::clients::Client;
 use crate::connections::tracking::Mode;
 use crate::layer::Redis;
 
-/// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0. `own_request_bytes` is the length of the request
-/// that asks, of the connection `own_id`.
+/// Writes one line of CLIENT LIST. Figures about buffers that Redis has and Quartet has not are 0.
+/// `own_request_bytes` is the length of the request that asks, of the connection `own_id`.
 pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: usize) -> String {
     let now_micros = layer.engine.now_micros();
     let user = layer.access.users.of(client);

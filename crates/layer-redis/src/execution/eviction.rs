@@ -1,11 +1,13 @@
 //! Making room: removes keys when memory is short, as `maxmemory-policy` says.
 //!
-//! Of `maxmemory-samples` keys picked at random the one goes that the policy likes least, and so on until there is room, as in
-//! Redis (<https://redis.io/docs/latest/develop/reference/eviction/>). `volatile-ttl` needs no sample: deadlines are in order.
-//! An eviction is a transaction like any other, so a replay evicts the same keys without knowing of memory or policies.
+//! Among `maxmemory-samples` keys picked at random the policy's least wanted one goes, and so on
+//! until there is room, as in Redis (<https://redis.io/docs/latest/develop/reference/eviction/>).
+//! `volatile-ttl` needs no sample: deadlines are in order. An eviction is a transaction like any
+//! other, so a replay evicts the same keys without knowing of memory or policies.
 //!
-//! What counts is what live rows take, against `maxmemory` and against the budget of the process (`quartet_engine::Memory`).
-//! Rows that only a snapshot holds, while a checkpoint is written, cannot be given back by evicting more.
+//! The size of live rows counts, against `maxmemory` and against the budget of the process
+//! (`quartet_engine::Memory`). Rows that only a snapshot holds, while a checkpoint is written,
+//! cannot be given back by evicting more.
 
 use std::sync::atomic::Ordering;
 
@@ -29,8 +31,8 @@ impl Redis {
         Policy::numbered(self.config.maxmemory_policy.load(Ordering::Relaxed))
     }
 
-    /// Evicts until there is room, nothing may go any more, or so much went that others are to have their turn. Called with
-    /// the lock held, before a command, when memory is short.
+    /// Evicts until there is room, nothing may go any more, or enough went that others are to have
+    /// their turn. Called with the lock held, before a command, when memory is short.
     pub fn make_room(&self, partition: &mut PartitionGuard<'_>) {
         let policy = self.eviction_policy();
         let is_paused = self
@@ -268,7 +270,8 @@ mod tests {
         );
     }
 
-    /// Evicted keys were told to those who listen to keyspace events, but not to those who cache them.
+    /// Evicted keys were published to listeners of keyspace events, but not to clients that cache
+    /// them.
     #[test]
     fn who_caches_an_evicted_key_is_told() {
         let fixture = Fixture::of_several();

@@ -1,7 +1,8 @@
 //! The expiry cycle: removes keys and hash fields whose deadline has passed.
 //!
-//! Readers already treat them as absent; the cycle gives their memory back, a few hundred at a time so that nobody waits
-//! long for the lock. What it removes is logged like any other transaction, so replaying needs no clock.
+//! Readers already treat them as absent; the cycle gives their memory back, a few hundred at a time
+//! so that nobody waits long for the lock. Its removals are logged like any other transaction, so
+//! replaying needs no clock.
 //!
 //! A key that a reader has found to be expired is removed right after the reader's command, in a transaction of its own: no
 //! reader writes, and none waits until the removal is durable.
@@ -50,7 +51,7 @@ impl Redis {
             .statistics
             .expired_keys
             .fetch_add(removed, Ordering::Relaxed);
-        // The command that found them has told of them, but not as a removal.
+        // The command that found them has reported them, but not as a removal.
         let changes = self.changes.take();
         self.gather_removed(&changes);
         self.replication.commit(dependency);
@@ -128,7 +129,7 @@ impl Redis {
         removed
     }
 
-    /// The disk is full, and the transaction was taken back: nobody is told.
+    /// The disk is full, and the transaction was taken back: nobody is notified.
     fn removed_nothing(&self) -> usize {
         self.changes.take();
         self.replication.discard();

@@ -1,4 +1,5 @@
-//! What effects mean to users of Redis: keys put, deleted and emptied, and single elements of large collections.
+//! The meaning of effects to users of Redis: keys put, deleted and emptied, and single elements of
+//! large collections.
 //!
 //! A small key is told whole each time, a long string by the bytes that are new. An element of a
 //! large collection stands below the collection's id; which key has it is known from the key's own
@@ -321,7 +322,7 @@ fn field(change: Change, value: Option<&[u8]>) -> Option<Change> {
     }
 }
 
-/// Entries are told with their fields; groups and what is pending as they are kept.
+/// Entries are sent with their fields; groups and pending entries as they are kept.
 fn entry_of_stream(change: Change, element: &[u8], value: Option<&[u8]>) -> Option<Change> {
     let (kind, rest) = element.split_first()?;
     let number = |at: usize| {

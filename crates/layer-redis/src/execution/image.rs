@@ -17,17 +17,17 @@ use crate::rdb::file::Writer;
 
 /// Keys looked up at once.
 const KEYS_AT_ONCE: usize = 256;
-/// What is gathered before it is given away.
+/// Bytes that gather before they are handed over.
 const PART_BYTES: usize = 256 << 10;
 
 /// A database of the layer's at one version.
 pub struct Image {
     frozen: Frozen,
-    /// Nobody is told of what the reading finds.
+    /// Nobody is notified of the reading's findings.
     changes: Changes,
 }
 
-/// What was written.
+/// The written bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub keys: u64,
@@ -41,7 +41,7 @@ pub struct Written {
 pub enum Broken<E> {
     /// The disk did not give back what is stored.
     Unreadable,
-    /// Whoever takes the bytes takes no more.
+    /// The receiver takes no more bytes.
     Taker(E),
 }
 
@@ -61,7 +61,7 @@ impl Redis {
 }
 
 impl Image {
-    /// What the image shows may be told to others once this is durable.
+    /// The image may be sent to others once this is durable.
     pub fn dependency(&self) -> Dependency {
         self.frozen.dependency
     }

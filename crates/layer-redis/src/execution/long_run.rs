@@ -1,8 +1,8 @@
 //! A request that takes too long for a thread that serves connections, run on one that may take long.
 //!
-//! The request was begun, and all of it taken back, before: nobody has seen anything of it. The connection's state comes
-//! along and goes back with the reply. While it runs it holds the partition's lock; the others wait for it, or are told
-//! that a script keeps the server busy.
+//! The request was begun, and all of it taken back, before: nobody has seen anything of it. The
+//! connection's state comes along and goes back with the reply. While it runs it holds the
+//! partition's lock; the others wait for it, or get the error that a script keeps the server busy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! What executing commands needs of several parts of the layer at once. Each part by itself knows nothing of the others, nor of
-//! [`Redis`](crate::Redis); here they meet.
+//! Work that needs several parts of the layer at once. Each part by itself knows nothing of the
+//! others, nor of [`Redis`](crate::Redis); here they meet.
 
 pub mod blocking;
 pub mod caching;

@@ -18,7 +18,7 @@ use crate::keyspace::changes::{Change, What};
 use crate::keyspace::event_classes::*;
 use crate::layer::Redis;
 
-/// What a command did to one key in the end.
+/// A command's final effect on one key.
 struct Effect<'a> {
     db: u8,
     name: &'a [u8],
@@ -458,8 +458,9 @@ mod tests {
     use super::*;
     use crate::commands::table;
 
-    /// Writers without events: what they do to keys is no change of a value, or Redis is silent too. (Redis tells of a consumer
-    /// that XREADGROUP, XCLAIM or XAUTOCLAIM makes; that is not told here.)
+    /// Writers without events: their effect on keys is no change of a value, or Redis is silent
+    /// too. (Redis publishes a consumer that XREADGROUP, XCLAIM or XAUTOCLAIM makes; that is not
+    /// published here.)
     const SILENT: &[&str] = &[
         "flushdb",
         "flushall",

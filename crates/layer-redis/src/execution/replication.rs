@@ -1,5 +1,6 @@
-//! What a replica is told of a command: the command itself if its outcome needs nothing but the state before it, what it took if
-//! that is all that it did, and otherwise the keys as they are afterwards.
+//! A command as replicas get it: the command itself if its outcome needs nothing but the state
+//! before it, its taken elements if that is all that it did, and otherwise the keys as they are
+//! afterwards.
 //!
 //! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are absolute, an entry of a stream has its
 //! ID, and what a command met although its time was over, a key or a field of a hash, is removed before the command is sent. What an older Redis does not know as a
@@ -19,7 +20,7 @@ use crate::keyspace::changes::{Change, ExpiredField, What};
 use crate::layer::Redis;
 use crate::rdb::value;
 
-/// Commands that are told as they came.
+/// Commands that are sent as they came.
 #[rustfmt::skip]
 const AS_THEY_CAME: &[&str] = &[
     "append",
@@ -109,7 +110,7 @@ pub fn gather(
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(context.client.db, &words);
     }
-    // What a group does among its consumers is noted as no change of the key.
+    // A group's work among its consumers is noted as no change of the key.
     match command.name {
         "xack"
         | "xgroup|create"
@@ -186,7 +187,8 @@ pub fn gather(
     }
 }
 
-/// What a command that takes elements has taken. `None` too if the key is gone by a command that may take many: that is shorter.
+/// Returns the elements that a command has taken. `None` too if the key is gone by a command that
+/// may take many: that is shorter.
 fn taken(
     context: &mut Context<'_, '_>,
     command: &Command,
@@ -299,7 +301,8 @@ fn id_position(arguments: Arguments<'_>) -> Option<usize> {
     }
 }
 
-/// What XREADGROUP has given a consumer: how far the group is, and each entry with its time.
+/// Writes the entries that XREADGROUP has given a consumer: the group's position, and each entry
+/// with its time.
 fn gather_delivered(context: &mut Context<'_, '_>, name: &[u8], arguments: Arguments<'_>) {
     let (layer, db, now_ms) = (context.layer, context.client.db, context.now_ms);
     let (group, consumer) = (&arguments[2], &arguments[3]);
@@ -445,7 +448,7 @@ mod tests {
     use crate::replication::{Attachment, Given};
     use crate::testing::{Connection, Fixture};
 
-    /// What a replica is told of the commands, a line each, but for the database.
+    /// Returns the commands as replicas get them, a line each, but for the database.
     fn told(prepared: &[&str], commands: &[&str]) -> Vec<String> {
         told_after(prepared, 0, commands)
     }

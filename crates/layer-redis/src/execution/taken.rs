@@ -1,5 +1,5 @@
-//! Commands that take elements out of a key, as replicas are told of them: by what was taken, which the reply says, however much
-//! is left.
+//! Commands that take elements out of a key, as replicas get them: the taken elements, which the
+//! reply names, however much is left.
 
 use quartet_wire_resp::{Arguments, Value, decode};
 

@@ -1,4 +1,5 @@
-//! What a handler gets: the transaction, the connection, the reply, and what all connections share.
+//! A handler's context: the transaction, the connection, the reply, and the state that all
+//! connections share.
 
 use std::sync::atomic::Ordering;
 
@@ -42,8 +43,8 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// What has a deadline up to here is over. On a replica nothing is before its source says so, as the source may have decided
-    /// otherwise before the deadline passed.
+    /// Deadlines up to here are over. On a replica none is before its source says so, as the source
+    /// may have decided otherwise before the deadline passed.
     pub fn expires_up_to_ms(&self) -> u64 {
         match self.client.is_upstream {
             true => 0,
@@ -51,7 +52,7 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// What would expire at `deadline_ms` is over already.
+    /// Returns true if a deadline at `deadline_ms` is over already.
     pub fn is_over(&self, deadline_ms: u64) -> bool {
         deadline_ms <= self.expires_up_to_ms()
     }
@@ -90,7 +91,7 @@ impl<'c, 't> Context<'c, 't> {
         found.ok()
     }
 
-    /// A dead key is told of where it was found, unless nothing may expire now.
+    /// A dead key is reported where it was found, unless nothing may expire now.
     fn note_end(&mut self, name: &[u8]) {
         let may_expire = self.layer.may_expire(self.now_ms);
         if may_expire
@@ -127,7 +128,7 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// The command has waited. It has been told of keys of a wrong kind long ago, and passes them over.
+    /// The command has waited. It has reported keys of a wrong kind long ago, and passes them over.
     pub fn is_retry(&self) -> bool {
         self.retry_for.is_some()
     }

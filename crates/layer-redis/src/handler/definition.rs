@@ -1,4 +1,5 @@
-//! What a family's part of the table of commands is written with: each command, and the function that runs it.
+//! The entries of a family's part of the table of commands: each command, and the function that
+//! runs it.
 
 use quartet_wire_resp::Arguments;
 

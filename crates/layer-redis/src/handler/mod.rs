@@ -1,4 +1,4 @@
-//! What a command's handler is given.
+//! The parts that a command's handler gets.
 
 pub mod context;
 pub mod definition;

@@ -13,7 +13,7 @@ use crate::keyspace::string_value::{CHUNK_BYTES, INDEX_BYTES, chunked_length, st
 use crate::keyspace::{FLAG_B, FieldDeadlines};
 use crate::{keyspace::packed, keyspace::scan};
 
-/// What stands before the elements of a hash or a sorted set: the rows of an index of their own.
+/// Prefixes before the elements of a hash or a sorted set: the rows of an index of their own.
 const INDEX: [u8; 8] = [0; 8];
 
 /// The number that a collection's row begins with is that of `counted` rows.

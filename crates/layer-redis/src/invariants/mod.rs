@@ -1,8 +1,8 @@
-//! What must hold between the rows of a Redis database, for `quartet check`: the indexes of expiry, the counts and indexes inside
-//! large collections, streams' groups, libraries' functions.
+//! The invariants between the rows of a Redis database, for `quartet check`: the indexes of expiry,
+//! the counts and indexes inside large collections, streams' groups, libraries' functions.
 //!
-//! Rows are walked once, each looked up in what it is indexed by, and each index row in what it points to. What is kept in
-//! memory meanwhile is the id of each large collection.
+//! Rows are walked once, each looked up in its index, and each index row in its target. Memory
+//! meanwhile holds the id of each large collection.
 
 mod collections;
 mod streams;
@@ -54,7 +54,7 @@ impl Found<'_> {
         name(self.row_key)
     }
 
-    /// What is below the key's id, and where it ends.
+    /// The part below the key's id, and its end.
     fn elements(&self) -> (Vec<u8>, Vec<u8>) {
         let prefix = [b"E".as_slice(), &self.entry.payload()[..ID_BYTES]].concat();
         let end = next_prefix(&prefix);

@@ -52,7 +52,7 @@ fn findings(fixture: &Fixture) -> quartet_engine::Findings {
     fixture.layer.engine.judge(&invariants).unwrap()
 }
 
-/// What is found, one line each.
+/// Returns the findings, one line each.
 fn found(fixture: &Fixture) -> Vec<String> {
     findings(fixture).kept.into_iter().map(|finding| finding.what).collect()
 }
@@ -211,7 +211,7 @@ fn blocks_of_lists() {
         let row = first(fixture, &prefix);
         plant(fixture, |tx| drop(tx.set(&row, b"\x05cut")));
     });
-    // What stands behind a place where something was removed is moved together, and so needs no shift.
+    // Blocks after a removal are moved together, and so need no shift.
     check(&[expected], |fixture| {
         fixture.connect().check("LREM list 1 150 => 1");
         let Rows { prefix, .. } = rows_of(fixture, "list");

@@ -1,4 +1,5 @@
-//! What the command that runs has done to keys, in order: what keyspace notifications and client-side caching are told from.
+//! The changes of keys by the command that runs, in order: the source of keyspace notifications and
+//! client-side caching.
 //!
 //! [`Keyspace`](crate::keyspace::Keyspace) notes every change; handlers need not know. While nobody wants to hear of changes,
 //! noting one is one load.
@@ -31,7 +32,7 @@ pub enum What {
 }
 
 impl What {
-    /// Whoever has read the key would read something else now.
+    /// A reader of the key would read something else now.
     pub fn changes_key(self) -> bool {
         matches!(
             self,
@@ -68,7 +69,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Somebody wants to hear of changes from now on, or nobody.
+    /// Sets whether anybody wants to hear of changes from now on.
     pub fn want(&self, wanted: bool) {
         self.wanted.store(wanted, Ordering::Relaxed);
     }

@@ -32,7 +32,7 @@ const TOP_EXPONENT_MIN: i32 = -16_445;
 /// Digits after the point.
 const DECIMALS: u32 = 17;
 
-/// What a text says.
+/// The number that a text holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     Finite(LongDouble),

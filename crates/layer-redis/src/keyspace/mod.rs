@@ -44,7 +44,7 @@ use crate::keyspace::places::{self, joined};
 
 pub use crate::keyspace::places::{KeyBytes, key_row};
 
-/// What a key holds.
+/// The contents of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -109,7 +109,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What a row holds. Panics if no version has written it.
+    /// Reads a row. Panics if no version has written it.
     pub fn from_row(row: Row) -> Entry {
         let (header, payload) = Header::read(row.value());
         Entry {
@@ -121,7 +121,7 @@ impl Entry {
         }
     }
 
-    /// Of the value of the key's row, before the payload.
+    /// The header of the key's row, before the payload.
     pub fn header_bytes(&self) -> usize {
         self.payload_start.into()
     }
@@ -140,7 +140,7 @@ impl Entry {
         Elements::of_payload(self.payload())
     }
 
-    /// What a large collection's payload holds after its id.
+    /// The payload of a large collection after its id.
     pub fn large_payload(&self) -> &[u8] {
         &self.payload()[10..]
     }
@@ -178,7 +178,7 @@ pub enum Missing {
     Expired,
 }
 
-/// What a key is to become.
+/// The new state of a key.
 #[derive(Clone, Copy)]
 pub struct Header {
     pub kind: Kind,
@@ -235,7 +235,7 @@ impl Header {
         (header, &value[if expiry_ms.is_some() { 9 } else { 1 }..])
     }
 
-    /// Of a key with this header and payload.
+    /// Returns the size of a key with this header and payload.
     #[inline]
     fn deadlines(&self, payload: &[&[u8]]) -> Deadlines {
         Deadlines {
@@ -245,10 +245,10 @@ impl Header {
     }
 }
 
-/// What stood where a key has been written.
+/// The former row of a key that has been written.
 struct Overwritten {
     deadlines: Deadlines,
-    /// Of a large collection.
+    /// For a large collection.
     elements: Option<Elements>,
 }
 
@@ -405,7 +405,7 @@ impl Keyspace<'_, '_> {
         self.remove_because(name, What::Removed)
     }
 
-    /// The same; `what` is what those who want to hear of it are told, unless the key had expired.
+    /// The same; `what` is the event for listeners, unless the key had expired.
     pub fn remove_because(&mut self, name: &[u8], what: What) -> bool {
         let Some(old) = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row) else {
             return false;
@@ -833,7 +833,7 @@ mod tests {
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
-    /// What the two indexes say, as `T` or `F`, deadline and name.
+    /// Returns the entries of the two indexes, as `T` or `F`, deadline and name.
     fn index(fixture: &Fixture) -> Vec<(char, u64, String)> {
         let mut partition = fixture.layer.engine.partition();
         let listed = partition.execute(fixture.layer.space, |tx| -> Result<_, ()> {

@@ -29,7 +29,7 @@ pub fn iter(packed: &[u8]) -> Iter<'_> {
 }
 
 impl<'a> Iter<'a> {
-    /// What has not been walked yet.
+    /// The part that has not been walked yet.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.rest
     }

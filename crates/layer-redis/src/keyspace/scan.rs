@@ -38,7 +38,7 @@ pub enum Scan {
     SortedSet,
 }
 
-/// What stands after the cursor.
+/// The elements after the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options<'a> {
     /// About how many elements a page shall have; at least 1.

@@ -1,4 +1,4 @@
-//! What is counted and timed: statistics, the slow log, latency.
+//! Counters and times: statistics, the slow log, latency.
 
 pub(crate) mod counting;
 pub mod latency;

@@ -18,7 +18,7 @@ pub struct Slowlog {
 pub struct SlowCommand {
     pub id: u64,
     pub at_seconds: u64,
-    /// What made it remarkable: microseconds, or bytes.
+    /// Its measure: microseconds, or bytes.
     pub measure: u64,
     pub arguments: Vec<Vec<u8>>,
     pub client_address: String,

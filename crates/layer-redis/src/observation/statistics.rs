@@ -184,7 +184,7 @@ impl Rate {
     }
 }
 
-/// What INFO calls the reasons of [`Statistics::denials`].
+/// INFO's names for the reasons of [`Statistics::denials`].
 pub const DENIAL_REASONS: [&str; 4] = ["auth", "cmd", "key", "channel"];
 
 const RATE_SAMPLES: usize = 17;

@@ -1,7 +1,7 @@
 //! Redis' compact encodings, read into their elements: listpack, ziplist, intset, zipmap. Listpacks are written too.
 //!
-//! Everything is found by walking from the front; the lengths and counts in the headers are not believed. What is announced
-//! of each element is checked against the bytes that are there.
+//! Everything is found by walking from the front; the lengths and counts in the headers are not
+//! believed. The announced size of each element is checked against the bytes that are there.
 
 use super::primitives::{Malformed, Reader};
 

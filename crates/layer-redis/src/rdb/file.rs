@@ -13,10 +13,11 @@
 //!   255 CRC-64 (8 bytes, from version 5; zero if nobody computed it)
 //! ```
 //!
-//! [`Scanner`] finds one record after the other in bytes that may still be arriving. It holds nothing of them, and a record is
-//! whole when it is told; the largest record bounds what its caller must keep. A value of a module is told by its name and
-//! passed over: only the module could read it. What begins a record that is not known here ends the reading, since nobody
-//! could say where the next one starts.
+//! [`Scanner`] finds one record after the other in bytes that may still be arriving. It holds
+//! nothing of them, and a record is whole when it is returned; the largest record bounds its
+//! caller's memory. A value of a module is returned by its name and passed over: only the module
+//! could read it. An unknown record ends the reading, since nobody could say where the next one
+//! starts.
 
 use super::crc64::Crc64;
 use super::primitives::{Reader, write_length, write_string};
@@ -62,7 +63,7 @@ pub enum Record {
         name: Vec<u8>,
         module: String,
     },
-    /// What a module has saved beside its keys.
+    /// The data that a module has saved beside its keys.
     BesideKeys {
         module: String,
     },
@@ -89,12 +90,12 @@ pub struct Unreadable {
     pub what: String,
 }
 
-/// What the scanner found at the start of the bytes.
+/// The scanner's finding at the start of the bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// More must arrive. At least so many bytes, as the file announces: a hint.
+    /// More must arrive. At least this many bytes, as the file announces: a hint.
     Nothing { missing: usize },
-    /// So many bytes are done with. No record: they said something about the next one, or nothing that matters.
+    /// Consumes bytes. No record: they said something about the next one, or nothing that matters.
     Bytes { consumed: usize, record: Option<Record> },
 }
 
@@ -380,7 +381,7 @@ impl Writer {
         });
     }
 
-    /// Keys of a database follow: so many, of which so many expire.
+    /// Keys of a database follow: their number, and the number of those that expire.
     pub fn select(&mut self, db: u8, keys: u64, expiring: u64, out: &mut Vec<u8>) {
         self.append(out, |out| {
             out.push(SELECT);

@@ -42,7 +42,7 @@ fn seal_as(mut payload: Vec<u8>, version: u16) -> Vec<u8> {
     payload
 }
 
-/// What was dumped, if version and checksum are right.
+/// Returns the dumped payload, if version and checksum are right.
 pub fn open(payload: &[u8]) -> Option<&[u8]> {
     let body_bytes = payload.len().checked_sub(TRAILER_BYTES)?;
     let (body, trailer) = payload.split_at(body_bytes);

@@ -128,7 +128,7 @@ fn write_group(group: &Group, out: &mut Vec<u8>) {
     }
 }
 
-/// What a node's listpack holds. Its fields are those of its first entry.
+/// The contents of a node's listpack. Its fields are those of its first entry.
 fn elements(node: &[Entry]) -> Vec<Vec<u8>> {
     let number = |number: i64| number.to_string().into_bytes();
     let master = &node[0];

@@ -111,7 +111,7 @@ fn write_strings(strings: &[Vec<u8>], out: &mut Vec<u8>) {
     strings.iter().for_each(|string| write_string(string, out));
 }
 
-/// Deadlines are told as one more than their distance to the first; zero is none.
+/// Deadlines are stored as one more than their distance to the first; zero is none.
 fn write_with_deadlines(fields: &[Field], first_ms: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&first_ms.to_le_bytes());
     write_length(fields.len(), out);
@@ -183,7 +183,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
     })
 }
 
-/// So many strings for each of a number of things.
+/// Reads a number of strings for each of a number of things.
 fn strings(reader: &mut Reader<'_>, each: usize) -> Result<Vec<Vec<u8>>, Malformed> {
     let count = reader.count()?.checked_mul(each).ok_or(Malformed)?;
     (0..count).map(|_| reader.string()).collect()

@@ -1,7 +1,8 @@
 //! Where a value of the RDB format ends, found without reading what it says.
 //!
-//! A file or a stream arrives in pieces; this tells "more must arrive" from "malformed", and builds nothing. What a length
-//! announces is compared with the bytes that are there, never allocated.
+//! A file or a stream arrives in pieces; this distinguishes "more must arrive" from "malformed",
+//! and builds nothing. Announced lengths are compared with the bytes that are there, never
+//! allocated.
 
 use super::primitives::STRING_BYTES_MAX;
 use super::value;
@@ -9,8 +10,8 @@ use super::value;
 /// Why the end was not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The bytes end before it. So many more are needed at least, which is what the peer announces: a hint for a read, not for
-    /// memory.
+    /// The bytes end before it. At least this many more are needed, which is the peer's
+    /// announcement: a hint for a read, not for memory.
     Short(usize),
     Malformed(&'static str),
 }

@@ -1,4 +1,4 @@
-//! The script or transaction that runs for long: who is told of it, and who may end it.
+//! The script or transaction that runs for long: who is notified of it, and who may end it.
 //!
 //! It began on the connection's own thread, and was taken back and begun again on a thread that may take long
 //! ([`crate::execution::long_run`]), so that the others are answered.
@@ -45,7 +45,7 @@ pub enum NotKilled {
 }
 
 impl LongScripts {
-    /// What is returned is what runs around this, and [`LongScripts::end`] wants it back.
+    /// Returns the run around this one; [`LongScripts::end`] wants it back.
     pub fn begin(&self, script: RunningScript) -> Outer {
         self.kill.store(false, Ordering::SeqCst);
         self.wrote.store(false, Ordering::SeqCst);
@@ -55,7 +55,8 @@ impl LongScripts {
     pub fn end(&self, outer: Outer) {
         *self.running.lock() = outer.0;
         self.busy.store(false, Ordering::SeqCst);
-        // Whoever killed the script meant no more than that; and a transaction can be taken back whatever it has written.
+        // A kill of the script covers no more than that; and a transaction can be taken back
+        // whatever it has written.
         self.kill.store(false, Ordering::SeqCst);
         self.wrote.store(false, Ordering::SeqCst);
     }
@@ -112,7 +113,8 @@ impl LongScripts {
     }
 }
 
-/// What ran long when something else began within it: the transaction around a script, if there is one.
+/// The outer long run when another began within it: the transaction around a script, if there is
+/// one.
 pub struct Outer(Option<RunningScript>);
 
 /// How long what runs long may take.

@@ -53,7 +53,7 @@ impl Script {
         })
     }
 
-    /// What is Lua of it, the lines counted as in the whole.
+    /// Returns the Lua part of it, the lines counted as in the whole.
     pub fn source(&self) -> &[u8] {
         &self.body[self.header_bytes..]
     }

@@ -214,7 +214,7 @@ fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// What a refused EXEC answers.
+/// The answer of a refused EXEC.
 pub(super) fn discarded_because_of(text: &str) -> String {
     let reason = text.strip_prefix("ERR ").unwrap_or(text);
     format!("EXECABORT Transaction discarded because of: {reason}")

@@ -1,13 +1,13 @@
-//! What is left to be done when the lock has been released, by whoever owns the connection.
+//! Work that is left when the lock has been released, for the connection's owner.
 
 use crate::command::failure::Deferred;
 use crate::execution::long_run::LongRun;
 
 /// Work behind a request.
 pub enum After {
-    /// What the command itself left.
+    /// The command's own remaining work.
     Deferred(Deferred),
-    /// Sleep for so many microseconds before the reply is sent.
+    /// Sleep for this many microseconds before the reply is sent.
     Sleep { micros: u64 },
     /// Run what takes long, on a thread where it may, and hand it to [`Session::take_back`](crate::Session::take_back).
     LongRun(Box<LongRun>),

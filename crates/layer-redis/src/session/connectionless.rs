@@ -41,7 +41,8 @@ fn needs_connection(command: &Command, arguments: Arguments<'_>) -> bool {
     }
 }
 
-/// XREAD and XREADGROUP wait if they are told to, in front of the word that ends the options. A group may be named as it likes.
+/// XREAD and XREADGROUP wait if asked to, in front of the word that ends the options. A group may
+/// have any name.
 fn may_wait(command: &Command, arguments: Arguments<'_>) -> bool {
     let options_start = if command.name == "xreadgroup" { 4 } else { 1 };
     for word in arguments.iter().skip(options_start) {

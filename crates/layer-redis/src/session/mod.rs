@@ -32,7 +32,7 @@ use crate::execution::monitor::tell_monitors;
 use crate::layer::Redis;
 use crate::session::after::After;
 
-/// What a call of [`Session::receive`] did.
+/// The outcome of a call of [`Session::receive`].
 #[derive(Debug, Default)]
 pub struct Received {
     /// Bytes of the input that are done with.
@@ -70,16 +70,17 @@ pub struct Session {
 
 /// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
 const REQUESTS_PER_LOCK: usize = 64;
-/// Replies after which a hold of the lock ends earlier, and so much time: a few requests may be as much work as a huge pipeline.
+/// Replies after which a hold of the lock ends earlier, and the time: a few requests may be as much
+/// work as a huge pipeline.
 const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
 const MICROS_PER_LOCK: u64 = 1_000;
 /// Up to here a request is read so quickly that its command begins, to the microsecond, when the one before it has ended.
 const SHORT_REQUEST_BYTES: usize = 1024;
 /// Bytes a transaction may queue before EXEC.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
-/// What others have left is sent in parts of about this size.
+/// Approximate size of the parts in which mail is sent.
 const MAIL_BYTES_AT_ONCE: usize = 1 << 20;
-/// What a queued request takes besides its own bytes, about.
+/// Approximate overhead of a queued request besides its own bytes.
 const QUEUED_BYTES: usize = 48;
 /// How long a deadline is put off while a script keeps everybody waiting.
 const BUSY_RETRY_MS: u64 = 100;
@@ -494,7 +495,7 @@ impl Session {
         self.fetch_own_mail(out, received);
     }
 
-    /// What a command leaves for its own connection has its place around the reply.
+    /// Notices of a command to its own connection have their place around the reply.
     #[inline]
     fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
         if self.client.shared.has_mail() {
@@ -527,7 +528,8 @@ impl Session {
         LongRun::new(self.layer.clone(), client, raw.to_vec())
     }
 
-    /// What took long is done. Returns the version that its reply, which is appended to `out`, must wait for.
+    /// Ends a long run. Returns the version that its reply, which is appended to `out`, must wait
+    /// for.
     pub fn take_back(&mut self, run: LongRun, out: &mut Vec<u8>) -> Dependency {
         let (client, reply, dependency) = run.into_parts();
         self.client = client;
@@ -636,7 +638,7 @@ impl Session {
     }
 }
 
-/// What is done between two commands takes time that is not the second one's.
+/// Work between two commands takes time that is not the second one's.
 fn is_much_done_before(layer: &Redis) -> bool {
     layer.access.admission_control.is_some() || layer.connections.clients.has_monitors()
 }

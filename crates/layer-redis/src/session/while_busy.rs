@@ -1,4 +1,5 @@
-//! Requests that come while a script keeps the lock: what needs no lock is answered, everything else is told to wait.
+//! Requests that come while a script keeps the lock: those that need no lock are answered, all
+//! others get an error.
 
 use super::admission::discarded_because_of;
 use super::{Received, Session};

@@ -1,4 +1,4 @@
-//! What a log does when nothing goes wrong, and what it refuses.
+//! A log's behaviour when nothing goes wrong, and its refusals.
 
 use super::{append, open, open_from, records, segments};
 use quartet_env::{Disk, FaultyDisk, RealDisk};

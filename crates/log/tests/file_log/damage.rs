@@ -152,7 +152,7 @@ fn an_older_segment_cut_anywhere_is_refused() {
 fn flip_everywhere(disk: &FaultyDisk, judge: &dyn Fn(Result<Records, FileLogError>, &str)) {
     for name in disk.list().unwrap() {
         let content = disk.content(&name);
-        // What lies between the two statements of the reach means nothing.
+        // The bytes between the two statements of the reach mean nothing.
         let gap = if name == "log-reach" { 64..4096 } else { 0..0 };
         for offset in (0..content.len()).filter(|at| !gap.contains(at)).map(|at| at as u64) {
             for mask in [0x01, 0x80, 0xff] {

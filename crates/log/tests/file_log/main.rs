@@ -18,7 +18,7 @@ const SALT: u64 = 42;
 /// Sequence and payload, in order.
 type Records = Vec<(u64, Vec<u8>)>;
 
-/// What a log gave back when it was opened.
+/// The contents of a log when it was opened.
 struct Opened {
     log: FileLog,
     records: Records,

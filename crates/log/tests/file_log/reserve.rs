@@ -80,7 +80,7 @@ proptest! {
                     let (tail, room) = (log.tail(), log.reserve().room());
                     let mut opened = super::open_from(&disk, SEGMENT_BYTES, tail.0 + 1).unwrap();
                     prop_assert_eq!(opened.log.tail(), tail);
-                    // What lay beyond the usual size of a segment is reserved anew as it is needed.
+                    // Room beyond the usual size of a segment is reserved anew as it is needed.
                     prop_assert!(opened.log.reserve().room() + BLOCK_BYTES >= room.min(SEGMENT_BYTES));
                     opened.log.sync().unwrap();
                     log = opened.log;

@@ -1,4 +1,5 @@
-//! What a copy of documents, items or keys shows: a bar on a terminal, lines where there is none, and what was rejected in a file.
+//! The display of a copy of documents, items or keys: a bar on a terminal, lines where there is
+//! none, and a file of rejected records.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
@@ -14,7 +15,7 @@ use quartet_interchange::{Error, Observer};
 
 use super::watch::listen_to_signals;
 
-/// What every import of records is told.
+/// The options of every import of records.
 #[derive(Args)]
 pub struct RecordArguments {
     /// Copies beside what is there, and over what has the same key

@@ -81,7 +81,7 @@ pub struct DynamoDbArguments {
     /// or the live table's description]
     #[arg(long)]
     schema: Option<PathBuf>,
-    /// So many readers of a live table at once
+    /// Number of readers of a live table at once
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     segments: u32,
     #[command(flatten)]

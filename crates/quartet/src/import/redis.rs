@@ -203,7 +203,7 @@ pub fn export(arguments: &ExportArguments) -> Result<()> {
             }
         }
     };
-    // What was read beyond the records is the connection's.
+    // Bytes beyond the records belong to the connection.
     file.file().set_len(bytes)?;
     file.finish().with_context(writing)?;
     println!("wrote {keys} keys, {bytes} bytes, to {}", to.display());

@@ -1,4 +1,5 @@
-//! What an import shows: a bar on a terminal, lines where there is none, and what was rejected in a file.
+//! The display of an import: a bar on a terminal, lines where there is none, and a file of rejected
+//! records.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! `quartet kv`: a shell on the key-value layer. Who knows `fdbcli` knows it.
+//! `quartet kv`: a shell on the key-value layer, familiar to users of `fdbcli`.
 //!
 //! | file      | what it is                                        |
 //! |-----------|---------------------------------------------------|
@@ -75,7 +75,7 @@ fn find_cluster(named: Option<&Path>) -> Result<Cluster, ErrorCode> {
     }
 }
 
-/// Whoever reads the output may stop doing so, as `head` does.
+/// The reader of the output may stop reading, as `head` does.
 fn ended_by_reader(error: anyhow::Error) -> Result<ExitCode> {
     let is_closed = error
         .downcast_ref::<io::Error>()
@@ -119,7 +119,7 @@ fn interact(mut session: Session<'_>, handle: &Handle) -> Result<ExitCode> {
         let ended = handle.block_on(async {
             tokio::select! {
                 ended = session.line(&line) => ended,
-                // What is under way is given up; a commit may still happen.
+                // Requests in progress are given up; a commit may still happen.
                 interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| Ended::Badly),
             }
         })?;

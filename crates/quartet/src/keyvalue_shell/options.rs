@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quartet_client::TransactionOption;
 
-/// What an option is made from.
+/// The source of an option's value.
 enum Takes {
     Nothing(TransactionOption),
     /// A number not below −1, where −1 lifts the limit.

@@ -62,8 +62,9 @@ impl DurableWaiters {
         self.thread_turns.is_alone()
     }
 
-    /// Has the flusher make `dependency` durable while this thread goes on, if that is worth it for a connection that took
-    /// `gathered_micros` to answer what waits. True if it does.
+    /// Asks the flusher to make `dependency` durable while this thread goes on, if that is worth it
+    /// for a connection whose waiting replies took `gathered_micros` to answer. Returns whether it
+    /// does.
     pub fn overlaps(&self, gathered_micros: u64, dependency: Dependency) -> bool {
         let sync_micros = self.engine.statistics().sync_micros.load(Ordering::Relaxed);
         is_worth_overlapping(gathered_micros, sync_micros) && !self.engine.is_durable(dependency)
@@ -144,7 +145,7 @@ async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
                 first.waker.wake();
             }
         }
-        // Who is left waits for the next sync; asking keeps the flusher telling us.
+        // The rest wait for the next sync; asking keeps the flusher's notifications coming.
         if let Some(Reverse(first)) = waiting.peek()
             && engine.is_durable(first.dependency)
         {

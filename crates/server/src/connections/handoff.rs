@@ -16,7 +16,7 @@ pub trait Arrival: Send {
     fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>);
 }
 
-/// What connections of one I/O thread share.
+/// State that the connections of one I/O thread share.
 pub struct IoThread {
     pub waiters: DurableWaiters,
     pub turns: ThreadTurns,

@@ -1,4 +1,5 @@
-//! Who listens on a port that we were to listen on, as far as the system tells: from `/proc`, on Linux.
+//! Finds the process that listens on a port we wanted, as far as the system shows it: from `/proc`,
+//! on Linux.
 //!
 //! The table of sockets names each by a number, and the process has a descriptor that links to it. Processes of others are
 //! visible to root alone, so this may find nothing.

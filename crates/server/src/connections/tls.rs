@@ -3,8 +3,9 @@
 //! A TLS connection begins with a handshake record, 0x16, which begins no request of HTTP, RESP or the key-value protocol.
 //! HTTP/1.1 and HTTP/2 are agreed upon in the handshake (ALPN). Without a certificate everything is taken for clear text.
 //!
-//! All listeners share one certificate. It is read again when a file has changed, on SIGHUP and by CONFIG SET; connections
-//! that are open keep what they began with. What cannot be used changes nothing: the old certificate stays and the log says why.
+//! All listeners share one certificate. It is read again when a file has changed, on SIGHUP and by
+//! CONFIG SET; open connections keep the one they began with. An unusable certificate changes
+//! nothing: the old one stays and the log says why.
 //!
 //! A handshake is bounded in time and in bytes, and its bytes count among those of strangers.
 
@@ -127,14 +128,14 @@ struct Source {
     seen: [Stamp; 3],
 }
 
-/// What answers handshakes: with the protocols of HTTP, and without any.
+/// The acceptors of handshakes: with the protocols of HTTP, and without any.
 #[derive(Clone)]
 struct Acceptors {
     http: TlsAcceptor,
     other: TlsAcceptor,
 }
 
-/// What a listener's connections may agree upon in their handshakes.
+/// The protocols that a listener's connections may agree upon in their handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
     Http,
@@ -155,12 +156,13 @@ impl Tls {
         self.current.read().is_some()
     }
 
-    /// How clients are told to reach an HTTP listener.
+    /// Returns the scheme under which clients reach an HTTP listener.
     pub fn http_scheme(&self) -> &'static str {
         if self.is_on() { "https" } else { "http" }
     }
 
-    /// What answers the handshakes of a connection that was accepted now; `None`: it can only be clear text.
+    /// Returns the acceptor for a connection that was accepted now; `None` if it can only be clear
+    /// text.
     pub fn entrance(&self, speaks: Speaks, peer: IpAddr) -> Option<TlsEntrance> {
         let current = self.current.read();
         let acceptors = current.as_ref()?;
@@ -289,7 +291,7 @@ fn in_file(path: &Path) -> String {
     format!("reading {}", path.display())
 }
 
-/// What answers the handshake of one connection.
+/// Answers the handshake of one connection.
 pub struct TlsEntrance {
     acceptor: TlsAcceptor,
     input: StrangerInput,

@@ -8,7 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A connection that had so many turns in a row is alone. A few requests' worth: who comes back is noticed at once.
+/// Turns in a row after which a connection counts as alone. A few requests' worth: a returning peer
+/// is noticed at once.
 const TURNS_ALONE: u32 = 64;
 
 /// The turns of one I/O thread. Only that thread writes; the atomics are for the compiler.

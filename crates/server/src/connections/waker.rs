@@ -33,7 +33,7 @@ struct State {
 }
 
 impl ThreadWaker {
-    /// Passes signals on, for ever. To be run on the thread whose connections it serves.
+    /// Passes signals on indefinitely. Run it on the thread whose connections it serves.
     pub async fn serve(&self) {
         self.thread.get_or_init(|| std::thread::current().id());
         loop {

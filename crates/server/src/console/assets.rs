@@ -60,7 +60,8 @@ const ASSETS: &[Asset] = assets![
     "vendor/preact.js",
 ];
 
-/// What the page may do: nothing but load these files and talk to this server. Text never becomes markup.
+/// The page's content security policy: it may load these files and talk to this server, and nothing
+/// else. Text never becomes markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";

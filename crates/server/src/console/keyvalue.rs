@@ -5,8 +5,9 @@
 //!   {"write": [{"set": [B, B]}, {"clear": B}, {"clear_range": [B, B]}]}  {"version": N}
 //! ```
 //!
-//! `B` is a key or a value in base64. A request is a session of the layer, as a client's connection has one, for as long as it takes:
-//! the same credentials, quotas and turns. What it reads is one page, however much there is.
+//! `B` is a key or a value in base64. A request is a session of the layer, like a client's
+//! connection, for as long as it takes: the same credentials, quotas and turns. It reads one page,
+//! however much there is.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What a credential opens: each is shown to the layers whose it could be, which say whether they know it.
+//! Finds the databases that a credential opens: each layer that it could belong to says whether it
+//! knows it.
 //!
 //! One field takes the root key, a database's token, read-only token or Fauna key, `ACCESS_KEY_ID:SECRET`, a secret made inside
 //! Fauna, a token of REST; with a user's name, a Redis user's password. The JSON that the admin API answered with a new
@@ -51,8 +52,8 @@ impl Login {
         }
     }
 
-    /// What is opened by `{"credential": …, "user": …}`. `None`: nothing. With `--dev`, where everybody has the root key, nothing
-    /// need be given.
+    /// Returns the keyring that `{"credential": …, "user": …}` opens, or `None`. With `--dev`,
+    /// where everybody has the root key, an empty credential suffices.
     pub fn keyring_of(&self, given: &Value, head: &Head<'_>) -> Option<Keyring> {
         let text = |name: &str| given[name].as_str().unwrap_or_default().trim();
         let (user, credential) = (text("user"), text("credential"));

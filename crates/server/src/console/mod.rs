@@ -17,9 +17,10 @@
 //! had sent it there with his credential: authentication, access control, quotas, metering and turns are the layer's. So a
 //! session can do nothing that its credentials cannot.
 //!
-//! What protects a session: an HttpOnly, SameSite=Strict cookie, and a second secret that only the page's own origin has and
-//! sends as a header (cookies are shared among the ports of a host, and a form of another site cannot set a header). A request
-//! that a browser says comes from another origin is refused besides.
+//! A session is protected by an HttpOnly, SameSite=Strict cookie, and a second secret that only the
+//! page's own origin has and sends as a header (cookies are shared among the ports of a host, and a
+//! form of another site cannot set a header). A request that a browser says comes from another
+//! origin is refused besides.
 
 mod answers;
 mod assets;
@@ -78,7 +79,7 @@ pub struct Console {
 struct Forwarded<'c> {
     layer: &'c dyn HttpLayer,
     target: String,
-    /// What it carries in the place of the cookie.
+    /// The credential that replaces the cookie.
     credential: Carried,
     now_seconds: i64,
 }
@@ -115,7 +116,7 @@ impl Console {
         path == "/console" || path.starts_with("/console/") || path == "/" && assets::is_wanted_by_browser(head)
     }
 
-    /// What can be answered without a layer; or the request for one.
+    /// Returns the answer that needs no layer, or the request for one.
     fn route(&self, head: &Head<'_>, body: Option<&[u8]>) -> Result<Forwarded<'_>, Answer> {
         let Some(path) = head.path().strip_prefix(API) else {
             return Err(assets::answer(head));
@@ -181,7 +182,7 @@ impl Console {
         self.sessions.open(found, head, now)
     }
 
-    /// What the session opens.
+    /// Describes the databases that the session opens.
     fn describe(&self, keyring: &Keyring) -> Answer {
         let others = self.tenants.catalogue.list();
         let others = others.iter().filter(|database| !database.is_closed());
@@ -217,7 +218,8 @@ impl Console {
         )
     }
 
-    /// Of those that open Redis, the database's own tokens open its rows too; users' passwords and tokens of REST do not.
+    /// Among credentials for Redis, the database's own tokens open its rows too; users' passwords
+    /// and tokens of REST do not.
     fn opens_keyvalue(&self, keyring: &Keyring, database: &str) -> bool {
         let carried = self.carried(keyring, "keyvalue", database, "");
         match (&self.layers.keyvalue, carried) {
@@ -279,7 +281,8 @@ impl Console {
         (self.tenants.maker.engine.now_micros() / 1_000_000) as i64
     }
 
-    /// What a session carries to a database's layer; `None` if it has nothing that opens it.
+    /// Returns the credential with which the session enters a database's layer, or `None` if it has
+    /// none.
     fn carried(&self, keyring: &Keyring, service: &str, database: &str, role: &str) -> Option<Carried> {
         let is_root = keyring.root_key.is_some() && database == DEFAULT;
         match service {
@@ -355,7 +358,8 @@ fn is_own(name: &str) -> bool {
     OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) || name.eq_ignore_ascii_case("x-amz-date")
 }
 
-/// What the layer says, for the page alone: pages of other origins are not invited, whatever the layer does by itself.
+/// Limits the layer's answer to the page: pages of other origins are not invited, whatever the
+/// layer does by itself.
 fn for_the_page(mut answer: Answer) -> Answer {
     make_private(&mut answer.headers);
     answer
@@ -377,7 +381,7 @@ impl HttpLayer for Console {
             return self.layers.pages.judge_head(head);
         }
         if head.path().strip_prefix(API) == Some("login") {
-            // What is shown is in the body.
+            // The credential is in the body.
             return HeadShows::Name;
         }
         match self.route(head, None) {

@@ -20,7 +20,7 @@ pub const PROOF: &str = "x-quartet-proof";
 const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 /// And any after this.
 const AGE_MAX: Duration = Duration::from_secs(12 * 3600);
-/// With so many, the one that has been idle longest makes room.
+/// Upper bound on sessions; the one that has been idle longest makes room.
 const SESSIONS_MAX: usize = 256;
 /// 256 bits.
 const SECRET_DIGITS: usize = 64;
@@ -83,7 +83,7 @@ impl Sessions {
         }
     }
 
-    /// What the session of a request holds.
+    /// Returns the keyring of a request's session.
     pub fn keyring_of(&self, head: &Head<'_>, now: Instant) -> Option<Keyring> {
         self.with(head, now, |session| session.keyring.clone())
     }

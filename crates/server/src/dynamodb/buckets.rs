@@ -45,8 +45,8 @@ impl NamedBuckets {
         open_tree(address).map_err(io::Error::other)
     }
 
-    /// Counts `bytes` that are about to be written, if there is room for them. What the bucket holds is counted anew before anything is
-    /// refused: somebody may have made room.
+    /// Counts `bytes` that are about to be written, if there is room for them. The bucket's
+    /// contents are counted anew before anything is refused: an operator may have made room.
     fn take_room(&self, bucket: &str, tree: &dyn Tree, bytes: u64) -> io::Result<()> {
         let Some(bytes_max) = self.bytes_max else { return Ok(()) };
         let mut held_bytes = self.held_bytes.lock();

@@ -1,7 +1,8 @@
 //! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the answers.
 //!
-//! Checked in this order: method, size, content type, target, signature, JSON; the rest is the layer's. Of a small body that is
-//! refused for its target or signature, broken JSON is told first, as the service does.
+//! Checked in this order: method, size, content type, target, signature, JSON; the rest is the
+//! layer's. For a small body that is refused for its target or signature, broken JSON is reported
+//! first, as the service does.
 
 pub(crate) mod buckets;
 mod signature;
@@ -30,7 +31,7 @@ pub use signature::{Verifier, sign};
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Headers, and the request line, may be this long.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Of a stranger's body, so much is looked at.
+/// Bytes of a stranger's body that are looked at.
 const STRANGERS_JSON_BYTES_MAX: usize = 16 << 10;
 const JSON: &str = "application/x-amz-json-1.0";
 
@@ -62,7 +63,7 @@ impl DynamoDbHttp {
         let Some(sent) = body else {
             return Dispatch::Answered(plain(PAYLOAD_TOO_LARGE, ""));
         };
-        // Who sends nothing need not say what it is.
+        // An empty request need not name its content type.
         let kind = content_type(head).or(sent.is_empty().then_some("application/json"));
         let Some(kind) = kind else {
             return Dispatch::Answered(plain(NOT_FOUND, "<UnknownOperationException/>\n"));
@@ -311,7 +312,8 @@ const NOT_FOUND: u16 = 404;
 const PAYLOAD_TOO_LARGE: u16 = 413;
 const SERVER: (&str, Cow<'static, str>) = ("server", Cow::Borrowed("Server"));
 
-/// What a request costs: a unit for each 4 KiB that were read, or 1 KiB that were written, of what went over the wire.
+/// Returns the cost of a request: a unit for each 4 KiB that were read, or 1 KiB that were written,
+/// of the bytes on the wire.
 fn charge_of(target: &Target, sent_bytes: usize, answered_bytes: usize) -> Charge {
     let milliunits = |bytes: usize, unit_bytes: usize| 1000 * bytes.div_ceil(unit_bytes).max(1) as u64;
     match target.writes() {
@@ -333,8 +335,8 @@ fn shown_by(failure: &Failure) -> Credential {
     }
 }
 
-/// Of a body that is no larger than anybody may send, broken JSON is told first. No tree is built for strangers, and nothing
-/// is decompressed.
+/// For a body that is no larger than anybody may send, broken JSON is reported first. No tree is
+/// built for strangers, and nothing is decompressed.
 fn refuse_stranger(head: &Head<'_>, sent: &[u8], failure: &Failure) -> Reply {
     let is_looked_at = sent.len() <= STRANGERS_JSON_BYTES_MAX && !head.has("content-encoding");
     if is_looked_at && !sent.is_empty() && !Json::is_well_formed(sent) {

@@ -1,8 +1,8 @@
 //! Fetches the keys of FaunaDB's access providers.
 //!
-//! Whoever may define an access provider names an address that this server asks. So only HTTPS, no redirects, a few seconds, a
-//! few kilobytes; and no address of this machine or of a private network, unless the operator has named the certificates of
-//! issuers of his own.
+//! A user who may define an access provider names an address that this server asks. So only HTTPS,
+//! no redirects, a few seconds, a few kilobytes; and no address of this machine or of a private
+//! network, unless the operator has named the certificates of issuers of his own.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -225,7 +225,7 @@ impl HttpLayer for FaunaHttp {
         with_request(head, b"", |request| layer.refuse_stranger(request)).map(whole)
     }
 
-    /// What `dispatch` left: it has been admitted there.
+    /// Answers a request that `dispatch` has admitted.
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         let Ok(inside) = self.enter(head) else {
             return self.answer_busy(head);
@@ -244,7 +244,7 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
-        // What is left to `answer` and `follow` has come through here.
+        // Requests for `answer` and `follow` have come through here.
         if let Some(refusal) = self.refused_page(head) {
             return Dispatch::Answered(refusal);
         }

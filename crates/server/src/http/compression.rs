@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// What `check` says of a request with this one header.
+    /// Returns the result of `check` for a request with this one header.
     fn with_header<T>(name: &'static str, value: &'static str, check: impl FnOnce(&Head<'_>) -> T) -> T {
         let value = value.as_bytes();
         check(&Head {

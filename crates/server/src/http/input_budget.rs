@@ -40,7 +40,7 @@ impl KeptInput {
     }
 }
 
-/// What an answer takes that its peer has yet to read.
+/// Reserves the size of an answer that its peer has yet to read.
 pub fn unsent(bytes: usize, memory: &Arc<Memory>) -> Reserved {
     let mut unsent = Reserved::new(memory.clone());
     unsent.set(counted(bytes));

@@ -1,4 +1,4 @@
-//! What a layer behind HTTP is given and gives back, whichever version of HTTP carries it.
+//! The input and output of a layer over HTTP, independent of the version of HTTP.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -102,7 +102,7 @@ pub struct Answer {
     pub credential: Credential,
 }
 
-/// What a request has shown of who sends it.
+/// The credential that a request has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// None, or one that was not looked at.

@@ -72,12 +72,12 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// after which clients of the protocol try again.
     fn answer_busy(&self, head: &Head<'_>) -> Answer;
 
-    /// Who is to have the turn in which `follow` or `answer` takes long.
+    /// Returns the share whose turn it is while `follow` or `answer` takes long.
     fn long_turn(&self, _head: &Head<'_>) -> Option<SchedulerHandle> {
         None
     }
 
-    /// What a span says of a request.
+    /// Describes a request for its span.
     fn describe(&self, _head: &Head<'_>) -> Described {
         Described {
             layer: "http",
@@ -100,7 +100,7 @@ pub trait HttpLayer: Send + Sync + 'static {
     }
 }
 
-/// What the head of a request shows without its body.
+/// The credential that the head of a request shows without its body.
 pub enum HeadShows {
     /// A right credential, or that none is needed.
     Credential,
@@ -110,7 +110,7 @@ pub enum HeadShows {
     Answer(Answer),
 }
 
-/// What an I/O thread could do for a request.
+/// The outcome of a request on an I/O thread.
 pub enum Dispatch {
     Answered(Answer),
     /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
@@ -169,7 +169,8 @@ const ANSWER_PACE: Pace = Pace {
 };
 /// A body up to this size is read before anything is known of who sends it: the answer may have to look at it.
 const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
-/// Of a body that is too long, this much is read before the connection is given up, so that the peer sees the answer.
+/// Bytes of an overlong body that are read before the connection is given up, so that the peer sees
+/// the answer.
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 
 /// A socket on its way to its I/O thread, and the layer that will answer on it.
@@ -201,7 +202,7 @@ impl Entrance for HttpEntrance {
             };
             let Some(permit) = self.limit.admit(place).await else {
                 if !self.tls.is_on() {
-                    // The peer is told if its socket takes it at once.
+                    // The peer gets the answer if its socket takes it at once.
                     let _ = socket.try_write(NO_PLACE);
                 }
                 return Ok(None);
@@ -236,7 +237,7 @@ impl Arrival for HttpAccepted {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone)]
 pub struct Peer {
     permit: Arc<Permit>,
@@ -261,7 +262,7 @@ impl Peer {
         }
     }
 
-    /// To be told how much is kept of what the peer has sent.
+    /// Returns the account of the peer's buffered input.
     fn input(&self) -> KeptInput {
         KeptInput::new(self.stranger_bytes.input(self.address), self.memory.clone())
     }
@@ -365,11 +366,11 @@ async fn converse(
     }
 }
 
-/// What a client is told for whom there is no place.
+/// The answer to a client without a place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
 
-/// What is left to be done for a request, on a thread that may wait.
+/// The rest of a request's work, on a thread that may wait.
 enum Long {
     Everything(Kept),
     Rest(Option<SchedulerHandle>, Work),

@@ -5,7 +5,7 @@
 
 use crate::http::Head;
 
-/// What such a request is told.
+/// The answer to such a request.
 pub const REFUSAL: &str = "a web page of another site may not use a server that asks for no credentials";
 
 /// The request comes for a page that is not of this machine.

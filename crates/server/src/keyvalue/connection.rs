@@ -36,7 +36,7 @@ const BUFFER_BYTES_KEPT: usize = 1 << 20;
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 /// Other connections of the thread get their turn after this much of replies.
 const TURN_BYTES: usize = 256 << 10;
-/// What a connection keeps beyond this counts in the process's budget of memory.
+/// Bytes of a connection beyond which its memory counts in the process's budget.
 const UNCOUNTED_BYTES: usize = 2 * BUFFER_BYTES;
 /// How long until a request is tried again that met somebody who holds the lock for long.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
@@ -95,8 +95,9 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     stop: watch::Receiver<bool>,
 ) {
     let running = Connection::new(arrived, database_login, waiters, stop).run();
-    // What is under way ends with `running`: between two of its steps, so each request was answered wholly or not at all. A
-    // peer that goes away is no event; everything else was answered on the wire.
+    // Requests in progress end with `running`: between two of its steps, so each request was
+    // answered wholly or not at all. A peer that goes away is no event; everything else was
+    // answered on the wire.
     tokio::select! {
         _ = running => {}
         () = seated.asked_to_leave() => {}
@@ -108,7 +109,7 @@ struct Arrived<S> {
     socket: S,
     session: Session,
     database: Option<Arc<Database>>,
-    /// What it sent behind its greeting.
+    /// The bytes after its greeting.
     input: Vec<u8>,
     output: Vec<u8>,
     woken: Arc<Notify>,
@@ -200,7 +201,7 @@ struct Connection<S> {
     gathered_micros: u64,
     /// The flusher is at making everything up to here durable.
     overlapped: Dependency,
-    /// What all of these take, as far as it is much.
+    /// The size of all of these, as far as it is much.
     reserved: Reserved,
     /// The next request met somebody who holds the lock for long.
     is_busy: bool,
@@ -399,7 +400,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Holds a request against the quotas of its database, if it is one of several. What asks for nothing costs nothing.
+    /// Holds a request against the quotas of its database, if it is one of several. A request that
+    /// asks for nothing costs nothing.
     fn admit(&self, request: &Request<'_>, bytes: usize) -> Result<(), ErrorCode> {
         let Some(database) = &self.database else {
             return Ok(());
@@ -449,7 +451,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// So much waits to become durable that nothing is answered before some of it has.
+    /// True if the replies that wait to become durable are too large to answer more before some
+    /// have left.
     fn is_full(&self) -> bool {
         self.unsettled.bytes.len() >= OUTPUT_BYTES_MAX
     }

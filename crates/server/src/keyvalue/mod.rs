@@ -43,7 +43,7 @@ pub struct KeyValueEndpoint {
     output_stall_timeout: Duration,
 }
 
-/// What a credential opens.
+/// The database that a credential opens.
 pub struct Opened {
     pub layer: Arc<KeyValue>,
     /// `None`: the default one.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-/// What a client calls its session; zero if it has none. Nobody can guess another client's.
+/// A client's name for its session; zero if it has none. Nobody can guess another client's.
 pub type SessionName = [u8; 16];
 
 /// The connections that are there, by session.

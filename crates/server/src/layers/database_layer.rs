@@ -1,7 +1,7 @@
 //! A layer over one logical database, as the server keeps it: made when somebody comes in, dropped when nobody is there.
 //!
-//! What the server asks of every layer, in the words of none of them. Requests do not come this way: a protocol's own
-//! connections know their layer by its type.
+//! The server's interface to every layer, in the words of none of them. Requests do not come this
+//! way: a protocol's own connections know their layer by its type.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use quartet_tenancy::Database;
 
 use crate::layers::maker::LayerMaker;
 
-/// What the server asks of a layer over a database that is one of several.
+/// The server's interface to a layer over a database that is one of several.
 pub trait DatabaseLayer: Any + Send + Sync {
     /// Work in the background, a little at a time; called about ten times a second. True if the database is to stay open for the
     /// sake of what was done.
@@ -22,7 +22,7 @@ pub trait DatabaseLayer: Any + Send + Sync {
     /// Gives back what idle connections hold. Called about once a second.
     fn tidy(&self) {}
 
-    /// What is decided about the database has changed.
+    /// Applies a change of the database's settings.
     fn configure(&self, _database: &Database) {}
 
     /// Connections that are in the database now, if the protocol keeps them.
@@ -30,13 +30,14 @@ pub trait DatabaseLayer: Any + Send + Sync {
         0
     }
 
-    /// What connections wait for may be over.
+    /// Wakes connections, whose waits may be over.
     fn wake_connections(&self) {}
 
     /// Makes everybody come in anew.
     fn close_connections(&self) {}
 
-    /// Whoever holds the layer may write at any time, and not only while a request is answered.
+    /// Returns true if a holder of the layer may write at any time, and not only while a request is
+    /// answered.
     fn is_written_by_holders(&self) -> bool {
         false
     }
@@ -45,7 +46,7 @@ pub trait DatabaseLayer: Any + Send + Sync {
     fn save(&self) {}
 }
 
-/// What a layer is made from.
+/// The parts that a layer is made from.
 pub struct Opening<'o> {
     pub maker: &'o LayerMaker,
     pub database: &'o Arc<Database>,

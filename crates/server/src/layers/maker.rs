@@ -44,7 +44,7 @@ pub struct LayerMaker {
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
     pub identity: Identity,
-    /// What the budget of memory was taken from.
+    /// The source of the memory budget.
     pub budget_source: &'static str,
     /// One for all, as they share the lock that a long script holds.
     pub long_scripts: Arc<LongScripts>,
@@ -295,7 +295,7 @@ fn database_of(realm: &[u8]) -> String {
     }
 }
 
-/// What `redis.log` writes, at the levels of Redis: debug, verbose, notice, warning.
+/// The events that `redis.log` writes, at the levels of Redis: debug, verbose, notice, warning.
 fn log_of_scripts(level: u8, line: &str) {
     match level {
         0 => tracing::trace!("script: {line}"),

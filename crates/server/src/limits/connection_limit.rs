@@ -41,7 +41,7 @@ pub struct ConnectionLimit {
 #[derive(Default)]
 struct State {
     open: usize,
-    /// Connections that were told to make room and are still there.
+    /// Connections that were asked to make room and are still there.
     replacing: usize,
     /// Closes the connections that have shown no credential, oldest first.
     strangers: BTreeMap<u64, Close>,
@@ -57,7 +57,7 @@ enum Admission {
     Replacing,
 }
 
-/// Who asks for a place.
+/// The applicant for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Any,
@@ -176,7 +176,7 @@ impl Permit {
     pub fn authenticated(&self) {
         if self.is_stranger() {
             let kept = self.limit.state.lock().strangers.remove(&self.id);
-            // One that was told to make room does so all the same.
+            // A connection that was asked to make room does so all the same.
             self.is_stranger.store(kept.is_none(), Ordering::Relaxed);
         }
     }
@@ -190,7 +190,7 @@ impl Drop for Permit {
         if self.is_stranger() && forgotten.is_none() {
             state.replacing -= 1;
         }
-        // What it holds may be dropped with it, which is not for under the lock.
+        // Its contents may be dropped with it, which is not for under the lock.
         drop(state);
         drop(forgotten);
         self.limit.freed.notify_waiters();
@@ -260,7 +260,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::task::Poll;
 
-    /// What `admit` gives without waiting.
+    /// The immediate answer of `admit`.
     fn admit(limit: &Arc<ConnectionLimit>, place: Place) -> Option<Permit> {
         match limit.try_admit(place) {
             Admission::Permitted(permit) => Some(permit),

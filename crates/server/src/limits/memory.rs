@@ -1,4 +1,4 @@
-//! What the process may take of the machine's memory, and measuring what it has taken.
+//! The process' share of the machine's memory, and the measurement of its use.
 //!
 //! The kernel ends a process that takes more than its control group or the machine has. Before that the layers refuse to
 //! grow, or evict (`quartet_engine::Memory`). Unless an operator names a budget it is four fifths of what the process can
@@ -20,7 +20,7 @@ const PURGED_EVERY: Duration = Duration::from_millis(500);
 /// Less than this is left with the allocator.
 const PURGED_FROM: u64 = 32 << 20;
 
-/// What the process may take, and what that was taken from.
+/// The process' memory budget, and the source of that figure.
 #[derive(Clone, Copy)]
 pub struct Budget {
     pub bytes: Option<u64>,
@@ -44,7 +44,7 @@ const UNLIMITED_CACHE_BYTES: u64 = 256 << 20;
 const UNFLUSHED_BYTES_MAX: u64 = 1 << 30;
 
 impl Budget {
-    /// What an operator has given, or else follows from the system.
+    /// Returns the operator's figure, or else the one that follows from the system.
     pub fn new(given: Option<u64>) -> Budget {
         let (bytes, source) = match given {
             Some(0) => (None, "none"),
@@ -101,7 +101,8 @@ impl Budget {
     }
 }
 
-/// What the process can have: the least of its control groups' limits and the machine's memory, and which that was.
+/// Returns the memory available to the process: the least of its control groups' limits and the
+/// machine's memory, and which that was.
 fn available(root: &Path) -> Option<(u64, &'static str)> {
     let machine = system::machine_bytes_in(root).map(|bytes| (bytes, "machine"));
     let group = group_limit(root).map(|bytes| (bytes, "control-group"));
@@ -155,7 +156,7 @@ pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<b
         if uncounted > kept + PURGED_FROM && purged.elapsed() >= PURGED_EVERY {
             purge();
             purged = Instant::now();
-            // What is left is in use, or cannot be given back: only more of it is worth asking again.
+            // The rest is in use, or cannot be given back: only more of it is worth asking again.
             kept = system::anonymous_bytes().saturating_sub(memory.counted_bytes());
         }
         kept = kept.min(uncounted);

@@ -1,8 +1,8 @@
 //! How slowly bytes may move before a transfer is given up.
 //!
-//! A timer that begins again with each byte bounds nothing: a peer that sends or takes one byte a minute keeps its
-//! connection, and what is buffered for it, for ever. So a transfer has some time as a whole, and more of it only for
-//! bytes that have moved.
+//! A timer that begins again with each byte bounds nothing: a peer that sends or takes one byte a
+//! minute keeps its connection, and its buffers, indefinitely. So a transfer has some time as a
+//! whole, and more of it only for bytes that have moved.
 
 use std::io;
 use std::time::Duration;
@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout_at};
 /// A peer that takes its replies more slowly is cut off, once its timeout for a stall is over.
 pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
-/// What one call to the system sends at most. A kernel that does not interrupt itself copies a reply of megabytes in one go, for a
-/// millisecond or two in which the thread serves nobody else.
+/// Upper bound on the bytes that one system call sends. A kernel that does not interrupt itself
+/// copies a reply of megabytes in one go, for a millisecond or two in which the thread serves
+/// nobody else.
 const SENT_AT_ONCE_BYTES_MAX: usize = 128 << 10;
 
 /// Writes all of `bytes`. The thread's other tasks have their turn in between.
@@ -29,7 +30,7 @@ pub async fn write_in_turns(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]
     Ok(())
 }
 
-/// What of `bytes` is to be sent next.
+/// Returns the part of `bytes` to be sent next.
 pub fn sent_at_once(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(SENT_AT_ONCE_BYTES_MAX)]
 }
@@ -62,7 +63,7 @@ impl Pace {
                 count => bytes = &bytes[count..],
             }
         }
-        // What encrypts keeps bytes of its own.
+        // An encrypting transport keeps bytes of its own.
         let deadline = self.deadline(started, whole as u64).min(Instant::now() + self.timeout);
         timeout_at(deadline, socket.flush()).await?
     }
@@ -154,7 +155,8 @@ mod tests {
         }
     }
 
-    /// A stall of sixty seconds was all that was bounded: a reader of one byte each half minute held a reply for ever.
+    /// Only a stall of sixty seconds was bounded: a reader of one byte each half minute held a
+    /// reply indefinitely.
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_trickles_is_given_up() {
         let (elapsed, is_whole) = read_in_steps(1, Duration::from_secs(30)).await;

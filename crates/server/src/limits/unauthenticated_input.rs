@@ -11,9 +11,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use quartet_layer_redis::access::login_guard::network_of;
 
-/// What all strangers may make the server keep.
+/// Upper bound on the bytes that the server keeps for all strangers.
 const TOTAL_BYTES_MAX: usize = 128 << 20;
-/// What one peer may: more than one body of DynamoDB, whose signature shows that it is right only once it is whole.
+/// Upper bound for one peer: more than one body of DynamoDB, whose signature can be verified only
+/// once it is whole.
 const PEER_BYTES_MAX: usize = 24 << 20;
 
 pub struct StrangerBytes {
@@ -29,7 +30,7 @@ struct Kept {
     by_peer: HashMap<IpAddr, usize>,
 }
 
-/// What one connection, or one request of it, keeps. Dropping it gives that back.
+/// The bytes of one connection, or one request of it. Dropping it gives them back.
 pub struct StrangerInput {
     budget: Arc<StrangerBytes>,
     peer: IpAddr,
@@ -59,7 +60,8 @@ impl StrangerBytes {
 }
 
 impl StrangerInput {
-    /// From now on so many bytes are kept. False: that is more than there may be, and as many are counted as before.
+    /// Sets the bytes kept from now on. Returns false if they are more than allowed; then the count
+    /// stays.
     #[must_use]
     pub fn set(&mut self, bytes: usize) -> bool {
         if bytes == self.bytes {

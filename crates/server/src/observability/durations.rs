@@ -27,13 +27,13 @@ impl Durations {
     }
 }
 
-/// Of all layers but Redis', by operation.
+/// For all layers but Redis', by operation.
 pub struct OfLayers {
     dynamodb: BTreeMap<&'static str, Durations>,
     pub fauna_query: Durations,
     keyvalue: [Durations; KEYVALUE_OPERATIONS.len()],
     rest: [Durations; REST_OPERATIONS.len()],
-    /// Of the default database.
+    /// For the default database.
     default_database: BriefHistogram,
 }
 
@@ -50,7 +50,7 @@ pub const KEYVALUE_OPERATIONS: [&str; 9] = [
     "status",
 ];
 
-/// What REST is asked for at once.
+/// The kinds of REST requests.
 pub const REST_OPERATIONS: [&str; 3] = ["command", "pipeline", "transaction"];
 
 impl Default for OfLayers {
@@ -144,7 +144,7 @@ fn buckets(histogram: &Histogram, bounds: &[u64], micros: u64) -> Buckets {
     }
 }
 
-/// Of one database's requests, of all layers. Those over REST count by their commands.
+/// For one database's requests, of all layers. Those over REST count by their commands.
 pub fn of_database(histogram: &BriefHistogram) -> Buckets {
     let (counts, micros) = histogram.figures();
     let mut total = 0;

@@ -29,7 +29,7 @@ pub struct Buckets {
 }
 
 pub trait Exposition {
-    /// What is written next is of this metric.
+    /// Begins a metric: the samples written next belong to it.
     fn family(&mut self, name: &str, kind: Kind, help: &str);
 
     fn value(&mut self, labels: Labels<'_>, value: f64);
@@ -50,7 +50,7 @@ pub fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// Whoever scrapes reads no more than this, however many databases there are.
+/// Upper bound on the page of metrics, however many databases there are.
 const TEXT_BYTES_MAX: usize = 950_000;
 
 /// The Prometheus text format, version 0.0.4.

@@ -1,6 +1,6 @@
 //! All metrics. One table of them; each value is read when asked for.
 //!
-//! What is told of single databases is bounded: those that have no room are told of together, as `(others)`.
+//! Per-database series are capped; the remainder is aggregated as `(others)`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::observability::telemetry::spans::Spans;
 use crate::process::system;
 use crate::tenants::Tenants;
 
-/// Writes all metrics. Who the databases' owners are, and what they use, is the operator's to know.
+/// Writes all metrics. The names of the databases, and their use, are for the operator only.
 pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut dyn Exposition) {
     let engine = layer.engine.statistics();
     let redis = &layer.observation.statistics;
@@ -58,19 +58,19 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
         (
             "quartet_log_bytes",
             Kind::Gauge,
-            "What the log's files hold.",
+            "Size of the log's files, in bytes.",
             read(&engine.log_bytes),
         ),
         (
             "quartet_log_retained_bytes",
             Kind::Gauge,
-            "What of that is kept for readers alone: backups and change feeds.",
+            "Size of the part that is kept for readers alone: backups and change feeds.",
             read(&engine.log_retained_bytes),
         ),
         (
             "quartet_log_readers",
             Kind::Gauge,
-            "Who reads the log now.",
+            "Number of readers of the log.",
             read(&engine.log_readers),
         ),
         (
@@ -106,19 +106,19 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
         (
             "quartet_store_bytes",
             Kind::Gauge,
-            "What the ssd engine's files took at its last flush.",
+            "Size of the ssd engine's files at its last flush, in bytes.",
             read(&engine.store_bytes),
         ),
         (
             "quartet_store_live_bytes",
             Kind::Gauge,
-            "What of that holds present data.",
+            "Size of the part that holds present data.",
             read(&engine.store_live_bytes),
         ),
         (
             "quartet_store_pinned_bytes",
             Kind::Gauge,
-            "What its files took beside that for open snapshots alone.",
+            "Size of the part that only open snapshots need.",
             read(&engine.store_pinned_bytes),
         ),
         (
@@ -220,7 +220,7 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
         (
             "quartet_memory_budget_bytes",
             Kind::Gauge,
-            "What the process may take in memory; 0 without a limit.",
+            "Memory budget of the process, in bytes; 0 without a limit.",
             layer.engine.memory().budget().unwrap_or(0) as f64,
         ),
         (
@@ -297,7 +297,7 @@ fn commits_wait(layer: &Redis) -> bool {
 /// Name, kind, help, and the figure.
 type Metric = (&'static str, Kind, &'static str, fn(&Figures) -> f64);
 
-/// What a database beside the default one has used, and has.
+/// The use and the limits of a database beside the default one.
 struct Figures {
     usage: Usage,
     stored_bytes: u64,
@@ -359,7 +359,7 @@ const OF_A_DATABASE: [Metric; 9] = [
 ];
 const STORED_BYTES: &str = "quartet_database_stored_bytes";
 
-/// What stands for the databases that are not shown each. It cannot be the name of one.
+/// Stands for the databases that are not shown each. It cannot be the name of one.
 const OTHERS: &str = "(others)";
 /// About what a line takes beside the name of its database.
 const LINE_BYTES: usize = 56;
@@ -414,7 +414,7 @@ fn databases(layer: &Redis, tenants: &Tenants, out: &mut dyn Exposition) {
     database_durations(layer, tenants, &all, out);
 }
 
-/// Of the databases that were asked for something since the start.
+/// Writes durations of the databases that were asked for something since the start.
 fn database_durations(layer: &Redis, tenants: &Tenants, all: &[Arc<Database>], out: &mut dyn Exposition) {
     let name = "quartet_database_request_seconds";
     let help = "How long requests of a database took, of all layers, without waiting for the disk.";
@@ -445,7 +445,8 @@ fn database_durations(layer: &Redis, tenants: &Tenants, all: &[Arc<Database>], o
     }
 }
 
-/// How many of the databases of these names have room in `room_bytes`, if each takes so much and its name so many times.
+/// Returns how many of the databases of these names fit in `room_bytes`, if each takes `bytes` and
+/// its name `repeated` times.
 fn count_within(names: &[String], bytes: usize, repeated: usize, room_bytes: usize) -> usize {
     let mut taken = 0;
     let fits = |name: &&String| {

@@ -251,7 +251,7 @@ pub fn count_keys(layer: &Redis) -> bool {
 fn keys(layer: &Redis, out: &mut dyn Exposition) {
     let is_new = count_keys(layer);
     let counts = layer.observation.key_counts.lock().clone();
-    let help = "1 if somebody kept the partition, so that keys are told of as they were counted last.";
+    let help = "1 if a command kept the partition, so that the counts of keys are those of the last read.";
     out.single(
         "redis_db_keys_are_late",
         Kind::Gauge,

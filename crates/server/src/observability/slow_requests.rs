@@ -1,7 +1,8 @@
 //! Requests of every layer that took long, in the server's log: layer, operation, database, duration, and the shape of what was
 //! asked, without a value of it.
 //!
-//! Whoever sends slow requests would fill the log, so it takes a few lines a second and then counts.
+//! A client with many slow requests would fill the log, so it takes a few lines a second and then
+//! counts.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ const LINES_MAX: u32 = 10;
 pub const SHAPE_BYTES_MAX: usize = 400;
 
 pub struct SlowRequests {
-    /// `None`: none is told of.
+    /// `None`: no request is logged.
     slower_than: Option<Duration>,
     told: Mutex<Told>,
 }
@@ -38,7 +39,7 @@ impl SlowRequests {
         }
     }
 
-    /// A request took so long. `database` and `shape` are asked for only if that is told.
+    /// Notes the duration of a request. `database` and `shape` are asked for only if it is logged.
     #[inline]
     pub fn note(
         &self,
@@ -59,13 +60,14 @@ impl SlowRequests {
             return;
         };
         if left_out > 0 {
-            tracing::warn!(left_out, "more slow requests than are told of");
+            tracing::warn!(left_out, "more slow requests than are logged");
         }
         let milliseconds = took.as_millis() as u64;
         tracing::warn!(layer, operation, database, milliseconds, shape, "slow request");
     }
 
-    /// How many were left out since the last that was told; `None`: this one is left out too.
+    /// Returns how many were left out since the last logged request; `None` if this one is left out
+    /// too.
     fn may_tell(&self) -> Option<u64> {
         let mut told = self.told.lock();
         if told.second.elapsed() >= Duration::from_secs(1) {
@@ -80,7 +82,8 @@ impl SlowRequests {
     }
 }
 
-/// JSON with its structure and the names of its members, and `?` for each value: `{"get":?}`. What is no JSON has some shape too.
+/// Returns JSON with its structure and the names of its members, and `?` for each value:
+/// `{"get":?}`. Invalid JSON has some shape too.
 pub fn shape_of_json(body: &[u8]) -> String {
     let mut shape = String::new();
     let mut rest = body;
@@ -106,7 +109,8 @@ pub fn shape_of_json(body: &[u8]) -> String {
     shape
 }
 
-/// A text, whose first quote is behind us: a member's name as it is, as far as there is room, a value as `?`. What follows it.
+/// Reads a text after its first quote: a member's name as it is, as far as there is room, a value
+/// as `?`. Returns the rest.
 fn text<'b>(bytes: &'b [u8], shape: &mut String) -> &'b [u8] {
     let mut escaped = false;
     let end = bytes.iter().position(|byte| {

@@ -61,7 +61,8 @@ pub struct Admin {
     backup_tasks: BackupTasks,
 }
 
-/// What PATCH takes, and POST beside the name: what is absent stays; a quota that is null ends.
+/// The fields of PATCH, and of POST beside the name: an absent one stays; a quota that is null
+/// ends.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct Change {

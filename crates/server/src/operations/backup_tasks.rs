@@ -9,9 +9,10 @@
 //!   DELETE /admin/v1/backup-task                    asks what runs to end
 //! ```
 //!
-//! A request says names, never paths: where targets and restored folders are is decided where the server is started, and without that there
-//! are none. One task runs at a time, on a thread of its own, which ends before the server does. What is restored is a folder for another
-//! server, of the ssd engine, because that engine takes no more memory for more rows; nothing that is served changes.
+//! A request says names, never paths: the places of targets and restored folders are decided where
+//! the server is started, and without that there are none. One task runs at a time, on a thread of
+//! its own, which ends before the server does. A restored folder is for another server, of the ssd
+//! engine, because that engine takes no more memory for more rows; nothing that is served changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,7 +62,7 @@ struct TaskState {
     started_micros: u64,
     stop: AtomicBool,
     progress: Mutex<Progress>,
-    /// What came of it.
+    /// The task's result.
     outcome: Mutex<Option<Result<Value, String>>>,
 }
 

@@ -1,5 +1,5 @@
-//! What `quartet backup` takes from a running server, through the admin API: rows of one snapshot and records of the log, pieces of
-//! a few megabytes at a time, as frames of `quartet_backup`.
+//! Serves `quartet backup` from a running server, through the admin API: rows of one snapshot and
+//! records of the log, pieces of a few megabytes at a time, as frames of `quartet_backup`.
 //!
 //! ```text
 //!   POST   /admin/v1/backups                           begins one: {"anchor": {"sequence", "digest"} or null, "is_full"}; answers its id
@@ -8,7 +8,8 @@
 //!   DELETE /admin/v1/backups/ID                        ends it
 //! ```
 //!
-//! Whoever asks keeps what is given: here the server writes nothing, and connects to nobody. (`backup_tasks` does, where an operator has said where.)
+//! The client keeps the pieces: here the server writes nothing, and connects to nobody.
+//! (`backup_tasks` does, where an operator has configured a target.)
 //!
 //! A backup that nobody asks for is ended after two minutes, with what is kept for it. There are at most four.
 
@@ -65,7 +66,7 @@ impl Drop for Open {
     }
 }
 
-/// What is done with the session, on the session's own thread: that one makes way for the server's others.
+/// Work on the session, on the session's own thread: that one makes way for the server's others.
 type Asked = Box<dyn FnOnce(&mut Session) + Send>;
 
 impl Open {
@@ -89,7 +90,7 @@ impl Open {
         what: impl FnOnce(&mut Session) -> Result<Vec<u8>, BackupError> + Send + 'static,
     ) -> Result<Vec<u8>, Refused> {
         let (answer, answered) = sync_channel(1);
-        // Whoever waits has not gone.
+        // The receiver is alive: `ask` blocks on it.
         let ask = move |session: &mut Session| drop(answer.send(what(session)));
         let ended = || Refused(503, "the backup has ended".into());
         let asked = self.asked.as_ref().ok_or_else(ended)?;

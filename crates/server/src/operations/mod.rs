@@ -1,4 +1,5 @@
-//! What operators use: the admin API, backups, restores, the change feed and the pages of the HTTP listener.
+//! The operators' side: the admin API, backups, restores, the change feed and the pages of the HTTP
+//! listener.
 
 pub(crate) mod admin;
 pub(crate) mod backup_tasks;

@@ -1,7 +1,7 @@
 //! A data folder out of a backup, for `quartet restore` and for an operator at the console.
 //!
-//! Everything is verified before anything is written. What is written is written beside the folder, and takes its name when it is
-//! whole, so that no server ever opens half of it.
+//! Everything is verified before anything is written. Rows are written beside the folder, and take
+//! its name when they are whole, so that no server ever opens half of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use quartet_env::{RealDisk, SystemClock};
 use quartet_model::{DatabaseId, Version};
 use quartet_tenancy::{Catalogue, DEFAULT_NAME};
 
-/// What is to be restored.
+/// The request for a restore.
 pub struct FolderRestore {
     /// The state as of a version; `None`: the newest.
     pub at: Option<Version>,

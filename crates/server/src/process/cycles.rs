@@ -1,7 +1,7 @@
 //! Work that is done again and again on one thread: expiry, tidying up, writing counters down.
 //!
-//! A cycle that panics is told of in the log and done again a second later. What it had begun was a transaction, which its
-//! panic has taken back; so the next turn finds a sound state. The other cycles go on.
+//! A cycle that panics is logged and runs again a second later. Its work was a transaction, which
+//! the panic has taken back; so the next turn finds a sound state. The other cycles go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Somebody asked the whole process to stop: SHUTDOWN, a signal.
+/// The request to stop the whole process: SHUTDOWN, a signal.
 #[derive(Default)]
 pub struct StopRequest {
     requested: AtomicBool,

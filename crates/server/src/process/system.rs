@@ -1,4 +1,4 @@
-//! What the operating system says about this process.
+//! The operating system's figures about this process.
 
 use std::io::Read;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn executable() -> String {
     std::env::current_exe().map_or(String::new(), |path| path.display().to_string())
 }
 
-/// What INFO shows of this process.
+/// Returns the resources that INFO shows of this process.
 pub fn used() -> Resources {
     let (cpu_user_micros, cpu_system_micros) = cpu_micros();
     let rss_bytes = resident_bytes();

@@ -81,7 +81,7 @@ async fn serve(mut given: mpsc::UnboundedReceiver<Job>) {
     while let Some(Job { migration, ended }) = given.recv().await {
         let turns = turns.clone();
         tokio::spawn(async move {
-            // Who asked may have gone.
+            // The client may have gone.
             let _ = ended.send(talk(&migration, &turns).await);
         });
     }

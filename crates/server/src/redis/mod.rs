@@ -49,7 +49,7 @@ use crate::settings::Settings;
 use crate::tenants::Tenants;
 use crate::tenants::turns::SchedulerHandle;
 
-/// What a connection's buffers shrink back to once they are empty.
+/// Size that a connection's buffers shrink back to once they are empty.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
@@ -73,7 +73,7 @@ pub fn tidy(layer: &Redis) {
     layer.enforce_soft_limits();
 }
 
-/// What the peers of a listener may speak.
+/// The protocols that the peers of a listener may speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Clear text, and TLS beside it if there is a certificate.
@@ -83,7 +83,7 @@ pub enum Takes {
 
 /// The way into Redis' layer.
 pub struct RespEntrance {
-    /// Of the default database.
+    /// For the default database.
     pub layer: Arc<Redis>,
     pub tenants: Arc<Tenants>,
     pub settings: Arc<Settings>,
@@ -126,7 +126,7 @@ impl RespEntrance {
         let statistics = &self.layer.observation.statistics;
         statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         if self.takes == Takes::Both {
-            // The peer may not be reading; it is told if its socket takes it at once.
+            // The peer may not be reading; it gets the error if its socket takes it at once.
             let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
         }
     }
@@ -219,7 +219,8 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
     }
 }
 
-/// Finds out whether the peer wants TLS. A connection of somebody who needs no password may wait for its first byte for ever.
+/// Finds out whether the peer wants TLS. A connection that needs no password may wait for its first
+/// byte indefinitely.
 async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::Result<Transport> {
     match tls {
         None if takes == Takes::TlsOnly => Err(io::ErrorKind::ConnectionRefused.into()),
@@ -231,7 +232,7 @@ async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::
     }
 }
 
-/// What carries the bytes of a connection.
+/// The transport of a connection.
 trait Socket: AsyncRead + AsyncWrite + Unpin {
     /// Completes when there may be something to read; takes no buffer for it.
     fn arrival(&self) -> impl Future<Output = io::Result<()>>;
@@ -265,7 +266,7 @@ impl Socket for Encrypted {
         self.get_ref().0.socket().readable()
     }
 
-    /// What is encrypted has to be flushed, which may have to wait.
+    /// Encrypted bytes have to be flushed, which may have to wait.
     fn write_now(&mut self, _: &[u8]) -> io::Result<usize> {
         Ok(0)
     }
@@ -278,7 +279,7 @@ impl Socket for Encrypted {
 /// A connection without its socket, which is of one kind or the other.
 struct Connection {
     session: Session,
-    /// Of the logical database that the connection is in.
+    /// The layer of the logical database that the connection is in.
     layer: Arc<Redis>,
     scheduler_handle: SchedulerHandle,
     settings: Arc<Settings>,
@@ -286,9 +287,9 @@ struct Connection {
     stop: watch::Receiver<bool>,
     connection_waker: Arc<ConnectionWaker>,
     permit: Permit,
-    /// What it keeps of the peer's before the peer has authenticated.
+    /// The peer's input before it has authenticated.
     stranger_input: StrangerInput,
-    /// What its buffers and its queue take.
+    /// The size of its buffers and its queue.
     memory: Counted,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
@@ -476,7 +477,8 @@ impl Connection {
         }
     }
 
-    /// A peer that has authenticated is none any more; of one that has not, only so much is kept.
+    /// Returns true if a peer that has not authenticated stays within its bytes. A peer that has
+    /// authenticated is no stranger any more.
     fn may_stay_a_stranger(&mut self) -> bool {
         if self.session.is_authenticated() {
             self.permit.authenticated();
@@ -638,7 +640,7 @@ impl Connection {
             written = pace.write_all(socket, &self.output[sent..]) => written,
             () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
         };
-        // What was left meanwhile is still to be fetched.
+        // Mail that was left meanwhile is still to be fetched.
         if signalled {
             self.connection_waker.signal();
         }
@@ -711,7 +713,7 @@ impl Connection {
         }
     }
 
-    /// What another server is sent can not be taken back, so it waits until it is durable here.
+    /// Keys sent to another server can not be taken back, so they wait until they are durable here.
     async fn migrate(&mut self, migration: Arc<Migration>) {
         self.waiters.durable(self.dependency).await;
         let (mut stop, tenants) = (self.stop.clone(), self.scheduler_handle.tenants().clone());

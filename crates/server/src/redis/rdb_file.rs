@@ -95,7 +95,7 @@ impl RdbFile {
 
 /// Writes the layer's file on a thread of its own.
 pub fn write_in_background(layer: Arc<Redis>) {
-    // What goes wrong is in the server's log.
+    // Errors are in the server's log.
     let started = std::thread::Builder::new()
         .name("rdb".into())
         .spawn(move || drop(layer.write_rdb_file()));

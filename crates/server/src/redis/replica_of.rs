@@ -4,9 +4,10 @@
 //! source --PSYNC--> thread --transactions: what was sent, and how far it is--> the layer, by a session of the thread's own
 //! ```
 //!
-//! How far the copy is stands beside the keys and is written with them, so a server that was killed goes on where it was. What a
-//! first copy has brought is a part until all of it has arrived, and is shown to nobody: not while it arrives, not when the link
-//! breaks or the server starts again, and not when REPLICAOF NO ONE ends it, which removes it.
+//! The position of the copy stands beside the keys and is written with them, so a server that was
+//! killed goes on where it was. A first copy is incomplete until all of it has arrived, and is
+//! shown to nobody: not while it arrives, not when the link breaks or the server starts again, and
+//! not when REPLICAOF NO ONE ends it, which removes it.
 //!
 //! Nothing of an ended copy is written: whoever ends one holds its gate afterwards, and the thread looks behind it.
 
@@ -111,7 +112,8 @@ fn become_replica(layer: &Redis, source: &Address) {
     layer.connections.blocking.end_all_soon(errors::UNBLOCKED);
 }
 
-/// Clients write no more, and the source is written down. What an earlier source has sent counts: this one may know its stream.
+/// Ends clients' writes, and writes down the source. The position of an earlier source counts: this
+/// one may know its stream.
 fn begin_at(layer: &Arc<Redis>, source: &Address) -> Result<(), Error> {
     become_replica(layer, source);
     let progress = Progress {
@@ -267,7 +269,7 @@ impl Local {
         }
     }
 
-    /// Requests that must succeed, with so many replies.
+    /// Sends requests that must succeed, with `replies` replies.
     fn bring(&mut self, requests: &[u8], replies: usize) -> Result<(), Error> {
         self.send(requests)?;
         for _ in 0..replies {
@@ -343,7 +345,7 @@ impl Target for Local {
 struct Watch {
     layer: Arc<Redis>,
     stop: Arc<AtomicBool>,
-    /// What is spoken to, and how.
+    /// The source, and how it is spoken to.
     source: Address,
     /// The parameters have come to say otherwise: to try again as before is of no use.
     is_outdated: bool,

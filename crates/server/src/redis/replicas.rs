@@ -5,10 +5,10 @@
 //! then the stream of commands, as far as it is durable;  the replica says REPLCONF ACK position
 //! ```
 //!
-//! A replica that takes nothing for the stall timeout, says nothing for `repl-timeout`, or lags further than
-//! `client-output-buffer-limit replica` is cut off. One that cannot read a copy whose length nobody knows is told the length
-//! first: the copy is made twice, once to count, and empty lines show meanwhile that we live. While a replica reads its copy, its own
-//! empty lines do.
+//! A replica that takes nothing for the stall timeout, says nothing for `repl-timeout`, or lags
+//! further than `client-output-buffer-limit replica` is cut off. A replica that cannot read a copy
+//! of unknown length gets the length first: the copy is made twice, once to count, and empty lines
+//! show meanwhile that we live. While a replica reads its copy, its own empty lines do.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -26,9 +26,9 @@ use tokio::sync::watch;
 /// How often a thread with nothing to send looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 const WORD_LOOK: Duration = Duration::from_millis(2);
-/// How often a replica is told that its copy is being prepared.
+/// Time between two signs of life while a replica's copy is being prepared.
 const ALIVE_MICROS: u64 = 1_000_000;
-/// What a replica says is short.
+/// Upper bound on unread input of a replica, whose messages are short.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 
 pub struct Serving {
@@ -101,7 +101,8 @@ impl Serving {
             Some(image) => {
                 self.send_image(socket, image, follower.acknowledged.load(Ordering::Relaxed))?;
                 if self.request.only_records {
-                    // Whoever wanted the records alone closes the connection when it has them.
+                    // A client that wanted the records alone closes the connection when it has
+                    // them.
                     let mut rest = [0; 1];
                     socket.set_read_timeout(Some(self.stall_timeout))?;
                     return (&mut &*socket).read(&mut rest).map(drop);

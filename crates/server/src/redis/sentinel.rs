@@ -35,7 +35,7 @@ const PACE: Pace = Pace {
     bytes_per_second: 16 << 10,
 };
 
-/// What clients are told.
+/// The facts that clients get.
 pub struct Sentinel {
     pub master_name: String,
     pub identity: Identity,
@@ -121,7 +121,7 @@ struct Connection {
     /// Where the client has reached us.
     here: SocketAddr,
     protocol: Protocol,
-    /// What it has subscribed to: the kind's first letter, and the name.
+    /// Its subscriptions: the kind's first letter, and the name.
     channels: Vec<(u8, Vec<u8>)>,
 }
 

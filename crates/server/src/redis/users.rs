@@ -30,7 +30,7 @@ impl UsersOnDisk {
         &self.path
     }
 
-    /// What is written before it takes the place of the file.
+    /// Path of the new file before it replaces the old one.
     fn new_path(&self) -> PathBuf {
         let mut name = self.path.as_os_str().to_owned();
         name.push(".new");

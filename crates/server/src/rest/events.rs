@@ -1,4 +1,5 @@
-//! What a subscriber or a monitor over REST is sent: an event stream that goes on until either side ends it.
+//! The event stream of a subscriber or a monitor over REST, which goes on until either side ends
+//! it.
 
 use std::sync::atomic::Ordering;
 
@@ -10,9 +11,9 @@ use crate::http::{Follower, Following};
 
 pub struct Events {
     session: Session,
-    /// RESP2 that is not told yet.
+    /// RESP2 that is not sent yet.
     messages: Vec<u8>,
-    /// What the messages have to wait for.
+    /// The dependency of the messages.
     dependency: Dependency,
 }
 

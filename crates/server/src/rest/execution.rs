@@ -105,13 +105,13 @@ impl Sessions {
     }
 }
 
-/// What MONITOR and CLIENT LIST show of a request over REST, as Upstash does.
+/// The address that MONITOR and CLIENT LIST show for a request over REST, as Upstash does.
 const ADDRESS: &str = "0.0.0.0:0";
 
 /// The error for what is not executed because something other than a script keeps the partition; what clients know of Redis.
 pub const BUSY: &str = "BUSY the database is busy with something that takes long";
 
-/// What an I/O thread could do for a request.
+/// The outcome of a request on an I/O thread.
 pub enum Begun {
     Everything,
     APart,
@@ -126,7 +126,7 @@ pub struct Execution {
     commands: Commands,
     /// Commands that are answered.
     done: usize,
-    /// What must be done before the next command, on a thread that may be kept.
+    /// Work that must be done before the next command, on a thread that may be kept.
     after: Option<After>,
     /// Something keeps the partition: the next command was not executed.
     is_busy: bool,
@@ -250,7 +250,7 @@ impl Execution {
             if let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) {
                 let arguments = parser.arguments(request);
                 let name = self.sessions.layer().table.find_of(arguments);
-                // What is no command may be a value in the wrong place.
+                // An unknown command may be a value in the wrong place.
                 let name = name.map_or("?", |command| command.name);
                 let _ = write!(shape, "{name} {}", arguments.len().saturating_sub(1));
             }

@@ -49,13 +49,13 @@ const METHOD_NOT_ALLOWED: u16 = 405;
 const SERVICE_UNAVAILABLE: u16 = 503;
 
 pub struct Rest {
-    /// Of the default database.
+    /// For the default database.
     sessions: Arc<Sessions>,
     tokens: Tokens,
     tenants: Arc<Tenants>,
 }
 
-/// Who asks, and where.
+/// The caller's credential, and the region.
 struct Caller {
     sessions: Arc<Sessions>,
     user: Arc<User>,
@@ -71,7 +71,7 @@ enum Shape {
     Transaction,
 }
 
-/// What the client wishes for by headers.
+/// The format that the client asks for by headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Json(Encoding),
@@ -140,7 +140,7 @@ impl Rest {
             return Dispatch::Later;
         }
         let layer = self.sessions.layer();
-        // A script that has taken too long is told of at once.
+        // A script that has taken too long is reported at once.
         if layer.engine.is_busy() && !layer.scripting.long_scripts.is_busy() {
             return Dispatch::Busy;
         }

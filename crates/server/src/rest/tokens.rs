@@ -116,7 +116,7 @@ fn log_in_to(layer: &Redis, database_login: &DatabaseLogin, token: &[u8]) -> Res
     }))
 }
 
-/// What a request shows: a bearer's token, or one in the query.
+/// Returns the token that a request shows: a bearer's token, or one in the query.
 pub fn token_of(head: &Head<'_>) -> Option<String> {
     let bearer = head.header("authorization").and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;

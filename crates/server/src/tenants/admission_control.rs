@@ -1,4 +1,4 @@
-//! What a logical database's requests are held against, and the words of each protocol for what was exceeded.
+//! The quotas of a logical database's requests, and each protocol's words for an exceeded one.
 //!
 //! Redis' texts are Upstash's (its documentation, "Troubleshooting"); DynamoDB's exceptions are those of its "Error handling"
 //! page, of which SDKs retry the throttling ones; Fauna answers 429.
@@ -88,7 +88,7 @@ impl AdmissionControl for RedisAdmissionControl {
 const SCRIPT_BYTES_LEAST: u64 = 4 << 20;
 const SCRIPT_BYTES_MOST: u64 = 64 << 20;
 
-/// What is exceeded, if the database holds as much as it may.
+/// Returns the exceeded quota, if the database is full.
 pub fn has_no_room(database: &Database, engine: &Engine) -> Option<Exceeded> {
     database.limits.check_stored(engine.stored_bytes(database.id)).err()
 }
@@ -106,7 +106,7 @@ fn redis_text(exceeded: Exceeded) -> String {
     format!("ERR {}", text(exceeded))
 }
 
-/// What was exceeded, in a sentence.
+/// Describes the exceeded quota in a sentence.
 pub fn text(exceeded: Exceeded) -> String {
     match exceeded {
         Exceeded::CommandsPerSecond { limit } => format!("max commands per second exceeded. Limit: {limit}"),

@@ -1,16 +1,18 @@
 //! The logical databases as the server serves them.
 //!
-//! A database's layers are made when somebody comes in and dropped once nobody has been there for a while, so an idle one
-//! costs its entry in the catalogue and nothing else. What a layer must not forget is in the engine; what its database's keys
-//! owe to time (expiry, indexes being filled) waits until somebody comes in again, and no reader sees the difference.
+//! A database's layers are made when a client comes in and dropped once nobody has been there for a
+//! while, so an idle one costs its entry in the catalogue and nothing else. State that a layer must
+//! not forget is in the engine; work that its database's keys owe to time (expiry, indexes being
+//! filled) waits until a client comes in again, and no reader sees the difference.
 //!
 //! ```text
 //!   password, signature, secret --catalogue--> database --open--> its layers, made or found
 //! ```
 //!
-//! Never two layers of one kind for one database, because connections would not hear of each other. Both making and dropping
-//! hold the lock of `open`, and what somebody still holds is not dropped; only while the connections of a database are told to
-//! come in anew do the last of the old ones have a layer of their own.
+//! There are never two layers of one kind for one database, because connections would not hear of
+//! each other. Both making and dropping hold the lock of `open`, and a layer that is still held is
+//! not dropped; only while the connections of a database are asked to come in anew do the last of
+//! the old ones have a layer of their own.
 
 pub mod admission_control;
 pub mod turns;
@@ -40,7 +42,7 @@ pub struct Tenants {
     /// The layers that a database can have.
     kinds: Vec<LayerKind>,
     share: Share,
-    /// Of the default database.
+    /// For the default database.
     turns: Turns,
     active_micros: AtomicU64,
     open: Mutex<HashMap<DatabaseId, Arc<OpenDatabase>>>,
@@ -187,7 +189,7 @@ impl Tenants {
         self.open.lock().get(&database).map_or(0, |open| open.connections())
     }
 
-    /// Of each kind of layer, in how many databases beside the default one it is in memory.
+    /// Returns for each kind of layer in how many databases beside the default one it is in memory.
     pub fn layers_open(&self) -> Vec<(&'static str, usize)> {
         let open = self.list_open();
         let count = |kind: &LayerKind| {
@@ -219,7 +221,7 @@ impl Tenants {
         }
         self.count_active();
         for open in self.list_open() {
-            // What is written here holds a deletion up as any request does.
+            // A write here holds a deletion up as any request does.
             let entered = Entered::new(open);
             entered.open.maintain(self.maker.engine.now_micros());
         }
@@ -397,7 +399,7 @@ impl Drop for Entered {
     }
 }
 
-/// What the Redis layers know of the databases.
+/// The Redis layers' view of the databases.
 struct TenantDirectory(Weak<Tenants>);
 
 impl Directory for TenantDirectory {

@@ -37,7 +37,7 @@ pub(crate) struct CheckpointFiles {
 pub struct FoundCheckpoint {
     /// Its name in the data directory.
     pub file: String,
-    /// What reading it to the end has shown.
+    /// The summary, once it was read to the end.
     pub summary: CheckpointSummary,
 }
 
@@ -159,7 +159,7 @@ impl CheckpointFiles {
         Ok(())
     }
 
-    /// The file of the temporary name, empty. What is reserved for it stays reserved.
+    /// Creates the file of the temporary name, empty. Room reserved for it stays reserved.
     fn empty_temporary(&self) -> io::Result<Box<dyn File>> {
         if !self.disk.exists(TEMPORARY)? {
             return self.disk.create(TEMPORARY);
@@ -187,7 +187,7 @@ impl Read for Reading {
     }
 }
 
-/// So much is cut at once.
+/// Bytes that one call cuts off.
 const SHRINK_BYTES: u64 = 4 << 20;
 
 struct Writing<'g> {

@@ -10,10 +10,11 @@ use crate::memory::MemoryBuilder;
 use crate::memory::row::Row;
 use crate::ssd::SsdLoad;
 
-/// What [`PartitionStore::begin_load`](crate::PartitionStore::begin_load) gives. Dropped, it leaves nothing behind.
+/// A load begun by [`PartitionStore::begin_load`](crate::PartitionStore::begin_load). Dropping it
+/// leaves nothing.
 pub struct PartitionLoad {
     rows: Rows,
-    /// Of the last row, if there was one.
+    /// Key of the last row, if there was one.
     last_key: Vec<u8>,
     is_begun: bool,
 }

@@ -31,7 +31,7 @@ use crate::interface::Snapshot;
 use crate::memory::row::Row;
 use crate::position::Position;
 
-/// What was written or read.
+/// A summary of the rows written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointSummary {
     /// The point of history whose rows it holds.
@@ -61,7 +61,7 @@ pub enum CheckpointError {
     Damaged {
         /// Where the damaged part starts, in bytes from the start of the stream.
         offset: u64,
-        /// What is wrong with it, as the object of a sentence.
+        /// The fault, as the object of a sentence.
         what: &'static str,
     },
     /// Written by a version of this program with another format; use that one.
@@ -77,7 +77,7 @@ pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const TAG_ROWS: u8 = 1;
 pub(crate) const TAG_FOOTER: u8 = 2;
 pub(crate) const FRAME_BYTES: usize = 9;
-/// What stands before a part's payload: tag, length, checksum.
+/// The header of a part: tag, length, checksum of its payload.
 pub(crate) type FrameBytes = [u8; FRAME_BYTES];
 pub(crate) const FOOTER_BYTES: usize = 24;
 pub(crate) const ROW_HEADER_BYTES: usize = 16;
@@ -247,7 +247,7 @@ struct Reader<'a> {
     /// Bytes read so far, and where the part being read starts.
     offset: u64,
     part: u64,
-    /// Of the parts that were read, one behind the other.
+    /// Payloads of the parts that were read, one after the other.
     payload: Vec<u8>,
 }
 
@@ -350,7 +350,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// So many bytes of blocks are given at once, or one block that is larger.
+/// Bytes of blocks that are handed over at once; a larger block is handed over alone.
 const GIVEN_BYTES: usize = 1 << 20;
 
 /// Reads blocks, and watches over what spans them.
@@ -388,7 +388,7 @@ impl<'a> Verifier<'a> {
             if self.reader.payload.len() >= GIVEN_BYTES {
                 let mut next = used.try_recv().unwrap_or_default();
                 next.clear();
-                // Whoever has gone has failed by itself.
+                // A receiver that is gone has failed by itself.
                 let _ = give.send(std::mem::replace(&mut self.reader.payload, next));
             }
         }
@@ -551,7 +551,8 @@ mod tests {
         }
     }
 
-    /// What is being verified and what is being taken apart, and no more, however slow the one is beside the other.
+    /// Only the block being verified and the block being taken apart are in memory, however slow
+    /// the one is beside the other.
     #[test]
     fn little_is_read_ahead_of_the_rows() {
         let (bytes, _) = written(store(100_000, 100).snapshot());
@@ -573,7 +574,7 @@ mod tests {
         assert!(most <= 2 * given + frames, "{most} bytes ahead");
     }
 
-    /// Of these rows.
+    /// Largest block of these rows.
     const BLOCK_BYTES_MOST: usize = BLOCK_BYTES + 1000;
 
     #[test]

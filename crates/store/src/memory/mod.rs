@@ -29,7 +29,7 @@ pub struct MemoryStore {
     tree: Tree,
     /// Where keys are that will be written next.
     fetched: Fetched,
-    /// What the newest checkpoint holds.
+    /// The position of the newest checkpoint.
     applied: Position,
     /// Where checkpoints are; none for a store that is never flushed.
     files: Option<CheckpointFiles>,
@@ -65,7 +65,7 @@ impl MemoryStore {
         self.files.iter().for_each(|files| files.tidy_all(remove_other));
     }
 
-    /// Takes over the rows, in the place of all that it has.
+    /// Replaces all rows with these.
     pub(crate) fn take_rows(&mut self, rows: MemoryBuilder) {
         self.tree = rows.tree.finish();
     }
@@ -80,7 +80,7 @@ impl MemoryStore {
 #[derive(Default)]
 struct Fetched {
     keys: Vec<(Mark, Option<Way>)>,
-    /// So many of them have been written.
+    /// Number of them that have been written.
     written: usize,
 }
 
@@ -277,15 +277,16 @@ impl Snapshot for MemorySnapshot {
     }
 }
 
-/// Fewer rows lie in the caches of the processor, near enough: to look for them twice costs more than what the first time saves. With
-/// small rows and a shared cache of 32 MiB walks of ten rows gain from 60,000 rows on. What is looked for once gains with any number.
+/// Below this number of rows, rows lie near enough, in the processor's caches: looking them up
+/// twice costs more than the first time saves. With small rows and a shared cache of 32 MiB walks
+/// of ten rows gain from 60,000 rows on. Single lookups gain with any number.
 pub(crate) const FAR_FROM_ROWS: u64 = 1 << 16;
 
 fn is_far(tree: &Tree) -> bool {
     tree.len() >= FAR_FROM_ROWS
 }
 
-/// What is read alike, a store or a moment of it.
+/// The common reads of a store and its snapshots.
 trait Rows {
     fn tree(&self) -> &Tree;
 }

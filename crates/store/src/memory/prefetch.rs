@@ -1,4 +1,5 @@
-//! Asking the processor for memory that will be read soon. Unlike a read, this is waited for by nobody, so many can be under way.
+//! Prefetches memory that will be read soon. Unlike a read, a prefetch is not waited for; many can
+//! be in flight.
 
 #![allow(unsafe_code)]
 

@@ -8,10 +8,10 @@
 //!         long   | count u32 | value bytes u32    | 0 u8 | key bytes, 24 bits | version 2 x u32                 | key | value
 //! ```
 //!
-//! A short header is 10 bytes. It serves keys and values of at most 255 bytes and versions below 2^52, which the clock
-//! reaches in 2112; a long one is 20 bytes and serves the rest. The byte at offset 8 tells them apart. So few bits count
-//! a short row's handles that old versions of a node that is written often would use them up: a clone of a row with
-//! so many handles is a copy of the row.
+//! A short header is 10 bytes. It serves keys and values of at most 255 bytes and versions below
+//! 2^52, which the clock reaches in 2112; a long one is 20 bytes and serves the rest. The byte at
+//! offset 8 distinguishes them. A short row counts its handles in few bits, which old versions of a
+//! node that is written often would use up: beyond the limit, a clone of the row is a copy.
 //!
 //! The handle is never null, so `Option<Row>` is eight bytes too.
 //!
@@ -75,8 +75,8 @@ const LONG_BYTES: usize = size_of::<Long>();
 const SHORT_VERSION_END: u64 = 1 << 52;
 /// The bits of a short header's count that count.
 const SHORT_COUNT: u16 = (1 << 12) - 1;
-/// As many handles of a short row there are before a clone is a copy. What is left up to [`SHORT_COUNT`] is for threads
-/// that find this at the same moment, each of which counts one for an instant.
+/// Handles of a short row beyond which a clone is a copy. The rest up to [`SHORT_COUNT`] is for
+/// threads that reach this limit at the same moment, each of which counts one for an instant.
 const SHORT_SHARED_MAX: u16 = SHORT_COUNT / 2;
 /// The same of a long row, where going beyond is given up: there is no room for as many handles.
 const LONG_SHARED_MAX: u32 = u32::MAX / 2;
@@ -86,7 +86,7 @@ const LONG_KEY_END: usize = 1 << 24;
 /// Bytes of all rows of this process: those of a store, of its snapshots, and those that are about to be freed.
 static ALL_ROWS_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// What the rows of this process take together, the tree's pointers to them included.
+/// Returns the size of all rows of this process, the tree's pointers to them included.
 pub fn all_rows_bytes() -> u64 {
     ALL_ROWS_BYTES.load(Ordering::Relaxed)
 }
@@ -94,7 +94,7 @@ pub fn all_rows_bytes() -> u64 {
 /// Small rows reach into the line of a byte so far behind their start, if into a second.
 const SMALL_ROW_END: usize = 47;
 
-/// What the tree holds for each row: its handle, and the first bytes of its key.
+/// Size of a row's entry in the tree: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
 /// The allocator's blocks come in sizes an eighth apart, the smallest ones 16 bytes apart: a row takes so many bytes more, and this
@@ -102,7 +102,7 @@ const TREE_BYTES: u64 = 16;
 const ALLOCATOR_BYTES: u64 = 8;
 const ALLOCATOR_PART: u64 = 16;
 
-/// What a row counts for beside its key and value.
+/// Overhead of a row beside its key and value.
 const STORED_BYTES: u64 = 36;
 
 // SAFETY: the bytes behind a handle are never written after construction and the counter is atomic, so handles may be
@@ -177,8 +177,9 @@ impl Row {
         }
     }
 
-    /// What a row with a key and a value of so many bytes counts for where the rows of a database are summed up: the same for each
-    /// form, engine and release, because trees on disk keep such sums. Its part of [`all_rows_bytes`] is ten or none less.
+    /// Returns the size that a row with such a key and value counts for in the sums of a database:
+    /// the same for each form, engine and release, because trees on disk keep such sums. Its part
+    /// of [`all_rows_bytes`] is up to ten less.
     pub fn stored_bytes_of(key_bytes: usize, value_bytes: usize) -> u64 {
         (key_bytes + value_bytes) as u64 + STORED_BYTES
     }
@@ -197,7 +198,7 @@ impl Row {
         bytes + bytes / ALLOCATOR_PART + ALLOCATOR_BYTES
     }
 
-    /// Has the row brought near the processor, all of it if it is small.
+    /// Prefetches the row, all of it if it is small.
     #[inline]
     pub(crate) fn prefetch(&self) {
         let start = self.start.as_ptr();
@@ -371,7 +372,7 @@ impl Row {
 
 /// Sizes of small rows are multiples of this, as those of an allocator's small blocks are.
 const STEP_BYTES: usize = 16;
-/// Small rows have one of so many sizes.
+/// Number of sizes that small rows come in.
 const SMALL_SIZES: usize = 16;
 /// As many blocks of each size are kept.
 const KEPT_BLOCKS: usize = 32;
@@ -423,7 +424,7 @@ impl Drop for Kept {
     }
 }
 
-/// Which size a row of so many bytes has, in steps; not only of small ones.
+/// Returns the size class of a row of `bytes`, in steps; large rows have one too.
 fn size_of_row(bytes: usize) -> usize {
     bytes.div_ceil(STEP_BYTES)
 }
@@ -447,7 +448,7 @@ fn allocate(bytes: usize) -> NonNull<u8> {
 
 /// # Safety
 ///
-/// The block was allocated for so many bytes and is not used again.
+/// The block was allocated for `bytes` and is not used again.
 #[inline]
 unsafe fn free(block: NonNull<u8>, bytes: usize) {
     let size = size_of_row(bytes);

@@ -9,10 +9,11 @@
 //! heads     047·····   051·····   998·····
 //! ```
 //!
-//! A key being searched must begin with those skipped bytes as well. Mostly that needs no test: the separators left and
-//! right of a node (its *fences*) begin with the same `assured` bytes, hence so does every key led there. Where the run
-//! shares so much more than the fences that its heads would all be equal (at the edges of the tree, at the border of
-//! two tables), `skip > assured` and a search compares the skipped bytes with the first row's.
+//! A key being searched must begin with those skipped bytes as well. Mostly that needs no test: the
+//! separators left and right of a node (its *fences*) begin with the same `assured` bytes, hence so
+//! does every key led there. Where the rows share enough beyond the fences that all heads would be
+//! equal (at the edges of the tree, at the border of two tables), `skip > assured` and a search
+//! compares the skipped bytes with the first row's.
 //!
 //! Invariants: rows strictly ascend by key; all begin with the same `skip` bytes; `heads[i]` is the head of `rows[i]`
 //! behind `skip`; `assured` is the length of the fences' common prefix; an empty run has `skip <= assured`.
@@ -35,8 +36,9 @@ pub(crate) struct Run<const N: usize> {
     rows: Rows<N>,
 }
 
-/// The heads, of which as many are used as there are rows. What lies beyond the first fills lines of its own; the first of each such
-/// line is a landmark, so that a search visits the line of the landmarks and the one that they point to.
+/// The heads, of which one per row is used. Those beyond the first fill lines of their own; the
+/// first of each such line is a landmark, so that a search visits the line of the landmarks and the
+/// one that they point to.
 #[derive(Clone)]
 #[repr(C)]
 struct Heads<const N: usize> {
@@ -306,7 +308,7 @@ impl<const N: usize> Run<N> {
         self.heads.mark(len + 1);
     }
 
-    /// Puts a row in the place of the one with the same key and returns the old one.
+    /// Replaces the row with the same key and returns the old one.
     pub fn replace(&mut self, index: usize, row: Row) -> Row {
         self.rows[index]
             .replace(row)
@@ -388,7 +390,7 @@ impl<const N: usize> Run<N> {
         }
     }
 
-    /// What to skip, given the rows and the fences.
+    /// Returns the bytes to skip, given the rows and the fences.
     fn skip_wanted(&self) -> u32 {
         match self.len {
             0 => self.assured,
@@ -396,8 +398,8 @@ impl<const N: usize> Run<N> {
         }
     }
 
-    /// What to skip if so many bytes are alike in all rows: more than the fences assure only where a head would be wasted
-    /// otherwise.
+    /// Returns the bytes to skip if `alike` bytes are equal in all rows: more than the fences
+    /// assure only where a head would be wasted otherwise.
     fn worthwhile(&self, alike: u32) -> u32 {
         if alike >= self.assured + 8 { alike } else { self.assured }
     }

@@ -42,7 +42,7 @@ use crate::memory::run::{Fences, Run, Sought, common_prefix, separator};
 /// a snapshot. `examples/tree_cost.rs` measures it.
 pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
 
-/// What a range removal takes out of a [`Tree`].
+/// The rows that a range removal takes out of a [`Tree`].
 pub type RemovedRows = Removed<LEAF_ROWS, INNER_CHILDREN>;
 
 /// Most rows of a leaf of a [`Tree`].
@@ -120,7 +120,8 @@ impl<const LEAF: usize, const INNER: usize> DerefMut for Children<LEAF, INNER> {
     }
 }
 
-/// So many ways are gone side by side: about as many lines as a processor fetches at a time.
+/// Number of descents that run side by side: about the number of lines that a processor fetches at
+/// a time.
 const SIDE_BY_SIDE: usize = 16;
 
 /// How a row was come to, by the number of the child in each inner node and then that of the row. Found out by heads alone, and true
@@ -164,7 +165,7 @@ pub struct Walk<'k> {
     pub from: &'k [u8],
     /// Towards lower keys.
     pub reverse: bool,
-    /// At most so many.
+    /// Upper bound on the rows visited.
     pub rows: usize,
 }
 
@@ -172,14 +173,14 @@ pub struct Walk<'k> {
 struct Searches<'t, 'k, const LEAF: usize, const INNER: usize> {
     keys: &'k [&'k [u8]],
     nodes: [&'t Node<LEAF, INNER>; SIDE_BY_SIDE],
-    /// Of those in the nodes; none where there is nothing to bring near.
+    /// Lookups in the nodes; none where there is nothing to prefetch.
     sought: [Option<Sought>; SIDE_BY_SIDE],
     /// To the nodes.
     ways: [Way; SIDE_BY_SIDE],
 }
 
 impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER> {
-    /// Has gone down to the leaves.
+    /// Descends to the leaves.
     fn new(root: &'t Node<LEAF, INNER>, keys: &'k [&'k [u8]]) -> Self {
         let mut searches = Searches {
             keys,
@@ -227,7 +228,7 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
         true
     }
 
-    /// Has what the leaves say to be at the keys brought near the processor.
+    /// Prefetches the rows that the leaves name for the keys.
     fn fetch_rows(&self) {
         let mut slots = [None; SIDE_BY_SIDE];
         for (place, (node, sought, _)) in slots.iter_mut().zip(self.each()) {
@@ -239,7 +240,8 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
         slots.into_iter().flatten().flatten().for_each(Row::prefetch);
     }
 
-    /// Has the rows brought near that walks from the keys visit, as far as they are in the leaf or the one beside it.
+    /// Prefetches the rows that walks from the keys visit, as far as they are in the leaf or the
+    /// one beside it.
     fn fetch_walks(&self, root: &'t Node<LEAF, INNER>, walks: &[Walk<'_>]) {
         let mut parts: [&[Option<Row>]; 2 * SIDE_BY_SIDE] = [&[]; 2 * SIDE_BY_SIDE];
         for ((((node, sought, key), way), walk), parts) in
@@ -291,7 +293,7 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
     }
 }
 
-/// So many of the rows before or from an index.
+/// Returns up to `most` rows before or from an index.
 fn part(rows: &[Option<Row>], from: usize, most: usize, reverse: bool) -> &[Option<Row>] {
     match reverse {
         true => &rows[from.saturating_sub(most)..from],
@@ -299,7 +301,7 @@ fn part(rows: &[Option<Row>], from: usize, most: usize, reverse: bool) -> &[Opti
     }
 }
 
-/// Has all lines of handles brought near.
+/// Prefetches all lines of handles.
 fn fetch_slots(slots: &[Option<Row>]) {
     slots.chunks(8).for_each(|line| prefetch(line.as_ptr()));
     slots.last().iter().for_each(|last| prefetch(std::ptr::from_ref(*last)));
@@ -381,8 +383,9 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
-    /// Goes down to the keys side by side, so that what is done there soon afterwards waits for little. Tells the ways, in order:
-    /// `None` for a key that is not there, or cannot be told from others so far.
+    /// Descends to the keys side by side, so that work done there soon afterwards waits for little.
+    /// Passes the paths on in order: `None` for a key that is not there, or cannot be distinguished
+    /// from others so far.
     pub fn fetch(&self, keys: &[&[u8]], found: &mut dyn FnMut(Option<Way>)) {
         for keys in keys.chunks(SIDE_BY_SIDE) {
             let searches = Searches::new(&self.root, keys);
@@ -400,8 +403,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
-    /// Puts the row in the place of the one at the end of the way, which is returned, if that has the same key and is not newer.
-    /// Gives it back otherwise. No key is looked for.
+    /// Replaces the row at the end of the path, which is returned, if it has the same key and is
+    /// not newer. Returns the new row as an error otherwise. No key is looked up.
     pub fn replace(&mut self, way: &Way, row: Row) -> Result<Row, Row> {
         let version = row.version();
         let Some((children, index)) = way.steps() else {
@@ -434,7 +437,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         Ok(Arc::make_mut(run).replace(index, row))
     }
 
-    /// Puts the row in the place of the one with the same key, which is returned, or adds it.
+    /// Replaces the row with the same key, which is returned, or adds the row.
     pub fn insert(&mut self, row: Row) -> Option<Row> {
         let version = row.version();
         self.newest = self.newest.max(version);
@@ -617,7 +620,7 @@ impl<const LEAF: usize, const INNER: usize> Default for CountedTree<LEAF, INNER>
 }
 
 impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
-    /// Has the line that a search visits first brought near the processor.
+    /// Prefetches the line that a search visits first.
     fn prefetch(&self) {
         match self {
             Node::Leaf(run) => prefetch(Arc::as_ptr(run)),
@@ -1245,7 +1248,8 @@ enum Edge {
     High,
 }
 
-/// So many more bytes shared with one neighbour than with the other mean that a key belongs with the first alone.
+/// A key that shares at least this many more bytes with one neighbour than with the other belongs
+/// with the first alone.
 const EDGE_BYTES: usize = 8;
 
 /// Whether a key stands at the edge of the tree, or of keys that begin alike, as those of one collection do. `below` and `above`
@@ -1295,7 +1299,7 @@ pub struct Range<'a, const LEAF: usize, const INNER: usize> {
     /// Ranks still to be visited: `front <= back`.
     front: u64,
     back: u64,
-    /// What is left of the leaf at each side. Rows beyond the other side's rank are never reached.
+    /// The rest of the leaf at each side. Rows beyond the other side's rank are never reached.
     front_rows: &'a [Option<Row>],
     back_rows: &'a [Option<Row>],
 }

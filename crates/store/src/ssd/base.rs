@@ -13,7 +13,7 @@ use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use crate::error::StoreError;
 use crate::memory::row::Row;
 
-/// So many keys are looked for together.
+/// Number of keys that are looked up together.
 const SIDE_BY_SIDE: usize = 16;
 
 /// One of each key.
@@ -79,7 +79,7 @@ impl Base {
         Ok(rows)
     }
 
-    /// Has the rows under the keys brought near the processor, as far as they can be read.
+    /// Prefetches the rows under the keys, as far as they can be read.
     pub fn fetch(&self, keys: &[&[u8]]) {
         if let Some(open) = &self.tree {
             keys.chunks(SIDE_BY_SIDE)
@@ -297,7 +297,7 @@ fn leaf_of(node: &Node) -> &Leaf {
     }
 }
 
-/// What of what a cursor reads is kept at hand for others.
+/// Which nodes that a cursor reads stay cached for others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keeps {
     Leaves,
@@ -312,7 +312,7 @@ pub(super) struct Cursor<'b> {
     /// The inner nodes above the leaf, and which child was taken.
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Arc<Node>>,
-    /// Of the row after the cursor: up to the leaf's length.
+    /// Index of the row after the cursor: up to the leaf's length.
     index: usize,
 }
 

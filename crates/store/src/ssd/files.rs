@@ -20,11 +20,11 @@ pub(super) struct Files {
     pub disk: Arc<dyn Disk>,
     open: Mutex<Open>,
     cache: Cache<(u32, u32), Arc<Node>, Bytes>,
-    /// So much of a tree's inner nodes is kept beside what the cache has.
+    /// Bytes of a tree's inner nodes that are kept beside the cache.
     pub kept_bytes: u64,
     pub next_number: AtomicU32,
     pins: Mutex<Pins>,
-    /// Of files that nothing but snapshots needs.
+    /// Bytes of files that nothing but snapshots needs.
     pinned_bytes: AtomicU64,
 }
 
@@ -45,7 +45,8 @@ impl Weighter<(u32, u32), Arc<Node>> for Bytes {
     }
 }
 
-/// Who reads which generation of the tree, and what goes when nobody reads the older ones.
+/// The readers of each generation of the tree, and the files that go when nobody reads the older
+/// ones.
 #[derive(Default)]
 struct Pins {
     readers: BTreeMap<u64, usize>,
@@ -60,7 +61,8 @@ pub(super) struct Pin {
 }
 
 const NODES_EXPECTED_BYTES: u64 = 4096;
-/// Of what may be cached, this part is for inner nodes that are kept: with it they are all kept, if the tree is cached whole.
+/// Divisor of the cache for inner nodes that are kept: with it they are all kept, if the tree is
+/// cached whole.
 const KEPT_PART: u64 = 16;
 /// More files are not kept open: the one that has been open for the longest time is closed for another.
 const OPEN_MAX: usize = 256;
@@ -288,7 +290,7 @@ impl Files {
 
 const PREFIX: &str = "base-";
 const ENDS_BEFORE: &str = "the file ends before it";
-/// So much is read without asking how long the file is: any node.
+/// Bytes that are read without asking for the file's length: any node.
 const UNASKED_BYTES_MAX: u32 = 64 << 10;
 
 pub(super) fn damaged(place: &Place, what: &'static str) -> StoreError {

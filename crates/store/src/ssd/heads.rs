@@ -1,7 +1,8 @@
 //! Finding a key among those of a node without going to where each lies.
 //!
-//! Of each key stands its *head* here: the four bytes behind what all of them begin with, as a big-endian number. Heads order as
-//! keys do, except that different keys may have equal heads; only such keys are looked at.
+//! Each key has a *head* here: the four bytes after the prefix that all keys share, as a big-endian
+//! number. Heads order as keys do, except that different keys may have equal heads; only such keys
+//! are looked at.
 //!
 //! ```text
 //! keys    user:1047  user:1051  user:1998      shared = "user:1"
@@ -18,7 +19,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Of keys in ascending order. Of others as well, but then what is found is not said.
+    /// Builds the heads of `keys`, which must ascend; otherwise lookups are unspecified.
     pub fn of<'k>(keys: impl DoubleEndedIterator<Item = &'k [u8]> + Clone) -> Heads {
         let mut ends = keys.clone();
         let first = ends.next().unwrap_or_default();
@@ -42,7 +43,7 @@ impl Heads {
         start + partition(end - start, |index| is_before(start + index))
     }
 
-    /// Has the heads brought near the processor.
+    /// Prefetches the heads.
     pub fn prefetch(&self) {
         prefetch(self.shared.as_ptr());
         self.heads.chunks(16).for_each(|line| prefetch(line.as_ptr()));
@@ -118,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Of 128 keys that differ behind what they share, the one that is sought is the only one that is looked at.
+    /// A search among 128 keys that differ after their shared prefix looks at the wanted key only.
     #[test]
     fn few_keys_are_looked_at() {
         let keys: Vec<String> = (0..128).map(|number| format!("product:{number:08}")).collect();

@@ -20,11 +20,11 @@ use crate::memory::prefetch::prefetch;
 pub(super) struct OpenTree {
     pub tree: Tree,
     root: Slot,
-    /// So many bytes of nodes may still be kept.
+    /// Bytes of nodes that may still be kept.
     bytes_left: AtomicU64,
 }
 
-/// What is known of a node, once it was looked at.
+/// Facts about a node, once it was looked at.
 type Slot = OnceLock<Known>;
 
 enum Known {
@@ -101,7 +101,7 @@ impl Step<'_> {
         Ok(node)
     }
 
-    /// Has the node brought near the processor, if it is known where the cache has it.
+    /// Prefetches the node, if its place in the cache is known.
     pub fn prefetch(&self) {
         if let Some(Known::Cached(node)) = self.slot.get() {
             // The counts of those who hold it lie right before it.

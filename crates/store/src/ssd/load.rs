@@ -29,7 +29,7 @@ pub struct SsdLoad {
 /// The leaf that is being filled.
 struct Filling {
     content: Vec<u8>,
-    /// Of its last row, in the content.
+    /// Key of its last row, in the content.
     last_key: Range<usize>,
     low: Box<[u8]>,
     rows: u32,
@@ -82,7 +82,7 @@ impl SsdLoad {
         &mut self.writer
     }
 
-    /// What was written may be needed from now on.
+    /// Keeps the written files: they may be needed from now on.
     pub(super) fn keep(&mut self) {
         self.is_finished = true;
     }

@@ -6,10 +6,12 @@
 //!              tree      on disk: checksummed nodes that are never changed, a cache of those that were read
 //! ```
 //!
-//! A flush writes a new generation of the tree from the one before and the overlay, together with the position of the log that
-//! this reaches, while reads and writes go on. What is written meanwhile goes into the overlay and into a second one, `ahead`,
-//! which stands on what the flush began with. When the flush has ended, `ahead` stands on the new tree, and takes the place of
-//! the first; nothing has to be sorted out, and it costs no time under a lock. If the flush fails, `ahead` is dropped.
+//! A flush writes a new generation of the tree from the one before and the overlay, together with
+//! the position of the log that this reaches, while reads and writes go on. Writes that arrive
+//! meanwhile go into the overlay and into a second one, `ahead`, which stands on the state that the
+//! flush began with. When the flush has ended, `ahead` stands on the new tree and replaces the
+//! first; nothing has to be sorted out, and it costs no time under a lock. If the flush fails,
+//! `ahead` is dropped.
 //!
 //! The tree has no log of its own: the partition's log holds what is not in it yet. `docs/storage.md` draws the files.
 //!
@@ -75,7 +77,7 @@ pub struct SsdStore {
     view: SsdSnapshot,
     /// While a flush runs, or waits to.
     ahead: Option<Ahead>,
-    /// What the tree holds.
+    /// The position that the tree reaches.
     applied: Position,
     /// The tree's files.
     uses: BTreeMap<u32, Use>,
@@ -83,16 +85,17 @@ pub struct SsdStore {
     reserved_bytes: u64,
 }
 
-/// What has changed since a flush began.
+/// The changes since a flush began.
 struct Ahead {
     overlay: Overlay,
     since: SsdSnapshot,
 }
 
-/// What a range clear took out.
+/// The rows that a range clear removed.
 pub struct SsdCleared {
     count: u64,
-    /// What the tree's rows took that are hidden now, those included that were hidden one by one before.
+    /// Size of the tree's rows that are hidden now, including those that were hidden one by one
+    /// before.
     bytes_below: u64,
     part: Option<ClearedPart>,
     ahead: Option<ClearedPart>,
@@ -115,21 +118,21 @@ pub struct SsdFlushed {
     freed: Vec<Place>,
 }
 
-/// What a flush has put out of use. Dropping it frees that: what has changed until the flush began, and what of the older tree is cached
-/// and not needed any more.
+/// The state that a flush has replaced. Dropping it frees the changes up to the beginning of the
+/// flush, and cached nodes of the older tree that are not needed any more.
 pub struct SsdOutdated {
     view: SsdSnapshot,
     freed: Vec<Place>,
 }
 
-/// What the files take on disk.
+/// Disk use of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
     /// All that the files of the newest tree take.
     pub bytes: u64,
-    /// What the newest tree needs of it.
+    /// Bytes of it that the newest tree needs.
     pub live_bytes: u64,
-    /// What only snapshots of older trees need, beside all that.
+    /// Bytes that only snapshots of older trees need, beside all that.
     pub pinned_bytes: u64,
 }
 

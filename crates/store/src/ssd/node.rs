@@ -39,7 +39,7 @@ pub(super) struct Place {
 
 pub(super) const PLACE_BYTES: usize = 20;
 const ROW_BYTES: usize = 17;
-/// So many lines of a row are looked at without asking how long it is.
+/// Lines of a row that are prefetched without knowing its length.
 const ENTRY_LINES: usize = 3;
 const TAG_LEAF: u8 = 1;
 /// Children that do not tell their newest version.
@@ -77,7 +77,7 @@ pub(super) enum Value<'a> {
 pub(super) struct Inner {
     pub height: u8,
     pub children: Vec<Child>,
-    /// Of the children but the first: all that is below the second is the first's.
+    /// Heads of the children but the first: every key below the second belongs to the first.
     heads: Heads,
 }
 
@@ -87,14 +87,14 @@ pub(super) struct Child {
     pub low: Box<[u8]>,
     pub place: Place,
     pub rows: u64,
-    /// What the rows count for ([`Row::stored_bytes`]).
+    /// Sum of the rows' [`Row::stored_bytes`].
     pub row_bytes: u64,
     /// No row is newer.
     pub newest: Version,
     pub has_values_apart: bool,
 }
 
-/// Stands where the newest version is not told.
+/// Placeholder for an unknown newest version.
 const UNKNOWN: Version = Version(u64::MAX);
 
 impl Place {
@@ -244,7 +244,7 @@ impl Leaf {
         self.find_sought(self.seek(key), key)
     }
 
-    /// Has what a search looks at first brought near the processor.
+    /// Prefetches the lines that a search looks at first.
     pub fn prefetch(&self) {
         self.heads.prefetch();
         self.starts.chunks(16).for_each(|line| prefetch(line.as_ptr()));
@@ -323,7 +323,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What it takes in a leaf.
+    /// Returns its size in a leaf.
     pub fn bytes(&self) -> usize {
         let value = match self.value {
             Value::Inline(value) => value.len(),
@@ -339,7 +339,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What it counts for as a row.
+    /// Returns its size as a row.
     pub fn row_bytes(&self) -> u64 {
         Row::stored_bytes_of(self.key.len(), self.value_bytes())
     }
@@ -435,7 +435,7 @@ impl Child {
         put_varint(newest.0 - self.newest.0, output);
     }
 
-    /// What [`Child::put_after`] has added; `low` becomes this one's.
+    /// Reads an entry that [`Child::put_after`] has written; `low` becomes its lower key.
     fn take_after(low: &mut Vec<u8>, newest: Version, input: &mut Input<'_>) -> Option<Child> {
         let (shared, own) = (input.varint_u32()?, input.varint_u32()?);
         let own = input.bytes(own as usize)?;

@@ -1,4 +1,4 @@
-//! What has changed since a state that lies still: rows that are new, and which of the old ones they hide.
+//! The changes since a state that lies still: new rows, and which of the old ones they hide.
 //!
 //! The state below (`lower`) never changes while an overlay stands on it, so it is enough to say of it, in rows or in ranks:
 //!
@@ -6,7 +6,8 @@
 //! - `hidden`: the keys of lower rows that were replaced or removed one by one, each with what its row takes (its value);
 //! - `masks`: ranges of which every lower row was removed, with their ranks below.
 //!
-//! What is seen: `rows`, and the lower rows that nothing hides. Since all three are counted, so is what is seen.
+//! The visible rows are `rows`, and the lower rows that nothing hides. Since all three are counted,
+//! so are the visible rows.
 //!
 //! Invariants: a hidden key has a lower row, and lies in no mask; masks are in order, do not touch, and hold a lower row each; a
 //! lower row under the key of one of `rows` is hidden or masked.
@@ -64,7 +65,7 @@ pub(super) enum ClearPlan {
     },
 }
 
-/// What clearing a range took out of an overlay and put in.
+/// The parts that clearing a range removed from an overlay and added to it.
 pub(super) struct ClearedPart {
     start: Box<[u8]>,
     end: Box<[u8]>,
@@ -82,7 +83,7 @@ pub(super) fn hidden_row(key: &[u8], row_bytes: u64) -> Row {
     Row::new(key, &row_bytes.to_le_bytes(), Version::ZERO)
 }
 
-/// What the row counts for that is hidden.
+/// Returns the size that the hidden row counts for.
 pub(super) fn hidden_bytes(hidden: &Row) -> u64 {
     hidden.value().try_into().map_or(0, u64::from_le_bytes)
 }
@@ -223,7 +224,8 @@ impl Overlay {
 
     /// Takes back a clearing after which everything else was taken back.
     pub fn restore(&mut self, cleared: &ClearedPart) {
-        // What was written there since and taken back may have left keys hidden that the mask hid as well.
+        // Rows written there since and taken back may have left keys hidden that the mask hid as
+        // well.
         drop(self.rows.remove_range(&cleared.start, &cleared.end));
         self.masks = cleared.masks_before.clone();
         for row in cleared.rows.rows() {

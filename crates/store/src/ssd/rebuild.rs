@@ -27,7 +27,7 @@ const JOINED_BYTES_MAX: u64 = 3072;
 pub(super) const CHILDREN_MAX: usize = 128;
 /// The same for inner nodes: not even with the shortest children, of 17 bytes, do they have more than [`CHILDREN_MAX`] then.
 const JOINED_INNER_BYTES_MAX: u64 = 2048;
-/// A value of so many bytes lies apart.
+/// Values of at least this size lie apart.
 pub(super) const APART_FROM: usize = 2048;
 
 /// One change of a row.
@@ -44,7 +44,7 @@ impl Edit {
         }
     }
 
-    /// What an overlay says of the state below it, in key order.
+    /// Returns the overlay's edits of the state below it, in key order.
     pub fn all_of(overlay: &Overlay) -> Vec<Edit> {
         let mut edits = Vec::new();
         let mut hidden = overlay.hidden().rows().peekable();
@@ -83,7 +83,7 @@ enum Masked {
     Wholly,
 }
 
-/// What became of a child: itself, or others of the same height.
+/// The outcome of rebuilding a child: itself, or others of the same height.
 enum Rebuilt {
     Same,
     Others(Vec<Child>),
@@ -311,7 +311,7 @@ impl Rebuild<'_> {
         }
     }
 
-    /// What is not needed any more below a child, itself included.
+    /// Frees the nodes below a child that are not needed any more, itself included.
     fn free_subtree(&mut self, child: &Child, height: u8) -> Result<(), StoreError> {
         self.writer.free(&child.place);
         if height == 0 && !child.has_values_apart {

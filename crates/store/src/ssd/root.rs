@@ -50,7 +50,7 @@ pub(super) struct Root {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
-    /// Of the root: 0 if it is a leaf.
+    /// Height of the root: 0 if it is a leaf.
     pub height: u8,
     pub root: Child,
 }
@@ -63,22 +63,22 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// What it takes; nothing if nothing of it is needed.
+    /// Returns its size; zero if nothing of it is needed.
     pub fn needed_bytes(&self) -> u64 {
         if self.live_bytes > 0 { self.bytes } else { 0 }
     }
 }
 
 impl Root {
-    /// What `base` says; `None` if there is none.
+    /// Reads `base`; `None` if there is none.
     pub fn read(disk: &dyn Disk) -> Result<Option<Root>, OpenError> {
         Root::read_bytes(disk, NAME)?
             .map(|bytes| Root::parse(&bytes))
             .transpose()
     }
 
-    /// As [`Root::read`]; if one bit of it is turned over, that one is turned back, and if more of it is wrong, its copy is taken. What was
-    /// mended.
+    /// As [`Root::read`]; if one bit of it is flipped, that one is flipped back, and if more of it
+    /// is wrong, its copy is taken. Also returns a description of the repair.
     pub fn read_mended(disk: &dyn Disk) -> Result<(Root, Option<String>), OpenError> {
         let bytes = Root::read_bytes(disk, NAME)?.unwrap_or_default();
         let damage = match Root::parse(&bytes) {
@@ -95,7 +95,7 @@ impl Root {
         }
     }
 
-    /// What the bytes are with one bit turned over, and in which byte it is.
+    /// Returns the root with one bit flipped, and the index of the byte it is in.
     fn mended(mut bytes: Vec<u8>) -> Option<(Root, usize)> {
         let (content, checksum) = bytes.split_last_chunk_mut::<8>()?;
         let checksum_said = u64::from_le_bytes(*checksum);
@@ -225,7 +225,7 @@ impl Root {
 fn keep_copy(disk: &dyn Disk, bytes: &[u8]) {
     if let Err(error) = write_file(disk, COPY, bytes) {
         tracing::warn!(%error, "{COPY} could not be written");
-        // What it held is of an older root.
+        // The copy belongs to an older root.
         _ = disk.remove(COPY);
     }
 }

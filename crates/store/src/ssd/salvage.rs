@@ -1,4 +1,4 @@
-//! What can be trusted of a damaged tree: all that the root still leads to.
+//! Recovers the trustworthy part of a damaged tree: everything that the root still leads to.
 //!
 //! Every node and value is verified by the checksum that stands with whoever points there, so what lies below a node that cannot be
 //! read cannot be trusted, wherever it is. How many rows that are, and between which keys, the parent says.

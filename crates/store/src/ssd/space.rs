@@ -1,7 +1,8 @@
 //! How much the files of the tree may take beside what is needed of them, and which of them are emptied so that they keep to that.
 //!
-//! Each flush leaves behind, all over the older files, what it has replaced. What is still needed of a file can be written anew, so
-//! that the file can go: the fewer bytes that are, the cheaper. Three things are weighed:
+//! Each flush leaves dead bytes of the nodes that it has replaced all over the older files. The
+//! live bytes of a file can be written anew, so that the file can go: the fewer there are, the
+//! cheaper. Three things are weighed:
 //!
 //! - The looser the files may be, the less is left in the emptiest of them. Random overwriting of a tree whose files hold 13/8 of what is
 //!   needed moves about half as many bytes as it writes.
@@ -14,9 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::root::Use;
 
-/// What files may take in any case, however little is needed of them.
+/// Bytes that files may always take, however little of them is needed.
 pub(super) const SLACK_BYTES: u64 = 64 << 10;
-/// After a flush, what is not needed is at most so many times what it has written, unless a sixteenth of the tree is more.
+/// After a flush, dead bytes are at most this multiple of its written bytes, unless a sixteenth of
+/// the tree is more.
 const FLUSHES_KEPT: u64 = 64;
 /// A flush of a large tree does not empty more than this ahead of need.
 const AHEAD_BYTES_MAX: u64 = 1 << 30;
@@ -28,7 +30,8 @@ struct Bound {
 }
 
 impl Bound {
-    /// After a flush that has written so much of a tree that needs `live` bytes.
+    /// Returns the bound after a flush that has written `written` bytes of a tree that needs `live`
+    /// bytes.
     fn after(written: u64, live: u64) -> Bound {
         let of_writing = written.saturating_mul(FLUSHES_KEPT).clamp(live / 16, live / 8 * 5);
         let for_the_next = (live + live / 4).saturating_sub(written + written / 2);
@@ -40,7 +43,8 @@ impl Bound {
     }
 }
 
-/// The files to be emptied after a flush that has written so much: the emptiest, and as many as have to be.
+/// Returns the files to be emptied after a flush that has written `written_bytes`: the emptiest,
+/// and as few as suffice.
 pub(super) fn to_be_emptied(uses: &BTreeMap<u32, Use>, written_bytes: u64) -> BTreeSet<u32> {
     let mut bytes: u64 = uses.values().map(Use::needed_bytes).sum();
     let live: u64 = uses.values().map(|usage| usage.live_bytes).sum();

@@ -46,7 +46,7 @@ fn row(number: u64, value_bytes: usize, version: u64) -> Row {
     Row::new(&numbered(number), &vec![number as u8; value_bytes], Version(version))
 }
 
-/// A store with so many rows, all of them on disk.
+/// A store of `rows` rows, all of them on disk.
 fn filled(disk: &FaultyDisk, rows: u64, value_bytes: usize) -> SsdStore {
     let mut store = open(disk);
     for number in 0..rows {
@@ -96,9 +96,10 @@ struct Walk {
     disk: FaultyDisk,
     store: SsdStore,
     model: Model,
-    /// What the newest flush holds.
+    /// The contents of the newest flush.
     durable: Model,
-    /// What flushes held that have failed since: one that failed at its very end may be in force after a loss of power.
+    /// The contents of flushes that have failed since: one that failed at its very end may be in
+    /// force after a loss of power.
     uncertain: Vec<Model>,
     flush: Option<(SsdFlush, Model)>,
     snapshots: Vec<(SsdSnapshot, Model)>,
@@ -240,7 +241,7 @@ impl Walk {
                 .fail(operation[self.random.below(4) as usize], nth, Fault::Error);
         }
         let flushed = flush.run(at(self.step));
-        // What did not come up must not fail something else.
+        // A fault that did not come up must not fail something else.
         self.disk.clear_faults();
         match flushed {
             Ok(flushed) => {
@@ -369,7 +370,7 @@ fn a_full_disk_refuses_a_flush() {
     assert_eq!(open(&disk).len(), 8999);
 }
 
-/// Of whatever is damaged, nothing is ever told: an answer is right or an error.
+/// Whichever byte is damaged, no wrong row is ever returned: an answer is right or an error.
 #[test]
 fn a_flipped_byte_is_refused_or_harmless() {
     let disk = FaultyDisk::new();
@@ -420,7 +421,8 @@ fn what_cannot_be_read_is_an_error() {
     assert_eq!(store.get(&numbered(900)).unwrap(), Some(row(900, 100, 1)));
 }
 
-/// What takes O(log n) in memory looks at a few nodes here, however many rows there are and whatever lies over them.
+/// Operations that take O(log n) in memory look at a few nodes here, however many rows there are
+/// and whatever lies over them.
 #[test]
 fn counting_looks_at_few_nodes() {
     let disk = FaultyDisk::new();
@@ -567,7 +569,8 @@ fn what_a_failed_flush_has_left_is_kept_if_the_root_on_disk_needs_it() {
     }
 }
 
-/// What is deleted is given back to the file system by the next flush, and the rest by one that has little else to do.
+/// The next flush gives deleted space back to the file system, and a flush with little else to do
+/// gives back the rest.
 #[test]
 fn deleted_space_is_given_back() {
     let disk = FaultyDisk::new();
@@ -645,7 +648,7 @@ fn a_snapshot_keeps_its_files_and_no_longer() {
     assert!(disk.list().unwrap().iter().all(|name| Files::number(name).is_none()));
 }
 
-/// Snapshots that are held for ever do not keep the disk: the oldest end in an error.
+/// Snapshots that are held indefinitely do not keep the disk: the oldest end in an error.
 #[test]
 fn a_snapshot_that_keeps_too_much_expires() {
     let disk = FaultyDisk::new();
@@ -780,7 +783,8 @@ fn a_load_that_fails_leaves_an_empty_store() {
     }
 }
 
-/// What a flush replaced stayed cached until it was the turn of it, and took the room of what is read.
+/// Nodes that a flush replaced stayed cached until their turn came, and took the room of nodes that
+/// are read.
 #[test]
 fn what_a_flush_has_replaced_is_not_cached() {
     let disk = FaultyDisk::new();

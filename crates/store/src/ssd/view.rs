@@ -1,4 +1,4 @@
-//! What a reader sees: an overlay and the tree on disk below it.
+//! A reader's view: an overlay and the tree on disk below it.
 //!
 //! Rows of both are merged in key order. Counting needs no merging: the number of rows seen below a key is the overlay's, and
 //! the tree's less what is hidden. The n-th row is found by one way down the tree with that sum as its measure.
@@ -30,11 +30,11 @@ struct Span<'a> {
     end: Option<&'a [u8]>,
 }
 
-/// So many hidden rows in a row are stepped over; then the next one that is seen is looked up.
+/// Consecutive hidden rows that are stepped over; then the next visible one is looked up.
 const STEPPED_OVER: u32 = 16;
 
 impl SsdSnapshot {
-    /// Has the rows under the keys brought near the processor. What cannot be read is told to whoever reads it.
+    /// Prefetches the rows under the keys. A row that cannot be read is reported to its reader.
     pub(super) fn fetch(&self, keys: &[&[u8]]) {
         let mut below = Vec::new();
         let mut keys_left = keys.iter();
@@ -153,7 +153,7 @@ impl SsdSnapshot {
         }
     }
 
-    /// What the tree's rows of the range take, those left out that masks hide.
+    /// Returns the size of the tree's rows in the range, without those that masks hide.
     pub(super) fn unmasked_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         let between = |start: &[u8], end: &[u8]| -> Result<u64, StoreError> {
             Ok(self.base.rank(end)?.row_bytes - self.base.rank(start)?.row_bytes)

@@ -18,14 +18,14 @@ pub(super) const RESERVE: &str = "base.next";
 const FILE_BYTES_MIN: u64 = 1 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const FILES_OF_A_TREE: u64 = 16;
-/// So much gathers before it is written.
+/// Bytes that gather before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
 pub(super) struct Writer {
     files: Arc<Files>,
     /// Nobody reads soon what is written.
     pub is_forgotten: bool,
-    /// Of all files, those of this flush included.
+    /// Use of all files, those of this flush included.
     pub uses: BTreeMap<u32, Use>,
     current: Option<Current>,
     /// The files of this flush.
@@ -35,7 +35,7 @@ pub(super) struct Writer {
     /// Files of which nothing is needed any more; known at the end.
     pub dropped: BTreeMap<u32, Use>,
     pub written_bytes: u64,
-    /// What the tree needed before.
+    /// Bytes that the tree needed before.
     live_bytes: u64,
 }
 
@@ -97,7 +97,7 @@ impl Writer {
         (tree / FILES_OF_A_TREE).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)
     }
 
-    /// What lies at the place is not needed any more.
+    /// Marks the node or value at the place as not needed any more.
     pub fn free(&mut self, place: &Place) {
         self.freed.push(*place);
         if let Some(usage) = self.uses.get_mut(&place.file) {

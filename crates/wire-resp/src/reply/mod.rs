@@ -4,14 +4,15 @@
 //! protocol's version. Aggregates are written head first: `map(2)` and then four elements. Nothing checks that as many
 //! follow as were announced; that is the command's duty.
 //!
-//! A reply may have a limit of bytes: a short request can ask for the same long value a thousand times. What does not fit is left
-//! out, and [`Reply::is_full`] says so; the command then answers an error in the place of what was written.
+//! A reply may have a limit of bytes: a short request can ask for the same long value a thousand
+//! times. Bytes beyond it are left out, and [`Reply::is_full`] says so; the command then answers an
+//! error instead of the written bytes.
 //!
 //! Shapes follow the `addReply*` family of Redis 8's `networking.c`; doubles follow its `d2string`.
 
 use std::io::Write;
 
-/// What the peer speaks. A new connection speaks `Resp2` until HELLO says otherwise.
+/// The peer's protocol. A new connection speaks `Resp2` until HELLO says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// Version 2. It has no maps, sets, doubles or booleans: they go out as arrays, bulk strings and integers.
@@ -41,7 +42,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// At most so many bytes are appended, and a few more of heads.
+    /// Appends at most this many bytes, and a few more of heads.
     pub fn limited(mut self, bytes_max: usize) -> Reply<'a> {
         self.end = self.out.len().saturating_add(bytes_max);
         self
@@ -53,7 +54,7 @@ impl<'a> Reply<'a> {
         self.is_full
     }
 
-    /// Whether so many bytes more may be appended.
+    /// Returns whether `bytes` more may be appended.
     #[inline]
     fn has_room(&mut self, bytes: usize) -> bool {
         self.is_full |= bytes > self.end.saturating_sub(self.out.len());
@@ -126,7 +127,7 @@ impl<'a> Reply<'a> {
         self.either(b"$-1\r\n", b"_\r\n");
     }
 
-    /// What takes an array's place: a BLPOP that timed out, an EXEC that was aborted.
+    /// Takes an array's place: a BLPOP that timed out, an EXEC that was aborted.
     pub fn null_array(&mut self) {
         self.either(b"*-1\r\n", b"_\r\n");
     }
@@ -150,7 +151,7 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
-    /// What was written since `mark`.
+    /// Returns the bytes written since `mark`.
     pub fn since(&self, mark: usize) -> &[u8] {
         &self.out[mark..]
     }
@@ -175,7 +176,7 @@ impl<'a> Reply<'a> {
         self.out[mark..].rotate_right(moved_bytes);
     }
 
-    /// Puts an error in the place of everything in the buffer.
+    /// Replaces everything in the buffer with an error.
     pub fn replace_by_error(&mut self, text: impl AsRef<[u8]>) {
         self.out.clear();
         self.is_full = false;

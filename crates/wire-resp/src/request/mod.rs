@@ -20,7 +20,8 @@ use std::ops::{Index, Range};
 
 use smallvec::SmallVec;
 
-/// What a peer may send. The two bounds on a peer that has not authenticated hold in addition to the others.
+/// Limits on a peer's requests. The two bounds on a peer that has not authenticated hold in
+/// addition to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest bulk string; Redis' `proto-max-bulk-len`.
@@ -78,7 +79,7 @@ impl Default for Limits {
     }
 }
 
-/// What stood at the start of the input. `consumed` counts bytes from there, the terminator included.
+/// The item at the start of the input. `consumed` counts bytes from there, the terminator included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// One request with at least one argument.
@@ -211,7 +212,7 @@ impl<'a> Arguments<'a> {
         self.spans.iter().map(move |span| &bytes[span.clone()])
     }
 
-    /// The arguments from `start` on; none if there are not so many.
+    /// Returns the arguments from `start` on; none if there are fewer.
     pub fn tail(&self, start: usize) -> Arguments<'a> {
         Arguments {
             bytes: self.bytes,

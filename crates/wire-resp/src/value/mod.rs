@@ -61,7 +61,7 @@ pub enum DecodeError {
     /// No kind of reply begins with this byte.
     #[error("unknown reply type {:?}", char::from(*.0))]
     UnknownType(u8),
-    /// What follows this type byte is not a reply of its kind, or lacks its line end.
+    /// The bytes after this type byte are not a reply of its kind, or lack its line end.
     #[error("malformed {:?} in a reply", char::from(*.0))]
     Malformed(u8),
     /// A collection lies inside [`DEPTH_MAX`] others.
@@ -236,8 +236,8 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// Reads one item that lies inside `depth` collections; `None` if more must arrive. Who reads without recursion may give
-    /// zero each time, and no nesting is too deep.
+    /// Reads one item that lies inside `depth` collections; `None` if more must arrive. A reader
+    /// without recursion may give zero each time, and no nesting is too deep.
     pub fn item(&mut self, depth: usize) -> Result<Option<Item<'a>>, DecodeError> {
         let Some(&kind) = self.input.get(self.position) else {
             return Ok(None);

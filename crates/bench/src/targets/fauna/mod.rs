@@ -29,7 +29,8 @@ const DOCUMENT_FIELDS: usize = 12;
 
 const COLLECTIONS: [&str; 4] = ["product", "news", "ycsb", "calvin"];
 
-/// What the workloads find their documents by: the index, what it is over, and the rest of its definition.
+/// The index by which the workloads find their documents: its name, its terms, and the rest of its
+/// definition.
 const INDEXES: [(&str, &str, &str); 6] = [
     (
         "product_by_pid",

@@ -32,7 +32,7 @@ impl FaunaConnection {
         self.query.push('}');
     }
 
-    /// Sends the query and checks that so many whole records came.
+    /// Sends the query and checks that `count` whole records came.
     async fn expect_records(&mut self, expected: std::ops::RangeInclusive<usize>) -> Result<(), OperationError> {
         let body = self.ask().await?.ok()?;
         let fields = numbered_fields(body.as_bytes());

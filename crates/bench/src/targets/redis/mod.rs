@@ -58,7 +58,8 @@ impl Target for RedisTarget {
 struct RedisConnection {
     replies: ReplyReader<Socket>,
     request: Request,
-    /// What opens the connection, until it went out with the first request; and how many replies it gets.
+    /// The requests that open the connection, until they went out with the first request; and the
+    /// number of their replies.
     greeting: Request,
     greeting_replies: usize,
 }

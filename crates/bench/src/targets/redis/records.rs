@@ -1,7 +1,8 @@
 //! YCSB's records as hashes, with a sorted set of all keys for scans, as YCSB's own binding to Redis has them.
 //!
-//! Members of the set all have the score 0, so their order is that of their bytes: keys are written with leading zeros. What
-//! an insert sends goes out together and is no transaction. A scan is two rounds: the keys, then their records.
+//! Members of the set all have the score 0, so their order is that of their bytes: keys are written
+//! with leading zeros. The commands of an insert go out together and are no transaction. A scan is
+//! two rounds: the keys, then their records.
 
 use async_trait::async_trait;
 

@@ -18,7 +18,7 @@ pub enum Distribution {
 }
 
 const EXPONENT: f64 = 0.99;
-/// Ranks that are scattered over the records, and what the harmonic sum over so many comes to.
+/// Ranks that are scattered over the records, and the harmonic sum over all of them.
 const SCATTERED_RANKS: u64 = 10_000_000_000;
 const SCATTERED_ZETA: f64 = 26.469_028_201_783_02;
 

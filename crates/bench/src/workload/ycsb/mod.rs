@@ -26,7 +26,7 @@ pub const FIELD_NAMES: [&str; 10] = [
 const FIELD_BYTES: usize = 100;
 /// Records that one request of loading carries.
 const LOADED_AT_ONCE: u64 = 25;
-/// A scan takes between one and so many records.
+/// Upper bound on the records of a scan; the lower one is one.
 const SCAN_RECORDS_MAX: u64 = 100;
 
 /// The core workloads.
@@ -132,7 +132,7 @@ pub async fn load(connection: &mut dyn Connection, seed: u64, records: u64) -> R
     Ok(())
 }
 
-/// What the workers of one cell share.
+/// State that the workers of one cell share.
 #[derive(Clone)]
 pub struct Shared {
     workload: Workload,

@@ -287,7 +287,7 @@ fn execute_write(
     Ok((written, returned, paths))
 }
 
-/// What one statement answers.
+/// The answer of one statement.
 enum Answer {
     Page(Box<Search>, Box<Page>),
     Written(Box<Written>, Option<Item>),
@@ -400,7 +400,7 @@ fn parse_batch(request: &Json<'_>) -> Result<Vec<Result<Asked, Failure>>, Failur
     }
 }
 
-/// What became of one statement of a batch.
+/// The outcome of one statement of a batch.
 struct OfBatch {
     answer: Result<Answer, Failure>,
     /// The table that the statement names, unless it was refused before it ran.

@@ -15,7 +15,7 @@ use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::Json;
 use crate::{DynamoDb, Outcome, storage::streams};
 
-/// What CreateTable asks for, checked.
+/// The checked request of CreateTable.
 pub struct Creation {
     pub table: Table,
     stream: Option<StreamView>,

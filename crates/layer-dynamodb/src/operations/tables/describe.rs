@@ -13,7 +13,7 @@ use crate::{DynamoDb, Outcome};
 /// Items that are measured to tell a table's size; a larger table's is their average times the count.
 const ITEMS_MEASURED: usize = 1000;
 
-/// What is measured of a table, or of an index.
+/// The sizes of a table, or of an index.
 #[derive(Default)]
 pub struct Sizes {
     /// Count and bytes, the table first and then its indexes in order.

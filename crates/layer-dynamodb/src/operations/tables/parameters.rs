@@ -1,4 +1,5 @@
-//! What CreateTable and UpdateTable say about capacity, streams, encryption and indexes, read and checked.
+//! The parameters of CreateTable and UpdateTable about capacity, streams, encryption and indexes,
+//! read and checked.
 
 use crate::DynamoDb;
 use crate::storage::attributes::{Definitions, index_from, projected_names};
@@ -89,7 +90,8 @@ pub fn parse_on_demand_maximum(
     Ok(Some(maxima).filter(|maxima| *maxima != (NO_MAXIMUM, NO_MAXIMUM)))
 }
 
-/// What a new table or index is warm for: what is provisioned, or what any table on demand begins with.
+/// Returns the warm throughput of a new table or index: its provisioned one, or that of a new table
+/// on demand.
 pub fn initial_warmth(capacity: &Capacity) -> (i64, i64) {
     match capacity.on_demand {
         true => (12_000, 4_000),
@@ -149,7 +151,7 @@ pub fn parse_stream(request: &Json<'_>) -> Result<Option<Option<StreamView>>, Fa
     }
 }
 
-/// What an SSESpecification asks for, as it is described.
+/// Returns the key of an SSESpecification, in the form in which it is described.
 pub fn parse_encryption(layer: &DynamoDb, given: Option<&Json<'_>>) -> Option<String> {
     let given = given?;
     flag(given, "Enabled").filter(|enabled| *enabled)?;

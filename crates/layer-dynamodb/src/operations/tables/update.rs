@@ -14,7 +14,7 @@ use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer};
 use crate::{DynamoDb, Outcome, background::maintenance, storage::key, storage::streams};
 
-/// What UpdateTable asks for, checked as far as it can be without the table.
+/// The request of UpdateTable, checked as far as it can be without the table.
 struct Change<'r, 'j> {
     request: &'r Json<'j>,
     stream: Option<Option<StreamView>>,
@@ -62,7 +62,7 @@ const CHANGES: [&str; 8] = [
     "WarmThroughput",
 ];
 
-/// What can be said of an UpdateTable before its table is looked for.
+/// Checks an UpdateTable as far as possible before its table is looked up.
 fn check_change(layer: &DynamoDb, request: &Json<'_>) -> Result<(), Failure> {
     refuse_replicas(layer, request)?;
     if index_updates(request).is_empty() && CHANGES.iter().all(|name| request.get(name).is_none()) {
@@ -294,7 +294,7 @@ impl Change<'_, '_> {
         if let Some(given) = &self.definitions {
             definitions.extend(given)?;
         }
-        // What a table knows already must be said again.
+        // Definitions that the table has already must be repeated.
         let given = self.definitions.as_ref().map_or(&[][..], |given| &given.parts);
         let mut index = index_from(json, &Definitions { parts: given.to_vec() }, None)?;
         set_index_capacity(&mut index, json, &table.capacity)?;

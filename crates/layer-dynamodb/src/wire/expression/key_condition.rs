@@ -4,7 +4,7 @@ use super::condition::{Comparison, Condition, Operand, begins_with};
 use crate::wire::failure::Failure;
 use crate::wire::value::Value;
 
-/// What one key attribute must fulfil.
+/// The test that one key attribute must pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeyTest {
     Compare(Comparison, Value),

@@ -1,6 +1,6 @@
 //! Splits an expression into tokens.
 
-/// What a token is; its text says the rest.
+/// The kind of a token; its text says the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A bare word: a name, a keyword or a function.
@@ -44,7 +44,7 @@ impl Token<'_> {
 
 /// All tokens, the last of which is `End`.
 pub fn tokens(source: &str) -> Vec<Token<'_>> {
-    // Blanks and words of a few letters leave about so many.
+    // Blanks and words of a few letters leave about this many.
     let mut tokens = Vec::with_capacity(source.len() / 4 + 2);
     let mut start = 0;
     while start < source.len() {

@@ -1,4 +1,5 @@
-//! What the grammars share: placeholders, tokens one by one, paths, and the errors every expression can have.
+//! The common parts of the grammars: placeholders, tokens one by one, paths, and the errors every
+//! expression can have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +15,14 @@ const EXPRESSION_BYTES_MAX: usize = 4096;
 const OPERATORS_MAX: usize = 300;
 /// Levels of parentheses, NOT and functions. The service counts operators only; the stack counts these.
 const DEPTH_MAX: usize = 160;
-/// What the placeholders of a request may stand for together, each use counted: a use is a copy.
+/// Upper bound on the values of a request's placeholders together, each use counted: a use is a
+/// copy.
 const EXPANDED_BYTES_MAX: usize = 2 << 20;
 const PLACEHOLDER_BYTES_MAX: usize = 255;
 /// Levels of a document path.
 const PATH_STEPS_MAX: usize = 31;
 
-/// What can be wrong with an expression that is well formed. Which of several is told, each language says for itself.
+/// The faults of a well-formed expression. Each language decides which of several is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Parentheses,
@@ -36,7 +38,7 @@ pub enum Fault {
     OperandCount,
     SameOperands,
     OperandType,
-    /// What is told of the first comparison that has any of those of [`IN_COMPARISON`].
+    /// The first comparison that has any of the faults of [`IN_COMPARISON`].
     Comparison,
 }
 
@@ -53,13 +55,13 @@ fn rank(order: &[&[Fault]], fault: Fault) -> Option<usize> {
     order.iter().position(|faults| faults.contains(&fault))
 }
 
-/// What `#names` and `:values` stand for, and which of them were used.
+/// The values of `#names` and `:values`, and which of them were used.
 #[derive(Default)]
 pub struct Placeholders {
     names: BTreeMap<String, String>,
     values: BTreeMap<String, Value>,
     used: BTreeSet<String>,
-    /// What all uses together stand for.
+    /// Size of the values of all uses together.
     expanded_bytes: usize,
 }
 
@@ -138,7 +140,7 @@ impl Placeholders {
         }
         for (name, json) in values.members() {
             let value = Value::parse(json).map_err(|failure| match failure.exception {
-                // That a set is empty is told without saying where.
+                // An empty set is reported without its place.
                 Exception::Validation if !is_empty_set(json) => Failure::validation(format!(
                     "ExpressionAttributeValues contains invalid value: {} for key {name}",
                     failure.message
@@ -279,8 +281,8 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    /// Nothing may follow. Then it is the turn of what is wrong with what is well formed: told is the first fault in `order`, and
-    /// the first one in the expression of several that have one place there.
+    /// Expects the end. Then the faults of a well-formed expression are reported: the first in
+    /// `order`, and the first one in the expression among several that have one place there.
     pub fn expect_end(&mut self, order: &[&[Fault]]) -> Result<(), Failure> {
         if self.peek().kind != Kind::End {
             return Err(self.syntax_error());
@@ -296,13 +298,13 @@ impl<'s, 'p> Parser<'s, 'p> {
         told.map_or(Ok(()), |(_, failure)| Err(failure))
     }
 
-    /// Notes a fault, to be told if the rest is well formed.
+    /// Notes a fault, to be reported if the rest is well formed.
     pub fn fault(&mut self, fault: Fault, text: impl std::fmt::Display) {
         let failure = self.failure(text);
         self.faults.push((fault, failure));
     }
 
-    /// A comparison has ended: one fault of those it has will be told, if any.
+    /// Ends a comparison: one of its faults will be reported, if any.
     pub fn end_comparison(&mut self) {
         let ranks = self.faults.iter().map(|(fault, _)| rank(IN_COMPARISON, *fault));
         let told = ranks
@@ -372,7 +374,7 @@ impl<'s, 'p> Parser<'s, 'p> {
         Ok(())
     }
 
-    /// What the `:value` that is next stands for, or anything if it is not defined.
+    /// Returns the value of the next `:value`, or any value if it is not defined.
     pub fn value(&mut self) -> Value {
         let name = self.next().text;
         let Some(value) = self.placeholders.values.get(name) else {
@@ -455,7 +457,7 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    /// What a `#name` stands for, or itself until the end of the expression.
+    /// Returns the name that a `#name` stands for, or itself until the end of the expression.
     fn named(&mut self, placeholder: &str) -> String {
         if let Some(name) = self.placeholders.names.get(placeholder) {
             self.placeholders.used.insert(placeholder.to_owned());

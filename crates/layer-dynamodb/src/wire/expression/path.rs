@@ -92,7 +92,8 @@ impl Path {
         Ok(())
     }
 
-    /// What PartiQL calls the value: the last name in the path, with the positions that follow it.
+    /// Returns PartiQL's name for the value: the last name in the path, with the positions that
+    /// follow it.
     pub fn leaf_name(&self) -> String {
         let mut name = self.root.clone();
         for step in &self.steps {
@@ -128,7 +129,7 @@ pub enum Clash {
     Conflict,
 }
 
-/// How the first paths that clash do; an overlap is told before a conflict.
+/// Describes how the first paths that clash do; an overlap is reported before a conflict.
 pub fn clash_text(paths: &[&Path]) -> Option<String> {
     let mut conflict = None;
     for (index, path) in paths.iter().enumerate() {

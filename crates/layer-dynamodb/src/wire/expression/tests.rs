@@ -1,4 +1,4 @@
-//! What expressions mean, and the text of each of their faults.
+//! The meaning of expressions, and the text of each of their faults.
 
 use super::*;
 use crate::wire::json::Json;

@@ -220,7 +220,7 @@ impl Term {
     }
 }
 
-/// A result with too many digits is told as an overflow.
+/// A result with too many digits is reported as an overflow.
 fn arithmetic_failure(error: NumberError) -> Failure {
     number_failure(match error {
         NumberError::TooManyDigits => NumberError::Overflow,
@@ -241,7 +241,7 @@ fn added(old: Option<&Value>, value: &Value) -> Option<Result<Value, NumberError
     }))
 }
 
-/// What DELETE leaves of a set.
+/// The rest of a set after DELETE.
 enum Difference {
     Left(Value),
     /// Nothing, or there was nothing to take from.
@@ -300,7 +300,7 @@ pub fn parse(parser: &mut Parser<'_, '_>) -> Result<Update, Failure> {
 
 const SECTIONS: [&str; 4] = ["SET", "REMOVE", "ADD", "DELETE"];
 
-/// Which fault of several is told.
+/// The order in which faults are reported.
 const FAULTS: &[&[Fault]] = &[
     &[Fault::Reserved],
     &[Fault::UnknownFunction],

@@ -136,8 +136,9 @@ pub(super) fn with_new_password(
     Ok(fields.with("hashed_password", hash_password(evaluation, password)?))
 }
 
-/// Whoever is not trusted replaces a password only by telling the one before. Of credentials themselves a server is (as in the
-/// original's code), through a document whoever may read everything.
+/// A caller that is not trusted must prove the old password to replace it. For credentials
+/// themselves a server is trusted (as in the original's code), through a document any caller that
+/// may read everything.
 fn prove_password(
     evaluation: &mut Evaluation<'_>,
     hash: Option<&Arc<str>>,

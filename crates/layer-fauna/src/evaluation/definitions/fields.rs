@@ -11,7 +11,7 @@ pub fn invalid_type(field: &[&'static str], value: &Value, expected: &str) -> Fa
     Failure::new(field, "invalid type", description)
 }
 
-/// What failures call the type of a value.
+/// Returns the name of a value's type in failures.
 fn stored_type(value: &Value) -> &'static str {
     match value {
         Value::Int(_) => "Long",
@@ -100,7 +100,7 @@ pub(super) fn rank(native: Native, failure: &Failure) -> usize {
     place.unwrap_or(order.len())
 }
 
-/// What is wrong with the number of partitions and with the sources is told before everything else.
+/// Faults in the number of partitions and in the sources are reported before everything else.
 fn rank_of_index(failure: &Failure) -> usize {
     let order = ["data", "name", "", "active", "partitions", "unique", "serialized"];
     match failure.code {

@@ -12,7 +12,7 @@ use crate::storage::documents::{Place, difference, merge};
 use crate::storage::indexes::{covered_documents, is_expired, note_form};
 use crate::storage::rows::{DOCUMENT_BYTES, Key};
 
-/// Indexes over at most so many documents are built in the transaction that makes them.
+/// Largest number of documents whose index is built in the transaction that creates it.
 const BUILD_AT_ONCE_MAX: usize = 128;
 /// Entries that are looked at together.
 const ENTRIES_AT_ONCE: usize = 1024;
@@ -46,7 +46,7 @@ pub(super) fn index(definition: &mut Definition<'_>, occasion: Occasion) {
     definition.data();
 }
 
-/// How many parts it has; what is no number counts as not told.
+/// Checks the number of its partitions; a value that is no number counts as absent.
 fn partitions(definition: &mut Definition<'_>, occasion: Occasion) {
     let terms = definition.given("terms").map_or(&[][..], Value::one_or_many);
     let default = Value::Int(if terms.is_empty() { 8 } else { 1 });
@@ -65,7 +65,8 @@ fn partitions(definition: &mut Definition<'_>, occasion: Occasion) {
     definition.put("partitions", told.filter(is_integer).unwrap_or(default));
 }
 
-/// An index as it will be after an update: one that is active stays so, whatever is told.
+/// Returns an index as it will be after an update: an active one stays active, whatever the
+/// parameters say.
 pub(super) fn merged(old: &Fields, params: &Fields) -> Fields {
     let merged = merge(old, params);
     let is_null = |key| params.get(key).is_some_and(Value::is_null);
@@ -125,7 +126,7 @@ pub(super) fn source(definition: &mut Definition<'_>) {
     definition.put("source", source);
 }
 
-/// What is computed of a source must be pure, and used.
+/// The computed values of a source must be pure, and used.
 fn bindings(definition: &mut Definition<'_>) {
     let components = ["terms", "values"].iter().filter_map(|key| definition.given(key));
     let components = components.flat_map(Value::one_or_many).filter_map(Value::as_object);
@@ -237,7 +238,7 @@ pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields
         .is_some_and(|source| source.one_or_many().len() > 1);
     let documents = covered_documents(evaluation, &index, &[], BUILD_AT_ONCE_MAX + 1);
     let at_once = !several && documents.len() <= BUILD_AT_ONCE_MAX;
-    // Whoever asks for that may read the index while it is being filled.
+    // A caller that asks for it may read the index while it is being filled.
     let active = at_once || matches!(fields.get("active"), Some(Value::Bool(true)));
     let fields = fields.with("active", Value::Bool(active));
     note_form(evaluation.view.writing());
@@ -253,7 +254,7 @@ pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields
     Ok(fields)
 }
 
-/// How its entries are spread is for ever.
+/// The distribution of its entries cannot be changed.
 pub(super) fn check_partitions(old: &Fields, new: &Fields) -> Result<()> {
     let count = |fields: &Fields| match (fields.get("unique"), fields.get("partitions")) {
         (Some(Value::Bool(true)), _) => 1,

@@ -31,7 +31,7 @@ pub(super) fn token(definition: &mut Definition<'_>) {
 /// Fields as stored, and as the reply shows them if it shows more.
 type StoredAndShown = (Fields, Option<Fields>);
 
-/// A hash that is told stands in the place of a new secret.
+/// A given hash replaces a new secret.
 fn told_hash(params: &Fields) -> Result<Option<Arc<str>>> {
     match params.get("hashed_secret") {
         None | Some(Value::Null) => Ok(None),
@@ -74,7 +74,7 @@ pub(super) fn registers_key(evaluation: &mut Evaluation<'_>, place: &Place) -> b
     row.is_some_and(|row| rows::number_at(&row, 0) == place.database().0)
 }
 
-/// A secret that is told must be one of the key itself.
+/// A given secret must be one of the key itself.
 pub(super) fn check_secret(place: &Place, params: &Fields) -> Result<()> {
     let failure = match params.get("secret") {
         None | Some(Value::Null) => return Ok(()),
@@ -85,7 +85,7 @@ pub(super) fn check_secret(place: &Place, params: &Fields) -> Result<()> {
     check(vec![failure])
 }
 
-/// What a key opens is what its newest version says; without a secret it opens nothing.
+/// A key opens the database that its newest version names; without a secret it opens nothing.
 pub fn settle_key(evaluation: &mut Evaluation<'_>, place: &Place) -> Result<()> {
     if !registers_key(evaluation, place) {
         return Ok(());

@@ -59,7 +59,8 @@ enum Occasion {
     Replace,
 }
 
-/// The checked fields of a schema object. What is wrong with the roles it names is told with the rest.
+/// Returns the checked fields of a schema object. Faults in the roles it names are reported with
+/// the rest.
 fn checked(native: Native, params: &Fields, occasion: Occasion, unknown_roles: Vec<Failure>) -> Result<Fields> {
     let mut definition = Definition {
         params,
@@ -207,7 +208,8 @@ fn create_at(
     Ok(shown_new(&place.reference, reply.map_or(stored, Arc::new)))
 }
 
-/// What is put into the past of a key: it has no secret but one that is told and is its own.
+/// Returns a version inserted into the history of a key: it has no secret but a given one of its
+/// own.
 pub fn inserted_key(place: &Place, params: &Fields) -> Result<Arc<Fields>> {
     let fields = checked(Native::Keys, params, Occasion::Create, Vec::new())?;
     check_secret(place, params)?;
@@ -350,7 +352,7 @@ fn changed(
     Ok(shown(&place.reference, Timestamp::PENDING, shown_fields))
 }
 
-/// What a replacement need not repeat.
+/// Returns true for fields that a replacement need not repeat.
 fn is_kept(native: Native, key: &str) -> bool {
     match native {
         Native::Indexes => matches!(key, "name" | "unique"),

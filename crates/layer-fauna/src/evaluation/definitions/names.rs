@@ -6,8 +6,7 @@ use crate::language::value::{Fields, Native, Ref, Target};
 use crate::storage::documents::Place;
 use crate::storage::rows::{self, DatabaseNumber, Key};
 
-/// What compiled schemas are made of has changed.
-/// What follows in the query sees the schema as it is now.
+/// Notes a change of a compiled schema's parts. The rest of the query sees the schema as it is now.
 pub(super) fn schema_changed(evaluation: &mut Evaluation<'_>, native: Native, database: DatabaseNumber) {
     if !native.has_names() {
         return;
@@ -29,7 +28,7 @@ pub(super) fn take_name(evaluation: &mut Evaluation<'_>, place: &Place) -> Resul
         return Err(Errors::already_exists(&place.reference));
     }
     evaluation.view.writing().set(&key.0, &place.id.to_be_bytes());
-    // Of an index and a database the original asks what there is by now.
+    // For an index and a database the original asks for the present state.
     if !matches!(native, Native::Indexes | Native::Databases) {
         evaluation.names_given.push((*native, name.clone()));
     }

@@ -1,4 +1,4 @@
-//! What goes with a schema object, or with a document, that is deleted.
+//! Deletion of everything that belongs to a schema object, or to a document.
 
 use super::credentials::unlink_credentials;
 use super::keys::registers_key;
@@ -102,7 +102,7 @@ fn forget_database(evaluation: &mut Evaluation<'_>, database: DatabaseNumber) {
     for (key, _) in evaluation.view.rows(&children.0, &children.end(), false, usize::MAX) {
         forget_database(evaluation, DatabaseNumber(rows::number_at(&key, children.0.len())));
     }
-    // Whoever works in it now must notice.
+    // Concurrent users of it must notice.
     schema_changed(evaluation, Native::Collections, database);
     evaluation.view.writing().clear(&Key::global(b'R').number(database.0).0);
     clear_later(evaluation, &Key::database(database));

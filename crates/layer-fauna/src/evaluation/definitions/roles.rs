@@ -18,7 +18,7 @@ pub(super) fn role(definition: &mut Definition<'_>) {
             continue;
         };
         let mut kept = Vec::new();
-        // The first that is wrong is told.
+        // The first fault is reported.
         let before = definition.failures.len();
         for item in given.one_or_many() {
             match item.as_object() {
@@ -148,7 +148,7 @@ pub(super) fn wrong_arities(fields: &Fields) -> Vec<Failure> {
     failures
 }
 
-/// A collection's documents are members of so many roles at most.
+/// Upper bound on the roles that a collection's documents are members of.
 const ROLES_OF_MEMBERS_MAX: usize = 64;
 
 /// The failure's field is the position of the form (as in the original's code).
@@ -195,7 +195,7 @@ pub(super) fn check_roles_of_members(
 
 const BUILT_IN_ROLES: [&str; 4] = ["admin", "server", "server-readonly", "client"];
 
-/// What is wrong with the names of roles: those that are named must be there, and some may not be named.
+/// Returns the faults in the names of roles: named roles must exist, and some may not be named.
 pub(super) fn unknown_roles(evaluation: &Evaluation<'_>, native: Native, fields: &Fields) -> Vec<Failure> {
     match native {
         Native::Keys | Native::Functions => unknown_role_names(evaluation, fields),

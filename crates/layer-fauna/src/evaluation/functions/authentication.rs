@@ -85,7 +85,7 @@ pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
         .collect();
     let fields = storable(&Value::object(entries));
     let fields = fields.as_object().cloned().unwrap_or_default();
-    // Whoever knows the password may have the token, whatever his key may do otherwise.
+    // A caller that knows the password may have the token, whatever the key may do otherwise.
     let rights = std::mem::replace(
         &mut evaluation.authorization.rights,
         crate::evaluation::authorization::Rights::Admin,
@@ -171,7 +171,7 @@ fn no_key(secret: &str) -> Errors {
     Errors::new(Code::InstanceNotFoundHere, message)
 }
 
-/// A JWT is no key; what it opens is told instead, if it is a database of this one.
+/// A JWT is no key; the result is the database that it opens, if that is below this one.
 fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
     use crate::language::value::Names;
     let not_found = || no_key(secret);

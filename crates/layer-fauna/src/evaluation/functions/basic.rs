@@ -124,7 +124,8 @@ pub fn rights_of(evaluation: &Evaluation<'_>, role: &Value) -> Rights {
     }
 }
 
-/// Errors inside of a function are the cause of one error of its call. What ends the whole query passes through.
+/// Wraps errors inside of a function as the cause of one error of its call. An error that ends the
+/// whole query passes through.
 fn called(cause: Errors) -> Errors {
     if cause.is_final() {
         return cause;

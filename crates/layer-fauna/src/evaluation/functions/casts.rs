@@ -79,7 +79,7 @@ pub fn to_date(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     times::cast_to_date(value).unwrap_or_else(|| Err(cannot(value, "Date")))
 }
 
-/// Of pairs an object: a key that comes again replaces the value it had.
+/// Makes an object of pairs: a repeated key replaces the value it had.
 pub fn to_object(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     match arguments.value(0) {
         object @ Value::Object(_) => Ok(object.clone()),

@@ -27,7 +27,8 @@ fn elements(value: &Value) -> &[Value] {
     }
 }
 
-/// What was made of the elements, in the kind of container they came from. A page keeps what it was read as.
+/// Returns the new values in the kind of container that the elements came from. A page keeps its
+/// origin.
 fn rebuilt(container: &Value, values: Vec<Value>) -> Value {
     match container {
         Value::Page(old) => page(old.before.clone(), old.after.clone(), values, old.origin.clone()),
@@ -140,7 +141,7 @@ fn fold(
     Ok(folded)
 }
 
-/// What comes of a page is a page of one, with its cursors.
+/// Returns the result for a container; for a page it is a page of one, with its cursors.
 fn summary(container: &Value, value: Value) -> Value {
     match container {
         Value::Page(_) => rebuilt(container, vec![value]),
@@ -327,7 +328,7 @@ pub fn drop_first(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value
     })
 }
 
-/// What a value takes in an array, itself shared.
+/// Size of a value in an array, itself shared.
 const ITEM_BYTES: usize = std::mem::size_of::<Value>();
 
 pub fn append(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -348,7 +349,8 @@ pub fn reverse(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(rebuilt(container, elements(container).iter().rev().cloned().collect()))
 }
 
-/// Values told apart by their text: 1 and 1.0 are two, the order of an object's keys is nothing.
+/// Returns a text that identifies a value: 1 and 1.0 differ, the order of an object's keys does not
+/// matter.
 fn identity(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -460,7 +462,7 @@ pub fn difference(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Res
     })
 }
 
-/// Of a page its cursors and its data as a whole are the values.
+/// A page's values are its cursors and its data as a whole.
 pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (wanted, container) = (arguments.value(0), arguments.value(1));
     let is_wanted = |value: &Value| order::same(value, wanted);

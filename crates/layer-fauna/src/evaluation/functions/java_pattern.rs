@@ -1,8 +1,9 @@
 //! Regular expressions of Java, rewritten for the engine at hand.
 //!
-//! What the two read alike passes; what Java reads otherwise is spelled out: classes of ASCII where the engine means Unicode's,
-//! a `$` that stops before the last line's end, quoting, octal numbers, a brace that must be a repetition. Where Java refuses a
-//! pattern there is no rewriting.
+//! Syntax that both engines read alike passes; syntax that Java reads otherwise is spelled out:
+//! classes of ASCII where the engine means Unicode's, a `$` that stops before the last line's end,
+//! quoting, octal numbers, a brace that must be a repetition. A pattern that Java refuses is not
+//! rewritten.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -25,7 +26,7 @@ pub fn rewritten(pattern: &str) -> Option<String> {
     Some(rewriter.out)
 }
 
-/// What the flags in force mean for what is spelled out here.
+/// The meaning of the flags in force for the parts that are spelled out here.
 #[derive(Clone, Copy, Default)]
 struct Flags {
     dot_takes_all: bool,
@@ -35,7 +36,7 @@ struct Flags {
 struct Rewriter<'p> {
     rest: Peekable<Chars<'p>>,
     out: String,
-    /// Of each group that is open, outermost first.
+    /// Flags of each open group, outermost first.
     flags: Vec<Flags>,
     groups: usize,
 }

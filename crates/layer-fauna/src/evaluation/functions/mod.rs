@@ -1,4 +1,4 @@
-//! Who does each function of the table of signatures, by families.
+//! The body of each function of the table of signatures, by families.
 
 pub mod authentication;
 mod basic;
@@ -250,7 +250,7 @@ pub static BODIES: &[(&str, Body)] = &[
     ("is_token", casts::is_token),
     ("is_credentials", casts::is_credentials),
     ("is_role", casts::is_role),
-    // Of old versions.
+    // For old versions.
     ("and", basic::all_true),
     ("or", basic::any_true),
 ];

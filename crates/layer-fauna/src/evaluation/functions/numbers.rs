@@ -26,7 +26,7 @@ fn as_bits(value: &Value) -> i64 {
     }
 }
 
-/// What an operation does with each pair of kinds. `None`: the divisor is zero.
+/// An operation's result for each pair of kinds. `None`: the divisor is zero.
 struct Operation {
     integers: fn(i64, i64) -> Option<i64>,
     doubles: fn(f64, f64) -> Option<f64>,

@@ -1,5 +1,6 @@
-//! Numbers out of texts, by the rules of Java's `NumberFormat`: digits with commas between them, a point, an exponent behind
-//! a capital `E`. What follows a number is ignored, so `7.9kg` is 7.9 and `1e3` is 1.
+//! Numbers out of texts, by the rules of Java's `NumberFormat`: digits with commas between them, a
+//! point, an exponent after a capital `E`. Text after a number is ignored, so `7.9kg` is 7.9 and
+//! `1e3` is 1.
 
 use crate::language::value::Value;
 

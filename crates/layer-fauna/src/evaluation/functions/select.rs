@@ -50,7 +50,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// What is at the path, if there is anything. Nothing can be selected from a ref that leads nowhere.
+/// Returns the value at the path, if there is one. Nothing can be selected from a ref that leads
+/// nowhere.
 pub fn select(evaluation: &mut Evaluation<'_>, from: &Value, path: &[Value]) -> Result<Option<Value>> {
     check_defined(evaluation, from)?;
     Ok(at_path(evaluation.version, from, path))
@@ -71,7 +72,7 @@ fn is_key(step: &Value, key: &str) -> bool {
     matches!(step, Value::String(text) if **text == *key)
 }
 
-/// What a set is made of, for those kinds of which the original shows it.
+/// Returns the definition of a set, for those kinds of which the original shows it.
 fn definition(set: &Set) -> Option<Value> {
     let record = |entries: Vec<(&str, Value)>| {
         let entries = entries.into_iter().map(|(key, value)| (key.into(), value));

@@ -11,7 +11,7 @@ use crate::language::casefold::casefold;
 use crate::language::error::{Errors, Result};
 use crate::language::value::Value;
 
-/// What one string function may make at most.
+/// Upper bound on the repetitions that one string function makes.
 const REPEAT_MAX: i64 = 1024;
 const NGRAM_MAX: usize = 100_000;
 
@@ -141,7 +141,7 @@ pub fn titlecase(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Resu
     answer(titled.collect::<String>())
 }
 
-/// What Java calls white space: no-break spaces are not.
+/// Returns true for Java's white space: no-break spaces are not.
 fn is_white_space(c: char) -> bool {
     match c {
         '\u{a0}' | '\u{2007}' | '\u{202f}' | '\u{85}' => false,
@@ -165,7 +165,7 @@ pub fn trim(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
     answer(arguments.text(0).trim_matches(is_white_space))
 }
 
-/// What is wrong with the sizes of n-grams; the defaults are 1 and 2.
+/// Checks the sizes of n-grams; the defaults are 1 and 2.
 fn check_ngram_sizes(min: Option<i64>, max: Option<i64>) -> Result<()> {
     let (given_min, given_max) = (min.is_some(), max.is_some());
     let (min, max) = (min.unwrap_or(1), max.unwrap_or(2));

@@ -18,7 +18,7 @@ pub fn time(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
     parse_time(evaluation, arguments.text(0))
 }
 
-/// What Java's `trim` takes away.
+/// Returns the text without the characters that Java's `trim` removes.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c <= ' ')
 }

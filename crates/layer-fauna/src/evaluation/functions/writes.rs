@@ -30,7 +30,7 @@ fn reference(arguments: &Arguments) -> Ref {
     }
 }
 
-/// What is stored may name only what is there, and nothing of another database.
+/// Stored values may name only things that exist, and nothing of another database.
 fn check_references(evaluation: &mut Evaluation<'_>, params: &Fields) -> Result<()> {
     let mut failures = Vec::new();
     find_bad_references(evaluation, params, &mut Vec::new(), &mut failures);
@@ -182,7 +182,7 @@ fn permit_create(
     evaluation.permit_on("history_write", collection, &arguments)
 }
 
-/// What predicates over writing history are given.
+/// Returns the arguments of predicates over writing history.
 fn history_arguments(reference: &Ref, ts: Timestamp, action: &str, document: Value) -> [Value; 4] {
     [
         Value::Ref(reference.clone()),
@@ -200,7 +200,8 @@ fn definition_of(set: &Value) -> Value {
     }
 }
 
-/// What a document keeps of the parameters of a write: `data` and `ttl`; others are ignored (observed).
+/// Returns the parameters of a write that a document keeps: `data` and `ttl`; others are ignored
+/// (observed).
 fn document_fields(params: &Fields) -> Result<Arc<Fields>> {
     let mut entries = Vec::new();
     let mut failures = Vec::new();
@@ -363,7 +364,8 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     if is_key {
         definitions::settle_key(evaluation, &place)?;
     }
-    // What is put in is shown by itself: an update like a creation, whatever was there before (as in the original).
+    // The inserted version is shown by itself: an update like a creation, whatever was there before
+    // (as in the original).
     let (action, data) = match &fields {
         None => ("delete", None),
         Some(fields) => ("create", fields.get("data").cloned()),
@@ -394,7 +396,8 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     Ok(Value::Null)
 }
 
-/// Of documents the past may be rewritten, and put into that of keys, of schema objects not.
+/// History may be rewritten for documents; for keys it can only be inserted; for schema objects it
+/// is fixed.
 fn rewritable(evaluation: &mut Evaluation<'_>, reference: &Ref, key: &'static str) -> Result<Place> {
     evaluation.check_own_scope(reference).within(key)?;
     match reference.target {
@@ -446,8 +449,9 @@ fn rewrite(
     Ok(())
 }
 
-/// What streams tell of a rewriting: the time and the action of the version that was put in or taken out, and of the one after
-/// it, which follows another now. What was taken out comes first, what was put in last.
+/// Returns the events of a rewriting for streams: the time and the action of the version that was
+/// inserted or removed, and of the one after it, which follows another now. Removals come first,
+/// insertions last.
 fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
     let is_removal = !after.iter().any(|version| version.ts == ts);
     let told = |versions: &[Version], index: usize| {

@@ -69,7 +69,8 @@ impl KeySets {
         let is_known = entry.state.lock().asked_micros != 0;
         let _alone = match entry.fetching.try_lock() {
             Some(alone) => alone,
-            // Somebody asks already. Whoever presents keys that nobody knows shall not fill the threads with waiting.
+            // Another request asks already. A caller with unknown keys shall not fill the threads
+            // with waiting.
             None if is_known => return,
             None => entry.fetching.lock(),
         };

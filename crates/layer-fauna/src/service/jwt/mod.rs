@@ -18,7 +18,8 @@ const TOKEN_BYTES_MAX: usize = 64 << 10;
 /// Keys of a set beyond these are left out.
 const KEYS_MAX: usize = 100;
 
-/// What a secret looks like that is a token of somebody else: its first bytes are those of a JSON object.
+/// Returns true for a secret that looks like another issuer's token: its first bytes are those of a
+/// JSON object.
 pub fn is_token(secret: &str) -> bool {
     secret.starts_with("ey") && secret.contains('.')
 }

@@ -30,7 +30,7 @@ use crate::connections::clients::Client;
 /// The user of a connection that has named none.
 pub const DEFAULT_USER: &[u8] = b"default";
 
-/// Somebody who may authenticate. Lives on while a connection is his, also when he is deleted.
+/// A user that may authenticate. Lives on while a connection is his, also when he is deleted.
 pub struct User {
     pub name: Vec<u8>,
     rules: RwLock<Arc<Rules>>,
@@ -56,7 +56,7 @@ impl User {
         *current = Arc::new(rules);
     }
 
-    /// What the user may not do of this request, if anything.
+    /// Returns the part of this request that the user may not do, if any.
     #[inline]
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
         if self.unrestricted.load(Ordering::SeqCst) {
@@ -146,7 +146,7 @@ pub struct Users {
     all: RwLock<BTreeMap<Vec<u8>, Arc<User>>>,
     default: Arc<User>,
     pub log: Mutex<DenialLog>,
-    /// Somebody was made, changed or removed since users were last saved.
+    /// A user was made, changed or removed since users were last saved.
     pub is_changed: AtomicBool,
     /// Held while users are saved, so that the newest are the ones that stay.
     pub(crate) saving: Mutex<()>,
@@ -292,7 +292,7 @@ pub fn parse_file(table: &'static Table, text: &str, all_channels: bool) -> Resu
     }
 }
 
-/// What is kept of a password.
+/// The stored form of a password.
 pub fn password_hash(password: &[u8]) -> [u8; 32] {
     Sha256::digest(password).into()
 }

@@ -27,7 +27,7 @@ pub const SYNTAX: &str = "Syntax error";
 const NOT_A_HASH: &str =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 const NO_SUCH_PASSWORD: &str = "The password you are trying to remove from the user does not exist";
-/// The reason of an opening parenthesis without its end. It is told in a text of its own.
+/// The reason of an opening parenthesis without its end. Its text is its own.
 pub const UNMATCHED: &str = "Unmatched parenthesis";
 
 impl Rules {

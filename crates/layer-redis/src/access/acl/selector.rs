@@ -16,7 +16,7 @@ use crate::connections::subscriptions::changes_subscriptions;
 /// Two are equal if they allow the same, whatever rules led there.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// What the indexes stand for.
+    /// The commands behind the indexes.
     pub table: &'static Table,
     /// One bit a command, at its index in the table.
     commands: Vec<u64>,

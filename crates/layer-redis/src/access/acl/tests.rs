@@ -13,7 +13,7 @@ use crate::testing::{Connection, Fixture, show};
 /// Requests with real arguments; what stands behind the arrow is no matter here.
 const REQUESTS: &str = include_str!("../../../../../tests/redis/testdata/notifications.events");
 
-/// Of commands whose keys stand where only the other arguments tell.
+/// For commands whose keys' places depend on the other arguments.
 const MORE_REQUESTS: &str = "\
 XREAD COUNT 1 STREAMS a b 0 0
 XREADGROUP GROUP g c STREAMS a b > >
@@ -35,7 +35,8 @@ fn requests() -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What a request looks like to the rules: its command, the positions of its keys, and what it needs of each.
+/// The rules' view of a request: its command, the positions of its keys, and the access it needs of
+/// each.
 fn keys_of(words: &[String]) -> (&'static Command, Vec<(usize, Access)>) {
     with_arguments(words, |command, arguments| {
         let positions = command.keys.positions(arguments).into_iter().enumerate();
@@ -156,7 +157,7 @@ fn what_a_command_writes_is_among_its_keys() {
     }
 }
 
-/// The names that a request changes, as a connection that tracks everything is told.
+/// The names that a request changes, as a connection that tracks everything sees them.
 fn changes_of(fixture: &Fixture, connection: &mut Connection, words: &[String]) -> Vec<Vec<u8>> {
     let mut tracker = fixture.connect();
     tracker.session.speak_resp3();

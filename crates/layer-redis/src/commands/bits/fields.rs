@@ -37,7 +37,7 @@ enum Action {
     Increment(i64, Overflow),
 }
 
-/// What becomes of a number that does not fit.
+/// The handling of a number that does not fit.
 #[derive(Clone, Copy)]
 enum Overflow {
     Wrap,

@@ -35,7 +35,7 @@ impl Part {
         Ok(Some(Part { start, end, in_bits }))
     }
 
-    /// The bits of it that a value of so many bytes has.
+    /// Returns its bits within a value of `bytes`.
     fn bits(self, value_bytes: u64) -> Range<u64> {
         let unit_bits = if self.in_bits { 1 } else { 8 };
         let length = value_bytes as i64 * 8 / unit_bits;

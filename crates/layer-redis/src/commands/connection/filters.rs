@@ -1,7 +1,8 @@
 //! Which connections CLIENT LIST shows and CLIENT KILL closes: those that meet every filter given.
 //!
-//! Redis has TYPE, ID, USER, ADDR, LADDR, SKIPME and MAXAGE; the others, and NOT- before each of them, are Valkey's
-//! (<https://valkey.io/commands/client-list/>). Of a filter given twice the last counts.
+//! Redis has TYPE, ID, USER, ADDR, LADDR, SKIPME and MAXAGE; the others, and NOT- before each of
+//! them, are Valkey's (<https://valkey.io/commands/client-list/>). The last of a filter given twice
+//! counts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

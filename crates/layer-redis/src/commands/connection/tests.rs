@@ -192,7 +192,7 @@ fn a_long_key_is_refused_and_a_long_value_is_not() {
     assert_eq!(run(&mut connection, &["SET", "a", &long]), "OK");
 }
 
-/// What stood behind QUIT in the same packet used to be executed.
+/// Requests after QUIT in the same packet used to be executed.
 #[test]
 fn nothing_is_executed_behind_quit() {
     let fixture = Fixture::new();
@@ -202,7 +202,8 @@ fn nothing_is_executed_behind_quit() {
     fixture.connect().check("GET a => nil");
 }
 
-/// CONFIG accepted proto-max-bulk-len and went on accepting longer strings. What was queued before the limit shrank runs.
+/// CONFIG accepted proto-max-bulk-len and went on accepting longer strings. A request queued before
+/// the limit shrank runs.
 #[test]
 fn the_longest_bulk_string_is_configured() {
     let fixture = Fixture::new();
@@ -294,7 +295,7 @@ fn a_pipeline_of_large_replies_is_cut_into_several_turns() {
     assert_eq!(out.windows(8).filter(|bytes| bytes == b"*10000\r\n").count(), 60);
 }
 
-/// Whether `reader` is told of the change of `key` that `writer` makes.
+/// Returns whether `reader` is notified of `writer`'s change of `key`.
 fn is_told(reader: &mut Connection, writer: &mut Connection, key: &str) -> bool {
     writer.run(&["SET", key, "new"]);
     let mail = String::from_utf8(reader.mail()).unwrap();
@@ -305,8 +306,8 @@ fn is_told(reader: &mut Connection, writer: &mut Connection, key: &str) -> bool 
     !mail.is_empty()
 }
 
-/// MULTI ended the wish of CLIENT CACHING, so what a client read inside stayed in its cache for ever: OPTIN with YES tracked
-/// nothing, OPTOUT with NO everything.
+/// MULTI ended the effect of CLIENT CACHING, so a client's reads inside stayed in its cache
+/// indefinitely: OPTIN with YES tracked nothing, OPTOUT with NO everything.
 #[test]
 fn caching_is_wished_for_a_command_or_a_whole_transaction() {
     for (mode, wish, is_wished) in [("OPTIN", "YES", true), ("OPTOUT", "NO", false)] {

@@ -1,4 +1,5 @@
-//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. What tracking does stands in [`crate::connections::tracking`].
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. The mechanism stands in
+//! [`crate::connections::tracking`].
 
 use quartet_wire_resp::Arguments;
 

@@ -16,7 +16,7 @@ const LATITUDES: Axis = Axis {
     min: -85.05112878,
     max: 85.05112878,
 };
-/// Of the well-known geohash, whose latitudes reach the poles.
+/// For the well-known geohash, whose latitudes reach the poles.
 const WHOLE_LATITUDES: Axis = Axis { min: -90.0, max: 90.0 };
 const LONGITUDE_BITS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 const LATITUDE_BITS: u64 = 0x5555_5555_5555_5555;
@@ -42,7 +42,7 @@ pub struct Cell {
     pub step: u32,
 }
 
-/// What a cell covers, in degrees.
+/// The area of a cell, in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Area {
     pub longitude: (f64, f64),
@@ -155,7 +155,8 @@ impl Cell {
         }
     }
 
-    /// The cell so many columns to the east and rows to the north, which is one step at most. Both axes are rings.
+    /// Returns the cell a number of columns to the east and rows to the north, which is one step at
+    /// most. Both axes are rings.
     pub fn neighbor(self, east: i8, north: i8) -> Cell {
         let shift = 64 - self.step * 2;
         let (longitude, latitude) = (self.bits & LONGITUDE_BITS, self.bits & LATITUDE_BITS);

@@ -17,7 +17,7 @@ const NO_MEMBER: &str = "ERR could not decode requested zset member";
 /// Places that a search which may stop anywhere looks at before it asks whether it has enough.
 const LOOKS: u64 = 64;
 
-/// What a command's name has decided.
+/// The part that a command's name has decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// GEORADIUS, and whether it may store.
@@ -61,7 +61,7 @@ struct Request<'a> {
     with_hash: bool,
     with_point: bool,
     count: Option<usize>,
-    /// Any so many will do.
+    /// Any that many will do.
     any: bool,
     sort: Option<Sort>,
     target: Option<&'a [u8]>,
@@ -302,7 +302,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The places that are to be answered, in their order. So many of them as COUNT says are the nearest, unless the furthest
+    /// Returns the places to answer, in their order. COUNT takes the nearest, unless the furthest
     /// or any are asked for.
     fn find(&self, tx: &mut Transaction<'_>, set: &SortedSet, shape: &Shape) -> Vec<Found> {
         let enough = self.count.filter(|_| self.any);

@@ -18,7 +18,7 @@ const ROUNDING_DEGREES: f64 = 1e-5;
 /// Half the width of the Mercator map.
 const MERCATOR_METERS: f64 = 20037726.37;
 
-/// What a search is bounded by, in units of `unit_meters`.
+/// The boundary of a search, in units of `unit_meters`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Extent {
     Radius(f64),

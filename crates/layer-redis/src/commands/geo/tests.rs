@@ -115,7 +115,7 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// What is passed over without being measured is outside.
+    /// A place that is passed over without being measured is outside.
     #[test]
     fn the_window_holds_every_place_within((center, places) in places(), width in meters(), height in meters()) {
         for extent in [Extent::Radius(width), Extent::Box { width, height }] {

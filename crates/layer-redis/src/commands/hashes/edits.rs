@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-/// What becomes of one field.
+/// The effect on one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     Set {
@@ -49,7 +49,7 @@ pub struct Edits<'a> {
     index: HashMap<&'a [u8], usize>,
 }
 
-/// From so many edits on they are found by hash.
+/// Number of edits from which they are found by hash.
 const SEARCHED_MAX: usize = 64;
 
 impl<'a> Edits<'a> {

@@ -20,7 +20,7 @@ const FIELDS_MISSING: &str = "ERR Mandatory argument FIELDS is missing or not at
 const FIELDS_MISMATCH: &str = "ERR The `numfields` parameter must match the number of arguments";
 const FIELDS_NOT_POSITIVE: &str = "ERR Number of fields must be a positive integer";
 
-/// What a time argument counts.
+/// The unit and origin of a time argument.
 #[derive(Clone, Copy)]
 struct Unit {
     milliseconds: i64,
@@ -60,7 +60,7 @@ impl Unit {
     }
 }
 
-/// The fields after `FIELDS numfields` at position `at`; there must be exactly so many.
+/// Returns the fields after `FIELDS numfields` at position `at`; there must be exactly that many.
 fn field_list<'a>(arguments: Arguments<'a>, at: usize, not_positive: &'static str) -> Result<Arguments<'a>, Failure> {
     let word = arguments.get(at).unwrap_or_default();
     if !parse::is(word, "fields") {
@@ -264,14 +264,14 @@ fn read_and_change<'a>(
     write(context, name, entry, edits);
 }
 
-/// What stands between the key and the fields of HGETEX and HSETEX.
+/// The options between the key and the fields of HGETEX and HSETEX.
 #[derive(Default)]
 struct Options<'a> {
     /// `Some(Keep)`: KEEPTTL; `Some(Never)`: PERSIST.
     deadline: Option<Deadline>,
     /// Whether all fields must exist (FXX) or none (FNX).
     must_exist: Option<bool>,
-    /// What follows `FIELDS numfields`.
+    /// The arguments after `FIELDS numfields`.
     fields: Option<Arguments<'a>>,
 }
 

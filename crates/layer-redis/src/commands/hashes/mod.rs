@@ -21,7 +21,7 @@ pub use fields::apply;
 pub use value::{FIELD_BYTES_MAX, each, find};
 pub use writing::expire_fields;
 
-/// What OBJECT ENCODING answers.
+/// Returns the answer of OBJECT ENCODING.
 pub fn encoding(entry: &Entry) -> &'static str {
     if entry.flags & FLAG_A != 0 {
         "hashtable"
@@ -85,8 +85,8 @@ pub const COMMANDS: &[Definition] = &[
     row("hincrbyfloat", 4, ADD, "2.6.0", "O(1)", "Adds a number to a field's value, 0 if absent.", fields::hincrbyfloat),
     row("hrandfield", -2, READONLY, "6.2.0", "O(N) in the number of fields returned", "Returns random fields.", fields::hrandfield),
     row("hscan", -3, READONLY, "2.8.0", "O(1) for each call, O(N) for a whole iteration", "Iterates over fields and values.", fields::hscan),
-    row("hexpire", -6, ADD, "7.4.0", EACH, "Lets fields expire after so many seconds.", fields_expiry::hexpire),
-    row("hpexpire", -6, ADD, "7.4.0", EACH, "Lets fields expire after so many milliseconds.", fields_expiry::hpexpire),
+    row("hexpire", -6, ADD, "7.4.0", EACH, "Lets fields expire after a number of seconds.", fields_expiry::hexpire),
+    row("hpexpire", -6, ADD, "7.4.0", EACH, "Lets fields expire after a number of milliseconds.", fields_expiry::hpexpire),
     row("hexpireat", -6, ADD, "7.4.0", EACH, "Lets fields expire at a Unix time in seconds.", fields_expiry::hexpireat),
     row("hpexpireat", -6, ADD, "7.4.0", EACH, "Lets fields expire at a Unix time in milliseconds.", fields_expiry::hpexpireat),
     row("httl", -5, READ, "7.4.0", EACH, "Returns the seconds that fields have left.", fields_expiry::httl),

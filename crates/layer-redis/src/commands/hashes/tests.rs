@@ -490,7 +490,7 @@ fn a_hash_is_gone_with_its_last_field() {
     }
 }
 
-/// What the store says of the hash, in the form of the model.
+/// Returns the stored hash, in the form of the model.
 fn stored(fixture: &Fixture) -> (Fields, u64, Option<u64>) {
     in_keyspace(fixture, |keys| {
         let mut fields = BTreeMap::new();

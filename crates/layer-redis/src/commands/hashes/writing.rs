@@ -22,7 +22,7 @@ pub struct Limits {
     pub value_bytes_max: usize,
 }
 
-/// What the edits did.
+/// The outcome of the edits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub added: u64,
@@ -203,7 +203,7 @@ fn put_large(
     keys.put_parts(name, header, &[elements.id(), &count.to_be_bytes(), &tail]);
 }
 
-/// What ends the payload: nothing without FLAG_B.
+/// The end of the payload: nothing without FLAG_B.
 fn deadline_tail(flags: u8, deadlines: FieldDeadlines) -> SmallVec<[u8; FieldDeadlines::BYTES]> {
     if flags & FLAG_B == 0 {
         return SmallVec::new();
@@ -288,7 +288,7 @@ fn finish_large(
     false
 }
 
-/// What stood in a large hash where a field was written.
+/// The former value of a written field of a large hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overwritten {
     Nothing,

@@ -334,7 +334,7 @@ mod tests {
         with_three_elements().check(DECODED_BY_REDIS);
     }
 
-    /// What redis-server 7.0.15 answered.
+    /// Answers of redis-server 7.0.15.
     const DECODED_BY_REDIS: &str = "PFDEBUG DECODE h => Z:8436 v:1,1 Z:4274 v:2,1 Z:3068 v:1,1 Z:603";
 
     #[test]

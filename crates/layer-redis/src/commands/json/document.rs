@@ -89,7 +89,7 @@ impl Json {
         text.finish().ok_or(errors::STRING_TOO_LARGE.into())
     }
 
-    /// What the value takes in memory, without spare room.
+    /// Returns the value's size in memory, without spare room.
     pub fn memory_bytes(&self) -> usize {
         let content: usize = match self {
             Json::Text(text) => text.len(),
@@ -99,7 +99,8 @@ impl Json {
         VALUE_BYTES + content + self.children().map(Json::memory_bytes).sum::<usize>()
     }
 
-    /// Refuses to add so many bytes in each of so many places if the document would become too large.
+    /// Refuses an addition of bytes in each of several places if the document would become too
+    /// large.
     pub fn check_additions(&self, places: usize, bytes_each: usize) -> Result<(), Failure> {
         let added = places.saturating_mul(bytes_each);
         if added > ADDED_BYTES_FREE && added > DOCUMENT_BYTES_MAX.saturating_sub(self.memory_bytes()) {

@@ -114,7 +114,7 @@ const fn row(
 const NO_DOCUMENT: &str = "ERR could not perform this operation on a key that doesn't exist";
 const NOT_AT_ROOT: &str = "ERR new objects must be created at the root";
 
-/// What is answered for one value. `None` in its place: the value is of a wrong kind.
+/// The answer for one value. `None` instead of it: the value is of a wrong kind.
 enum Answer {
     Integer(i64),
     Text(Vec<u8>),
@@ -211,7 +211,7 @@ fn change_each(
     let locations = path.select(&document)?;
     document.check_additions(locations.len(), grown_bytes)?;
     let mut answers = Vec::new();
-    // What is above a value may move it, and is changed after it.
+    // Values above another may move it, and are changed after it.
     for location in inner_first(locations) {
         let value = document.at_mut(&location).expect("a location that was found");
         answers.push(change(value)?);

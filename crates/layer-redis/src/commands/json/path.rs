@@ -400,7 +400,7 @@ impl<'p> Parser<'p> {
         Ok(name.to_owned())
     }
 
-    /// What stands behind an opening bracket, the closing one included.
+    /// The part after an opening bracket, the closing one included.
     fn bracket(&mut self) -> Result<Vec<Selector>, Failure> {
         let mut selectors = Vec::new();
         loop {

@@ -336,7 +336,7 @@ fn take_all(context: &mut Context<'_, '_>, db: u8) -> Vec<(Vec<u8>, Entry)> {
         .into_iter()
         .filter_map(|name| keys.take(&name).map(|entry| (name, entry)))
         .collect();
-    // What is left has expired.
+    // The rest has expired.
     keys.clear();
     taken
 }

@@ -13,14 +13,17 @@
 //! about every [`BLOCK_BYTES_MAX`] a second row is written. An element longer than [`SHORT_BYTES_MAX`] is a block by itself: no push copies
 //! it again.
 //!
-//! What both ends hold is copied and logged with each push or pop. So when one end becomes a block, or takes one in, the other follows: a
-//! list that is only pushed to at one end carries nothing of the other.
+//! The contents of both ends are copied and logged with each push or pop. So when one end becomes a
+//! block, or takes one in, the other follows: a list that is only pushed to at one end carries
+//! nothing of the other.
 //!
-//! A change in the middle writes the blocks there anew and leaves all others where they are. The positions of those behind it are others
-//! then, so a shift says that from a position on a block's place is its position and `by`. What comes in may find no room before the next
-//! place that is taken: then the blocks between there and the nearer end move, further than is needed. Of more than [`SHIFTS_MAX`] shifts
-//! two are made one, by moving what stands between them. Blocks of a fixed number of elements, with long ones behind references, would need
-//! no shifts; but a range of long elements would be a descent for each of them.
+//! A change in the middle writes the blocks there anew and leaves all others where they are. The
+//! positions of the blocks after it change then, so a shift says that from a position on a block's
+//! place is its position and `by`. Inserted elements may find no room before the next place that is
+//! taken: then the blocks between there and the nearer end move, further than is needed. If there
+//! are more than [`SHIFTS_MAX`] shifts two are made one, by moving the blocks between them. Blocks
+//! of a fixed number of elements, with long ones behind references, would need no shifts; but a
+//! range of long elements would be a descent for each of them.
 //!
 //! Invariants: ends, and blocks of several elements, hold short elements only; no block is empty; `count` is that of all elements; shifts
 //! ascend, and each begins with a block, which is not the first.
@@ -34,7 +37,8 @@ use crate::keyspace::fixed::Fixed;
 use crate::keyspace::packed;
 use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, LARGE};
 
-/// Of the packed elements of an end or a block; those that LSET has made longer may take more. Each push or pop logs both ends.
+/// Size limit of the packed elements of an end or a block; elements that LSET has made longer may
+/// exceed it. Each push or pop logs both ends.
 const BLOCK_BYTES_MAX: usize = 128;
 /// Longer elements stand alone: fewer than three would share a block. Below 128, so that a packed length is one byte.
 const SHORT_BYTES_MAX: usize = 40;
@@ -45,7 +49,8 @@ const SHIFT_BYTES: usize = 16;
 const SHIFTS_MAX: usize = 8;
 /// Blocks that are written anew because there is room for an insertion behind them.
 const NEAR_MAX: usize = 256;
-/// Places that are left free where blocks have moved: so many elements can be inserted before any move again.
+/// Places that are left free where blocks have moved: this many elements can be inserted before any
+/// move again.
 const ROOM: i64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +83,11 @@ pub fn position_of(key: &[u8]) -> Option<i64> {
     Some((u64::from_be_bytes(bytes) ^ 1 << 63) as i64)
 }
 
-/// What an end holds, the outermost element first.
+/// The elements of an end, the outermost first.
 #[derive(Default)]
 struct Side<'e> {
     count: u64,
-    /// What has come there since the row was read: it lies outside of `kept`.
+    /// Elements that have come there since the row was read: they lie outside of `kept`.
     added: SmallVec<[u8; 64]>,
     kept: &'e [u8],
 }
@@ -162,7 +167,7 @@ enum Edit<'v> {
     Remove(&'v dyn Fn(i64) -> bool),
     /// The one at the lowest position.
     Replace(&'v [u8]),
-    /// What there is is written without a shift in it.
+    /// The present blocks are written without a shift in them.
     Join,
 }
 
@@ -375,7 +380,7 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    /// So many elements are gone from an end.
+    /// Removes elements from an end.
     fn shrink(&mut self, end: End, count: u64) {
         self.count -= count;
         if end == End::Left {
@@ -405,7 +410,7 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    /// What an end holds becomes a block beside it.
+    /// Turns the elements of an end into a block beside it.
     fn become_block(&mut self, end: End) {
         let side = std::mem::take(self.side(end));
         if side.count == 0 {
@@ -457,7 +462,7 @@ impl<'e> Blocks<'e> {
         Some(Popped::from_slice(outermost))
     }
 
-    /// Removes `count` elements from an end, of which there must be so many.
+    /// Removes `count` elements from an end, which must hold that many.
     pub fn cut(&mut self, keys: &mut Keyspace<'_, '_>, end: End, count: u64) {
         let own = self.side(end).count;
         if count < own {
@@ -524,7 +529,7 @@ impl<'e> Blocks<'e> {
     fn block_of(&self, keys: &mut Keyspace<'_, '_>, position: i64) -> Option<Block> {
         let behind = self.shifts.partition_point(|shift| shift.from <= position);
         let by = self.place_of(position) - position;
-        // What has been inserted reaches over places that the next blocks have.
+        // The inserted elements reach over places that the next blocks have.
         let end = match self.shifts.get(behind) {
             Some(next) => (position + by + 1).min(next.from + next.by),
             None => position + by + 1,
@@ -869,7 +874,7 @@ fn written_shifts(shifts: &[Shift]) -> (u8, Vec<u8>) {
     (FLAG_B, bytes)
 }
 
-/// What the key's row of a list in blocks says besides the count.
+/// The contents of the key's row of a list in blocks besides the count.
 pub struct Ends<'e> {
     /// First to last, as is the tail.
     pub head: Vec<&'e [u8]>,

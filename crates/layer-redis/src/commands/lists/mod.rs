@@ -274,7 +274,7 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-/// What OBJECT ENCODING calls a list. Redis 7.0 has one encoding for lists of every size.
+/// OBJECT ENCODING's name for a list. Redis 7.0 has one encoding for lists of every size.
 pub fn encoding(_: &Entry) -> &'static str {
     "quicklist"
 }

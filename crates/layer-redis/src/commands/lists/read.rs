@@ -66,7 +66,7 @@ pub fn lrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-/// What LPOS looks for.
+/// The search of LPOS.
 struct Search<'a> {
     value: &'a [u8],
     from: End,

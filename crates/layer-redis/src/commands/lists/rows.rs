@@ -189,7 +189,7 @@ pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End
     popped.unwrap_or_default()
 }
 
-/// What is left stands in the payload in one piece.
+/// The rest stands in the payload in one piece.
 fn pop_one_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
     let (all, mut walk) = (entry.payload(), small(entry));
     let mut popped = walk.next().unwrap_or_default();

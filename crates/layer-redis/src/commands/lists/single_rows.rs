@@ -16,11 +16,11 @@ use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, LARGE};
 
 /// A sixteenth of what a transaction may write: elements that were not looked at may be longer than the others.
 const CONVERTED_BYTES_MAX: u64 = if cfg!(test) { 48 << 10 } else { 64 << 20 };
-/// What an element counts beside its own bytes.
+/// Overhead of an element beside its own bytes.
 const ELEMENT_BYTES: u64 = 40;
 /// Elements that are looked at to know how long they are.
 const SAMPLES: u64 = 16;
-/// What is between new positions and those at an end, so that insertions find one.
+/// Distance between new positions and those at an end, so that insertions find one.
 const STEP: i64 = 1 << 20;
 
 /// Visits the elements from an end, but for the first `skip`, until `visit` breaks.

@@ -105,7 +105,8 @@ fn handing_an_element_over_takes_four_transactions() {
     writer.check("EXISTS a => 0");
 }
 
-/// REPLICAOF ends all waits without the partition's lock. Who served a row meanwhile said that nothing was left to do.
+/// REPLICAOF ends all waits without the partition's lock. A thread that served a row meanwhile said
+/// that nothing was left to do.
 #[test]
 fn waits_that_end_while_a_row_is_served_are_not_forgotten() {
     let fixture = Fixture::new();
@@ -205,7 +206,7 @@ fn a_move_onto_another_kind_ends_the_wait() {
     writer.check("LRANGE a 0 -1 => [x]");
 }
 
-/// What older versions wrote: a row for each element, with gaps between the positions.
+/// Rows of older versions: a row for each element, with gaps between the positions.
 fn plant_single_rows(fixture: &Fixture, name: &[u8], values: &[Vec<u8>]) {
     let mut partition = fixture.layer.engine.partition();
     let planted = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
@@ -451,7 +452,7 @@ fn written(fixture: &Fixture, connection: &mut Connection, words: &[&str]) -> us
     blocks(fixture).iter().filter(|block| !before.contains(block)).count()
 }
 
-/// What was behind or before it moved up to the nearer end.
+/// The blocks after or before it moved up to the nearer end.
 #[test]
 fn changes_in_the_middle_leave_other_blocks_where_they_are() {
     let fixture = Fixture::new();
@@ -684,7 +685,8 @@ fn amidst() -> impl Strategy<Value = Amidst> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Of 800 blocks some move when there is no room for others. Every element is another, but those that are removed together.
+    /// Some of 800 blocks move when there is no room for others. Every element is another, but
+    /// those that are removed together.
     #[test]
     fn changes_all_over_a_list(
         is_long in any::<bool>(),

@@ -3,7 +3,7 @@
 use crate::testing::{Connection, Fixture, show};
 use quartet_wire_resp::decode;
 
-/// What has arrived unasked, each as a line.
+/// Returns the messages that arrived unasked, each as a line.
 fn mail(connection: &mut Connection) -> Vec<String> {
     let bytes = connection.mail();
     let mut rest = bytes.as_slice();

@@ -1,7 +1,7 @@
 //! The way from a running script to the commands: `redis.call`, `redis.setresp`, `redis.acl_check_cmd`.
 //!
-//! A command of a script runs inside the script's own transaction, as one of EXEC does. What it is refused for is checked
-//! here, in Redis' order and words (`scriptCall`, Redis 7).
+//! A command of a script runs inside the script's own transaction, as one of EXEC does. Its
+//! refusals are checked here, in Redis' order and words (`scriptCall`, Redis 7).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -57,21 +57,21 @@ fn raised(text: &str) -> Raised {
 pub struct Bridge<'a, 't, 'l> {
     pub tx: &'a mut Transaction<'t>,
     pub layer: &'l Redis,
-    /// What the script's commands see as their connection.
+    /// The script's commands see it as their connection.
     pub client: ClientState,
     pub now_ms: u64,
     pub read_only: bool,
     /// Memory was short when the script began, and it did not say that it may run all the same.
     pub out_of_memory: bool,
     pub has_written: bool,
-    /// Told of the first write, if the script may be killed.
+    /// Called at the first write, if the script may be killed.
     pub long: Option<Arc<LongScripts>>,
     /// The keys that the script was given.
     pub keys: &'l [&'l [u8]],
-    /// What else it was given.
+    /// Its other arguments.
     pub values: &'l [&'l [u8]],
     pub buffers: Buffers,
-    /// What the script has answered, if it is plain.
+    /// The script's answer, if it is plain.
     pub answer: Option<Answer>,
     pub lua: Lua,
     /// Memory at which the interpreter ends, while it runs the code of others.
@@ -113,7 +113,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// What the next run gets: what an unusually large reply took is given back.
+    /// The next run's buffers: the memory of an unusually large reply is given back.
     pub fn kept(self) -> Buffers {
         match self.reply.capacity() > REPLY_BYTES_KEPT_MAX {
             true => Buffers {
@@ -267,7 +267,8 @@ impl Bridge<'_, '_, '_> {
         Ok(())
     }
 
-    /// What the reply takes as a value of Lua, at most: the shortest element of an array has four bytes and takes sixteen.
+    /// Upper bound on the size of the reply as a value of Lua: the shortest element of an array has
+    /// four bytes and takes sixteen.
     fn bytes_in_lua(&self) -> usize {
         let is_one_string = self.buffers.reply.starts_with(b"$");
         self.buffers.reply.len() * if is_one_string { 1 } else { 4 }

@@ -1,4 +1,5 @@
-//! What one run of a script may use: time, which others may end ([`crate::scripting::long_scripts`]), and memory.
+//! The limits of one run of a script: time, which others may end
+//! ([`crate::scripting::long_scripts`]), and memory.
 //!
 //! A run lasts until its answer is written. A table may hold itself, or the same table twice at each
 //! of its levels, so a walk over what a script made may branch without an end: each such walk takes

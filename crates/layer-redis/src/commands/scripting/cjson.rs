@@ -31,7 +31,7 @@ pub struct Options {
     keep_buffer: bool,
 }
 
-/// What happens to numbers that JSON lacks.
+/// The handling of numbers that JSON lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Invalid {
     Refused,

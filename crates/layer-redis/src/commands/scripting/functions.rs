@@ -136,7 +136,7 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-/// What a library's first line says, and its Lua code.
+/// A library's first line, and its Lua code.
 struct Source<'a> {
     name: String,
     lua: &'a [u8],
@@ -355,7 +355,7 @@ fn fcall_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     call(context, arguments, true)
 }
 
-/// What a function declares, asked before its command is begun.
+/// The flags that a function declares, asked before its command is begun.
 pub fn flags_of(layer: &Redis, partition: &mut PartitionGuard<'_>, name: &[u8]) -> Option<u32> {
     let found = partition.execute(layer.space, |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
     let (entry, _) = found.ok()?;

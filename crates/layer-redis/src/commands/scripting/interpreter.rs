@@ -1,8 +1,9 @@
 //! Lua 5.1 in its sandbox: one interpreter a thread, made once and used for every script.
 //!
-//! What a script can reach is read-only, so nothing of it is left for the next one; a script that changes what cannot be
-//! locked has the interpreter thrown away after it. The library is in `prelude.lua`; the functions that it lacks, or that
-//! C does without care, are Rust's. The choice of interpreter is told in ARCHITECTURE.md.
+//! Everything a script can reach is read-only, so nothing of it is left for the next one; a script
+//! that changes an object that cannot be locked has the interpreter thrown away after it. The
+//! library is in `prelude.lua`; the functions that it lacks, or that C does without care, are
+//! Rust's. ARCHITECTURE.md has the choice of interpreter.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +36,8 @@ const NO_LIMIT: usize = 0;
 /// The collector begins once memory has grown to this many percent of what was in use: what lives is mostly the library, and
 /// walking over it again and again costs more than what scripts leave behind.
 const COLLECT_AT_PERCENT: i32 = 1000;
-/// What scripts may leave behind for the collector to find when it comes by; beyond that it is sent for behind the script.
+/// Garbage that scripts may leave for the collector's own cycle; beyond that it runs after the
+/// script.
 const LEFT_BYTES_MAX: usize = 8 << 20;
 /// While a script runs, it is sent for when memory has grown half way to the limit, and then by this part of the limit: else
 /// garbage alone would reach it.
@@ -70,7 +72,7 @@ pub struct Interpreter {
     floor_bytes: Rc<Cell<usize>>,
     /// Memory at which the code of others ends.
     pub bytes_max: Rc<Cell<usize>>,
-    /// What the commands of a run are written into, kept from run to run.
+    /// The buffers that the commands of a run write into, kept from run to run.
     pub buffers: Buffers,
     /// Lua does not hold on to a chunk's name while it parses: these stay.
     _names: Vec<LuaString>,
@@ -89,7 +91,7 @@ pub struct Registered {
     place: i64,
 }
 
-/// What is run.
+/// The code that runs.
 pub enum Chunk<'a> {
     /// A script, already compiled under its digest.
     Script(&'a Digest),
@@ -100,7 +102,7 @@ pub enum Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// What errors and statistics call it.
+    /// Its name in errors and statistics.
     pub fn name(&self) -> String {
         match self {
             Chunk::Script(digest) => digest_text(digest),
@@ -437,7 +439,8 @@ impl Interpreter {
         result
     }
 
-    /// Gives back what runs have left behind, however they ended, once it is much. What the answer holds stays.
+    /// Frees the garbage of earlier runs, however they ended, once it is much. Objects that the
+    /// answer holds stay.
     pub fn clean_up(&self) {
         if self.lua.used_memory() > self.floor_bytes.get() + LEFT_BYTES_MAX
             && collect(&self.lua, &self.floor_bytes).is_err()
@@ -456,7 +459,7 @@ impl Interpreter {
         }
     }
 
-    /// What a table says that stands for an error.
+    /// The text of a table that stands for an error.
     fn error_text(&self, failure: &Table) -> String {
         match failure.raw_get(&self.fields.err) {
             Ok(Value::String(text)) => text.to_string_lossy(),

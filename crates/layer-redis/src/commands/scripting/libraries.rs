@@ -132,7 +132,7 @@ impl StoredLibrary {
     }
 }
 
-/// What happens to libraries that are there already.
+/// The handling of libraries that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Kept,

@@ -1,7 +1,8 @@
 //! EVAL, EVALSHA, SCRIPT: Lua scripts, each one transaction.
 //!
-//! What a script's commands did stays even if the script fails afterwards, as in Redis; what is logged is their effects,
-//! never the script. Keys that were not declared are keys like any other: the whole partition is locked.
+//! Effects of a script's commands stay even if the script fails afterwards, as in Redis; the log
+//! has their effects, never the script. Keys that were not declared are keys like any other: the
+//! whole partition is locked.
 
 mod arguments;
 mod bits;
@@ -271,7 +272,7 @@ impl Run<'_> {
         self.flags & flag != 0
     }
 
-    /// What a script that declares flags is refused for before it begins (`scriptPrepareForRun`).
+    /// The refusals of a script that declares flags, before it begins (`scriptPrepareForRun`).
     fn check(&self, context: &Context<'_, '_>) -> Result<(), Failure> {
         if self.has(COMPATIBLE) {
             return Ok(());
@@ -510,7 +511,7 @@ pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
     })
 }
 
-/// What everybody is told while a script runs for too long.
+/// The error that everybody gets while a script runs for too long.
 pub fn busy(layer: &Redis) -> &'static str {
     let running = layer.scripting.long_scripts.running(layer.space.database);
     if running.is_some_and(|script| script.is_function) {
@@ -520,7 +521,7 @@ pub fn busy(layer: &Redis) -> &'static str {
     }
 }
 
-/// There is no debugger; clients that switch it off are told that it is.
+/// There is no debugger; clients that switch it off get OK.
 fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let mode = &arguments[2];
     if mode.eq_ignore_ascii_case(b"no") {

@@ -1,5 +1,6 @@
-//! What Rust does for a running script as Lua's own C functions would: arguments are read where they lie on Lua's stack, and
-//! results are put there. On the safe way each of them is a handle of its own, which cost as much as a short command.
+//! Rust's work for a running script, done as Lua's own C functions would: arguments are read where
+//! they lie on Lua's stack, and results are put there. On the safe way each of them is a handle of
+//! its own, which cost as much as a short command.
 //!
 //! Invariants: an error of Lua's never passes a frame of Rust that has something to drop. So memory is not limited while Rust is
 //! at work here (without a limit the allocator ends the process rather than fail), places on the stack are asked for before they
@@ -61,7 +62,7 @@ pub struct Functions {
     pub given: Function,
     /// Takes the script's answer over, if it is plain. True if it has.
     pub answered: Function,
-    /// Gives `tonumber` in the place of Lua's own, which is the argument.
+    /// Replaces Lua's own `tonumber`, which is the argument.
     pub faster_tonumber: Function,
 }
 
@@ -135,7 +136,7 @@ unsafe extern "C-unwind" fn tonumber(state: *mut lua_State) -> c_int {
     }
 }
 
-/// What a function leaves behind. Nothing in it is dropped.
+/// The state that a function leaves. Nothing in it is dropped.
 enum Left {
     Results(c_int),
     /// The error is on the stack.
@@ -291,7 +292,7 @@ impl Stack {
         unsafe { ffi::lua_pushlstring(self.state, text.as_ptr().cast(), text.len()) };
     }
 
-    /// An empty table with room for an array of so many elements.
+    /// Pushes an empty table with room for an array of `elements`.
     pub fn table(&self, elements: usize) {
         self.make_room(1);
         let elements = c_int::try_from(elements).expect("a table of Lua's");

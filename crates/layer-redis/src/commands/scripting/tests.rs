@@ -1,5 +1,6 @@
-//! What scripts may not do: the published ways out of Redis' sandbox, bombs, and what one script leaves to the next; and
-//! scripts that take long. What they may do is in the golden scripts.
+//! Limits on scripts: the published ways out of Redis' sandbox, bombs, and the state that one
+//! script leaves to the next; and scripts that take long. The golden scripts have the permitted
+//! uses.
 
 use std::sync::atomic::Ordering;
 
@@ -181,7 +182,7 @@ fn plain_answers_look_as_all_others() {
     }
 }
 
-/// What would reach the machine, or the interpreter from below (CVE-2022-0543 among them).
+/// Ways to reach the machine, or the interpreter from below (CVE-2022-0543 among them).
 #[test]
 fn the_world_outside_is_not_there() {
     for name in [
@@ -190,7 +191,7 @@ fn the_world_outside_is_not_there() {
         check(&[(&format!("return type({name})"), "nonexistent global variable")]);
     }
     check(&[
-        // Of the system's library scripts have the clock alone.
+        // Among the system's libraries scripts have the clock alone.
         (
             "local names = {} for name in pairs(os) do names[#names + 1] = name end return names",
             "clock",
@@ -380,7 +381,8 @@ fn in_background<R: Send>(fixture: &Fixture, mut poke: impl FnMut(), run: impl F
     })
 }
 
-/// A script that takes long is begun again elsewhere; the others are told, and may end it until it writes.
+/// A script that takes long is begun again elsewhere; other clients get an error, and may end it
+/// until it writes.
 #[test]
 fn a_long_script_is_killed() {
     for (script, with_pcall) in [
@@ -431,7 +433,8 @@ fn a_long_script_is_killed() {
             if layer.scripting.long_scripts.is_busy() && !killed {
                 was_busy |= show(&other.run(&["GET", "a"])).starts_with("!BUSY Redis is busy");
                 killed = show(&other.run(&["SCRIPT", "KILL"])) == "OK";
-                // go-redis' own suite flushes right behind a kill, and was told BUSY when the machine was slow.
+                // go-redis' own suite flushes right after a kill, and got BUSY when the machine was
+                // slow.
                 assert_eq!(show(&other.run(&["GET", "a"])), "nil", "{with_pcall}");
             }
         };
@@ -455,7 +458,8 @@ fn a_long_script_is_killed() {
     }
 }
 
-/// What the first run wrote is taken back; the second writes it once. It cannot be killed any more.
+/// The first run's writes are taken back; the second writes them once. It cannot be killed any
+/// more.
 #[test]
 fn a_long_script_takes_effect_once() {
     let fixture = Fixture::new();
@@ -569,7 +573,8 @@ fn a_long_transaction_takes_effect_once() {
     connection.check("PING => PONG\nEXEC => !ERR EXEC without MULTI");
 }
 
-/// Others are told that it keeps them waiting, and may end it: nothing of it stays, whatever it has written.
+/// Other clients get an error while it keeps them waiting, and may end it: nothing of it stays,
+/// whatever it has written.
 #[test]
 fn a_long_transaction_is_killed() {
     let fixture = Fixture::new();

@@ -1,4 +1,5 @@
-//! ACL: users and their rules, and the log of what was refused. What rules mean stands in [`crate::access::acl`].
+//! ACL: users and their rules, and the log of refusals. The meaning of rules stands in
+//! [`crate::access::acl`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What COMMAND DOCS tells of the arguments of commands.
+//! The arguments of commands in COMMAND DOCS.
 //!
 //! `arguments.txt` has a line for each command that takes any, in this notation (a name, a kind, and what there is to say of it):
 //!

@@ -1,8 +1,9 @@
 //! CLUSTER and its companions.
 //!
-//! As a rule there is no cluster: clients that could speak to one ask, and go on by themselves when they are told so. A server
-//! that emulates one (`--redis-cluster-mode emulated`) answers as a cluster of one node that has every slot, so that clients
-//! which speak to nothing else connect. It refuses no request for its keys' slots, because all of them are here.
+//! As a rule there is no cluster: clients that could speak to one ask, and go on by themselves at
+//! that answer. A server that emulates one (`--redis-cluster-mode emulated`) answers as a cluster
+//! of one node that has every slot, so that clients which speak to nothing else connect. It refuses
+//! no request for its keys' slots, because all of them are here.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -106,7 +107,8 @@ fn none(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Where clients are told to go. What nobody has announced is the address at which this client has reached the server.
+/// The address that clients get. By default it is the address at which this client has reached the
+/// server.
 struct Announced {
     host: String,
     port: u16,

@@ -1,4 +1,4 @@
-//! CONFIG: reading and changing parameters. What there is to read and change stands in `config::table`.
+//! CONFIG: reading and changing parameters. `config::table` has the parameters.
 
 use quartet_wire_resp::Arguments;
 

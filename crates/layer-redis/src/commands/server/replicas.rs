@@ -41,7 +41,8 @@ pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
             let port = parse::required_integer(value)?;
             replica.port = u16::try_from(port).map_err(|_| errors::NOT_INTEGER)?;
         } else if parse::is(name, "ack") {
-            // Of a connection that is no replica. As in Redis, nothing is answered, but nobody waits for it either.
+            // For a connection that is no replica. As in Redis, nothing is answered, but nobody
+            // waits for it either.
         } else if !KNOWN.iter().any(|known| parse::is(name, known)) {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(format!("ERR Unrecognized REPLCONF option: {name}").into());
@@ -80,7 +81,7 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let port = parse::integer(&arguments[2]).and_then(|port| u16::try_from(port).ok());
     let port = port.ok_or("ERR Invalid master port")?;
     let host = std::str::from_utf8(&arguments[1]).map_err(|_| "ERR Invalid master host")?;
-    // Whoever may say this would otherwise make the server connect anywhere in its own network.
+    // A user with this right would otherwise make the server connect anywhere in its own network.
     context.layer.process.migration_targets.check("REPLICAOF", host, port)?;
     let present = context.layer.replication.upstream();
     if present.is_some_and(|upstream| upstream.host == host && upstream.port == port) {
@@ -117,7 +118,7 @@ pub fn replicas_at(context: &Context<'_, '_>, position: u64) -> u64 {
 }
 
 impl Redis {
-    /// What a replica has written down of its copy; `None`: this server is no replica.
+    /// A replica's record of its copy; `None`: this server is no replica.
     pub fn standing(&self) -> Option<Vec<u8>> {
         let read = |tx: &mut Transaction<'_>| -> Result<Option<Vec<u8>>, ()> {
             Ok(tx.get(STANDING_ROW).map(|row| row.value().to_vec()))

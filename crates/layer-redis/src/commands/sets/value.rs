@@ -21,10 +21,10 @@ const PACKED_MEMBERS_MAX: u64 = 128;
 const PACKED_BYTES_MAX: usize = 4096;
 /// Longest member: its element's key must fit into the store.
 pub const MEMBER_BYTES_MAX: usize = 65_000;
-/// From so many members on they are looked up by hash.
+/// Number of members from which they are looked up by hash.
 const SEARCHED_MAX: usize = 16;
 
-/// What OBJECT ENCODING answers.
+/// Returns the answer of OBJECT ENCODING.
 pub fn encoding(entry: &Entry) -> &'static str {
     if entry.flags & FLAG_A != 0 {
         "hashtable"

@@ -199,7 +199,7 @@ impl<T> Gathered<T> {
         }
     }
 
-    /// One more, of so many bytes: an error if all together are more than one command may keep.
+    /// Adds one element of this size: an error if all together are more than one command may keep.
     fn add(&mut self, bytes: usize) -> Result<(), Failure> {
         let left = self.bytes_left.checked_sub(bytes + size_of::<T>());
         self.bytes_left = left.ok_or(errors::EFFECTS_TOO_LARGE)?;
@@ -211,7 +211,8 @@ impl<T> Gathered<T> {
 const PATTERNS_FREE: usize = 16;
 const LOOKUPS_MAX: usize = 16 << 20;
 
-/// The options of a request. Of those given twice the last counts, but GET adds up and a BY without a star stays.
+/// The options of a request. The last of those given twice counts, but GET adds up and a BY without
+/// a star stays.
 struct Options<'a> {
     by: Option<Pattern<'a>>,
     /// Some BY has no star: every element would weigh the same, so they are not sorted.
@@ -266,7 +267,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The indexes that LIMIT leaves of so many elements.
+    /// Returns the indexes that LIMIT leaves of `count` elements.
     fn wanted(&self, length: usize) -> Range<usize> {
         let clamp = |number: i64| usize::try_from(number).unwrap_or(length).min(length);
         let start = clamp(self.offset.max(0));

@@ -1,7 +1,8 @@
 //! Patterns of BY and GET: which other key, or field of a hash, belongs to an element.
 //!
-//! The first `*` stands for the element. What follows a later `->` names a field. A pattern is read up to its first NUL
-//! byte, as Redis does when it looks for these signs; the bytes from there on still belong to the name.
+//! The first `*` stands for the element. A later `->` is followed by the name of a field. A pattern
+//! is read up to its first NUL byte, as Redis does when it looks for these signs; the bytes from
+//! there on still belong to the name.
 
 use crate::commands::hashes;
 use crate::handler::context::Context;
@@ -53,7 +54,8 @@ impl<'a> Pattern<'a> {
         !matches!(self, Pattern::Key { .. })
     }
 
-    /// What the pattern finds for the element; `None` if the key or field is absent or the key of another kind.
+    /// Returns the value that the pattern finds for the element; `None` if the key or field is
+    /// absent or the key of another kind.
     pub fn value(&self, context: &mut Context<'_, '_>, element: &[u8]) -> Option<Vec<u8>> {
         let (before, after, field) = match self {
             Pattern::Element => return Some(element.to_vec()),

@@ -20,7 +20,7 @@ enum Operation {
     Difference,
 }
 
-/// What is made of the scores that a member has in several inputs.
+/// The combination of the scores that a member has in several inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregate {
     Sum,
@@ -28,7 +28,7 @@ enum Aggregate {
     Max,
 }
 
-/// What is done with the result; it decides which options are known.
+/// The use of the result; it decides which options are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Answer,

@@ -25,7 +25,7 @@ pub struct Conditions {
     pub increment: bool,
 }
 
-/// What one pair of ZADD comes to.
+/// The outcome of one pair of ZADD.
 enum Outcome {
     /// The conditions forbid it.
     Refused,

@@ -125,8 +125,8 @@ fn positive(text: &[u8], least: i64, error: &'static str) -> Result<u64, Failure
         .ok_or(Failure::Error(error))
 }
 
-/// Pops from the first key that has members, and answers. False if none has. A command that waits has been told of keys of
-/// another kind long ago; asked again, it passes them over.
+/// Pops from the first key that has members, and answers. Returns false if none has. A waiting
+/// command has reported keys of another kind long ago; asked again, it passes them over.
 fn pop_first(
     context: &mut Context<'_, '_>,
     names: &[&[u8]],

@@ -18,7 +18,7 @@ use crate::{command::errors, command::parse};
 const NOT_SCORES: &str = "ERR min or max is not a float";
 const NOT_NAMES: &str = "ERR min or max not valid string range item";
 
-/// What a range is a range of.
+/// The order that a range is a range of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Rank,
@@ -65,7 +65,7 @@ struct Request<'a> {
     with_scores: bool,
 }
 
-/// What the command's name has decided already.
+/// The part that the command's name has decided already.
 #[derive(Clone, Copy)]
 struct Form {
     by: Option<By>,
@@ -313,9 +313,10 @@ fn rank_of_score(tx: &mut Transaction<'_>, set: &SortedSet, bound: &KeyBytes) ->
     }
 }
 
-/// Of a set whose scores differ, so that names are in no order. Redis promises nothing then; what it does with a small set
-/// is done with all: nothing unless the set's first and last pair allow something, else the pairs from the first
-/// that is past the one end of the range to the next that is past the other. Takes time with the set's length.
+/// For a set whose scores differ, so that names are in no order. Redis promises nothing then; its
+/// behaviour with a small set is used for all: nothing unless the set's first and last pair allow
+/// something, else the pairs from the first that is past the one end of the range to the next that
+/// is past the other. Takes time with the set's length.
 fn run_of_names(
     tx: &mut Transaction<'_>,
     set: &SortedSet,

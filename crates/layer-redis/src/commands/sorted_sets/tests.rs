@@ -336,7 +336,7 @@ fn scores_are_doubles_and_pairs_nest_in_the_newer_protocol() {
     }
 }
 
-/// What the commands of the random test are compared with.
+/// The model that the commands of the random test are compared with.
 #[derive(Default)]
 struct Model {
     /// Sorted by score, then member.

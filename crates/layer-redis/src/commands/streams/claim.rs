@@ -14,7 +14,7 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::changes::What;
 use crate::{command::errors, command::parse};
 
-/// What stands behind the IDs of XCLAIM.
+/// The options after the IDs of XCLAIM.
 #[derive(Default)]
 struct Options {
     /// When the entry is said to have been delivered, as it was given.

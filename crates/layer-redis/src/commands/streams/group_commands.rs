@@ -14,7 +14,7 @@ use crate::keyspace::changes::What;
 const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
                       MKSTREAM option to create an empty stream automatically.";
 
-/// What stands behind the ID of CREATE and SETID.
+/// The options after the ID of CREATE and SETID.
 struct Options {
     make_stream: bool,
     entries_read: Option<u64>,

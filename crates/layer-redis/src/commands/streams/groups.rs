@@ -187,7 +187,8 @@ impl Group {
         Some(Consumer::read(name, row.value()))
     }
 
-    /// The consumer, which asks for something now; it comes to be, and that is told, if there is none of its name.
+    /// Returns the consumer, which asks for something now; it is created, and that is recorded, if
+    /// there is none of its name.
     pub fn consumer_seen(&mut self, tx: &mut Transaction<'_>, name: &[u8], now_ms: u64) -> (Consumer, Option<What>) {
         match self.consumer(tx, name) {
             Some(consumer) => (

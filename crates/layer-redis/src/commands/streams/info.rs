@@ -134,7 +134,7 @@ fn write_progress(reply: &mut Reply<'_>, stream: &Stream, group: &Group) {
     write_number_or_null(reply, "lag", stream.lag(group));
 }
 
-/// What is pending for all, with the consumers' names, or for one, without.
+/// Writes the entries pending for all, with the consumers' names, or for one, without.
 fn write_pending(
     tx: &mut Transaction<'_>,
     reply: &mut Reply<'_>,

@@ -1,5 +1,5 @@
-//! What an entry takes in the node that Redis would put it in, to the byte: so that trimming with `~` leaves here what it
-//! leaves there. Queues rely on that; BullMQ's own tests do.
+//! The size of an entry in the node that Redis would put it in, to the byte: so that trimming with
+//! `~` leaves the same entries here as there. Queues rely on that; BullMQ's own tests do.
 //!
 //! Redis' node is a listpack: two counters, the names of the fields of its first entry, then the entries. One whose fields have
 //! those names is its values alone. IDs are differences from the first. Sizes follow

@@ -54,7 +54,7 @@ fn group_value(tx: &mut Transaction<'_>, group: &groups::Group) -> rdb::Group {
     }
 }
 
-/// What a group's consumer was given at a time, and how far the group is then.
+/// An entry that a group's consumer was given at a time, and the group's position then.
 pub struct Delivered {
     pub group_last: StreamId,
     pub entries_read: Option<u64>,

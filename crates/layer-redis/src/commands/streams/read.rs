@@ -31,7 +31,7 @@ struct Request<'a> {
     group: Option<(&'a [u8], &'a [u8])>,
     /// `None`: all.
     count: Option<u64>,
-    /// `None`: do not wait. `Some(None)`: for ever.
+    /// `None`: do not wait. `Some(None)`: indefinitely.
     wait: Option<Option<u64>>,
     no_ack: bool,
     /// CLAIM: entries that have been pending for so long come first.
@@ -45,7 +45,7 @@ struct Request<'a> {
 enum From {
     /// Behind this ID.
     Behind(StreamId),
-    /// What the group was not given yet.
+    /// Entries that the group was not given yet.
     New,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// BLOCK's milliseconds, as a deadline. `None`: wait for ever.
+/// BLOCK's milliseconds, as a deadline. `None`: wait indefinitely.
 fn deadline(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
     let timeout = parse::integer(text).ok_or("ERR timeout is not an integer or out of range")?;
     let timeout = u64::try_from(timeout).map_err(|_| errors::TIMEOUT_NEGATIVE)?;
@@ -289,8 +289,8 @@ fn close(context: &mut Context<'_, '_>, mark: usize, served: usize) {
     }
 }
 
-/// Writes a stream's name and entries; nothing, and false, if there are none. What a consumer was given before is written
-/// even if that is nothing.
+/// Writes a stream's name and entries; nothing, and returns false, if there are none. Entries that
+/// a consumer was given before are written even if there are none.
 fn serve(
     context: &mut Context<'_, '_>,
     request: &Request<'_>,
@@ -452,8 +452,8 @@ fn write_new(
     ids
 }
 
-/// Answers what is pending for the consumer behind an ID, which counts as one more delivery. Of an entry that is gone from
-/// the stream there is only the ID.
+/// Answers the entries pending for the consumer after an ID, which counts as one more delivery. An
+/// entry that is gone from the stream shows only its ID.
 fn write_history(
     context: &mut Context<'_, '_>,
     (name, stream): (&[u8], &Stream),

@@ -1,4 +1,5 @@
-//! What becomes of groups' references to entries that go: KEEPREF, DELREF and ACKED of Redis 8.2, XDELEX and XACKDEL.
+//! Groups' references to entries that go: KEEPREF, DELREF and ACKED of Redis 8.2, XDELEX and
+//! XACKDEL.
 //!
 //! A group refers to an entry while it has not been given it, or while it is pending. Follows
 //! <https://redis.io/docs/latest/commands/xdelex/> and <https://redis.io/docs/latest/commands/xackdel/>. That ACKED trims past

@@ -33,7 +33,7 @@ use crate::keyspace::{Elements, Entry, Header, KeyBytes, Keyspace, Kind, LARGE};
 const ENTRY: u8 = b'e';
 const NODE: u8 = b'n';
 const PAYLOAD_BYTES: usize = 10 + 8 + 3 * ID_BYTES + 8 + 4 * 4 + ID_BYTES + 8;
-/// What a word takes in a row besides its bytes, mostly.
+/// Overhead of a word in a row besides its bytes, mostly.
 const WORD_OVERHEAD_BYTES: usize = 2;
 
 /// A stream as it was found, or as it is to be written.
@@ -42,7 +42,7 @@ pub struct Stream {
     header: Header,
     pub length: u64,
     pub last: StreamId,
-    /// Of the entries there are; zero if there are none.
+    /// ID of the first entry there is; zero if there are none.
     pub first: StreamId,
     pub max_deleted: StreamId,
     pub entries_added: u64,
@@ -54,19 +54,19 @@ pub struct Stream {
     first_node_entries: u32,
 }
 
-/// What XTRIM, and XADD behind its entry, removes.
+/// The entries that XTRIM, and XADD after its entry, removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
     pub keep: Keep,
     /// Only whole nodes go.
     pub approximate: bool,
-    /// No more than so many entries go, if nodes go.
+    /// Upper bound on the entries removed, if nodes go.
     pub limit: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// At most so many of the latest entries.
+    /// Keeps at most this many of the latest entries.
     Length(u64),
     /// Those from this ID on.
     From(StreamId),
@@ -269,7 +269,8 @@ impl Stream {
         true
     }
 
-    /// Removes the node that `id` was in if nothing is left in it. What stood before it goes on behind it.
+    /// Removes the node that `id` was in if nothing is left in it. The node before it takes its
+    /// place.
     fn close_node(&mut self, tx: &mut Transaction<'_>, id: StreamId) {
         if self.length == 0 {
             return self.clear_nodes_to(tx, StreamId::MAX);

@@ -1,5 +1,6 @@
-//! What waits for streams, what trimming with `~` leaves, IDs from the transaction's time, and random commands against a
-//! model. Replies of every command are in the golden scripts of `tests/redis/testdata`.
+//! Clients that wait for streams, the entries that trimming with `~` leaves, IDs from the
+//! transaction's time, and random commands against a model. Replies of every command are in the
+//! golden scripts of `tests/redis/testdata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +56,7 @@ fn whole_nodes_are_trimmed() {
     );
 }
 
-/// A reader waits; `commands` are run by another connection; the reader is told `expected`.
+/// Checks that a waiting reader gets `expected` after another connection has run `commands`.
 fn check_wait(before: &str, wait: &str, commands: &str, expected: &str) {
     let fixture = Fixture::new();
     let (mut waiter, mut writer) = (fixture.connect(), fixture.connect());
@@ -405,7 +406,7 @@ proptest! {
             prop_assert_eq!(show(&connection.run(&words)), expected, "{}", command);
         }
         compare(&mut connection, &model);
-        // What marks the nodes goes with the entries.
+        // The marks of the nodes go with the entries.
         connection.check("XTRIM s MAXLEN 0 => ".replace(" => ", &format!(" => {}", model.entries.len())).as_str());
         let info = show(&connection.run(&["XINFO", "STREAM", "s"]));
         prop_assert!(info.contains("radix-tree-keys 0"), "{}", info);

@@ -9,7 +9,7 @@ use crate::keyspace::Entry;
 use crate::keyspace::string_value::StringValue;
 use crate::{command::errors, command::parse};
 
-/// What SET or GETEX was asked to do.
+/// The request of SET or GETEX.
 #[derive(Default)]
 pub struct Options<'a> {
     pub condition: Condition<'a>,
@@ -31,7 +31,7 @@ pub enum Condition<'a> {
     IfDigestNotEqual(&'a [u8]),
 }
 
-/// What becomes of the key's expiry.
+/// The handling of the key's expiry.
 #[derive(Clone, Copy, Default)]
 pub enum Lifetime<'a> {
     /// Not said: SET clears the expiry, GETEX keeps it.

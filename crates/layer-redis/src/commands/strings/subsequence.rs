@@ -11,7 +11,7 @@ use crate::keyspace::Kind;
 use crate::keyspace::string_value::{length, whole};
 use crate::{command::errors, command::parse};
 
-/// What Redis allows its table, at four bytes a cell.
+/// Redis' limit on its table, at four bytes a cell.
 const TABLE_BYTES_MAX: u64 = 512 << 20;
 
 #[derive(Default)]

@@ -88,7 +88,8 @@ fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &
     Ok(())
 }
 
-/// Writes the value; one that has expired already leaves no key behind, but whoever watches the name is told.
+/// Writes the value; one that has expired already leaves no key, but watchers of the name are
+/// notified.
 fn store(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], expiry_ms: Option<u64>) {
     if expiry_ms.is_some_and(|expiry_ms| context.is_over(expiry_ms)) {
         let mut keys = context.keys();

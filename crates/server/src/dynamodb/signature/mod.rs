@@ -1,7 +1,7 @@
 //! Verification of Signature Version 4, in the header and in the query ("Signing AWS API requests").
 //!
-//! Keys derived from a secret are kept for their day, so a request costs two hashes and one HMAC. What is compared is
-//! compared in constant time. Nothing is taken from the request but what the signature covers.
+//! Keys derived from a secret are kept for their day, so a request costs two hashes and one HMAC.
+//! Comparisons take constant time. Only the parts of a request that the signature covers are used.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ const DERIVED_MAX: usize = 1000;
 
 type Signer = Hmac<Sha256>;
 
-/// Who may ask. Public for its fuzz target alone.
+/// Verifies that a caller may ask. Public for its fuzz target alone.
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
@@ -40,7 +40,7 @@ pub struct Verifier {
     tenants: Option<Arc<Tenants>>,
 }
 
-/// Who has signed a request.
+/// The signer of a request.
 pub struct Caller {
     /// Whose the access key is; `None`: the default database's.
     pub database: Option<Arc<Database>>,
@@ -55,7 +55,7 @@ struct Known<'v> {
     database: Option<Arc<Database>>,
 }
 
-/// What a request says about its own signature.
+/// A request's claim about its own signature.
 struct Claim<'r> {
     credential: &'r str,
     signed_headers: &'r str,
@@ -441,8 +441,8 @@ impl<'r> Claim<'r> {
     }
 }
 
-/// What follows the algorithm in the header Authorization: Credential, SignedHeaders and Signature, and whether one of them
-/// stands there twice.
+/// Returns the parameters after the algorithm in the header Authorization: Credential,
+/// SignedHeaders and Signature, and whether one of them stands there twice.
 fn parameters(text: &str) -> ([Option<&str>; 3], bool) {
     let (mut found, mut repeated) = ([None; 3], false);
     // One character at a time is much faster to look for than any of three.
@@ -509,7 +509,7 @@ impl<'r> Scope<'r> {
     }
 }
 
-/// What the signature covers, as text. `None` if it names a header that did not come.
+/// Returns the text that the signature covers, or `None` if it names a header that is missing.
 fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>, body: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(1024);
     let mut line = |part: &[u8]| {

@@ -15,7 +15,7 @@ pub const HEADERS_MAX: usize = 100;
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A line that tells a chunk's size, or the trailers behind the last.
 const CHUNK_LINE_BYTES_MAX: usize = 4096;
-/// What a peer that speaks HTTP/2 with prior knowledge sends first (RFC 9113, 3.4).
+/// The first bytes of a peer that speaks HTTP/2 with prior knowledge (RFC 9113, 3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub type HeaderRoom<'r> = [MaybeUninit<Header<'r>>; HEADERS_MAX];
@@ -38,7 +38,7 @@ impl Refusal {
     }
 }
 
-/// A request's head, and how its body is told.
+/// A request's head, and the framing of its body.
 #[derive(Debug)]
 pub struct Request<'r> {
     pub head: Head<'r>,
@@ -47,7 +47,7 @@ pub struct Request<'r> {
     /// The peer speaks HTTP/1.0: it knows no chunks, and connections end unless it says otherwise.
     pub is_old: bool,
     pub keeps_alive: bool,
-    /// The peer waits to be told to send the body.
+    /// The peer waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
 }
 
@@ -102,7 +102,7 @@ fn without_authority(target: &str) -> &str {
     rest.find(['/', '?']).map_or("/", |at| &rest[at..])
 }
 
-/// What the headers say about the body and the connection.
+/// The headers about the body and the connection.
 #[derive(Default)]
 struct Said {
     length: Option<u64>,
@@ -172,9 +172,9 @@ pub struct BodyReader {
 
 #[derive(Clone, Copy)]
 enum State {
-    /// So many bytes are left of a body without chunks.
+    /// Bytes that are left of a body without chunks.
     Plain(u64),
-    /// So many bytes are left of this chunk; with none left, the end of its line.
+    /// Bytes that are left of this chunk; with none left, the end of its line.
     Chunk(u64),
     ChunkSize,
     Trailers,
@@ -182,7 +182,7 @@ enum State {
 }
 
 impl BodyReader {
-    /// Of a body longer than `bytes_max` nothing is kept.
+    /// Keeps nothing of a body longer than `bytes_max`.
     pub fn new(framing: Framing, bytes_max: usize) -> BodyReader {
         let state = match framing {
             Framing::Length(left) => State::Plain(left),

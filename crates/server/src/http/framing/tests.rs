@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is seen of the first request in `input`.
+/// Returns the view of the first request in `input`.
 fn check(input: &str) -> Result<Option<(String, usize, Framing, bool)>, Refusal> {
     let mut room = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let request = parse(input.as_bytes(), &mut room)?;

@@ -28,11 +28,12 @@ use crate::http::input_budget::{self, KeptInput};
 use crate::limits::transfer_deadline::sent_at_once;
 use crate::observability::telemetry::spans::UnderWay;
 
-/// What is read at once, and what a buffer shrinks back to.
+/// Size of one read, and the size that a buffer shrinks back to.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Answers larger than this are sent before the next request is looked at.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
-/// What is read at once of a peer that has not shown who it is: ten thousand of them may have sent nothing yet.
+/// Size of one read from a peer that has not authenticated: ten thousand of them may have sent
+/// nothing yet.
 const STRANGER_BUFFER_BYTES: usize = 2 << 10;
 /// How long a connection that is given up is still read from, so that the peer sees why.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,22 +56,22 @@ pub struct Connection<S> {
     gathered: Option<Gathered>,
     /// When the head that the input begins with must be whole.
     head_deadline: Option<Instant>,
-    /// What is kept of the peer's.
+    /// The peer's buffered input.
     kept: KeptInput,
     woken: Arc<Notify>,
     unfinished: UnfinishedHead,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
-    /// Of the request that `input` goes on with.
+    /// For the request that `input` goes on with.
     busy_since: BusySince,
 }
 
-/// What waits to be sent.
+/// Bytes that wait to be sent.
 struct Outgoing {
     bytes: Vec<u8>,
     /// It may be sent once this is durable.
     dependency: Dependency,
-    /// And once so much time has passed.
+    /// And once this time has passed.
     pause: Duration,
     /// The spans of what is answered; they end when it is sent.
     spans: Vec<UnderWay>,
@@ -90,7 +91,7 @@ pub enum Ended<S> {
     SpeaksHttp2(S, Vec<u8>),
 }
 
-/// What to do after looking at the input.
+/// The next step after looking at the input.
 enum Next {
     /// Look again.
     Answered,
@@ -309,7 +310,7 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
-    /// So many bytes are kept of what the peer has sent. False: there is no room for them.
+    /// Reserves room for `bytes` of the peer's input. Returns false if there is none.
     fn may_keep(&mut self, bytes: usize) -> bool {
         self.kept.set(bytes, self.peer.is_stranger())
     }
@@ -437,7 +438,8 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
-    /// Has a request answered on a thread that may wait. What was answered before leaves first. False if that was the last.
+    /// Answers a request on a thread that may wait. Earlier answers leave first. Returns false if
+    /// that was the last.
     async fn take_long(&mut self, long: Long, writing: Writing, span: Option<UnderWay>) -> io::Result<bool> {
         self.send().await?;
         match take_long(self.layer.clone(), long, self.woken.clone()).await {
@@ -517,7 +519,7 @@ impl<S: Socket> Connection<S> {
 /// A head that comes in pieces, so that it is parsed once for each of its lines and not once for each piece.
 #[derive(Default)]
 struct UnfinishedHead {
-    /// So many bytes of it were parsed, and were not all.
+    /// The bytes of it that were parsed before its end was missing.
     parsed_bytes: usize,
 }
 
@@ -655,7 +657,7 @@ fn write_head(status: u16, headers: &Headers, out: &mut Vec<u8>) {
     let reason = known.and_then(|status| status.canonical_reason());
     out.extend_from_slice(reason.unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
-    // What is written in the program needs no look.
+    // Values written in the program need no check.
     let is_fit = |value: &Cow<'_, str>| matches!(value, Cow::Borrowed(_)) || is_header_value(value);
     for (name, value) in headers.iter().filter(|(_, value)| is_fit(value)) {
         write_header(name, value, out);

@@ -19,7 +19,7 @@ fn wrong() -> Answer {
 
 const BODY_BYTES_MAX: usize = 60_000;
 
-/// Of the answer to `/large`.
+/// Size of the answer to `/large`.
 const LARGE_BYTES: usize = 1 << 20;
 
 /// Answers with the method, the target and the body, or much; takes its time for `/slow`, is busy for `/busy`, and follows `/stream`.
@@ -247,7 +247,7 @@ fn a_stranger_is_refused_before_his_request_is_answered() {
         exchange(&[other.as_bytes(), right.as_bytes()]),
         refusal.to_owned() + &answer
     );
-    // Who has shown who it is, is a stranger no more.
+    // A peer that has authenticated is a stranger no more.
     assert_eq!(
         exchange(&[right.as_bytes(), other.as_bytes()]),
         answer.clone() + &answer
@@ -361,7 +361,8 @@ fn silence_ends_a_connection() {
     assert!(kept_for(b"GET / HTTP/1.1\r\nauthorization: right\r\n\r\n", b"").0 > IDLE_TIMEOUT);
 }
 
-/// The timer for the rest of a head began again at each byte, so a head of a byte a minute held its connection for ever.
+/// The timer for the rest of a head began again at each byte, so a head of a byte a minute held its
+/// connection indefinitely.
 #[test]
 fn what_drips_has_a_deadline_as_a_whole() {
     let most = |timeout: Duration| timeout + LINGER_TIMEOUT + Duration::from_secs(3);
@@ -532,7 +533,8 @@ fn what_takes_long_keeps_its_place() {
     assert!(last.contains("[GET /slow ]") && !last.contains("/lost"), "{last}");
 }
 
-/// A layer that finds the partition busy is asked again, and after a while the client is told. Requests behind it are answered.
+/// A layer that finds the partition busy is asked again, and after a while the client gets an
+/// error. The requests after it are answered.
 #[test]
 fn a_busy_partition_is_waited_for_and_then_told_of() {
     let busy = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 15\r\n\r\nbusy with /busy";

@@ -34,7 +34,7 @@ use crate::connections::durability::DurableWaiters;
 use crate::http::input_budget::{self, KeptInput};
 
 const STREAMS_MAX: u32 = 100;
-/// What a peer may send of all bodies, and of one, before it is read.
+/// Bytes that a peer may send of all bodies, and of one, before they are read.
 const WINDOW_BYTES: u32 = 256 << 10;
 const HEAD_BYTES_MAX: u32 = 16 << 10;
 /// How long a connection that ends may take for what is being answered.
@@ -42,7 +42,7 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parts of an answer that wait for the peer to read.
 const PARTS_UNREAD_MAX: usize = 16;
 
-/// What is sent. The request is being answered for as long as this is there.
+/// The answer that is being sent. The request is being answered for as long as this exists.
 struct AnswerBody {
     content: Content,
     _unsent: Option<Reserved>,
@@ -55,7 +55,7 @@ enum Content {
     GoingOn(mpsc::Receiver<Bytes>),
 }
 
-/// What happens on a connection.
+/// The events of a connection.
 #[derive(Default)]
 struct Activity {
     in_flight_count: AtomicUsize,
@@ -140,7 +140,7 @@ pub async fn serve(
         .initial_stream_window_size(WINDOW_BYTES);
     let io = TokioIo::new(tokio::io::join(reader, writer));
     let mut connection = pin!(builder.serve_connection(io, service));
-    // What is waited for holds a lock that may not be kept while the connection ends.
+    // The awaited value holds a lock that may not be kept while the connection ends.
     let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
     let ended = tokio::select! {
         ended = connection.as_mut() => Ok(ended),
@@ -326,7 +326,7 @@ async fn go_on(
     }
 }
 
-/// What is kept of a request.
+/// The buffered parts of a request.
 struct KeptRequest<'p> {
     input: KeptInput,
     peer: &'p Peer,
@@ -340,7 +340,7 @@ impl KeptRequest<'_> {
     }
 }
 
-/// What a head takes, roughly.
+/// Returns the approximate size of a head.
 fn head_bytes(parts: &Parts) -> usize {
     let headers = parts.headers.iter();
     headers

@@ -51,8 +51,8 @@ fn request(shows_credential: bool) -> Vec<u8> {
     frame
 }
 
-/// How long the server keeps a connection that says this, and then sends a ping a second for ever; and the types of the frames
-/// that came.
+/// Returns how long the server keeps a connection that sends this, and then a ping each second
+/// without end; and the types of the frames that came.
 fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -93,7 +93,7 @@ fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
     })
 }
 
-/// Of all frames up to the end of the connection.
+/// Returns the types of all frames up to the end of the connection.
 async fn frame_types(reader: &mut ReadHalf<DuplexStream>) -> Vec<u8> {
     let mut types = Vec::new();
     let mut head = [0; 9];
@@ -122,5 +122,6 @@ fn pings_do_not_keep_a_connection() {
     }
 }
 
-/// Between what the server was and what the peer is told; and the first turn of a clock that begins before a credential.
+/// Slack between the server's time-out and the peer's; and the first turn of a clock that begins
+/// before a credential.
 const IDLE_SLACK: Duration = Duration::from_secs(60);

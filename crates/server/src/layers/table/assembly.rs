@@ -1,4 +1,4 @@
-//! What is given to a layer that begins to listen, and what it adds to it.
+//! The context of a layer that begins to listen, and its additions to it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -101,7 +101,8 @@ pub fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
     Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
 }
 
-/// What was to listen where, by which option, and who is there already.
+/// A listener that could not be opened: its address, its option, and the process that is there
+/// already.
 fn cannot_listen(address: SocketAddr, name: &str) -> String {
     let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
     format!(

@@ -26,7 +26,7 @@ pub struct ServedLayer {
     pub kind: LayerKind,
     /// Listens as the settings say, and serves the default database there. Does nothing if they say `off`.
     pub listen: fn(&mut Assembly<'_>) -> Result<()>,
-    /// What it promises about its rows.
+    /// Its invariants about its rows.
     pub invariants: fn() -> Box<dyn Invariants>,
     /// Says what its rows mean.
     pub changes: fn() -> Box<dyn ChangeDecoder>,
@@ -35,7 +35,7 @@ pub struct ServedLayer {
 /// Every layer, in the order in which they begin to listen.
 pub static LAYERS: [ServedLayer; 4] = [redis::LAYER, dynamodb::LAYER, fauna::LAYER, keyvalue::LAYER];
 
-/// What every layer promises about its rows, and the catalogue of databases about its own.
+/// The invariants of every layer about its rows, and of the catalogue of databases about its own.
 pub fn invariants() -> Vec<Box<dyn Invariants>> {
     let mut all: Vec<Box<dyn Invariants>> = vec![Box::new(CatalogueInvariants)];
     all.extend(LAYERS.iter().map(|layer| (layer.invariants)()));

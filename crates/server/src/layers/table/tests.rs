@@ -1,5 +1,5 @@
-//! What a layer more takes: the row `ECHO`, and nothing outside this file. The protocol: a line names a database, and each further one
-//! comes back.
+//! The cost of one layer more: the row `ECHO`, and nothing outside this file. The protocol: a line
+//! names a database, and each further one comes back.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;

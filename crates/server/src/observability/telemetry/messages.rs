@@ -36,7 +36,7 @@ pub fn text(key: &str, value: &str) -> KeyValue {
     }
 }
 
-/// What every message says of who sends it.
+/// The sender's description in every message.
 pub struct Origin {
     resource: Resource,
     started_nanos: u64,

@@ -37,10 +37,11 @@ const SPANS_AT_ONCE: usize = 512;
 const SPANS_EVERY: Duration = Duration::from_secs(1);
 /// How long the end of the server waits for the last spans.
 const LAST_SPANS: Duration = Duration::from_secs(3);
-/// What is read of a collector's answer.
+/// Bytes of a collector's answer that are read.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// What is read when metrics are sent. `None` once the server stops: its engine must have no other owner then.
+/// The source of metrics when they are sent. `None` once the server stops: its engine must have no
+/// other owner then.
 type Source = Mutex<Option<(Weak<Redis>, Weak<Tenants>)>>;
 
 /// The thread that sends.
@@ -145,7 +146,8 @@ impl Sending {
         self.send("metrics", &body);
     }
 
-    /// What was counted by now. The lock is held meanwhile, so that the end of the server waits for it, and not for a collector.
+    /// Reads the counters. The lock is held meanwhile, so that the end of the server waits for it,
+    /// and not for a collector.
     fn read_metrics(&self) -> Option<Messages> {
         let source = self.source.lock();
         let (redis, tenants) = source.as_ref()?;
@@ -156,7 +158,8 @@ impl Sending {
         Some(messages)
     }
 
-    /// False: the collector has not taken it. That is told of once, and so is that it takes things again.
+    /// Sends a message. Returns false if the collector has not taken it. The first failure is
+    /// logged, and so is the recovery.
     fn send(&mut self, signal: &str, body: &[u8]) -> bool {
         let sent = self.collector.post(signal, body);
         if let Err(reason) = &sent {

@@ -1,8 +1,9 @@
 //! Which requests have a span, and what it says: layer, operation, database and status, and nothing that a client has written.
 //!
-//! A request that comes with a `traceparent` (W3C Trace Context) is in that trace, and sampled if its parent is; of the others a
-//! share is. Only those of peers that have shown who they are are kept, and never more than wait for the thread that sends. Of the room
-//! there, a logical database has as much as it leaves free, so whoever sends very many leaves room for the others.
+//! A request that comes with a `traceparent` (W3C Trace Context) is in that trace, and sampled if
+//! its parent is; a share of the others is sampled too. Only spans of peers that have authenticated
+//! are kept, and never more than wait for the thread that sends. A logical database may take as
+//! much of that room as it leaves free, so one that sends very many leaves room for the others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +33,7 @@ const TRACEPARENT: &str = "traceparent";
 /// A longer `tracestate` is left out, as W3C Trace Context allows: spans that wait must stay small.
 const TRACE_STATE_BYTES_MAX: usize = 512;
 
-/// What a span says of a request.
+/// Describes a request for its span.
 pub struct Described {
     pub layer: &'static str,
     /// One of few: it names the span.
@@ -57,7 +58,7 @@ pub enum Item {
 }
 
 pub struct Spans {
-    /// Of 2^32 requests without a parent, so many are sampled.
+    /// Requests per 2^32 without a parent that are sampled.
     share: u64,
     /// Requests that were asked about; mixed, it decides.
     asked: AtomicU64,
@@ -242,7 +243,7 @@ fn begun(head: &Head<'_>, parent: Option<SpanContext>, described: Described) -> 
 /// The flag of W3C Trace Context.
 const SAMPLED: u32 = 1;
 
-/// The span that the request is part of. What is no valid header names none.
+/// Returns the span that the request is part of. An invalid header names none.
 fn parent_of(head: &Head<'_>) -> Option<SpanContext> {
     let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &Carrier(head));
     let parent = context.span().span_context().clone();

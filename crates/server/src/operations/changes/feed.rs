@@ -1,11 +1,12 @@
-//! One feed: a thread that reads the log and tells it, and the connection that takes what is told.
+//! One feed: a thread that reads the log and encodes it, and the connection that sends the events.
 //!
 //! ```text
 //!   log --> thread --> at most QUEUE_BYTES --> Follower --> socket
 //! ```
 //!
-//! The thread waits when the queue is full, and ends when the follower is dropped. What waits in it is bounded by the queue and one
-//! part of a transaction; the log is kept for it within the engine's bound, and no longer.
+//! The thread waits when the queue is full, and ends when the follower is dropped. Its memory is
+//! bounded by the queue and one part of a transaction; the log is kept for it within the engine's
+//! bound, and no longer.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,27 +22,27 @@ use crate::layers::maker::DEFAULT_DATABASE;
 use crate::layers::table::{LAYERS, layer_name};
 use crate::tenants::Tenants;
 
-/// What is asked for.
+/// The options of a feed.
 pub struct Wishes {
     pub scope: Scope,
     pub layers: Vec<LayerId>,
-    /// Of names; empty: all.
+    /// Prefix of names; if empty, all.
     pub prefix: Vec<u8>,
     pub is_event_stream: bool,
 }
 
-/// So much waits for a connection at most.
+/// Upper bound on the bytes that wait for a connection.
 const QUEUE_BYTES: usize = 1 << 20;
-/// A transaction that takes more is told in parts.
+/// Size above which a transaction is sent in parts.
 const PART_BYTES: usize = 256 << 10;
-/// How far the feed has come is told this often, if others have changed something.
+/// Time between two reports of progress, if others have changed something.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// And this often in any case, so that both ends notice when the other is gone.
 const IDLE_INTERVAL: Duration = Duration::from_secs(15);
 /// Decoders that are kept: one for each layer of each database.
 const DECODERS_MAX: usize = 1000;
 
-/// What the thread and the follower share.
+/// State that the thread and the follower share.
 struct Queue {
     state: Mutex<State>,
     /// There is room again, more to read, or nobody any more.
@@ -142,7 +143,7 @@ struct Telling {
     tenants: Arc<Tenants>,
     queue: Arc<Queue>,
     wishes: Wishes,
-    /// What is not newer was told before.
+    /// Changes at or before this version were sent before.
     from: Version,
     /// The newest transaction that was looked at, and that of which the client knows.
     seen: Version,
@@ -315,7 +316,7 @@ impl Telling {
         Ok(())
     }
 
-    /// All that is durable was told.
+    /// Waits for more, after everything durable was sent.
     fn wait_for_more(&mut self) -> Result<(), Dropped> {
         let interval = if self.seen > self.told {
             PROGRESS_INTERVAL
@@ -340,7 +341,7 @@ impl Telling {
 
 fn decoder(layer: LayerId) -> Box<dyn ChangeDecoder> {
     let served = LAYERS.iter().find(|served| served.kind.id == layer);
-    (served.expect("nobody is told of the server's own rows").changes)()
+    (served.expect("the server's own rows have no feed").changes)()
 }
 
 /// The effect with keys of the space. A range that goes to the end of the space ends behind all keys of clients.

@@ -4,9 +4,10 @@
 //!   GET /v1/changes?from=VERSION&layer=redis,dynamodb&prefix=TEXT&database=NAME
 //! ```
 //!
-//! A token of a logical database reads that database's feed, a read-only one too; the root key reads any, and all of them at once.
-//! `docs/changes.md` describes what is told. Each feed has a thread that reads the log (`feed`), and a bounded buffer between that
-//! and its connection: who reads slowly makes the thread wait, and is told to begin anew when the log is no longer kept.
+//! A token of a logical database reads that database's feed, a read-only one too; the root key
+//! reads any, and all of them at once. `docs/changes.md` describes the events. Each feed has a
+//! thread that reads the log (`feed`), and a bounded buffer between that and its connection: a slow
+//! reader makes the thread wait, and has to begin anew when the log is no longer kept.
 
 mod feed;
 mod text;
@@ -48,13 +49,13 @@ const GONE: u16 = 410;
 const TOO_MANY_REQUESTS: u16 = 429;
 const SERVICE_UNAVAILABLE: u16 = 503;
 
-/// Whose changes are told; `None`: everybody's.
+/// The database whose changes are sent; `None`: all of them.
 type Scope = Option<DatabaseId>;
 
 pub struct Changes {
     engine: Arc<Engine>,
     tenants: Arc<Tenants>,
-    /// Of the default database.
+    /// For the default database.
     given: RestTokens,
     /// Asks for no credentials.
     is_open: bool,
@@ -111,7 +112,7 @@ impl Drop for Changes {
     }
 }
 
-/// Who asks.
+/// The caller.
 enum Caller {
     Operator,
     Of(DatabaseId),

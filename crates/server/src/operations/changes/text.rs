@@ -1,7 +1,8 @@
 //! Changes as text: a line of JSON for each transaction, or an event with that line as its data.
 //!
-//! Bytes of clients are told as text if they are UTF-8, and else in base64 below a name that ends in `_base64`. What is too large for a
-//! line is told by its length below a name that ends in `_bytes`.
+//! Bytes of clients are written as text if they are UTF-8, and else in base64 under a name that
+//! ends in `_base64`. A value that is too large for a line is written as its length, under a name
+//! that ends in `_bytes`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +10,7 @@ use quartet_engine::{Change, Shown};
 use quartet_model::Version;
 use serde_json::{Value, json};
 
-/// Longer values are told by their length.
+/// Longer values are written as their length.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// One change as JSON.
@@ -38,7 +39,7 @@ fn member(name: &str, shown: Shown) -> (String, Value) {
     }
 }
 
-/// Where there is no name to say how bytes are told.
+/// Writes bytes where no name can say how they are encoded.
 fn element(shown: Shown) -> Value {
     match member("value", shown) {
         (name, value) if name == "value" => value,
@@ -60,7 +61,7 @@ pub fn part(version: Version, database: Option<&str>, changes: &str, is_last: bo
     framed(&line, is_last.then_some(version), is_event_stream)
 }
 
-/// What ends a feed, and why.
+/// Returns the last event of a feed, with the reason.
 pub fn end(error: &str, is_event_stream: bool) -> Vec<u8> {
     let line = json!({ "error": error }).to_string();
     framed(&line, None, is_event_stream)

@@ -1,9 +1,10 @@
-//! What can be trusted of a damaged checkpoint: its blocks one by one.
+//! Recovers the trustworthy blocks of a damaged checkpoint, one by one.
 //!
-//! A block that does not have its checksum is lost. Where the next part begins is then told by the lengths in the block's rows, if
-//! they lead to a sound part; else by the block's own length; else by the first place from which sound parts follow each other up to the
-//! footer at the end of the file. So bytes that somebody has stored as a value are not taken for a part, however much they look
-//! like one. A block whose length alone was damaged is whole again once its checksum holds with the length that the rows tell.
+//! A block without its checksum is lost. The next part begins where the lengths in the block's rows
+//! lead, if a sound part is there; else where the block's own length leads; else at the first place
+//! from which sound parts follow each other up to the footer at the end of the file. So a value
+//! that looks like a part is not taken for one. A block whose length alone was damaged is whole
+//! again once its checksum holds with the length that its rows give.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -82,7 +83,7 @@ struct Resumed {
 }
 
 impl Parts {
-    /// Up to so many bytes from there.
+    /// Reads up to `count` bytes from there.
     fn bytes(&self, offset: u64, count: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count.min(self.length.saturating_sub(offset)) as usize];
         let read = self.file.read_at(offset, &mut bytes)?;
@@ -207,13 +208,13 @@ struct Reading<'a> {
     last: Option<Row>,
     newest: Version,
     rows: u64,
-    /// What is missing behind that row, its upper bound unknown as yet.
+    /// The gap after that row, its upper bound unknown as yet.
     lost: Option<Lost>,
     is_damaged: bool,
 }
 
 impl Reading<'_> {
-    /// What the header says; `None` if it cannot be read.
+    /// Returns the header's position, or `None` if it cannot be read.
     fn position(&mut self) -> Result<Option<Position>, OpenError> {
         let header = self.parts.bytes(0, HEADER_BYTES as u64)?;
         match read_position(&mut header.as_slice()) {

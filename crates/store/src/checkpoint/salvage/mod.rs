@@ -1,9 +1,10 @@
-//! What can be trusted of a damaged checkpoint or a damaged tree: every row of it, and what is missing, by name as far as that
-//! can be known.
+//! Recovers every trustworthy row of a damaged checkpoint or a damaged tree, and names the gaps as
+//! far as that is possible.
 //!
-//! A row is trusted if its bytes have the checksum that was written with them, and if it stands where its neighbours allow it. What
-//! cannot be read is a [`Lost`] piece: an interval of keys outside of which nothing is missing. Wherever a checksum of 64 bits holds
-//! again once one bit is turned over, that bit was the damage, and nothing is lost.
+//! A row is trusted if its bytes have the checksum that was written with them, and if its place
+//! fits its neighbours. An unreadable part is a [`Lost`] piece: an interval of keys outside of
+//! which nothing is missing. Wherever a checksum of 64 bits holds again once one bit is flipped,
+//! that bit was the damage, and nothing is lost.
 //!
 //! Nothing on the disk is changed. A disk that fails ends it: only what was read and is wrong counts as damage.
 

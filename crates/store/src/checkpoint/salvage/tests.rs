@@ -191,7 +191,8 @@ fn of_a_checkpoint_that_ends_early_the_beginning_is_saved() {
     assert_eq!(outcome.lost[0].before, None);
 }
 
-/// Somebody has stored a block of a checkpoint as a value. It is never read as rows, also if the block around it is damaged.
+/// A client stores a block of a checkpoint as a value. It is never read as rows, even if the block
+/// around it is damaged.
 #[test]
 fn bytes_of_a_value_are_not_taken_for_a_block() {
     let (other, _) = directory(StoreKind::Memory, |_| b"forged".to_vec());
