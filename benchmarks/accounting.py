@@ -27,7 +27,7 @@ PAGES = ["redis", "rest", "dynamodb", "fauna"]
 
 # Source files and functions; what runs only when somebody asks for figures is in none of them under load.
 COUNTING = re.compile(
-    r"layer-redis/src/(counting|statistics|latency|execution/slowlog)\.rs|server/src/(durations|metrics|slow_requests|telemetry/\w+)\.rs|tenancy/src/meter\.rs"
+    r"layer-redis/src/(observation/(counting|statistics|latency)|execution/slowlog)\.rs|server/src/observability/(durations|metrics|slow_requests|telemetry/\w+)\.rs|tenancy/src/meter\.rs"
     r"|\b(account|note_duration|note_latency|slow_command)\b"
 )
 CLOCK = re.compile(r"env/src/clock\.rs|/quanta-|clock_gettime|std/src/(sys/)?time|\[vdso\]")

@@ -119,8 +119,8 @@ def metrics(binary: Path) -> str:
 
 def errors() -> str:
     tables = [
-        ("Redis", "crates/layer-redis/src/errors.rs", r'pub const (?P<unused>\w+): &str =\s*"(?P<name>\S+) (?P<text>.*?)";', ("code", "text")),
-        ("DynamoDB", "crates/layer-dynamodb/src/failure.rs", r'=> \(\w+, "(?P<name>\w+)", (?P<text>\d+)\)', ("exception", "status")),
+        ("Redis", "crates/layer-redis/src/command/errors.rs", r'pub const (?P<unused>\w+): &str =\s*"(?P<name>\S+) (?P<text>.*?)";', ("code", "text")),
+        ("DynamoDB", "crates/layer-dynamodb/src/wire/failure.rs", r'=> \(\w+, "(?P<name>\w+)", (?P<text>\d+)\)', ("exception", "status")),
         ("FaunaDB", "crates/layer-fauna/src/language/error.rs", r'=> \("(?P<name>[\w ]+)", (?P<text>\d+)\)', ("code", "status")),
         ("FoundationDB", "crates/wire-keyvalue/src/code.rs", r'\w+ = (?P<name>\d+), "(?P<text>[^"]+)";', ("number", "meaning")),
     ]

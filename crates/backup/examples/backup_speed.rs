@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quartet_backup::{Anchor, Archive, BackupError, Begun, Restore, Session, Source, Take, open_target, restore, take};
+use quartet_backup::{Anchor, Archive, BackupError, BackupStart, Restore, Session, Source, BackupOptions, open_target, restore, take};
 use quartet_engine::{Durability, Engine, EngineOptions, Space, StoreKind};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_model::{DatabaseId, LayerId, LogSequence};
@@ -33,7 +33,7 @@ impl Beside {
 }
 
 impl Source for Beside {
-    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
         let (session, begun) = Session::begin(self.engine.clone(), anchor, is_full)?;
         self.session = Some(session);
         Ok(begun)
@@ -119,7 +119,7 @@ fn main() {
     let target = open_target(&directory.join("backup").to_string_lossy(), true).expect("a folder");
     let mut source = Beside { engine, session: None };
     let taken = timed("backup", megabytes, || {
-        take(target.as_ref(), &mut source, &Take::default(), &mut |_| {}, &mut |_| {
+        take(target.as_ref(), &mut source, &BackupOptions::default(), &mut |_| {}, &mut |_| {
             true
         })
     });

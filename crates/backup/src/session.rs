@@ -31,7 +31,7 @@ pub struct Session {
 
 /// The beginning of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Begun {
+pub struct BackupStart {
     /// The version of the snapshot, if one is wanted, or is needed because the log does not reach back to the anchor.
     pub snapshot: Option<u64>,
     /// The records behind the anchor up to this one hold everything that the snapshot shows and the anchor's chain lacks. They are given
@@ -50,7 +50,7 @@ pub struct Begun {
 impl Session {
     /// Goes on behind `anchor`, if the engine's log has that record; otherwise, and if `is_full`, with a snapshot. Waits until everything that
     /// was committed before is durable, so that it is given.
-    pub fn begin(engine: Arc<Engine>, anchor: Option<Anchor>, is_full: bool) -> Result<(Session, Begun), BackupError> {
+    pub fn begin(engine: Arc<Engine>, anchor: Option<Anchor>, is_full: bool) -> Result<(Session, BackupStart), BackupError> {
         // From here on, nothing behind the anchor is trimmed.
         let continued = anchor.as_ref().and_then(|anchor| continued(&engine, anchor));
         match continued {
@@ -63,8 +63,8 @@ impl Session {
         }
     }
 
-    fn go_on(engine: Arc<Engine>, reader: LogReader, anchor: Option<Anchor>) -> (Session, Begun) {
-        let begun = Begun {
+    fn go_on(engine: Arc<Engine>, reader: LogReader, anchor: Option<Anchor>) -> (Session, BackupStart) {
+        let begun = BackupStart {
             snapshot: None,
             last_before_snapshot: None,
             snapshot_bytes: 0,
@@ -81,14 +81,14 @@ impl Session {
         (session, begun)
     }
 
-    fn with_snapshot(engine: Arc<Engine>, before_snapshot: Option<LogReader>) -> Result<(Session, Begun), BackupError> {
+    fn with_snapshot(engine: Arc<Engine>, before_snapshot: Option<LogReader>) -> Result<(Session, BackupStart), BackupError> {
         // Whatever the snapshot does not hold is behind this place, or is one of its versions.
         let next = engine.durable_sequence().next();
         let reader = engine.read_log(next).map_err(unreadable)?;
         let (snapshot, version, dependency) = engine.snapshot();
         wait_durable(&engine, dependency)?;
         let last_before_snapshot = before_snapshot.as_ref().map(|_| engine.durable_sequence().0);
-        let begun = Begun {
+        let begun = BackupStart {
             snapshot: Some(version.0),
             last_before_snapshot,
             snapshot_bytes: engine.live_bytes(),

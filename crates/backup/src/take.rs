@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, RowBytes, part_header};
 use crate::manifest::hex;
-use crate::{Anchor, Archive, BackupError, Begun, Chain, DatabaseName, Kind, Manifest, Part, Target};
+use crate::{Anchor, Archive, BackupError, BackupStart, Chain, DatabaseName, Kind, Manifest, Part, Target};
 
 /// Size at which a part is closed.
 const PART_BYTES: usize = 16 << 20;
@@ -31,7 +31,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Gives what is to be backed up. Its frames are those of [`Session`](crate::Session).
 pub trait Source: Send {
     /// Goes on behind `anchor`, or begins with a snapshot; with one in any case if `is_full`.
-    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError>;
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError>;
     /// Rows behind a key.
     fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError>;
     /// Records from a sequence on.
@@ -42,7 +42,7 @@ pub trait Source: Send {
 
 /// How a backup is taken.
 #[derive(Clone, Debug, Default)]
-pub struct Take {
+pub struct BackupOptions {
     /// Begin anew with all rows, also if the log reaches back to the last step.
     pub full: bool,
     /// Go no faster.
@@ -62,7 +62,7 @@ pub struct Progress {
 
 /// The additions of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct BackupSummary {
     /// Steps.
     pub steps: Vec<u64>,
     /// A base was among them.
@@ -90,10 +90,10 @@ pub struct Gap {
 pub fn take(
     target: &dyn Target,
     source: &mut dyn Source,
-    options: &Take,
+    options: &BackupOptions,
     progress: &mut dyn FnMut(Progress),
-    go_on: &mut dyn FnMut(&Taken) -> bool,
-) -> Result<Taken, BackupError> {
+    go_on: &mut dyn FnMut(&BackupSummary) -> bool,
+) -> Result<BackupSummary, BackupError> {
     std::thread::scope(|scope| take_in(scope, target, source, options, progress, go_on))
 }
 
@@ -101,10 +101,10 @@ fn take_in<'s, 'e>(
     scope: &'s Scope<'s, 'e>,
     target: &'e dyn Target,
     source: &mut dyn Source,
-    options: &Take,
+    options: &BackupOptions,
     progress: &mut dyn FnMut(Progress),
-    go_on: &mut dyn FnMut(&Taken) -> bool,
-) -> Result<Taken, BackupError> {
+    go_on: &mut dyn FnMut(&BackupSummary) -> bool,
+) -> Result<BackupSummary, BackupError> {
     let archive = Archive::read(target)?;
     let covered = archive.chains()?.last().map(Chain::covered);
     let mut leftovers = archive.leftovers.clone();
@@ -114,7 +114,7 @@ fn take_in<'s, 'e>(
     let newest = archive.newest();
     let anchor = newest.and_then(|(manifest, _)| manifest.anchor.clone());
     let begun = source.begin(anchor.clone(), options.full)?;
-    let mut taking = Taking {
+    let mut taking = BackupRun {
         scope,
         target,
         source,
@@ -124,7 +124,7 @@ fn take_in<'s, 'e>(
         previous: newest.map(|(_, hash)| hash.clone()),
         version: newest.map_or(0, |(manifest, _)| manifest.version),
         next: LogSequence(begun.next_sequence),
-        taken: Taken::default(),
+        taken: BackupSummary::default(),
         passing: Passing {
             pace: Pace::new(options.bytes_per_second),
             bytes: 0,
@@ -184,7 +184,7 @@ enum Stepped {
     More,
 }
 
-struct Taking<'a, 's, 'e> {
+struct BackupRun<'a, 's, 'e> {
     scope: &'s Scope<'s, 'e>,
     target: &'e dyn Target,
     source: &'a mut dyn Source,
@@ -196,7 +196,7 @@ struct Taking<'a, 's, 'e> {
     previous: Option<String>,
     version: u64,
     next: LogSequence,
-    taken: Taken,
+    taken: BackupSummary,
     passing: Passing<'a>,
 }
 
@@ -211,7 +211,7 @@ struct Passing<'a> {
 /// Pieces of rows that wait to be verified.
 const PIECES_AHEAD: usize = 8;
 
-impl<'s, 'e> Taking<'_, 's, 'e> {
+impl<'s, 'e> BackupRun<'_, 's, 'e> {
     /// Adds the log behind `anchor` up to `last`, which ends the old chain.
     fn end_chain(&mut self, anchor: LogSequence, last: LogSequence) -> Result<(), BackupError> {
         self.next = anchor.next();
@@ -222,7 +222,7 @@ impl<'s, 'e> Taking<'_, 's, 'e> {
         }
     }
 
-    fn base(&mut self, version: u64, begun: &Begun) -> Result<(), BackupError> {
+    fn base(&mut self, version: u64, begun: &BackupStart) -> Result<(), BackupError> {
         let mut parts = self.parts();
         let mut hasher = StateHasher::new();
         let mut rows = 0;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quartet_backup::{
-    Anchor, Archive, BackupError, Begun, Gap, Restore, Restored, Session, Source, Take, Taken, Target, open_target,
+    Anchor, Archive, BackupError, BackupStart, Gap, Restore, Restored, Session, Source, BackupOptions, BackupSummary, Target, open_target,
     restore, take,
 };
 use quartet_engine::{Durability, Engine, EngineOptions, Parts, Space, StoreKind};
@@ -80,7 +80,7 @@ impl Beside {
 }
 
 impl Source for Beside {
-    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
         let (session, begun) = Session::begin(self.engine.clone(), anchor, is_full)?;
         self.session = Some(session);
         Ok(begun)
@@ -100,10 +100,10 @@ impl Source for Beside {
     }
 }
 
-fn take_from(engine: &Arc<Engine>, target: &dyn Target, full: bool) -> Result<Taken, BackupError> {
-    let options = Take {
+fn take_from(engine: &Arc<Engine>, target: &dyn Target, full: bool) -> Result<BackupSummary, BackupError> {
+    let options = BackupOptions {
         full,
-        ..Take::default()
+        ..BackupOptions::default()
     };
     take(target, &mut Beside::new(engine), &options, &mut |_| {}, &mut |_| true)
 }
@@ -174,9 +174,9 @@ fn any_covered_version_is_restored(kind: StoreKind) {
     let target = target(&folder);
     let mut states = Vec::new();
     for round in 0..12 {
-        let options = Take {
+        let options = BackupOptions {
             full: round == 6 || round == 8,
-            ..Take::default()
+            ..BackupOptions::default()
         };
         let mut source = Beside::new(&engine);
         source.writes_left = 20;
@@ -376,7 +376,7 @@ fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
         }
         let mut source = Beside::new(&engine);
         source.answers_left = answers;
-        let ended = take(target.as_ref(), &mut source, &Take::default(), &mut |_| {}, &mut |_| {
+        let ended = take(target.as_ref(), &mut source, &BackupOptions::default(), &mut |_| {}, &mut |_| {
             true
         });
         let hash = engine.state_hash(None).unwrap();
@@ -447,7 +447,7 @@ impl Meanwhile<'_> {
 }
 
 impl Source for Meanwhile<'_> {
-    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
         self.count();
         self.source.begin(anchor, is_full)
     }
@@ -484,9 +484,9 @@ fn of_two_at_the_same_time_none_is_damaged_and_one_may_be_refused() {
             target: &shared,
             answers_left,
         };
-        let options = Take {
+        let options = BackupOptions {
             full: answers_left % 2 == 0,
-            ..Take::default()
+            ..BackupOptions::default()
         };
         match take(&shared, &mut source, &options, &mut |_| {}, &mut |_| true) {
             Ok(_) => taken += 1,

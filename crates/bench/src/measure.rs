@@ -76,7 +76,7 @@ pub fn closed_loop(
     let parts = std::thread::scope(|scope| {
         let crews = (0..threads).map(|first| {
             let (go, gone) = mpsc::channel();
-            let crew = Crew {
+            let crew = Workers {
                 ready: ready.clone(),
                 gone,
                 duration,
@@ -101,14 +101,14 @@ pub fn closed_loop(
 }
 
 /// The workers of one thread.
-struct Crew {
+struct Workers {
     /// Sent once when they are ready, or why not.
     ready: mpsc::Sender<anyhow::Result<()>>,
     gone: mpsc::Receiver<()>,
     duration: Duration,
 }
 
-impl Crew {
+impl Workers {
     fn run(
         self,
         indices: impl Iterator<Item = u64>,

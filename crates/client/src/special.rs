@@ -27,7 +27,7 @@ const WRITE_CONFLICTS: &[u8] = b"\xff\xff/transaction/write_conflict_range/";
 const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const TENANTS_END: &[u8] = b"\xff\xff/management/tenant/map0";
 /// The facts about the transaction that the computed keys show.
-pub(crate) struct Told {
+pub(crate) struct SpecialKeyInfo {
     pub conflicting: RangeSet,
     pub read_conflicts: RangeSet,
     pub write_conflicts: RangeSet,
@@ -66,7 +66,7 @@ pub(crate) fn is_empty_module(begin: &[u8], end: &[u8]) -> bool {
     TENANTS <= begin && end <= TENANTS_END
 }
 
-pub(crate) async fn get(attempt: &Attempt, told: &Told, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
+pub(crate) async fn get(attempt: &Attempt, told: &SpecialKeyInfo, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
     let Some(module) = module_of(key) else {
         return match told.relaxed {
             true => Ok(None),
@@ -83,7 +83,7 @@ pub(crate) async fn get(attempt: &Attempt, told: &Told, key: &[u8]) -> Result<Op
 /// A range, which must lie in one module unless the transaction said otherwise. Selectors are keys here.
 pub(crate) async fn get_range(
     attempt: &Attempt,
-    told: &Told,
+    told: &SpecialKeyInfo,
     (begin, end): (&Selector, &Selector),
     range: RangeOptions,
 ) -> Result<Rows, ErrorCode> {
@@ -144,7 +144,7 @@ fn module_of(key: &[u8]) -> Option<usize> {
     MODULES.iter().position(|(start, end)| *start <= key && key < *end)
 }
 
-async fn rows_of(attempt: &Attempt, told: &Told, module: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode> {
+async fn rows_of(attempt: &Attempt, told: &SpecialKeyInfo, module: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode> {
     let cluster = &attempt.connection.cluster;
     let start = MODULES[module].0;
     let value = match start {

@@ -57,7 +57,7 @@ impl TlsSettings {
         let provider = Arc::new(ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match self.verify_peers.as_deref() {
             None | Some("" | "Check.Valid=1") => Arc::new(self.verifier(provider.clone())?),
-            Some("Check.Valid=0") => Arc::new(Anybody(provider.clone())),
+            Some("Check.Valid=0") => Arc::new(AcceptAnyCertificate(provider.clone())),
             Some(_) => return Err(ErrorCode::TLS_ERROR),
         };
         let builder = ClientConfig::builder_with_provider(provider)
@@ -152,9 +152,9 @@ impl ServerCertVerifier for ByAuthority {
 
 /// Trusts whoever holds the key of the certificate shown: the operator asked for it.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

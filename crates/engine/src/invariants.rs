@@ -19,11 +19,11 @@ pub trait Invariants {
 
     /// Looks at all rows of the layer in one logical database. Bytes that no version has written are a finding, never a panic: see
     /// [`decoded`].
-    fn judge(&self, judged: &mut Judged<'_>);
+    fn judge(&self, verification: &mut Verification<'_>);
 }
 
 /// One layer's rows in one logical database, and what was found in them.
-pub struct Judged<'r> {
+pub struct Verification<'r> {
     /// The rows; its time is that of the newest commit.
     pub rows: &'r Reader,
     /// The logical databases that have rows, in rising order.
@@ -74,7 +74,7 @@ const FINDINGS_MAX: usize = 10_000;
 /// Repairs that one transaction makes.
 const REPAIRS_AT_ONCE: usize = 256;
 
-impl Judged<'_> {
+impl Verification<'_> {
     /// The same rows, for whoever needs a reader of his own. He reads again by `rows` what that one could not read.
     pub fn reader(&self) -> Reader {
         Reader::of_snapshot((self.snapshot)(), self.space, self.rows.version)
@@ -125,7 +125,7 @@ pub(crate) fn judge(
                 durability: Durability::Always,
             };
             let reader = Reader::of_snapshot(snapshot(), space, version);
-            knowing.judge(&mut Judged {
+            knowing.judge(&mut Verification {
                 rows: &reader,
                 databases: &databases,
                 space,

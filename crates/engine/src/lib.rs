@@ -38,7 +38,7 @@ pub use durability::log_readers::OnMore;
 pub use durability::memory::{Memory, Reserved};
 pub use durability::pressure::Admission;
 pub use engine::Engine;
-pub use invariants::{Finding, Findings, Invariants, Judged, Repair, decoded};
+pub use invariants::{Finding, Findings, Invariants, Verification, Repair, decoded};
 pub use partition::busy::{BriefWaits, Busy, serve_on_this_thread};
 pub use partition::frozen::Frozen;
 pub use partition::reader::{Reader, RowValue, Visit};

@@ -28,7 +28,7 @@ struct State {
     task: Option<AbortHandle>,
     /// Lets go, inside the call that cancels, of what the task would only drop later.
     let_go: Option<Box<dyn FnOnce() + Send>>,
-    scoped_bridge: usize,
+    borrows: usize,
     released: bool,
 }
 
@@ -164,7 +164,7 @@ impl FDBFuture {
                 callbacks: Vec::new(),
                 task: None,
                 let_go: None,
-                scoped_bridge: 0,
+                borrows: 0,
                 released: false,
             }),
             became_ready: Condvar::new(),
@@ -276,7 +276,7 @@ impl FDBFuture {
             Some(Err(code)) => return Err(*code),
             Some(Ok(value)) => read(value).ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?,
         };
-        state.scoped_bridge += 1;
+        state.borrows += 1;
         Ok(value)
     }
 
@@ -293,11 +293,11 @@ impl FDBFuture {
     /// Returns lent memory. It is freed when all of it is returned.
     fn release(&self) {
         let mut state = self.state.lock();
-        if state.scoped_bridge == 0 {
+        if state.borrows == 0 {
             return;
         }
-        state.scoped_bridge -= 1;
-        if state.scoped_bridge == 0 {
+        state.borrows -= 1;
+        if state.borrows == 0 {
             state.released = true;
             state.result = Some(Ok(Value::Nothing));
         }

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Judged};
+use quartet_engine::{Invariants, Verification};
 use quartet_model::LayerId;
 
 use crate::SYSTEM_KEYS_END;
@@ -16,10 +16,10 @@ impl Invariants for KeyValueInvariants {
         LayerId::KeyValue
     }
 
-    fn judge(&self, judged: &mut Judged<'_>) {
-        let rows = judged.rows;
+    fn judge(&self, verification: &mut Verification<'_>) {
+        let rows = verification.rows;
         rows.scan(SYSTEM_KEYS_END, &[0xff; 8], false, &mut |key, _| {
-            judged.found(
+            verification.found(
                 format!("no client can reach the key \"{}\"", key.escape_ascii()),
                 Vec::new(),
             );

@@ -26,7 +26,7 @@ mod selectors;
 mod session;
 mod sizes;
 mod status;
-mod together;
+mod batching;
 mod versions;
 mod watches;
 
@@ -39,7 +39,7 @@ use quartet_wire_keyvalue::{ErrorCode, FRAME_BYTES_MAX};
 pub use changes::KeyValueChanges;
 pub use invariants::KeyValueInvariants;
 pub use session::{Answered, Session};
-pub use together::{Together, first_requests};
+pub use batching::{Together, first_requests};
 pub use watches::Wake;
 
 use crate::versions::Versions;

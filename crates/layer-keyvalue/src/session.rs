@@ -17,7 +17,7 @@ use quartet_wire_keyvalue::{
 };
 
 use crate::watches::{Wake, Watches};
-use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes, together};
+use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes, batching};
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,19 +122,19 @@ impl Session {
         match first {
             Request::Get { version, .. } => {
                 if let Ok(reader) = self.reader(*version) {
-                    let rows = reader.get_each(&together::keys_read(together)).into_iter();
+                    let rows = reader.get_each(&batching::keys_read(together)).into_iter();
                     let version = *version;
                     self.ahead = Ahead { version, rows };
                 }
             }
             Request::GetRange(range) => {
                 if let Ok(reader) = self.reader(range.version) {
-                    together::fetch_ranges(&reader, together);
+                    batching::fetch_ranges(&reader, together);
                 }
             }
             Request::Commit(_) if self.may_write => {
                 if let Some(mut partition) = self.layer.partition() {
-                    partition.fetch(self.layer.space, together::keys_written(together));
+                    partition.fetch(self.layer.space, batching::keys_written(together));
                 }
             }
             _ => {}

@@ -174,7 +174,7 @@ fn hand_over(
     pushed.clear();
     popped.clear();
     pusher.receive(push, pushed);
-    waiting.take_mail(popped);
+    waiting.drain_mailbox(popped);
     assert!(pushed == b":1\r\n" && popped.ends_with(b"$3\r\njob\r\n") && !waiting.is_blocked());
     waiting.receive(pop, popped);
 }

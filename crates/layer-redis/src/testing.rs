@@ -115,7 +115,7 @@ impl Connection {
     /// The message that arrived unasked: the reply to a blocked command.
     pub fn mail(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
-        self.session.take_mail(&mut out);
+        self.session.drain_mailbox(&mut out);
         out
     }
 

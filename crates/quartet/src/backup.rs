@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use quartet_backup::{Anchor, BackupError, Begun, Gap, Progress, Source, Take, Taken, open_target, take};
+use quartet_backup::{Anchor, BackupError, BackupStart, Gap, Progress, Source, BackupOptions, BackupSummary, open_target, take};
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
     SystemRuntime::default().make_way();
     let target = open_target(&arguments.to, true)?;
     let mut server = Server::new(&arguments.server, &arguments.key.read()?);
-    let options = Take {
+    let options = BackupOptions {
         full: arguments.full,
         bytes_per_second: arguments.bytes_per_second,
         follow: arguments
@@ -63,7 +63,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
         bar.set_position(progress.bytes);
     };
     let mut told = 0;
-    let mut go_on = |taken: &Taken| {
+    let mut go_on = |taken: &BackupSummary| {
         if taken.steps.len() > told {
             warn_of_gap(taken.gap.filter(|_| told == 0));
             told = taken.steps.len();
@@ -97,7 +97,7 @@ fn warn_of_gap(gap: Option<Gap>) {
     }
 }
 
-fn describe(taken: &Taken) -> String {
+fn describe(taken: &BackupSummary) -> String {
     let kind = if taken.is_full {
         "all rows and the log"
     } else {
@@ -193,7 +193,7 @@ fn read(asked: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<
 }
 
 impl Source for Server {
-    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
         let url = format!("{}/admin/v1/backups", self.base);
         let body = json!({ "anchor": anchor, "is_full": is_full }).to_string();
         let bytes = read(self.agent.post(&url).header("authorization", &self.key).send(body))?;

@@ -15,7 +15,7 @@ use crate::commands::{Commands, Said};
 use crate::connection::{Connection, SILENCE_MAX, Target};
 use crate::cut_over;
 use crate::error::{Error, Result};
-use crate::link::{self, Begun, FirstCopy, Link, Position};
+use crate::link::{self, LinkStart, FirstCopy, Link, Position};
 use crate::progress::{self, Keeper, Step};
 use crate::records::{Place, Records, bring};
 use crate::verify::{self, Verdict};
@@ -29,7 +29,7 @@ const CUT_OVER_MAX: Duration = Duration::from_secs(60);
 /// A copy that does not follow gives up after so long without the source.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
 
-pub struct Wishes {
+pub struct CopyOptions {
     /// Go on with the stream until the cut-over.
     pub follows: bool,
     /// Keys that are there already stay.
@@ -38,7 +38,7 @@ pub struct Wishes {
 
 /// The purpose of a copy.
 enum Purpose<'w> {
-    Import(&'w Wishes),
+    Import(&'w CopyOptions),
     /// The target is a server that the source's clients may read from, at this port.
     Replica {
         port: Option<u16>,
@@ -89,7 +89,7 @@ pub fn copy(
     source: &Address,
     target: &mut dyn Target,
     watcher: &mut dyn Watcher,
-    wishes: &Wishes,
+    wishes: &CopyOptions,
 ) -> Result<(Copied, Option<Verdict>)> {
     let name = source.to_string();
     let found = progress::prepare(target, &name, u64::from(DATABASES), wishes.merges)?;
@@ -173,16 +173,16 @@ impl Copy<'_, '_> {
         connection.ends_with(self.carrier.watcher.stop_flag());
         let begun = link::begin(connection, self.source, position.as_ref(), self.purpose.port())?;
         match (begun, position) {
-            (Begun::GoesOn(link), Some(position)) => {
+            (LinkStart::GoesOn(link), Some(position)) => {
                 self.carrier.watcher.note("the stream of commands goes on");
                 self.follow(link, position.offset, db)
             }
-            (Begun::FirstCopy(first), _) => {
+            (LinkStart::FirstCopy(first), _) => {
                 let offset = first.position.offset;
                 let link = self.first_copy(first)?;
                 self.follow(link, offset, 0)
             }
-            (Begun::GoesOn(_), None) => Err(Error::Source("it goes on with what was never begun".into())),
+            (LinkStart::GoesOn(_), None) => Err(Error::Source("it goes on with what was never begun".into())),
         }
     }
 

@@ -33,7 +33,7 @@ pub struct Position {
 }
 
 /// How the server has begun.
-pub enum Begun {
+pub enum LinkStart {
     /// The stream goes on at the position that was asked for; it may have another name now.
     GoesOn(Link),
     /// Records come first.
@@ -57,7 +57,7 @@ pub struct FirstCopy {
 }
 
 /// Asks for a first copy, and nothing of the stream behind it.
-pub fn begin_records(address: &Address) -> Result<Begun> {
+pub fn begin_records(address: &Address) -> Result<LinkStart> {
     begin_with(
         Connection::open(address)?,
         address,
@@ -72,7 +72,7 @@ pub fn begin(
     address: &Address,
     position: Option<&Position>,
     port: Option<u16>,
-) -> Result<Begun> {
+) -> Result<LinkStart> {
     let port = port.map(|port| port.to_string());
     let told = port.as_ref().map(|port| ["REPLCONF", "listening-port", port]);
     begin_with(connection, address, position, told.as_ref().map_or(&[], |told| told))
@@ -83,7 +83,7 @@ fn begin_with(
     address: &Address,
     position: Option<&Position>,
     told: &[&str],
-) -> Result<Begun> {
+) -> Result<LinkStart> {
     for (words, needed) in [
         (&["REPLCONF", "capa", "eof", "capa", "psync2"][..], true),
         (told, false),
@@ -107,13 +107,13 @@ fn begin_with(
     answered(connection, position, address)
 }
 
-fn answered(mut connection: Connection, asked: Option<&Position>, address: &Address) -> Result<Begun> {
+fn answered(mut connection: Connection, asked: Option<&Position>, address: &Address) -> Result<LinkStart> {
     let line = String::from_utf8_lossy(&connection.line()?).into_owned();
     let words: Vec<&str> = line.split(' ').collect();
     match (words.as_slice(), asked) {
         (["+CONTINUE", id @ ..], Some(asked)) => {
             let id = id.first().map_or_else(|| asked.id.clone(), |id| (*id).to_owned());
-            Ok(Begun::GoesOn(Link::new(connection, id)))
+            Ok(LinkStart::GoesOn(Link::new(connection, id)))
         }
         (["+FULLRESYNC", id, offset], _) => {
             let offset = offset
@@ -123,7 +123,7 @@ fn answered(mut connection: Connection, asked: Option<&Position>, address: &Addr
                 id: (*id).into(),
                 offset,
             };
-            first_copy(connection, position, address).map(Begun::FirstCopy)
+            first_copy(connection, position, address).map(LinkStart::FirstCopy)
         }
         (["-NOMASTERLINK" | "-LOADING" | "-TRYAGAIN" | "-BUSY", ..], _) => Err(Error::Link(line)),
         _ => Err(Error::Source(format!(

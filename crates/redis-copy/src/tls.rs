@@ -56,7 +56,7 @@ impl Tls {
                 let verifier = verifier.build().map_err(io::Error::other)?;
                 builder
                     .dangerous()
-                    .with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
+                    .with_custom_certificate_verifier(Arc::new(AcceptAnyName(verifier)))
             }
             None => builder.with_root_certificates(RootCertStore {
                 roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
@@ -152,9 +152,9 @@ impl Secured {
 
 /// Trusts what the roots have signed, for whichever name.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AcceptAnyName(Arc<WebPkiServerVerifier>);
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for AcceptAnyName {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

@@ -191,10 +191,10 @@ impl Server {
             redis: &layer,
             redis_listener,
             listeners: Vec::new(),
-            told: Vec::new(),
+            endpoints: Vec::new(),
             http_layers: Vec::new(),
             maintained: Vec::new(),
-            waiting: Vec::new(),
+            deferred_tasks: Vec::new(),
             keyvalue: None,
             keyvalue_address: None,
         };
@@ -209,8 +209,8 @@ impl Server {
         }
         listen_for_sentinels(&mut assembly)?;
         listen_for_pages(&mut assembly, &stopped)?;
-        let (listeners, maintained, waiting) = (assembly.listeners, assembly.maintained, assembly.waiting);
-        (server.listeners, server.keyvalue_address) = (assembly.told, assembly.keyvalue_address);
+        let (listeners, maintained, waiting) = (assembly.listeners, assembly.maintained, assembly.deferred_tasks);
+        (server.listeners, server.keyvalue_address) = (assembly.endpoints, assembly.keyvalue_address);
         server.serve(listeners, &settings, &stopped)?;
         for (name, work) in waiting {
             let stopped = stopped.clone();
@@ -421,7 +421,7 @@ fn listen_for_pages(assembly: &mut Assembly<'_>, stopped: &watch::Receiver<bool>
         layers,
         assembly.tenants.clone(),
         settings,
-        &assembly.told,
+        &assembly.endpoints,
         address.port(),
     );
     assembly.add_http(socket, Arc::new(console));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Judged, Repair};
+use quartet_engine::{Invariants, Verification, Repair};
 use quartet_model::{DatabaseId, LayerId};
 
 use crate::Definition;
@@ -20,15 +20,15 @@ impl Invariants for CatalogueInvariants {
         LayerId::System
     }
 
-    fn judge(&self, judged: &mut Judged<'_>) {
-        if judged.database() != DatabaseId(0) {
+    fn judge(&self, verification: &mut Verification<'_>) {
+        if verification.database() != DatabaseId(0) {
             return;
         }
-        let known = judge_definitions(judged);
-        judge_usage(judged, &known);
-        for database in judged.databases {
+        let known = verify_definitions(verification);
+        verify_usage(verification, &known);
+        for database in verification.databases {
             if !UNLISTED.contains(database) && !known.contains(&database.0) {
-                judged.found(
+                verification.found(
                     format!("database {} has rows and is not in the catalogue", database.0),
                     Vec::new(),
                 );
@@ -38,12 +38,12 @@ impl Invariants for CatalogueInvariants {
 }
 
 /// Answers the databases that there are.
-fn judge_definitions(judged: &mut Judged<'_>) -> BTreeSet<u16> {
+fn verify_definitions(verification: &mut Verification<'_>) -> BTreeSet<u16> {
     let (mut known, mut owners) = (BTreeSet::new(), HashMap::new());
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(b"D", b"E", false, &mut |key, value| {
         let Some(id) = id_of(key) else {
-            judged.found(
+            verification.found(
                 "a definition is of no database".into(),
                 vec![Repair::Clear { key: key.to_vec() }],
             );
@@ -54,14 +54,14 @@ fn judge_definitions(judged: &mut Judged<'_>) -> BTreeSet<u16> {
             Ok(definition) => {
                 for what in opened_by(&definition) {
                     if let Some(other) = owners.insert(what, id) {
-                        judged.found(
+                        verification.found(
                             format!("databases {other} and {id} share a name or a credential"),
                             Vec::new(),
                         );
                     }
                 }
             }
-            Err(error) => judged.found(
+            Err(error) => verification.found(
                 format!("the definition of database {id} cannot be read: {error}"),
                 Vec::new(),
             ),
@@ -88,13 +88,13 @@ fn opened_by(definition: &Definition) -> Vec<String> {
     all
 }
 
-fn judge_usage(judged: &mut Judged<'_>, known: &BTreeSet<u16>) {
-    let rows = judged.rows;
+fn verify_usage(verification: &mut Verification<'_>, known: &BTreeSet<u16>) {
+    let rows = verification.rows;
     rows.scan(b"U", b"V", false, &mut |key, value| {
         let is_readable = serde_json::from_slice::<crate::Usage>(value).is_ok();
         if !is_readable || !id_of(key).is_some_and(|id| known.contains(&id)) {
             let what = "what a database has used cannot be read, or is of none".into();
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });

@@ -26,7 +26,7 @@ use crate::connection::code_of_read;
 use crate::mutations::Mutations;
 use crate::options::Options;
 use crate::reading::{RangeOptions, Rows, Selector, View};
-use crate::special::{self, Told};
+use crate::special::{self, SpecialKeyInfo};
 use crate::writes::Writes;
 use crate::{Database, METADATA_VERSION_KEY, TransactionOption, VALUE_BYTES_MAX, key_after, key_bytes_max};
 
@@ -302,7 +302,7 @@ impl Transaction {
         snapshot: bool,
         is_special: bool,
         check: impl FnOnce(&State) -> Result<(), ErrorCode>,
-    ) -> Result<(View, Option<Box<Told>>), ErrorCode> {
+    ) -> Result<(View, Option<Box<SpecialKeyInfo>>), ErrorCode> {
         let mut state = self.state();
         if is_special {
             state.check_ended()?;
@@ -758,8 +758,8 @@ impl State {
         }
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn told(&self) -> SpecialKeyInfo {
+        SpecialKeyInfo {
             conflicting: self.conflicting.clone(),
             read_conflicts: self.attempt.with_read_conflicts(|read| read.gather().clone()),
             write_conflicts: self.all_write_conflicts(),

@@ -190,7 +190,7 @@ impl RecentChanges {
         self.forgotten = self.forgotten.max(version);
         self.unrecorded.retain(|_, newest| *newest > version);
         let mut gone = Vec::new();
-        while self.has_evidence() && self.old.newest <= version {
+        while self.has_conflict_history() && self.old.newest <= version {
             let young = std::mem::take(&mut self.young);
             gone.push(std::mem::replace(&mut self.old, young));
         }
@@ -198,10 +198,10 @@ impl RecentChanges {
     }
 
     pub fn is_empty(&self) -> bool {
-        !self.has_evidence() && self.unrecorded.is_empty()
+        !self.has_conflict_history() && self.unrecorded.is_empty()
     }
 
-    fn has_evidence(&self) -> bool {
+    fn has_conflict_history(&self) -> bool {
         !(self.young.spaces.is_empty() && self.old.spaces.is_empty())
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Judged, Repair, decoded};
+use quartet_engine::{Invariants, Verification, Repair, decoded};
 use quartet_model::{KeyRange, LayerId, Version};
 
 use crate::operations::backups::Backup;
@@ -26,59 +26,59 @@ impl Invariants for DynamoDbInvariants {
         LayerId::DynamoDb
     }
 
-    fn judge(&self, judged: &mut Judged<'_>) {
-        let tables = tables(judged);
+    fn judge(&self, verification: &mut Verification<'_>) {
+        let tables = tables(verification);
         for table in tables.values() {
-            judge_items(judged, table);
+            verify_items(verification, table);
         }
-        let dropped = dropped(judged);
-        judge_strays(judged, &tables, &dropped);
-        judge_history(judged, &tables, &dropped);
-        judge_numbers(judged, &tables);
-        judge_streams(judged, &tables);
-        judge_tokens(judged);
+        let dropped = dropped(verification);
+        verify_strays(verification, &tables, &dropped);
+        verify_history(verification, &tables, &dropped);
+        verify_numbers(verification, &tables);
+        verify_streams(verification, &tables);
+        verify_tokens(verification);
     }
 }
 
 /// Every table by its number.
-fn tables(judged: &mut Judged<'_>) -> BTreeMap<u32, Table> {
+fn tables(verification: &mut Verification<'_>) -> BTreeMap<u32, Table> {
     let mut tables: BTreeMap<u32, Table> = BTreeMap::new();
     let range = KeyRange::prefix(b"T");
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&range.start, &range.end, false, &mut |row_key, value| {
         let name = String::from_utf8_lossy(&row_key[1..]);
         match serde_json::from_slice::<Table>(value) {
             Ok(table) if table.kept_name() != name => {
-                judged.found(
+                verification.found(
                     format!("table \"{name}\" says that it is \"{}\"", table.kept_name()),
                     Vec::new(),
                 );
             }
             Ok(table) => {
                 if let Some(other) = tables.insert(table.id, table) {
-                    judged.found(
+                    verification.found(
                         format!("tables \"{name}\" and \"{}\" have one number", other.name),
                         Vec::new(),
                     );
                 }
             }
-            Err(error) => judged.found(format!("table \"{name}\" cannot be read: {error}"), Vec::new()),
+            Err(error) => verification.found(format!("table \"{name}\" cannot be read: {error}"), Vec::new()),
         }
         ControlFlow::Continue(())
     });
     tables
 }
 
-fn judge_items(judged: &mut Judged<'_>, table: &Table) {
-    let now_seconds = judged.rows.now_micros / 1_000_000;
-    let knows_expiries = judged.rows.get_row(&key::filling(table.id, 0)).is_none();
+fn verify_items(verification: &mut Verification<'_>, table: &Table) {
+    let now_seconds = verification.rows.now_micros / 1_000_000;
+    let knows_expiries = verification.rows.get_row(&key::filling(table.id, 0)).is_none();
     let range = KeyRange::prefix(&key::items(table.id, 0));
     let mut expected: BTreeMap<u16, u64> = BTreeMap::new();
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&range.start, &range.end, false, &mut |item_key, value| {
         let Some(item) = item(table, value) else {
             let what = format!("an item of table \"{}\" is none that a version has written", table.name);
-            judged.found(what, Vec::new());
+            verification.found(what, Vec::new());
             return ControlFlow::Continue(());
         };
         if table.item_key(&item) != item_key {
@@ -86,22 +86,22 @@ fn judge_items(judged: &mut Judged<'_>, table: &Table) {
                 "an item of table \"{}\" stands below another key than its own",
                 table.name
             );
-            judged.found(what, Vec::new());
+            verification.found(what, Vec::new());
             return ControlFlow::Continue(());
         }
         for index in &table.indexes {
-            *expected.entry(index.id).or_default() += judge_entry(judged, table, index, &item);
+            *expected.entry(index.id).or_default() += verify_entry(verification, table, index, &item);
         }
         let expiry = expiry_of(table, Some(&item)).filter(|seconds| *seconds > now_seconds && knows_expiries);
         if let Some(seconds) = expiry {
-            judge_expiry(judged, table, seconds, &item_key[key::ITEMS_PREFIX_BYTES..]);
+            verify_expiry(verification, table, seconds, &item_key[key::ITEMS_PREFIX_BYTES..]);
         }
         ControlFlow::Continue(())
     });
     for index in &table.indexes {
         let entries = KeyRange::prefix(&key::items(table.id, index.id));
         if rows.count(&entries.start, &entries.end) != expected.get(&index.id).copied().unwrap_or_default() {
-            judge_entries(judged, table, index);
+            verify_entries(verification, table, index);
         }
     }
 }
@@ -113,12 +113,12 @@ fn item(table: &Table, value: &[u8]) -> Option<Item> {
 }
 
 /// The item has its entry. Answers how many it has or should have, one or none.
-fn judge_entry(judged: &mut Judged<'_>, table: &Table, index: &Index, item: &Item) -> u64 {
+fn verify_entry(verification: &mut Verification<'_>, table: &Table, index: &Index, item: &Item) -> u64 {
     let Some((entry_key, entry)) = index.entry(table, item) else {
         return 0;
     };
     let value = stored::encode(&entry);
-    let found = judged.rows.get_row(&entry_key);
+    let found = verification.rows.get_row(&entry_key);
     if found.as_deref() == Some(&value) {
         return 1;
     }
@@ -132,14 +132,14 @@ fn judge_entry(judged: &mut Judged<'_>, table: &Table, index: &Index, item: &Ite
     );
     let what = format!("index \"{name}\" of table \"{table}\" {does} an item of the table");
     let was_there = found.is_some();
-    judged.found(what, vec![Repair::Set { key: entry_key, value }]);
+    verification.found(what, vec![Repair::Set { key: entry_key, value }]);
     u64::from(was_there)
 }
 
 /// Each entry has its item.
-fn judge_entries(judged: &mut Judged<'_>, table: &Table, index: &Index) {
+fn verify_entries(verification: &mut Verification<'_>, table: &Table, index: &Index) {
     let range = KeyRange::prefix(&key::items(table.id, index.id));
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&range.start, &range.end, false, &mut |entry_key, value| {
         let entry = item(table, value);
         let own = entry.and_then(|entry| rows.get_row(&table.item_key(&entry)));
@@ -149,7 +149,7 @@ fn judge_entries(judged: &mut Judged<'_>, table: &Table, index: &Index) {
                 "index \"{}\" of table \"{}\" has what no item supports",
                 index.name, table.name
             );
-            judged.found(
+            verification.found(
                 what,
                 vec![Repair::Clear {
                     key: entry_key.to_vec(),
@@ -160,23 +160,23 @@ fn judge_entries(judged: &mut Judged<'_>, table: &Table, index: &Index) {
     });
 }
 
-fn judge_expiry(judged: &mut Judged<'_>, table: &Table, seconds: u64, place: &[u8]) {
+fn verify_expiry(verification: &mut Verification<'_>, table: &Table, seconds: u64, place: &[u8]) {
     let key = key::expiry(seconds, table.id, place);
-    if judged.rows.get_row(&key).is_none() {
+    if verification.rows.get_row(&key).is_none() {
         let what = format!("an item of table \"{}\" would never expire", table.name);
         let value = table.kept_name().as_bytes().to_vec();
-        judged.found(what, vec![Repair::Set { key, value }]);
+        verification.found(what, vec![Repair::Set { key, value }]);
     }
 }
 
 /// The numbers of tables that were deleted and whose state is needed.
-fn dropped(judged: &mut Judged<'_>) -> BTreeSet<u32> {
+fn dropped(verification: &mut Verification<'_>) -> BTreeSet<u32> {
     let mut dropped = BTreeSet::new();
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(b"D", b"E", false, &mut |row_key, value| {
         match serde_json::from_slice::<Table>(value) {
             Ok(table) if key::dropped(table.id) == row_key => drop(dropped.insert(table.id)),
-            _ => judged.found("a deleted table cannot be read".into(), Vec::new()),
+            _ => verification.found("a deleted table cannot be read".into(), Vec::new()),
         }
         ControlFlow::Continue(())
     });
@@ -184,10 +184,10 @@ fn dropped(judged: &mut Judged<'_>) -> BTreeSet<u32> {
 }
 
 /// History and pins belong to a table that is or was, each backup has its pin, and each table knows its newest.
-fn judge_history(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
+fn verify_history(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
     for (letter, next, what) in [(b"H", b"I", "history"), (b"P", b"Q", "pins")] {
         let mut start = letter.to_vec();
-        while let Some(row) = judged.rows.nth(&start, next, 0) {
+        while let Some(row) = verification.rows.nth(&start, next, 0) {
             let row_key = quartet_engine::Transaction::layer_key(&row);
             let range = KeyRange::prefix(&row_key[..row_key.len().min(5)]);
             start.clone_from(&range.end);
@@ -196,16 +196,16 @@ fn judge_history(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped
             if !tables.contains_key(&number) && !dropped.contains(&number) {
                 let what = format!("{what} of table number {number}, which there is not");
                 let (start, end) = (range.start, range.end);
-                judged.found(what, vec![Repair::ClearRange { start, end }]);
+                verification.found(what, vec![Repair::ClearRange { start, end }]);
             }
         }
     }
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(b"B", b"C", false, &mut |_, value| {
         let backup = serde_json::from_slice::<Backup>(value);
         let pin = backup.map(|backup| key::pin(backup.table.id, Version(backup.version), backup.number));
         if !pin.is_ok_and(|pin| rows.get_row(&pin).is_some()) {
-            judged.found("a backup cannot be read, or its state is not kept".into(), Vec::new());
+            verification.found("a backup cannot be read, or its state is not kept".into(), Vec::new());
         }
         ControlFlow::Continue(())
     });
@@ -218,20 +218,20 @@ fn judge_history(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped
         });
         if newest != table.pinned {
             let what = format!("table \"{}\" does not know its newest backup", table.name);
-            judged.found(what, Vec::new());
+            verification.found(what, Vec::new());
         }
     }
 }
 
 /// Items and entries belong to a table, entries to one of its indexes; of a deleted table there are only items.
-fn judge_strays(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
+fn verify_strays(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
     let mut start = b"I".to_vec();
-    while let Some(row) = judged.rows.nth(&start, b"J", 0) {
+    while let Some(row) = verification.rows.nth(&start, b"J", 0) {
         let row_key = quartet_engine::Transaction::layer_key(&row);
         let range = KeyRange::prefix(&row_key[..row_key.len().min(key::ITEMS_PREFIX_BYTES)]);
         start.clone_from(&range.end);
         let Some(numbers) = row_key.get(1..key::ITEMS_PREFIX_BYTES) else {
-            judged.found(
+            verification.found(
                 "a row is too short for an item's".into(),
                 vec![Repair::Clear { key: row_key.to_vec() }],
             );
@@ -239,17 +239,17 @@ fn judge_strays(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped:
         };
         let table = u32::from_be_bytes(numbers[..4].try_into().expect("four bytes"));
         let index = u16::from_be_bytes(numbers[4..].try_into().expect("two bytes"));
-        let rows = judged.rows.count(&range.start, &range.end);
+        let rows = verification.rows.count(&range.start, &range.end);
         match tables.get(&table) {
             None if index == 0 && dropped.contains(&table) => {}
-            None => judged.found(
+            None => verification.found(
                 format!("{rows} rows belong to no table: their table had number {table}"),
                 Vec::new(),
             ),
             Some(table) if index != 0 && !table.indexes.iter().any(|known| known.id == index) => {
                 let what = format!("{rows} entries of table \"{}\" belong to no index", table.name);
                 let (start, end) = (range.start, range.end);
-                judged.found(what, vec![Repair::ClearRange { start, end }]);
+                verification.found(what, vec![Repair::ClearRange { start, end }]);
             }
             Some(_) => {}
         }
@@ -257,27 +257,27 @@ fn judge_strays(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped:
 }
 
 /// No number is given twice.
-fn judge_numbers(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
-    let last = judged.rows.get(key::LAST_NUMBER);
+fn verify_numbers(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>) {
+    let last = verification.rows.get(key::LAST_NUMBER);
     let last = last.and_then(|last| last.try_into().ok()).map_or(0, u32::from_be_bytes);
     let streams = tables.values().filter_map(|table| Some(table.stream.as_ref()?.id));
     let highest = tables.keys().copied().chain(streams).max().unwrap_or_default();
     if last < highest {
         let what = format!("the last number given is {last}, and {highest} is in use");
         let (key, value) = (key::LAST_NUMBER.to_vec(), highest.to_be_bytes().to_vec());
-        judged.found(what, vec![Repair::Set { key, value }]);
+        verification.found(what, vec![Repair::Set { key, value }]);
     }
 }
 
 /// A table's stream is there, and records belong to one.
-fn judge_streams(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
+fn verify_streams(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>) {
     let mut known = BTreeSet::new();
     let range = key::streams();
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&range.start, &range.end, false, &mut |row_key, value| {
         match serde_json::from_slice::<Stream>(value) {
             Ok(stream) if key::stream(stream.id) == row_key => drop(known.insert(stream.id)),
-            _ => judged.found("a stream cannot be read".into(), Vec::new()),
+            _ => verification.found("a stream cannot be read".into(), Vec::new()),
         }
         ControlFlow::Continue(())
     });
@@ -287,11 +287,11 @@ fn judge_streams(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
                 "the stream of table \"{}\", number {}, is not there",
                 table.name, stream.id
             );
-            judged.found(what, Vec::new());
+            verification.found(what, Vec::new());
         }
     }
     let mut start = b"R".to_vec();
-    while let Some(row) = judged.rows.nth(&start, b"S", 0) {
+    while let Some(row) = verification.rows.nth(&start, b"S", 0) {
         let row_key = quartet_engine::Transaction::layer_key(&row);
         let range = KeyRange::prefix(&row_key[..row_key.len().min(5)]);
         start.clone_from(&range.end);
@@ -302,19 +302,19 @@ fn judge_streams(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
         if !number.is_some_and(|number| known.contains(&number)) {
             let what = format!(
                 "{} records belong to no stream",
-                judged.rows.count(&range.start, &range.end)
+                verification.rows.count(&range.start, &range.end)
             );
             let (start, end) = (range.start, range.end);
-            judged.found(what, vec![Repair::ClearRange { start, end }]);
+            verification.found(what, vec![Repair::ClearRange { start, end }]);
         }
     }
 }
 
 /// A token to be forgotten is there: else one of a transaction that may come again would be kept
 /// indefinitely.
-fn judge_tokens(judged: &mut Judged<'_>) {
+fn verify_tokens(verification: &mut Verification<'_>) {
     let mut due = BTreeSet::new();
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(b"L", b"M", false, &mut |row_key, _| {
         due.insert(row_key.get(9..).unwrap_or_default().to_vec());
         ControlFlow::Continue(())
@@ -322,7 +322,7 @@ fn judge_tokens(judged: &mut Judged<'_>) {
     rows.scan(b"K", b"L", false, &mut |row_key, _| {
         if !due.contains(&row_key[1..]) {
             let what = "the token of a transaction would never be forgotten".into();
-            judged.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });

@@ -99,7 +99,7 @@ impl Evaluation<'_> {
             )),
             // It has just begun.
             false if self.next_look == 0 => self.deadline.check(self.view.clock_micros()),
-            false => self.deadline.check(self.surroundings.now_micros()),
+            false => self.deadline.check(self.host.now_micros()),
         };
         self.next_look = (steps + STEPS_BETWEEN_LOOKS).min(STEPS_MAX + 1);
         in_time.map_err(|errors| self.interrupt(errors))

@@ -12,13 +12,13 @@ pub mod histories;
 pub mod pages;
 pub mod permitted;
 pub mod sets;
-pub mod surroundings;
+pub mod host;
 
 use std::sync::Arc;
 
 use crate::evaluation::authorization::Authorization;
 use crate::evaluation::deadline::Deadline;
-use crate::evaluation::surroundings::Surroundings;
+use crate::evaluation::host::Host;
 use crate::language::api_version::ApiVersion;
 use crate::language::error::{Code, Error, Errors, Result, Within, wrong_type};
 use crate::language::expression::{Binding, Effect, Expression, Lambda, Parameters};
@@ -60,7 +60,7 @@ pub const STREAMS: &str = "stream requests";
 pub struct Evaluation<'a> {
     /// The body of each function, by its place in the table of signatures.
     bodies: &'static [(&'static str, Body)],
-    pub surroundings: &'a dyn Surroundings,
+    pub host: &'a dyn Host,
     pub view: View<'a>,
     pub schema: Arc<Schema>,
     pub authorization: Authorization,
@@ -144,7 +144,7 @@ impl Arguments {
 impl<'a> Evaluation<'a> {
     pub fn new(
         bodies: &'static [(&'static str, Body)],
-        surroundings: &'a dyn Surroundings,
+        host: &'a dyn Host,
         view: View<'a>,
         schema: Arc<Schema>,
         authorization: Authorization,
@@ -152,7 +152,7 @@ impl<'a> Evaluation<'a> {
         let now_micros = view.now_micros();
         Evaluation {
             bodies,
-            surroundings,
+            host,
             view,
             schema,
             authorization,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
 use crate::evaluation::deadline::Deadline;
-use crate::evaluation::surroundings::Surroundings;
+use crate::evaluation::host::Host;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::parse;
 use crate::language::references::parse_id;
@@ -54,7 +54,7 @@ fn databases_of(token: &Token) -> Option<(Option<u16>, u64)> {
     secrets::databases_of(&token.audience(secrets::AUDIENCE_PREFIX)?)
 }
 
-impl Surroundings for Fauna {
+impl Host for Fauna {
     fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
         Fauna::schema(self, view, database)
     }

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use quartet_engine::{Invariants, Judged, Reader, Repair};
+use quartet_engine::{Invariants, Verification, Reader, Repair};
 use quartet_model::LayerId;
 
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
-use crate::evaluation::surroundings::Surroundings;
+use crate::evaluation::host::Host;
 use crate::language::value::{Native, Target, Timestamp, Value};
 use crate::service::upgrade::databases;
 use crate::storage::codec::{DELETED, Decoder, Encoder};
@@ -30,27 +30,27 @@ impl Invariants for FaunaInvariants {
         LayerId::Fauna
     }
 
-    fn judge(&self, judged: &mut Judged<'_>) {
-        let left = cleared_later(judged.rows);
-        for database in databases(judged.rows) {
-            let moment = Moment::of(judged.reader());
+    fn judge(&self, verification: &mut Verification<'_>) {
+        let left = cleared_later(verification.rows);
+        for database in databases(verification.rows) {
+            let moment = Moment::of(verification.reader());
             let schema = load(&mut View::Reader(&moment), database);
-            judge_names(judged, database);
-            judge_histories(judged, &schema);
-            judge_credentials(judged, database);
+            verify_names(verification, database);
+            verify_histories(verification, &schema);
+            verify_credentials(verification, database);
             // Entries of an older form are written anew at the next start.
-            if judged.rows.get(&Key::global(b'F').0).as_deref() == Some(FORM) {
-                judge_indexes(judged, &moment, &schema, &left);
+            if verification.rows.get(&Key::global(b'F').0).as_deref() == Some(FORM) {
+                verify_indexes(verification, &moment, &schema, &left);
             }
             if moment.reader.is_unreadable() {
                 // Noticed by whoever asked, who has the reason as well.
                 let everything = Key::database(database);
-                judged.rows.scan(&everything.0, &everything.end(), false, &mut |_, _| {
+                verification.rows.scan(&everything.0, &everything.end(), false, &mut |_, _| {
                     ControlFlow::Continue(())
                 });
             }
         }
-        judge_registry(judged);
+        verify_registry(verification);
     }
 }
 
@@ -70,9 +70,9 @@ fn cleared_later(reader: &Reader) -> Vec<Vec<u8>> {
 }
 
 /// A name leads to an object of its kind.
-fn judge_names(judged: &mut Judged<'_>, database: DatabaseNumber) {
+fn verify_names(verification: &mut Verification<'_>, database: DatabaseNumber) {
     let all = Key::of(database, b'N');
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&all.0, &all.end(), false, &mut |key, value| {
         let (kind, name) = key[all.0.len()..].split_first().unwrap_or((&0, &[]));
         let object = rows::document(database, u64::from(*kind), number_at(value, 0));
@@ -82,16 +82,16 @@ fn judge_names(judged: &mut Judged<'_>, database: DatabaseNumber) {
                 name.escape_ascii(),
                 database.0
             );
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
 }
 
 /// Former versions can be read, and are older than the current one.
-fn judge_histories(judged: &mut Judged<'_>, schema: &Arc<Schema>) {
+fn verify_histories(verification: &mut Verification<'_>, schema: &Arc<Schema>) {
     let all = Key::of(schema.database(), b'H');
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&all.0, &all.end(), false, &mut |key, value| {
         let (collection, id, ts) = (
             number_at(key, all.0.len()),
@@ -109,15 +109,15 @@ fn judge_histories(judged: &mut Judged<'_>, schema: &Arc<Schema>) {
             _ => return ControlFlow::Continue(()),
         };
         let what = format!("the version of {ts} of document {id} in collection {collection} {what}");
-        judged.found(what, Vec::new());
+        verification.found(what, Vec::new());
         ControlFlow::Continue(())
     });
 }
 
 /// Checks that the document behind each credential exists.
-fn judge_credentials(judged: &mut Judged<'_>, database: DatabaseNumber) {
+fn verify_credentials(verification: &mut Verification<'_>, database: DatabaseNumber) {
     let all = Key::of(database, b'C');
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&all.0, &all.end(), false, &mut |key, value| {
         let credentials = rows::document(database, Native::Credentials as u64, number_at(value, 0));
         if rows.get_row(&credentials.0).is_none() {
@@ -126,16 +126,16 @@ fn judge_credentials(judged: &mut Judged<'_>, database: DatabaseNumber) {
                 "document {id} in database {} has credentials that are not there",
                 database.0
             );
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
 }
 
 /// Databases are registered below the one that has them, keys and tokens where they live.
-fn judge_registry(judged: &mut Judged<'_>) {
+fn verify_registry(verification: &mut Verification<'_>) {
     let kinds = [(b'R', Native::Databases), (b'K', Native::Keys), (b'T', Native::Tokens)];
-    let rows = judged.rows;
+    let rows = verification.rows;
     for (kind, native) in kinds {
         let all = Key::global(kind);
         rows.scan(&all.0, &all.end(), false, &mut |key, value| {
@@ -147,7 +147,7 @@ fn judge_registry(judged: &mut Judged<'_>) {
                     Native::Databases => Vec::new(),
                     _ => vec![Repair::Clear { key: key.to_vec() }],
                 };
-                judged.found(what, repairs);
+                verification.found(what, repairs);
             }
             ControlFlow::Continue(())
         });
@@ -162,7 +162,7 @@ struct Indexes<'a> {
     expected: BTreeMap<u64, u64>,
 }
 
-fn judge_indexes(judged: &mut Judged<'_>, moment: &Moment, schema: &Arc<Schema>, left: &[Vec<u8>]) {
+fn verify_indexes(verification: &mut Verification<'_>, moment: &Moment, schema: &Arc<Schema>, left: &[Vec<u8>]) {
     let alone = Alone;
     let evaluation = Evaluation::new(
         crate::evaluation::functions::BODIES,
@@ -177,27 +177,27 @@ fn judge_indexes(judged: &mut Judged<'_>, moment: &Moment, schema: &Arc<Schema>,
         expected: BTreeMap::new(),
     };
     for collection in schema.indexed_collections() {
-        indexes.judge_documents(judged, collection);
+        indexes.verify_documents(verification, collection);
     }
     let entries = Key::of(schema.database(), b'E');
-    for number in numbers_below(judged.rows, &entries) {
+    for number in numbers_below(verification.rows, &entries) {
         let prefix = entries.clone().number(number);
-        let count = judged.rows.count(&prefix.0, &prefix.end());
+        let count = verification.rows.count(&prefix.0, &prefix.end());
         match schema.index_of(number) {
             Some(index) if !index.active => {}
             Some(index) => {
                 if indexes.expected.get(&number).copied().unwrap_or_default() != count {
-                    indexes.judge_entries(judged, index, &prefix);
+                    indexes.verify_entries(verification, index, &prefix);
                 }
                 if index.unique {
-                    judge_unique(judged, index, &prefix);
+                    verify_unique(verification, index, &prefix);
                 }
             }
             None if left.iter().any(|left| prefix.0.starts_with(left)) => {}
             None => {
                 let what = format!("{count} entries in database {} belong to no index", schema.database);
                 let (start, end) = (prefix.0.clone(), prefix.end());
-                judged.found(what, vec![Repair::ClearRange { start, end }]);
+                verification.found(what, vec![Repair::ClearRange { start, end }]);
             }
         }
     }
@@ -262,27 +262,27 @@ impl Indexes<'_> {
     }
 
     /// Every document of a collection has its entries.
-    fn judge_documents(&mut self, judged: &mut Judged<'_>, collection: u64) {
+    fn verify_documents(&mut self, verification: &mut Verification<'_>, collection: u64) {
         let all = Key::of(self.schema.database(), b'D').number(collection);
         let schema = self.schema.clone();
-        let rows = judged.rows;
+        let rows = verification.rows;
         rows.scan(&all.0, &all.end(), false, &mut |key, _| {
             let id = number_at(key, all.0.len());
             if let Some(place) = self.place(collection, id) {
                 let active = schema.indexes_over(collection).iter().filter(|index| index.active);
-                active.for_each(|index| self.judge_document(judged, index, &place));
+                active.for_each(|index| self.verify_document(verification, index, &place));
             }
             ControlFlow::Continue(())
         });
     }
 
-    fn judge_document(&mut self, judged: &mut Judged<'_>, index: &Index, place: &Place) {
+    fn verify_document(&mut self, verification: &mut Verification<'_>, index: &Index, place: &Place) {
         let Some(entries) = self.entries_of(index, place) else {
             return;
         };
         let mut held = 0;
         for (key, value) in entries {
-            if judged.rows.get_row(&key).is_some() {
+            if verification.rows.get_row(&key).is_some() {
                 held += 1;
                 continue;
             }
@@ -290,15 +290,15 @@ impl Indexes<'_> {
                 "index \"{}\" in database {} lacks document {} of collection {}",
                 index.name, self.schema.database, place.id, place.collection
             );
-            judged.found(what, vec![Repair::Set { key, value }]);
+            verification.found(what, vec![Repair::Set { key, value }]);
         }
         *self.expected.entry(index.number).or_default() += held;
     }
 
     /// Each entry of an index is one that its document has.
-    fn judge_entries(&mut self, judged: &mut Judged<'_>, index: &Index, prefix: &Key) {
+    fn verify_entries(&mut self, verification: &mut Verification<'_>, index: &Index, prefix: &Key) {
         let schema = self.schema.clone();
-        let rows = judged.rows;
+        let rows = verification.rows;
         rows.scan(&prefix.0, &prefix.end(), false, &mut |key, _| {
             let (collection, id) = rows::document_of_entry(key);
             let entries = match self.place(collection, id) {
@@ -312,7 +312,7 @@ impl Indexes<'_> {
                     "index \"{}\" in database {} has what document {id} of collection {collection} does not support",
                     index.name, schema.database
                 );
-                judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+                verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
             }
             ControlFlow::Continue(())
         });
@@ -334,8 +334,8 @@ fn leads_to_what_is_gone(value: &Value) -> bool {
 }
 
 /// A unique index has one living document for each combination of terms and values.
-fn judge_unique(judged: &mut Judged<'_>, index: &Index, prefix: &Key) {
-    let rows = judged.rows;
+fn verify_unique(verification: &mut Verification<'_>, index: &Index, prefix: &Key) {
+    let rows = verification.rows;
     let mut last: Vec<u8> = Vec::new();
     rows.scan(&prefix.0, &prefix.end(), false, &mut |key, row| {
         if indexes::is_expired(row, rows.present_micros) {
@@ -348,7 +348,7 @@ fn judge_unique(judged: &mut Judged<'_>, index: &Index, prefix: &Key) {
                 "index \"{}\" is unique, and document {id} of collection {collection} is not",
                 index.name
             );
-            judged.found(what, Vec::new());
+            verification.found(what, Vec::new());
         }
         last = same.to_vec();
         ControlFlow::Continue(())
@@ -358,7 +358,7 @@ fn judge_unique(judged: &mut Judged<'_>, index: &Index, prefix: &Key) {
 /// Nothing around: no server, no other databases.
 struct Alone;
 
-impl Surroundings for Alone {
+impl Host for Alone {
     fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
         load(view, database)
     }

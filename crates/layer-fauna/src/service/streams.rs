@@ -271,7 +271,7 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
 }
 
 /// A single event.
-struct Happening {
+struct StreamEvent {
     /// When it was committed.
     ts: Timestamp,
     kind: &'static str,
@@ -403,7 +403,7 @@ impl Stream {
     }
 
     /// Whether the caller may know of it, as things were then.
-    fn may_be_told(&self, evaluation: &mut Evaluation<'_>, happening: &Happening) -> Result<bool> {
+    fn may_be_told(&self, evaluation: &mut Evaluation<'_>, happening: &StreamEvent) -> Result<bool> {
         (evaluation.at, evaluation.present) = (Some(happening.ts), Some(happening.ts));
         let document = &happening.document;
         let set = match &self.target {
@@ -430,7 +430,7 @@ impl Stream {
     }
 
     /// Gathers the versions that were inserted into the history of a document, or removed from it.
-    fn rewritings(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
+    fn rewritings(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<StreamEvent>) {
         let prefix = rows::rewritten(place.database(), place.collection, place.id);
         let start = prefix.clone().number(self.told.0.saturating_add(1));
         for (key, row) in evaluation.view.rows(&start.0, &prefix.end(), false, usize::MAX) {
@@ -443,7 +443,7 @@ impl Stream {
                         .filter(|version| version.ts == one.ts),
                 };
                 let fields = version.as_ref().and_then(Version::fields).cloned().unwrap_or_default();
-                happenings.push(Happening {
+                happenings.push(StreamEvent {
                     ts: committed,
                     kind: "history_rewrite",
                     action: match one.action {
@@ -458,7 +458,7 @@ impl Stream {
         }
     }
 
-    fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
+    fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<StreamEvent>) {
         // A version of the present is at the time of its commit; an inserted one is sent as such.
         let inserted = self.put_in(evaluation, place);
         let mut former: Option<Version> = None;
@@ -498,7 +498,7 @@ impl Stream {
                 }
                 (None, None) => continue,
             };
-            happenings.push(Happening {
+            happenings.push(StreamEvent {
                 ts: version.ts,
                 kind: "version",
                 action,
@@ -532,7 +532,7 @@ impl Stream {
         schema: &Arc<Schema>,
         collection: u64,
         id: u64,
-        happenings: &mut Vec<Happening>,
+        happenings: &mut Vec<StreamEvent>,
     ) {
         let Some(document) = reference(schema, collection, id) else {
             return;
@@ -563,7 +563,7 @@ impl Stream {
         index: &Index,
         terms_key: &[u8],
         key: &[u8],
-        happenings: &mut Vec<Happening>,
+        happenings: &mut Vec<StreamEvent>,
     ) {
         let former = former_prefix(schema.database(), index, terms_key);
         let (collection, id) = rows::document_of_entry(key);
@@ -590,7 +590,7 @@ impl Stream {
         }
     }
 
-    fn event(&self, happening: &Happening) -> String {
+    fn event(&self, happening: &StreamEvent) -> String {
         let mut members: Vec<(Arc<str>, Value)> = Vec::new();
         for field in &self.fields {
             let found = happening.members.iter().find(|(known, _)| known == field);
@@ -636,9 +636,9 @@ fn versioned(reference: &Ref, ts: Timestamp, fields: &Fields) -> Value {
     Value::object(head.into_iter().chain(fields.entries.iter().cloned()).collect())
 }
 
-fn set_happening(ts: Timestamp, action: &'static str, document: &Ref, index: Value) -> Happening {
+fn set_happening(ts: Timestamp, action: &'static str, document: &Ref, index: Value) -> StreamEvent {
     let shown = Value::record([("ref", Value::Ref(document.clone())), ("ts", ts.value())]);
-    Happening {
+    StreamEvent {
         ts,
         kind: "set",
         action,

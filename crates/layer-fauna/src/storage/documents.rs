@@ -70,7 +70,7 @@ impl Evaluation<'_> {
         for name in scope {
             let number = self.number_of(&schema, Native::Databases, name);
             let number = number.ok_or_else(|| Errors::invalid_ref("database", name))?;
-            schema = self.surroundings.schema(&mut self.view, DatabaseNumber(number));
+            schema = self.host.schema(&mut self.view, DatabaseNumber(number));
         }
         Ok(schema)
     }
@@ -81,7 +81,7 @@ impl Evaluation<'_> {
         while database != self.schema.database() {
             let row = self.view.get_latest(&Key::global(b'R').number(database.0).0)?;
             let parent = DatabaseNumber(rows::number_at(&row, 0));
-            let schema = self.surroundings.schema(&mut self.view, parent);
+            let schema = self.host.schema(&mut self.view, parent);
             names.push(crate::language::value::Names::name(
                 schema.as_ref(),
                 Native::Databases,
@@ -352,7 +352,7 @@ impl Evaluation<'_> {
 
     /// An id that has never been given out, rising with time. A document may have it all the same: its writer may have chosen it.
     pub fn new_id(&mut self) -> u64 {
-        let id = self.surroundings.new_id(self.now_micros);
+        let id = self.host.new_id(self.now_micros);
         self.show(id >> ID_COUNT_BITS);
         id
     }

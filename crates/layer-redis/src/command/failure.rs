@@ -31,7 +31,7 @@ pub enum Failure {
     /// The credentials open another logical database: the connection is to go on there, with this request.
     SwitchDatabase(DatabaseLogin),
     /// A script takes too long for the thread that runs it: take all back and run it where it may take long.
-    Overrun,
+    LongRunning,
 }
 
 /// A command that waits for one of its keys.

@@ -136,10 +136,10 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     let before = Before::of(context.client);
     let stopped = run_queue(context, &queue);
     // A second run needs the queue, the watches and the connection as they were.
-    if stopped == Some(Stop::Overrun) {
+    if stopped == Some(Stop::LongRunning) {
         context.client.multi = Some(queue);
         before.restore(context.client);
-        return Err(Failure::Overrun);
+        return Err(Failure::LongRunning);
     }
     abandon(context);
     context.client.shared.note_command(exec_index);
@@ -189,7 +189,7 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
     let layer = context.layer;
     if !context.client.may_take_long {
         return run_each(context, queue, &|micros| {
-            (micros >= SHORT_MICROS).then_some(Stop::Overrun)
+            (micros >= SHORT_MICROS).then_some(Stop::LongRunning)
         });
     }
     let bounds = layer.long_bounds();
@@ -222,7 +222,7 @@ fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> 
             .find_of(arguments)
             .expect("a queued command was found once");
         if execution::call::call_queued(context, command, arguments).is_err() {
-            stopped = Some(Stop::Overrun);
+            stopped = Some(Stop::LongRunning);
             return ControlFlow::Break(());
         }
         // The whole transaction will be refused.

@@ -379,7 +379,7 @@ impl Client {
     }
 
     /// Appends what was left to `out`, until that has at least `bytes_max` bytes.
-    pub fn take_mail(&self, out: &mut Vec<u8>, bytes_max: usize) -> Taken {
+    pub fn drain_mailbox(&self, out: &mut Vec<u8>, bytes_max: usize) -> Taken {
         let mut mailbox = self.mailbox.lock();
         let taken = mailbox.take(out, bytes_max);
         self.note_mail(&mailbox);

@@ -132,7 +132,7 @@ fn retry(
             | Failure::TooSoon { .. }
             | Failure::Behind
             | Failure::Kept { .. }
-            | Failure::Overrun,
+            | Failure::LongRunning,
         ) => return None,
         Err(Failure::Error(errors::WRONG_TYPE)) if !even_if_gone => return None,
         Err(Failure::Error(text)) => text.to_owned(),

@@ -83,7 +83,7 @@ pub fn call(
     match &outcome {
         Ok((Handled::Waits(_), _))
         | Err(ExecuteError::Layer(
-            Failure::Overrun | Failure::SwitchDatabase(_) | Failure::TooSoon { .. } | Failure::Behind,
+            Failure::LongRunning | Failure::SwitchDatabase(_) | Failure::TooSoon { .. } | Failure::Behind,
             _,
         )) => {}
         Err(ExecuteError::Layer(Failure::Deferred(_), _)) => {
@@ -162,7 +162,7 @@ fn answer_kept(layer: &Redis, reply: &mut Reply<'_>, text: &str, counted: bool) 
 
 /// A script takes too long for this thread: the transaction is to be taken back and run where it may.
 #[derive(Debug)]
-pub struct Overrun;
+pub struct LongRunning;
 
 /// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
 fn denied(context: &Context<'_, '_>, denial: &Denial, command: &'static Command, arguments: Arguments<'_>) -> Failure {
@@ -183,7 +183,7 @@ pub fn call_queued(
     context: &mut Context<'_, '_>,
     command: &'static Command,
     arguments: Arguments<'_>,
-) -> Result<(), Overrun> {
+) -> Result<(), LongRunning> {
     let index = context.layer.table.index(command);
     if !context.client.is_script {
         context.client.shared.note_command(index);
@@ -201,8 +201,8 @@ pub fn call_queued(
         Ok(()) => pass_gate_again(context, command).and_then(|()| handle(context, (index, command), arguments)),
         Err(denial) => Err(denied(context, &denial, command, arguments)),
     };
-    if matches!(outcome, Err(Failure::Overrun)) {
-        return Err(Overrun);
+    if matches!(outcome, Err(Failure::LongRunning)) {
+        return Err(LongRunning);
     }
     let slept_micros = context.client.sleep_micros - slept_before;
     account(
@@ -232,7 +232,7 @@ pub fn call_queued(
             context.reply.error("ERR Command not allowed inside a transaction");
         }
         Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),
-        Err(Failure::Overrun) => unreachable!("answered above"),
+        Err(Failure::LongRunning) => unreachable!("answered above"),
         Err(Failure::Error(text)) => {
             context.layer.observation.statistics.error_sent(text.as_bytes());
             context.reply.error(text);

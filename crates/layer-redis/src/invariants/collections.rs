@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Judged, Repair, decoded};
+use quartet_engine::{Verification, Repair, decoded};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::json::{self, Json};
@@ -17,7 +17,7 @@ use crate::{keyspace::packed, keyspace::scan};
 const INDEX: [u8; 8] = [0; 8];
 
 /// The number that a collection's row begins with is that of `counted` rows.
-fn judge_count(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8], counted: u64) {
+fn verify_count(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8], counted: u64) {
     let stated = u64::from_be_bytes(found.entry.large_payload()[..8].try_into().expect("eight bytes"));
     if stated == counted {
         return;
@@ -29,29 +29,29 @@ fn judge_count(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8], counted
         },
         _ => found.with_number(value, 0, counted),
     };
-    judged.found(what, vec![repair]);
+    verification.found(what, vec![repair]);
 }
 
 /// Rows whose position is that of their element; others are dropped. Answers how many are right.
-fn judge_positions(
-    judged: &mut Judged<'_>,
+fn verify_positions(
+    verification: &mut Verification<'_>,
     found: &Found<'_>,
-    mut visit: impl FnMut(&mut Judged<'_>, &[u8], &[u8]),
+    mut visit: impl FnMut(&mut Verification<'_>, &[u8], &[u8]),
 ) -> u64 {
     let (prefix, end) = found.elements();
     let start = [prefix.as_slice(), &scan::FIRST].concat();
-    let rows = judged.rows;
+    let rows = verification.rows;
     let mut counted = 0;
     rows.scan(&start, &end, false, &mut |key, value| {
         let element = &key[ELEMENTS_PREFIX_BYTES..];
         match element.split_first_chunk::<8>() {
             Some((position, member)) if *position == scan::position(member) => {
                 counted += 1;
-                visit(judged, member, value);
+                visit(verification, member, value);
             }
             _ => {
                 let what = format!("an element of {} stands where none can be found", found.name());
-                judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+                verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
             }
         }
         ControlFlow::Continue(())
@@ -60,10 +60,10 @@ fn judge_positions(
 }
 
 /// A string's chunks end where it ends, or before.
-pub(super) fn judge_chunks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+pub(super) fn verify_chunks(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let stated = chunked_length(found.entry.large_payload()).expect("the row of a chunked string");
     let (prefix, end) = found.elements();
-    let rows = judged.rows;
+    let rows = verification.rows;
     let mut reached = 0;
     rows.scan(&prefix, &end, false, &mut |key, chunk| {
         let index = &key[ELEMENTS_PREFIX_BYTES..];
@@ -71,41 +71,41 @@ pub(super) fn judge_chunks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[
             reached = start_of(index) + chunk.len() as u64;
         } else {
             let what = format!("a part of {} is none that a version has written", found.name());
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
     if reached > stated {
         let what = format!("{} says that it has {stated} bytes and has {reached}", found.name());
-        judged.found(what, vec![found.with_number(value, 0, reached)]);
+        verification.found(what, vec![found.with_number(value, 0, reached)]);
     }
 }
 
 /// A document's pieces are there, each in one place, and no others.
-pub(super) fn judge_document(judged: &mut Judged<'_>, found: &Found<'_>) {
+pub(super) fn verify_document(verification: &mut Verification<'_>, found: &Found<'_>) {
     let (prefix, end) = found.elements();
-    let rows = judged.rows;
-    let pieces = json::judge_pieces(&mut |number| {
+    let rows = verification.rows;
+    let pieces = json::verify_pieces(&mut |number| {
         let row = rows.get_row(&[prefix.as_slice(), &number.to_be_bytes()].concat())?;
         decoded(|| Json::stored(&row))
     });
     let pieces = match pieces {
         Ok(pieces) => pieces,
-        Err(what) => return judged.found(format!("{} {what}", found.name()), Vec::new()),
+        Err(what) => return verification.found(format!("{} {what}", found.name()), Vec::new()),
     };
     rows.scan(&prefix, &end, false, &mut |key, _| {
         let number = key[ELEMENTS_PREFIX_BYTES..].try_into().map(u32::from_be_bytes);
         if !number.is_ok_and(|number| pieces.contains(&number)) {
             let what = format!("a piece of {} is in no place of it", found.name());
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
 }
 
-pub(super) fn judge_set(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
-    let counted = judge_positions(judged, found, |_, _, _| {});
-    judge_count(judged, found, value, counted);
+pub(super) fn verify_set(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
+    let counted = verify_positions(verification, found, |_, _, _| {});
+    verify_count(verification, found, value, counted);
 }
 
 /// An index row of this collection, relative to the layer.
@@ -115,11 +115,11 @@ fn index_key(found: &Found<'_>, number: u64, element: &[u8]) -> Vec<u8> {
 }
 
 /// Each index row has its element with that number; others go.
-fn judge_index(judged: &mut Judged<'_>, found: &Found<'_>, what: &str, number_of: impl Fn(&[u8]) -> Option<u64>) {
+fn verify_index(verification: &mut Verification<'_>, found: &Found<'_>, what: &str, number_of: impl Fn(&[u8]) -> Option<u64>) {
     let (prefix, _) = found.elements();
     let start = [prefix.as_slice(), &INDEX].concat();
     let end = [prefix.as_slice(), &scan::FIRST].concat();
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&start, &end, false, &mut |key, _| {
         let parts = key[ELEMENTS_PREFIX_BYTES + INDEX.len()..].split_first_chunk::<8>();
         let is_supported = parts.is_some_and(|(number, element)| {
@@ -128,32 +128,32 @@ fn judge_index(judged: &mut Judged<'_>, found: &Found<'_>, what: &str, number_of
         });
         if !is_supported {
             let what = format!("{} of {} has a row that no element supports", what, found.name());
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
 }
 
-pub(super) fn judge_sorted_set(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+pub(super) fn verify_sorted_set(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let score = |row: &[u8]| row.try_into().ok().map(u64::from_be_bytes);
-    let counted = judge_positions(judged, found, |judged, member, row| {
+    let counted = verify_positions(verification, found, |verification, member, row| {
         let Some(score) = score(row) else {
             let what = format!("a member of {} has no score", found.name());
-            judged.found(what, Vec::new());
+            verification.found(what, Vec::new());
             return;
         };
-        judge_index_row(judged, found, "the order", score, member);
+        verify_index_row(verification, found, "the order", score, member);
     });
-    judge_index(judged, found, "the order", score);
-    judge_count(judged, found, value, counted);
+    verify_index(verification, found, "the order", score);
+    verify_count(verification, found, value, counted);
 }
 
-fn judge_index_row(judged: &mut Judged<'_>, found: &Found<'_>, index: &str, number: u64, element: &[u8]) {
+fn verify_index_row(verification: &mut Verification<'_>, found: &Found<'_>, index: &str, number: u64, element: &[u8]) {
     let key = index_key(found, number, element);
-    if judged.rows.get_row(&key).is_none() {
+    if verification.rows.get_row(&key).is_none() {
         let what = format!("{index} of {} lacks \"{}\"", found.name(), element.escape_ascii());
         let value = Vec::new();
-        judged.found(what, vec![Repair::Set { key, value }]);
+        verification.found(what, vec![Repair::Set { key, value }]);
     }
 }
 
@@ -163,20 +163,20 @@ fn deadline(row: &[u8]) -> Option<u64> {
     rest.first_chunk().map(|deadline| u64::from_be_bytes(*deadline))
 }
 
-pub(super) fn judge_hash(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+pub(super) fn verify_hash(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let (mut first, mut last, mut expiring) = (None, None, 0);
-    let counted = judge_positions(judged, found, |judged, field, row| {
+    let counted = verify_positions(verification, found, |verification, field, row| {
         if let Some(deadline) = deadline(row) {
             first = first.into_iter().chain([deadline]).min();
             last = last.max(Some(deadline));
             expiring += 1;
-            judge_index_row(judged, found, "the index of times", deadline, field);
+            verify_index_row(verification, found, "the index of times", deadline, field);
         } else if row.first() != Some(&0) {
             let what = format!("a field of {} has no value that a version has written", found.name());
-            judged.found(what, Vec::new());
+            verification.found(what, Vec::new());
         }
     });
-    judge_index(judged, found, "the index of times", deadline);
+    verify_index(verification, found, "the index of times", deadline);
     let deadlines = FieldDeadlines {
         first_ms: first,
         last_ms: last.filter(|_| expiring == counted),
@@ -184,27 +184,27 @@ pub(super) fn judge_hash(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8
     if found.entry.flags & FLAG_B != 0 && found.entry.field_deadlines() != deadlines {
         let what = format!("{} names other times than its fields have", found.name());
         let repair = found.with_bytes(value, 8, &deadlines.to_bytes());
-        judged.found(what, vec![repair]);
+        verification.found(what, vec![repair]);
         return;
     }
-    judge_count(judged, found, value, counted);
+    verify_count(verification, found, value, counted);
 }
 
 /// Between the ends of a list its blocks follow each other, each at its place. If they do not, those that can be read are moved together.
-pub(super) fn judge_blocks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+pub(super) fn verify_blocks(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let Some(ends) = Ends::of(found.entry) else {
         return;
     };
     let blocks_start = ends.blocks_start;
     let mut next = blocks_start;
     let mut is_sound = true;
-    visit_blocks(judged, found, |place, elements, _| {
+    visit_blocks(verification, found, |place, elements, _| {
         is_sound &= elements > 0 && place.is_some() && place == ends.place_of(next);
         next = next.saturating_add_unsigned(elements);
     });
     let counted = (ends.head.len() + ends.tail.len()) as u64 + next.abs_diff(blocks_start);
     if is_sound {
-        return judge_count(judged, found, value, counted);
+        return verify_count(verification, found, value, counted);
     }
     let (prefix, end) = found.elements();
     let mut repairs = vec![Repair::ClearRange {
@@ -212,7 +212,7 @@ pub(super) fn judge_blocks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[
         end,
     }];
     next = blocks_start;
-    visit_blocks(judged, found, |_, elements, block| {
+    visit_blocks(verification, found, |_, elements, block| {
         if elements > 0 {
             let key = [prefix.as_slice(), &position_key(next)].concat();
             let value = block.to_vec();
@@ -226,16 +226,16 @@ pub(super) fn judge_blocks(judged: &mut Judged<'_>, found: &Found<'_>, value: &[
         },
         _ => found.with_number(&without_shifts(found.entry, value), 0, counted),
     });
-    judged.found(
+    verification.found(
         format!("the blocks of {} do not follow each other", found.name()),
         repairs,
     );
 }
 
 /// Visits the rows of a list in blocks: place, how many elements (none if it is no block), bytes.
-fn visit_blocks(judged: &Judged<'_>, found: &Found<'_>, mut visit: impl FnMut(Option<i64>, u64, &[u8])) {
+fn visit_blocks(verification: &Verification<'_>, found: &Found<'_>, mut visit: impl FnMut(Option<i64>, u64, &[u8])) {
     let (prefix, end) = found.elements();
-    judged.rows.scan(&prefix, &end, false, &mut |key, block| {
+    verification.rows.scan(&prefix, &end, false, &mut |key, block| {
         let elements = if packed::is_whole(block) {
             packed::count(block)
         } else {
@@ -246,24 +246,24 @@ fn visit_blocks(judged: &Judged<'_>, found: &Found<'_>, mut visit: impl FnMut(Op
     });
 }
 
-pub(super) fn judge_list_of_single_rows(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+pub(super) fn verify_list_of_single_rows(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let payload = found.entry.large_payload();
     let number = |index: usize| u64::from_be_bytes(payload[8 * index..8 * index + 8].try_into().expect("eight bytes"));
     let order = |position: u64| position ^ 1 << 63;
     let (first, last) = (order(number(1)), order(number(2)));
     let (prefix, end) = found.elements();
     let mut counted = 0;
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan(&prefix, &end, false, &mut |key, _| {
         let position = key[ELEMENTS_PREFIX_BYTES..].try_into().ok().map(u64::from_be_bytes);
         match position {
             Some(position) if first <= position && position <= last => counted += 1,
             _ => {
                 let what = format!("an element of {} stands outside of it", found.name());
-                judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+                verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
             }
         }
         ControlFlow::Continue(())
     });
-    judge_count(judged, found, value, counted);
+    verify_count(verification, found, value, counted);
 }

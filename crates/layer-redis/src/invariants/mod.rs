@@ -10,7 +10,7 @@ mod streams;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Judged, Repair, Transaction, decoded};
+use quartet_engine::{Invariants, Verification, Repair, Transaction, decoded};
 use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 
@@ -28,12 +28,12 @@ impl Invariants for RedisInvariants {
         LayerId::Redis
     }
 
-    fn judge(&self, judged: &mut Judged<'_>) {
-        let owners = judge_keys(judged);
-        judge_elements(judged, &owners);
-        judge_deadlines(judged, b'T');
-        judge_deadlines(judged, b'F');
-        judge_functions(judged);
+    fn judge(&self, verification: &mut Verification<'_>) {
+        let owners = verify_keys(verification);
+        verify_elements(verification, &owners);
+        verify_deadlines(verification, b'T');
+        verify_deadlines(verification, b'F');
+        verify_functions(verification);
     }
 }
 
@@ -94,41 +94,41 @@ fn described(database: u8, name: &[u8]) -> String {
 }
 
 /// Every key's own row; answers which key each large collection belongs to.
-fn judge_keys(judged: &mut Judged<'_>) -> HashMap<[u8; ID_BYTES], Vec<u8>> {
+fn verify_keys(verification: &mut Verification<'_>) -> HashMap<[u8; ID_BYTES], Vec<u8>> {
     let mut owners = HashMap::new();
-    let rows = judged.rows;
+    let rows = verification.rows;
     rows.scan_rows(b"K", b"L", &mut |row| {
         let row_key = Transaction::layer_key(row);
         let Some(entry) = entry(row) else {
             let what = format!("the row of {} is none that a version has written", name(row_key));
-            judged.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
             return ControlFlow::Continue(());
         };
         let found = Found { row_key, entry: &entry };
-        judge_deadline_rows(judged, &found);
+        verify_deadline_rows(verification, &found);
         if entry.is_large() {
             let id = entry.payload()[..ID_BYTES].try_into().expect("ten bytes of id");
             if let Some(other) = owners.insert(id, row_key.to_vec()) {
                 let what = format!("{} and {} have the same elements", name(&other), found.name());
-                judged.found(what, Vec::new());
+                verification.found(what, Vec::new());
             }
-            judge_collection(judged, &found, row.value());
+            verify_collection(verification, &found, row.value());
         }
         ControlFlow::Continue(())
     });
     owners
 }
 
-fn judge_collection(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     match found.entry.kind {
-        Kind::Set => collections::judge_set(judged, found, value),
-        Kind::Hash => collections::judge_hash(judged, found, value),
-        Kind::SortedSet => collections::judge_sorted_set(judged, found, value),
-        Kind::List if found.entry.flags & FLAG_A != 0 => collections::judge_blocks(judged, found, value),
-        Kind::List => collections::judge_list_of_single_rows(judged, found, value),
-        Kind::Stream => streams::judge(judged, found, value),
-        Kind::String => collections::judge_chunks(judged, found, value),
-        Kind::Json => collections::judge_document(judged, found),
+        Kind::Set => collections::verify_set(verification, found, value),
+        Kind::Hash => collections::verify_hash(verification, found, value),
+        Kind::SortedSet => collections::verify_sorted_set(verification, found, value),
+        Kind::List if found.entry.flags & FLAG_A != 0 => collections::verify_blocks(verification, found, value),
+        Kind::List => collections::verify_list_of_single_rows(verification, found, value),
+        Kind::Stream => streams::judge(verification, found, value),
+        Kind::String => collections::verify_chunks(verification, found, value),
+        Kind::Json => collections::verify_document(verification, found),
     }
 }
 
@@ -175,7 +175,7 @@ fn packed_pairs_are_whole(payload: &[u8]) -> bool {
 }
 
 /// A key with a time has its row in the index of times.
-fn judge_deadline_rows(judged: &mut Judged<'_>, found: &Found<'_>) {
+fn verify_deadline_rows(verification: &mut Verification<'_>, found: &Found<'_>) {
     let deadlines = [
         (b'T', found.entry.expiry_ms, "expires"),
         (b'F', found.entry.field_deadlines().first_ms, "has a field that expires"),
@@ -184,20 +184,20 @@ fn judge_deadline_rows(judged: &mut Judged<'_>, found: &Found<'_>) {
         let Some(deadline_ms) = deadline_ms else { continue };
         let (database, name) = database_and_name(found.row_key);
         let key = [&[tag], deadline_ms.to_be_bytes().as_slice(), &[database], &name].concat();
-        if judged.rows.get_row(&key).is_none() {
+        if verification.rows.get_row(&key).is_none() {
             let what = format!(
                 "{} {does} at {deadline_ms}, and the index of times does not know",
                 found.name()
             );
             let value = Vec::new();
-            judged.found(what, vec![Repair::Set { key, value }]);
+            verification.found(what, vec![Repair::Set { key, value }]);
         }
     }
 }
 
 /// A row in an index of times has its key, with that time.
-fn judge_deadlines(judged: &mut Judged<'_>, tag: u8) {
-    let rows = judged.rows;
+fn verify_deadlines(verification: &mut Verification<'_>, tag: u8) {
+    let rows = verification.rows;
     rows.scan_rows(&[tag], &[tag + 1], &mut |row| {
         let key = Transaction::layer_key(row);
         let expected = key[1..].split_first_chunk::<8>();
@@ -222,36 +222,36 @@ fn judge_deadlines(judged: &mut Judged<'_>, tag: u8) {
                 "the index of times has {}, which has no such time",
                 described(database, name)
             );
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
 }
 
 /// Elements belong to a key. Looks at one row of each collection.
-fn judge_elements(judged: &mut Judged<'_>, owners: &HashMap<[u8; ID_BYTES], Vec<u8>>) {
+fn verify_elements(verification: &mut Verification<'_>, owners: &HashMap<[u8; ID_BYTES], Vec<u8>>) {
     let mut start = b"E".to_vec();
-    while let Some(row) = judged.rows.nth(&start, b"F", 0) {
+    while let Some(row) = verification.rows.nth(&start, b"F", 0) {
         let key = Transaction::layer_key(&row);
         let prefix = &key[..key.len().min(ELEMENTS_PREFIX_BYTES)];
         let end = next_prefix(prefix);
         let id: Option<[u8; ID_BYTES]> = prefix[1..].try_into().ok();
         if !id.is_some_and(|id| owners.contains_key(&id)) {
-            let count = judged.rows.count(prefix, &end);
+            let count = verification.rows.count(prefix, &end);
             let what = format!("{count} elements belong to no key");
             let repair = Repair::ClearRange {
                 start: prefix.to_vec(),
                 end: end.clone(),
             };
-            judged.found(what, vec![repair]);
+            verification.found(what, vec![repair]);
         }
         start = end;
     }
 }
 
 /// A function's row and its library name each other.
-fn judge_functions(judged: &mut Judged<'_>) {
-    let rows = judged.rows;
+fn verify_functions(verification: &mut Verification<'_>) {
+    let rows = verification.rows;
     rows.scan(b"Lf", b"Lg", false, &mut |key, value| {
         let library = packed::iter(value).nth(2).unwrap_or_default();
         let owner = rows.get(&[b"Ll", library].concat());
@@ -259,22 +259,22 @@ fn judge_functions(judged: &mut Judged<'_>) {
         let mut names = functions.map(<[u8]>::to_ascii_lowercase);
         if !names.any(|name| name == key[2..]) {
             let what = format!("function \"{}\" is in no library", key[2..].escape_ascii());
-            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
     rows.scan(b"Ll", b"Lm", false, &mut |key, value| {
-        judge_library(judged, &key[2..], value);
+        verify_library(verification, &key[2..], value);
         ControlFlow::Continue(())
     });
 }
 
-fn judge_library(judged: &mut Judged<'_>, library: &[u8], value: &[u8]) {
+fn verify_library(verification: &mut Verification<'_>, library: &[u8], value: &[u8]) {
     let parts: Vec<&[u8]> = packed::iter(value).collect();
     let digest = parts.first().copied().unwrap_or_default();
     for function in parts.get(2..).unwrap_or_default().chunks_exact(3) {
         let key = [b"Lf".as_slice(), &function[0].to_ascii_lowercase()].concat();
-        if judged.rows.get_row(&key).is_none() {
+        if verification.rows.get_row(&key).is_none() {
             let what = format!(
                 "function \"{}\" of a library cannot be found",
                 function[0].escape_ascii()
@@ -283,7 +283,7 @@ fn judge_library(judged: &mut Judged<'_>, library: &[u8], value: &[u8]) {
             for part in [digest, function[2], library] {
                 packed::push(&mut value, part);
             }
-            judged.found(what, vec![Repair::Set { key, value }]);
+            verification.found(what, vec![Repair::Set { key, value }]);
         }
     }
 }

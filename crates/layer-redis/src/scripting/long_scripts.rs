@@ -67,7 +67,7 @@ impl LongScripts {
             self.busy.store(true, Ordering::SeqCst);
         }
         if self.abandon.load(Ordering::SeqCst) {
-            return Some(Stop::Overrun);
+            return Some(Stop::LongRunning);
         }
         if bounds.micros_max.is_some_and(|micros_max| micros >= micros_max) {
             return Some(Stop::TooLong);
@@ -128,7 +128,7 @@ pub struct Bounds {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    Overrun,
+    LongRunning,
     Killed,
     /// Its database's scripts may not take so long.
     TooLong,

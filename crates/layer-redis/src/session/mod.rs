@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// The current command waits for a key, or the next one for the end of a pause or of a delay of passwords: receive nothing until
-    /// [`Session::take_mail`], called at the deadline or when the client is woken, has made this false.
+    /// [`Session::drain_mailbox`], called at the deadline or when the client is woken, has made this false.
     pub fn is_blocked(&self) -> bool {
         self.blocked || self.paused_until_ms.is_some() || self.held_until_ms.is_some()
     }
@@ -305,14 +305,14 @@ impl Session {
 
     /// Fetches what other threads left for this connection, until `out` has a good deal to send: what is left then is for when
     /// that is sent. Returns the version the bytes must wait for.
-    pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Dependency {
+    pub fn drain_mailbox(&mut self, out: &mut Vec<u8>) -> Dependency {
         self.take_mail_up_to(MAIL_BYTES_AT_ONCE, out)
     }
 
     fn take_mail_up_to(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> Dependency {
         self.resume_if_over();
         let start = out.len();
-        let taken = self.client.shared.take_mail(out, bytes_max);
+        let taken = self.client.shared.drain_mailbox(out, bytes_max);
         if let Some(admission_control) = &self.layer.access.admission_control {
             admission_control.transferred(0, out.len() - start);
         }
@@ -416,7 +416,7 @@ impl Session {
             layer.send_outbox();
             self.client.started_micros = None;
         }
-        self.fetch_own_mail(out, received);
+        self.append_own_mail(out, received);
         if raw.len() > SHORT_REQUEST_BYTES || is_much_done_before(layer) {
             self.client.started_micros = None;
         }
@@ -462,7 +462,7 @@ impl Session {
                 received.is_busy = true;
                 return;
             }
-            Err(Failure::Overrun) => {
+            Err(Failure::LongRunning) => {
                 out.truncate(replies_start);
                 self.client.failure_dependency = Dependency::ZERO;
                 received.after = Some(After::LongRun(Box::new(self.long_run(raw))));
@@ -492,12 +492,12 @@ impl Session {
             layer.serve_blocked(partition);
             self.client.started_micros = None;
         }
-        self.fetch_own_mail(out, received);
+        self.append_own_mail(out, received);
     }
 
     /// Notices of a command to its own connection have their place around the reply.
     #[inline]
-    fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
+    fn append_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
         if self.client.shared.has_mail() {
             received.dependency = received.dependency.max(self.take_mail_up_to(usize::MAX, out));
             self.client.started_micros = None;
@@ -555,7 +555,7 @@ impl Session {
             .end_migration(migration, &self.client, replies, broken, out)?;
         self.mute(start, false, out);
         let mut own_mail = Received::default();
-        self.fetch_own_mail(out, &mut own_mail);
+        self.append_own_mail(out, &mut own_mail);
         Some(dependency.max(own_mail.dependency))
     }
 

@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use quartet_interchange::WholeFile;
 use quartet_redis_copy::append_only::{self, Copied};
 use quartet_redis_copy::connection::Connection;
-use quartet_redis_copy::follow::{self, Wishes};
-use quartet_redis_copy::link::{self, Begun};
+use quartet_redis_copy::follow::{self, CopyOptions};
+use quartet_redis_copy::link::{self, LinkStart};
 use quartet_redis_copy::records::Records;
 use quartet_redis_copy::verify::Verdict;
 use quartet_redis_copy::{Address, Error};
@@ -77,7 +77,7 @@ pub fn import(arguments: &RedisArguments) -> Result<ExitCode> {
         let from = arguments.from.parse().map_err(anyhow::Error::msg)?;
         let (password, roots) = (&arguments.from_password_file, &arguments.from_tls_roots);
         let source = with_files(from, password.as_deref(), roots.as_deref())?;
-        let wishes = Wishes {
+        let wishes = CopyOptions {
             follows: arguments.follow,
             merges: arguments.merge,
         };
@@ -180,7 +180,7 @@ pub fn export(arguments: &ExportArguments) -> Result<()> {
         Export::Fauna(arguments) => return records::export_fauna(arguments),
         Export::Keyvalue(arguments) => return records::export_keyvalue(arguments),
     };
-    let Begun::FirstCopy(first) = link::begin_records(from)? else {
+    let LinkStart::FirstCopy(first) = link::begin_records(from)? else {
         bail!("{from} did not begin a copy");
     };
     let writing = || format!("writing {}", to.display());

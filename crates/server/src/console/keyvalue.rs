@@ -29,7 +29,7 @@ use super::answers::{
 use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::keyvalue::{KeyValueEndpoint, Opened};
 use crate::tenants::admission_control;
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 
 /// A page of keys and values, with room for one that is as large as they may be.
 const PAGE_ROWS_MAX: u32 = 1_000;
@@ -273,7 +273,7 @@ impl HttpLayer for KeyValuePages {
         let Some(opened) = self.opened(head) else {
             return Dispatch::Answered(unknown());
         };
-        let turns = SchedulerHandle::new(self.0.tenants.clone(), opened.database.clone());
+        let turns = FairShare::new(self.0.tenants.clone(), opened.database.clone());
         turns.dispatch(|| self.post(opened, head, body))
     }
 }

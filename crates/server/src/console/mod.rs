@@ -45,7 +45,7 @@ use crate::observability::telemetry::spans::Described;
 use crate::operations::changes;
 use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 
 const API: &str = "/console/api/";
 /// The role to run a request as, behind the secret of FaunaDB.
@@ -438,7 +438,7 @@ impl HttpLayer for Console {
         }
     }
 
-    fn long_turn(&self, head: &Head<'_>) -> Option<SchedulerHandle> {
+    fn long_turn(&self, head: &Head<'_>) -> Option<FairShare> {
         if !Console::is_addressed(head) {
             return self.layers.pages.long_turn(head);
         }

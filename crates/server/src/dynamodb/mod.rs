@@ -23,7 +23,7 @@ use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::observability::slow_requests::shape_of_json;
 use crate::observability::telemetry::spans::{Described, named};
 use crate::process::system::fill_random;
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 use crate::tenants::{Tenants, admission_control};
 use signature::Caller;
 pub use signature::{Verifier, sign};
@@ -105,7 +105,7 @@ impl DynamoDbHttp {
     }
 
     /// Whose turn the request is, as far as it says itself.
-    fn scheduler_handle(&self, head: &Head<'_>) -> SchedulerHandle {
+    fn scheduler_handle(&self, head: &Head<'_>) -> FairShare {
         let catalogue = &self.tenants.catalogue;
         let key = if catalogue.is_empty() {
             None
@@ -113,7 +113,7 @@ impl DynamoDbHttp {
             signature::claimed_key(head)
         };
         let owner = key.and_then(|key| catalogue.by_access_key(&key));
-        SchedulerHandle::new(self.tenants.clone(), owner.map(|(database, _)| database))
+        FairShare::new(self.tenants.clone(), owner.map(|(database, _)| database))
     }
 
     fn reply(&self, target: &Target, caller: &Caller, sent_bytes: usize, body: &[u8]) -> Reply {

@@ -19,7 +19,7 @@ use crate::http::{
 use crate::observability::slow_requests::shape_of_json;
 use crate::observability::telemetry::spans::{Described, named};
 use crate::settings::Credentials;
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 use crate::tenants::{Entered, Tenants, admission_control};
 
 /// The secret that every local setup of FaunaDB uses.
@@ -116,9 +116,9 @@ impl FaunaHttp {
         maker.note_slow(micros, ("fauna", "query"), database, || shape_of_json(body));
     }
 
-    fn scheduler_handle(&self, inside: &Option<Inside>) -> SchedulerHandle {
+    fn scheduler_handle(&self, inside: &Option<Inside>) -> FairShare {
         let database = inside.as_ref().map(|inside| inside.database.clone());
-        SchedulerHandle::new(self.tenants.clone(), database)
+        FairShare::new(self.tenants.clone(), database)
     }
 }
 
@@ -294,8 +294,8 @@ impl HttpLayer for FaunaHttp {
         }
     }
 
-    fn long_turn(&self, head: &Head<'_>) -> Option<SchedulerHandle> {
-        Some(SchedulerHandle::new(self.tenants.clone(), self.database_of(head)))
+    fn long_turn(&self, head: &Head<'_>) -> Option<FairShare> {
+        Some(FairShare::new(self.tenants.clone(), self.database_of(head)))
     }
 
     fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<ResponseStream> {

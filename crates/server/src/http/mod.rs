@@ -45,7 +45,7 @@ use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace};
 use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::observability::telemetry::spans::{self, Described, Spans, UnderWay};
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 
 /// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
 pub trait HttpLayer: Send + Sync + 'static {
@@ -73,7 +73,7 @@ pub trait HttpLayer: Send + Sync + 'static {
     fn answer_busy(&self, head: &Head<'_>) -> Answer;
 
     /// Returns the share whose turn it is while `follow` or `answer` takes long.
-    fn long_turn(&self, _head: &Head<'_>) -> Option<SchedulerHandle> {
+    fn long_turn(&self, _head: &Head<'_>) -> Option<FairShare> {
         None
     }
 
@@ -118,7 +118,7 @@ pub enum Dispatch {
     /// Nothing: something keeps the partition's lock, and it is to be tried again once that is free.
     Busy,
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
-    Unfinished(Option<SchedulerHandle>, Work),
+    Unfinished(Option<FairShare>, Work),
 }
 
 pub type Work = Box<dyn FnOnce() -> Answer + Send>;
@@ -373,7 +373,7 @@ const NO_PLACE: &[u8] =
 /// The rest of a request's work, on a thread that may wait.
 enum Long {
     Everything(Kept),
-    Rest(Option<SchedulerHandle>, Work),
+    Rest(Option<FairShare>, Work),
 }
 
 /// How long the partition has been busy for one request.
@@ -393,7 +393,7 @@ impl BusySince {
 }
 
 impl Long {
-    fn scheduler_handle(&self, layer: &dyn HttpLayer) -> Option<SchedulerHandle> {
+    fn scheduler_handle(&self, layer: &dyn HttpLayer) -> Option<FairShare> {
         match self {
             Long::Everything(request) => request.with(|head, _| layer.long_turn(head)),
             Long::Rest(scheduler_handle, _) => scheduler_handle.clone(),

@@ -19,13 +19,13 @@ use tokio::time::Duration;
 
 use super::KeyValueEndpoint;
 use super::measuring;
-use super::takeover::Seated;
+use super::takeover::SlotGuard;
 use crate::connections::durability::DurableWaiters;
 use crate::connections::tls::{TlsEntrance, Transport};
 use crate::limits::connection_limit::Permit;
 use crate::limits::transfer_deadline::write_in_turns;
 use crate::tenants::admission_control;
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 
 /// Stands for the user: a wrong credential names none.
 const USER: &[u8] = b"";
@@ -89,7 +89,7 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: wa
 /// Serves a peer until it goes away, or until its session goes on over another connection.
 async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     arrived: Arrived<S>,
-    seated: Seated,
+    seated: SlotGuard,
     database_login: &KeyValueEndpoint,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
@@ -120,7 +120,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     address: IpAddr,
     database_login: &KeyValueEndpoint,
-) -> io::Result<(Arrived<S>, Seated)> {
+) -> io::Result<(Arrived<S>, SlotGuard)> {
     let refuse = || io::Error::from(io::ErrorKind::InvalidData);
     let mut input = Vec::with_capacity(1024);
     loop {
@@ -187,7 +187,7 @@ struct Connection<S> {
     socket: S,
     session: Session,
     database: Option<Arc<Database>>,
-    scheduler_handle: SchedulerHandle,
+    scheduler_handle: FairShare,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
     woken: Arc<Notify>,
@@ -262,7 +262,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             socket: arrived.socket,
             reserved: Reserved::new(engine.memory().clone()),
             session: arrived.session,
-            scheduler_handle: SchedulerHandle::new(database_login.tenants.clone(), arrived.database.clone()),
+            scheduler_handle: FairShare::new(database_login.tenants.clone(), arrived.database.clone()),
             database: arrived.database,
             waiters,
             stop,

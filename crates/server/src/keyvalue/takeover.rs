@@ -16,28 +16,28 @@ pub type SessionName = [u8; 16];
 /// The connections that are there, by session.
 #[derive(Default)]
 pub struct Takeovers {
-    seats: Mutex<HashMap<SessionName, Vec<Arc<Seat>>>>,
+    seats: Mutex<HashMap<SessionName, Vec<Arc<Slot>>>>,
 }
 
-struct Seat {
+struct Slot {
     asked_to_leave: Notify,
     left: watch::Sender<bool>,
 }
 
 /// A connection's place in its session, until it is dropped.
-pub struct Seated {
+pub struct SlotGuard {
     takeovers: Arc<Takeovers>,
     name: SessionName,
-    seat: Arc<Seat>,
+    seat: Arc<Slot>,
 }
 
 impl Takeovers {
     /// Takes the place of the session's other connections, once all of them have left.
-    pub async fn sit(self: &Arc<Takeovers>, name: SessionName) -> Seated {
-        let seated = Seated {
+    pub async fn sit(self: &Arc<Takeovers>, name: SessionName) -> SlotGuard {
+        let seated = SlotGuard {
             takeovers: self.clone(),
             name,
-            seat: Arc::new(Seat {
+            seat: Arc::new(Slot {
                 asked_to_leave: Notify::new(),
                 left: watch::Sender::new(false),
             }),
@@ -61,14 +61,14 @@ impl Takeovers {
     }
 }
 
-impl Seated {
+impl SlotGuard {
     /// Completes when another connection wants the place.
     pub async fn asked_to_leave(&self) {
         self.seat.asked_to_leave.notified().await;
     }
 }
 
-impl Drop for Seated {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         let mut seats = self.takeovers.seats.lock();
         if let Some(others) = seats.get_mut(&self.name) {

@@ -17,10 +17,10 @@ pub const SHAPE_BYTES_MAX: usize = 400;
 pub struct SlowRequests {
     /// `None`: no request is logged.
     slower_than: Option<Duration>,
-    told: Mutex<Told>,
+    told: Mutex<LoggedRequests>,
 }
 
-struct Told {
+struct LoggedRequests {
     second: Instant,
     lines: u32,
     /// Those that were too many.
@@ -31,7 +31,7 @@ impl SlowRequests {
     pub fn new(slower_than: Option<Duration>) -> SlowRequests {
         SlowRequests {
             slower_than,
-            told: Mutex::new(Told {
+            told: Mutex::new(LoggedRequests {
                 second: Instant::now(),
                 lines: 0,
                 left_out: 0,

@@ -23,7 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use quartet_backup::{
-    Anchor, Archive, BackupError, Begun, Chain, Progress, Session, Source, Take, Target, open_target, take,
+    Anchor, Archive, BackupError, BackupStart, Chain, Progress, Session, Source, BackupOptions, Target, open_target, take,
 };
 use quartet_engine::StoreKind;
 use quartet_env::{Runtime, SystemRuntime};
@@ -167,14 +167,14 @@ impl BackupTasks {
         let (address, tenants) = (self.address(name)?.to_owned(), self.tenants.clone());
         self.start("take", name, move |state| {
             let target = state.watched(open_target(&address, true)?);
-            let mut source = Here {
+            let mut source = LocalSource {
                 tenants,
                 session: None,
                 state,
             };
-            let options = Take {
+            let options = BackupOptions {
                 full: wanted.full,
-                ..Take::default()
+                ..BackupOptions::default()
             };
             let mut progress = |progress| *state.progress.lock() = progress;
             let taken = take(&target, &mut source, &options, &mut progress, &mut |_| false)?;
@@ -374,13 +374,13 @@ impl Target for Watched<'_> {
 }
 
 /// This server's own engine.
-struct Here<'s> {
+struct LocalSource<'s> {
     tenants: Arc<Tenants>,
     session: Option<Session>,
     state: &'s TaskState,
 }
 
-impl Here<'_> {
+impl LocalSource<'_> {
     fn session(&mut self) -> Result<&mut Session, BackupError> {
         if self.state.is_stopped() {
             return Err(BackupError::Source(STOPPED.into()));
@@ -391,8 +391,8 @@ impl Here<'_> {
     }
 }
 
-impl Source for Here<'_> {
-    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+impl Source for LocalSource<'_> {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
         let engine = self.tenants.maker.engine.clone();
         let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
         begun.databases = database_names(&self.tenants);

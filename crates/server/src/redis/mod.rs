@@ -47,7 +47,7 @@ use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
 use crate::redis::replicas::Serving;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 
 /// Size that a connection's buffers shrink back to once they are empty.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -198,7 +198,7 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
         session: Session::new(layer.clone(), accepted.client),
         memory: Counted::new(layer.connections.clients.memory.clone(), 0),
         layer,
-        scheduler_handle: SchedulerHandle::new(accepted.tenants, None),
+        scheduler_handle: FairShare::new(accepted.tenants, None),
         settings,
         waiters,
         stop,
@@ -281,7 +281,7 @@ struct Connection {
     session: Session,
     /// The layer of the logical database that the connection is in.
     layer: Arc<Redis>,
-    scheduler_handle: SchedulerHandle,
+    scheduler_handle: FairShare,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
@@ -510,7 +510,7 @@ impl Connection {
     }
 
     fn collect_mail(&mut self) {
-        let dependency = self.session.take_mail(&mut self.output);
+        let dependency = self.session.drain_mailbox(&mut self.output);
         self.dependency = self.dependency.max(dependency);
         if self.session.client().has_mail() {
             // The rest is for when this is sent.

@@ -34,7 +34,7 @@ impl Follower for Events {
             return Following::Wait(dependency);
         }
         if self.messages.is_empty() {
-            self.dependency = self.session.take_mail(&mut self.messages);
+            self.dependency = self.session.drain_mailbox(&mut self.messages);
             if self.dependency > Dependency::ZERO {
                 return self.next();
             }

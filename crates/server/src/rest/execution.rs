@@ -112,7 +112,7 @@ const ADDRESS: &str = "0.0.0.0:0";
 pub const BUSY: &str = "BUSY the database is busy with something that takes long";
 
 /// The outcome of a request on an I/O thread.
-pub enum Begun {
+pub enum ExecutionStart {
     Everything,
     APart,
     /// Something keeps the partition.
@@ -154,7 +154,7 @@ impl Execution {
     }
 
     /// Executes as much as an I/O thread may be kept with.
-    pub fn begin(&mut self) -> Begun {
+    pub fn begin(&mut self) -> ExecutionStart {
         // One that is refused inside a transaction is not queued, and without it nothing of the rest may be done.
         let refused = (0..self.commands.len()).find_map(|index| self.refusal_at(index));
         if let (true, Some(text)) = (self.commands.is_transaction(), refused) {
@@ -164,14 +164,14 @@ impl Execution {
             let is_long = self.done >= COMMANDS_AT_ONCE || self.replies.len() >= REPLIES_BYTES_AT_ONCE;
             if is_long || !self.step() {
                 return if self.is_busy && self.done == 0 {
-                    Begun::Nothing
+                    ExecutionStart::Nothing
                 } else {
-                    Begun::APart
+                    ExecutionStart::APart
                 };
             }
         }
         self.end();
-        Begun::Everything
+        ExecutionStart::Everything
     }
 
     /// Executes the rest, however long it takes.

@@ -20,15 +20,15 @@ use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_result, writ
 use tokio::sync::watch;
 
 use self::events::Events;
-use self::execution::{BUSY, Begun, Execution, Sessions};
-use self::tokens::{Tokens, Unwelcome};
+use self::execution::{BUSY, ExecutionStart, Execution, Sessions};
+use self::tokens::{Tokens, LoginError};
 use crate::http::compression::{self, Unreadable};
 use crate::http::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::observability::durations::REST_OPERATIONS;
 use crate::observability::telemetry::spans::{Described, named};
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
-use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::turns::FairShare;
 
 /// Most bytes of a body.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
@@ -59,7 +59,7 @@ pub struct Rest {
 struct Caller {
     sessions: Arc<Sessions>,
     user: Arc<User>,
-    scheduler_handle: SchedulerHandle,
+    scheduler_handle: FairShare,
 }
 
 /// How the replies to a request become its answer; in the order of [`REST_OPERATIONS`].
@@ -80,7 +80,7 @@ enum Format {
 
 /// All of it.
 #[derive(Clone, Copy)]
-struct Wishes {
+struct RequestOptions {
     shape: Shape,
     format: Format,
     compression: Option<&'static str>,
@@ -196,11 +196,11 @@ impl Rest {
         }
         let found = self.tokens.user_of(self.sessions.layer(), head);
         let (layer, user) = found.map_err(|unwelcome| match unwelcome {
-            Unwelcome::Because(text) => Refusal {
+            LoginError::Because(text) => Refusal {
                 status: UNAUTHORIZED,
                 text: text.to_owned(),
             },
-            Unwelcome::Busy => Refusal::busy(),
+            LoginError::Busy => Refusal::busy(),
         })?;
         Ok(self.caller(layer, user))
     }
@@ -211,14 +211,14 @@ impl Rest {
             return Caller {
                 sessions: self.sessions.clone(),
                 user,
-                scheduler_handle: SchedulerHandle::new(self.tenants.clone(), None),
+                scheduler_handle: FairShare::new(self.tenants.clone(), None),
             };
         };
         let database = self.tenants.catalogue.numbered(layer.space.database);
         Caller {
             sessions: Arc::new(self.sessions.elsewhere(layer)),
             user,
-            scheduler_handle: SchedulerHandle::new(self.tenants.clone(), database),
+            scheduler_handle: FairShare::new(self.tenants.clone(), database),
         }
     }
 
@@ -275,13 +275,13 @@ fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         Err(refusal) => return Dispatch::Answered(refusal.answer()),
     };
     match execution.begin() {
-        Begun::Everything => {
+        ExecutionStart::Everything => {
             let answer = answered(&mut execution, wishes);
             note_duration(&scheduler_handle, &execution, wishes.shape, started_micros);
             return Dispatch::Answered(answer);
         }
-        Begun::Nothing => return Dispatch::Busy,
-        Begun::APart => {}
+        ExecutionStart::Nothing => return Dispatch::Busy,
+        ExecutionStart::APart => {}
     }
     let rest = move || {
         scheduler_handle.answer(|| {
@@ -295,7 +295,7 @@ fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
 }
 
 /// A request was answered. Its database's histogram has its commands already.
-fn note_duration(scheduler_handle: &SchedulerHandle, execution: &Execution, shape: Shape, started_micros: u64) {
+fn note_duration(scheduler_handle: &FairShare, execution: &Execution, shape: Shape, started_micros: u64) {
     let maker = &scheduler_handle.tenants().maker;
     let micros = maker.engine.now_micros().saturating_sub(started_micros);
     let operation = shape as usize;
@@ -304,10 +304,10 @@ fn note_duration(scheduler_handle: &SchedulerHandle, execution: &Execution, shap
     maker.note_slow(micros, request, scheduler_handle.database(), || execution.shape());
 }
 
-fn prepared(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, Wishes), Refusal> {
+fn prepared(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, RequestOptions), Refusal> {
     let body = readable(head, body)?;
     let (commands, shape) = commands_of(head, &body)?;
-    let wishes = Wishes {
+    let wishes = RequestOptions {
         shape,
         format: format_of(head, shape)?,
         compression: compression::preferred(head),
@@ -368,7 +368,7 @@ fn format_of(head: &Head<'_>, shape: Shape) -> Result<Format, Refusal> {
     }
 }
 
-fn answered(execution: &mut Execution, wishes: Wishes) -> Answer {
+fn answered(execution: &mut Execution, wishes: RequestOptions) -> Answer {
     let (version, dependency) = (execution.version, execution.dependency);
     let (status, kind, body) = match wishes.format {
         Format::Json(encoding) => json(&execution.replies, wishes.shape, encoding),

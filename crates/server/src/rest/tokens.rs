@@ -23,15 +23,15 @@ pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
 const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server that asks for no credentials";
 
 /// Why a request is not let in.
-pub enum Unwelcome {
+pub enum LoginError {
     Because(&'static str),
     /// Something keeps the partition, where the database's users are.
     Busy,
 }
 
-impl From<Busy> for Unwelcome {
-    fn from(_: Busy) -> Unwelcome {
-        Unwelcome::Busy
+impl From<Busy> for LoginError {
+    fn from(_: Busy) -> LoginError {
+        LoginError::Busy
     }
 }
 
@@ -49,7 +49,7 @@ impl Tokens {
     }
 
     /// The user whose request it is, and the layer if it is another database's than `layer`; or the text of the refusal.
-    pub fn user_of(&self, layer: &Redis, head: &Head<'_>) -> Result<(Option<Arc<Redis>>, Arc<User>), Unwelcome> {
+    pub fn user_of(&self, layer: &Redis, head: &Head<'_>) -> Result<(Option<Arc<Redis>>, Arc<User>), LoginError> {
         let token = token_of(head);
         let hash = token.as_ref().map(|token| password_hash(token.as_bytes()));
         if hash.is_some() && hash == self.given.read_only {
@@ -62,10 +62,10 @@ impl Tokens {
             && let Some(database_login) = login_of(layer, token.as_bytes())
         {
             let through = log_in_to(layer, &database_login, token.as_bytes())?;
-            let (there, user) = through.ok_or(Unwelcome::Because(UNAUTHORIZED))?;
+            let (there, user) = through.ok_or(LoginError::Because(UNAUTHORIZED))?;
             return Ok((Some(there), user));
         }
-        let user = self.user_here(layer, head, token).map_err(Unwelcome::Because)?;
+        let user = self.user_here(layer, head, token).map_err(LoginError::Because)?;
         Ok((None, user))
     }
 

@@ -13,7 +13,7 @@ use crate::tenants::Tenants;
 
 /// Takes turns for one connection, or one request, of a database; `None` is the default one.
 #[derive(Clone)]
-pub struct SchedulerHandle {
+pub struct FairShare {
     tenants: Arc<Tenants>,
     database: Option<Arc<Database>>,
 }
@@ -35,9 +35,9 @@ impl Drop for LongTurn {
 /// When a turn began, in microseconds; `None`: nobody else wants one, and it is not measured.
 pub type Turn = Option<u64>;
 
-impl SchedulerHandle {
-    pub fn new(tenants: Arc<Tenants>, database: Option<Arc<Database>>) -> SchedulerHandle {
-        SchedulerHandle { tenants, database }
+impl FairShare {
+    pub fn new(tenants: Arc<Tenants>, database: Option<Arc<Database>>) -> FairShare {
+        FairShare { tenants, database }
     }
 
     /// The connection went on in another database.

@@ -90,7 +90,7 @@ impl<const N: usize> Heads<N> {
 
 /// How far a search in a run has come.
 #[derive(Clone, Copy)]
-pub(crate) struct Sought {
+pub(crate) struct Lookup {
     head: u64,
     /// Where the line of heads to look at begins.
     line: usize,
@@ -221,31 +221,31 @@ impl<const N: usize> Run<N> {
     /// Begins to search for a key that lies between the fences, which visits the first line of the run, and has the line brought near
     /// that the search visits next. None where the rest of the search depends on more than heads.
     #[inline]
-    pub fn seek(&self, key: &[u8]) -> Option<Sought> {
+    pub fn seek(&self, key: &[u8]) -> Option<Lookup> {
         if self.skip > self.assured {
             return None;
         }
         let head = head(key, self.skip as usize);
         let line = self.heads.line_of(head);
         prefetch(self.heads.as_ptr().wrapping_add(line));
-        Some(Sought { head, line })
+        Some(Lookup { head, line })
     }
 
     /// Goes on with a search: the row that the heads alone say to be at the key, or to follow it.
     #[inline]
-    pub fn index_near(&self, sought: Sought) -> usize {
+    pub fn index_near(&self, sought: Lookup) -> usize {
         self.heads.first_from(sought.line, sought.head, self.len())
     }
 
     /// The same, and the place of its handle.
     #[inline]
-    pub fn slot_near(&self, sought: Sought) -> Option<&Option<Row>> {
+    pub fn slot_near(&self, sought: Lookup) -> Option<&Option<Row>> {
         self.rows.get(self.index_near(sought))
     }
 
     /// The one row that the heads alone say to be at the key.
     #[inline]
-    pub fn index_at(&self, sought: Sought) -> Option<usize> {
+    pub fn index_at(&self, sought: Lookup) -> Option<usize> {
         let index = self.index_near(sought);
         let mut heads = self.heads[index..self.len()].iter();
         let is_alone = heads.next() == Some(&sought.head) && heads.next() != Some(&sought.head);
@@ -263,12 +263,12 @@ impl<const N: usize> Run<N> {
         }
         let head = head(key, self.skip as usize);
         let line = self.heads.line_of(head);
-        self.find_sought(Sought { head, line }, key)
+        self.find_sought(Lookup { head, line }, key)
     }
 
     /// The end of a search that [`Run::seek`] began.
     #[inline]
-    pub fn find_sought(&self, sought: Sought, key: &[u8]) -> Result<usize, usize> {
+    pub fn find_sought(&self, sought: Lookup, key: &[u8]) -> Result<usize, usize> {
         let first = self.heads.first_from(sought.line, sought.head, self.len());
         let heads = &self.heads[..self.len()];
         if heads.get(first) != Some(&sought.head) {

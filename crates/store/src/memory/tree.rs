@@ -33,7 +33,7 @@ use triomphe::Arc;
 
 use crate::memory::prefetch::prefetch;
 use crate::memory::row::Row;
-use crate::memory::run::{Fences, Run, Sought, common_prefix, separator};
+use crate::memory::run::{Fences, Run, Lookup, common_prefix, separator};
 
 /// The tree of the memory engine.
 ///
@@ -174,7 +174,7 @@ struct Searches<'t, 'k, const LEAF: usize, const INNER: usize> {
     keys: &'k [&'k [u8]],
     nodes: [&'t Node<LEAF, INNER>; SIDE_BY_SIDE],
     /// Lookups in the nodes; none where there is nothing to prefetch.
-    sought: [Option<Sought>; SIDE_BY_SIDE],
+    sought: [Option<Lookup>; SIDE_BY_SIDE],
     /// To the nodes.
     ways: [Way; SIDE_BY_SIDE],
 }
@@ -192,7 +192,7 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
         searches
     }
 
-    fn each(&self) -> impl Iterator<Item = (&'t Node<LEAF, INNER>, Option<Sought>, &'k [u8])> {
+    fn each(&self) -> impl Iterator<Item = (&'t Node<LEAF, INNER>, Option<Lookup>, &'k [u8])> {
         let found = self.nodes.iter().zip(&self.sought);
         found.zip(self.keys).map(|((node, sought), key)| (*node, *sought, *key))
     }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::files::{Files, Pin, damaged};
 use super::heads::partition;
-use super::kept::{OpenTree, Step};
+use super::node_cache::{OpenTree, Step};
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use crate::error::StoreError;
 use crate::memory::row::Row;
@@ -20,7 +20,7 @@ const SIDE_BY_SIDE: usize = 16;
 type SideBySide<T> = SmallVec<[T; SIDE_BY_SIDE]>;
 
 /// A leaf, and which of its rows may be that under the key it was looked for with.
-type Sought = (Arc<Node>, Range<usize>);
+type Lookup = (Arc<Node>, Range<usize>);
 
 /// One generation of the tree. Cloning it is cheap and keeps its files.
 #[derive(Clone)]
@@ -89,7 +89,7 @@ impl Base {
 
     /// The leaves where the keys belong, and which of their rows may be those under the keys. Each step is done for all keys, so that none
     /// waits for another's memory.
-    fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<Sought>, StoreError> {
+    fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<Lookup>, StoreError> {
         let mut steps = SideBySide::new();
         for key in keys {
             steps.push(open.step(|inner| inner.child_of(key)));
@@ -185,7 +185,7 @@ impl Base {
     }
 
     /// A cursor at the first row at or above `key`.
-    pub fn cursor_at(&self, key: &[u8], keeps: Keeps) -> Result<Cursor<'_>, StoreError> {
+    pub fn cursor_at(&self, key: &[u8], keeps: CacheMode) -> Result<Cursor<'_>, StoreError> {
         let mut cursor = Cursor {
             base: self,
             keeps,
@@ -299,7 +299,7 @@ fn leaf_of(node: &Node) -> &Leaf {
 
 /// Which nodes that a cursor reads stay cached for others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeps {
+pub(super) enum CacheMode {
     Leaves,
     /// Inner nodes all the same: they are few, and the cursor itself comes back to them.
     Nothing,
@@ -308,7 +308,7 @@ pub(super) enum Keeps {
 /// A place between rows, from which rows are read in either direction.
 pub(super) struct Cursor<'b> {
     base: &'b Base,
-    keeps: Keeps,
+    keeps: CacheMode,
     /// The inner nodes above the leaf, and which child was taken.
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Arc<Node>>,
@@ -410,7 +410,7 @@ impl Cursor<'_> {
     fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
         let parent = self.path.last().map(|(parent, _)| &**parent);
         let is_leaf = matches!(parent, Some(Node::Inner(inner)) if inner.height == 1);
-        match is_leaf && self.keeps == Keeps::Nothing {
+        match is_leaf && self.keeps == CacheMode::Nothing {
             true => self.base.files.node_once(place),
             false => self.base.files.node(place),
         }

@@ -33,7 +33,7 @@
 mod base;
 mod files;
 mod heads;
-mod kept;
+mod node_cache;
 mod load;
 mod node;
 mod overlay;
@@ -55,7 +55,7 @@ use quartet_model::Version;
 
 use self::base::Base;
 use self::files::{Files, Pin};
-use self::kept::OpenTree;
+use self::node_cache::OpenTree;
 use self::node::Place;
 use self::overlay::{ClearedPart, Overlay, hidden_bytes};
 use self::rebuild::{Edit, Rebuild};

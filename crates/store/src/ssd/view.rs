@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use quartet_model::Version;
 
-use super::base::{Base, Cursor, Found, Keeps};
+use super::base::{Base, Cursor, Found, CacheMode};
 use super::overlay::{Lower, Overlay, hidden_bytes, hidden_row};
 use crate::error::StoreError;
 use crate::interface::{Read, Snapshot};
@@ -90,7 +90,7 @@ impl SsdSnapshot {
             .last_before(|key, before| self.seen_below(key, before) <= seen)
     }
 
-    fn visit_forwards(&self, span: Span<'_>, keeps: Keeps, visit: Visit<'_>) -> Result<(), StoreError> {
+    fn visit_forwards(&self, span: Span<'_>, keeps: CacheMode, visit: Visit<'_>) -> Result<(), StoreError> {
         let own = &self.overlay.rows;
         let mut own = match span.end {
             Some(end) => own.range(span.start, end),
@@ -128,7 +128,7 @@ impl SsdSnapshot {
         let mut own = self.overlay.rows.range(start, end).rev().peekable();
         let mut below = Below {
             view: self,
-            cursor: self.base.cursor_at(end, Keeps::Leaves)?,
+            cursor: self.base.cursor_at(end, CacheMode::Leaves)?,
         };
         let mut next = below.previous(start)?;
         loop {
@@ -282,12 +282,12 @@ impl Read for SsdSnapshot {
         let span = Span { start, end: Some(end) };
         match reverse {
             true => self.visit_backwards(start, end, visit),
-            false => self.visit_forwards(span, Keeps::Leaves, visit),
+            false => self.visit_forwards(span, CacheMode::Leaves, visit),
         }
     }
 
     fn walk(&self, start: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.visit_forwards(Span { start, end: None }, Keeps::Nothing, visit)
+        self.visit_forwards(Span { start, end: None }, CacheMode::Nothing, visit)
     }
 
     fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
@@ -338,7 +338,7 @@ impl Lower for Base {
     }
 
     fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError> {
-        let (mut cursor, mut keys) = (self.cursor_at(start, Keeps::Leaves)?, Vec::new());
+        let (mut cursor, mut keys) = (self.cursor_at(start, CacheMode::Leaves)?, Vec::new());
         while let Some(entry) = cursor.after()?.filter(|entry| entry.key < end) {
             keys.push(hidden_row(entry.key, entry.row_bytes()));
             cursor.step();

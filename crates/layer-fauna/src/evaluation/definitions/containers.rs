@@ -24,7 +24,7 @@ pub(super) fn check_allowed_here(evaluation: &mut Evaluation<'_>, native: Native
         return Ok(());
     };
     let parent = DatabaseNumber(rows::number_at(&row, 0));
-    let schema = evaluation.surroundings.schema(&mut evaluation.view, parent);
+    let schema = evaluation.host.schema(&mut evaluation.view, parent);
     let place = Place {
         schema,
         collection: Native::Databases as u64,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Occasion;
+use super::DefinitionChange;
 use super::fields::{Definition, invalid_type, is_bool, is_integer, is_text};
 use crate::evaluation::Evaluation;
 use crate::language::error::{Code, Errors, Failure, Result, Step};
@@ -17,11 +17,11 @@ const BUILD_AT_ONCE_MAX: usize = 128;
 /// Entries that are looked at together.
 const ENTRIES_AT_ONCE: usize = 1024;
 
-pub(super) fn index(definition: &mut Definition<'_>, occasion: Occasion) {
+pub(super) fn index(definition: &mut Definition<'_>, occasion: DefinitionChange) {
     let defaults = [("active", Value::Bool(false)), ("serialized", Value::Bool(true))];
     for (key, default) in defaults {
         let is_told = definition.take(key, "Boolean", is_bool);
-        if !is_told && definition.params.get(key).is_none() && occasion == Occasion::Create {
+        if !is_told && definition.params.get(key).is_none() && occasion == DefinitionChange::Create {
             definition.put(key, default);
         }
     }
@@ -29,7 +29,7 @@ pub(super) fn index(definition: &mut Definition<'_>, occasion: Occasion) {
     source(definition);
     // A replacement never finds the flag of what it replaces, and is refused (as in the original).
     let is_active_null = matches!(definition.params.get("active"), Some(Value::Null));
-    if occasion == Occasion::Replace || is_active_null {
+    if occasion == DefinitionChange::Replace || is_active_null {
         definition.refuse("active", "value required", "Required value not found.");
     }
     components(definition, "terms");
@@ -47,7 +47,7 @@ pub(super) fn index(definition: &mut Definition<'_>, occasion: Occasion) {
 }
 
 /// Checks the number of its partitions; a value that is no number counts as absent.
-fn partitions(definition: &mut Definition<'_>, occasion: Occasion) {
+fn partitions(definition: &mut Definition<'_>, occasion: DefinitionChange) {
     let terms = definition.given("terms").map_or(&[][..], Value::one_or_many);
     let default = Value::Int(if terms.is_empty() { 8 } else { 1 });
     let told = definition.given("partitions").cloned();
@@ -57,7 +57,7 @@ fn partitions(definition: &mut Definition<'_>, occasion: Occasion) {
             let description = format!("Value {count} is not in expected range 1 to 8.");
             definition.refuse("partitions", "bounds error", &description);
         }
-        Some(other) if occasion == Occasion::Replace => {
+        Some(other) if occasion == DefinitionChange::Replace => {
             definition.failures.push(invalid_type(&["partitions"], other, "Long"));
         }
         Some(_) => {}
@@ -249,7 +249,7 @@ pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields
     } else {
         let key = Key::global(b'B').number(place.database().0).number(place.id);
         evaluation.view.writing().set(&key.0, &[]);
-        evaluation.surroundings.work_is_left();
+        evaluation.host.work_is_left();
     }
     Ok(fields)
 }

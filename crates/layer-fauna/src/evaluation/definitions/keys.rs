@@ -57,9 +57,9 @@ pub(super) fn with_key_secret(
         return Ok((fields.with("hashed_secret", Value::String(shown)), None));
     }
     let secret = Secret::key(
-        evaluation.surroundings.elsewhere(),
+        evaluation.host.elsewhere(),
         place.id,
-        &evaluation.surroundings.random(),
+        &evaluation.host.random(),
     );
     register_key(evaluation, place, &fields, &secret.hash())?;
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
@@ -163,10 +163,10 @@ pub(super) fn with_token_secret(
         return Ok((stored, Some(fields)));
     }
     let secret = Secret::token(
-        evaluation.surroundings.elsewhere(),
+        evaluation.host.elsewhere(),
         place.id,
         place.database().0,
-        &evaluation.surroundings.random(),
+        &evaluation.host.random(),
     );
     let row = [&place.database().0.to_be_bytes()[..], &secret.hash()].concat();
     evaluation

@@ -53,7 +53,7 @@ const COLLECTIONS_MAX: usize = 1024;
 
 /// How a definition comes to be judged: some fields have defaults only when it is new.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Occasion {
+enum DefinitionChange {
     Create,
     Update,
     Replace,
@@ -61,13 +61,13 @@ enum Occasion {
 
 /// Returns the checked fields of a schema object. Faults in the roles it names are reported with
 /// the rest.
-fn checked(native: Native, params: &Fields, occasion: Occasion, unknown_roles: Vec<Failure>) -> Result<Fields> {
+fn checked(native: Native, params: &Fields, occasion: DefinitionChange, unknown_roles: Vec<Failure>) -> Result<Fields> {
     let mut definition = Definition {
         params,
         entries: Vec::new(),
         failures: Vec::new(),
     };
-    let is_new = occasion == Occasion::Create;
+    let is_new = occasion == DefinitionChange::Create;
     match native {
         Native::Databases => database(&mut definition),
         Native::Collections => collection(&mut definition, is_new),
@@ -129,7 +129,7 @@ pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fiel
     evaluation.permit_on("create", &here, &[Value::Object(params.clone())])?;
     check_allowed_here(evaluation, native)?;
     let unknown_roles = unknown_roles(evaluation, native, params);
-    let fields = checked(native, params, Occasion::Create, unknown_roles)?;
+    let fields = checked(native, params, DefinitionChange::Create, unknown_roles)?;
     let id = evaluation.free_id(native)?;
     let reference = match native.has_names() {
         true => Ref::named(native, fields.string("name").cloned().unwrap_or_else(|| "".into())),
@@ -198,7 +198,7 @@ fn create_at(
         }
         Native::AccessProviders => {
             take_issuer(evaluation, place, &fields)?;
-            let audience = secrets::audience(evaluation.surroundings.elsewhere(), place.database().0);
+            let audience = secrets::audience(evaluation.host.elsewhere(), place.database().0);
             (fields.with("audience", Value::string(audience)), None)
         }
     };
@@ -211,7 +211,7 @@ fn create_at(
 /// Returns a version inserted into the history of a key: it has no secret but a given one of its
 /// own.
 pub fn inserted_key(place: &Place, params: &Fields) -> Result<Arc<Fields>> {
-    let fields = checked(Native::Keys, params, Occasion::Create, Vec::new())?;
+    let fields = checked(Native::Keys, params, DefinitionChange::Create, Vec::new())?;
     check_secret(place, params)?;
     Ok(Arc::new(match params.string("secret") {
         Some(secret) => fields.with("hashed_secret", Value::string(secrets::shown_hash(secret))),
@@ -295,7 +295,7 @@ fn changed(
             Fields::new(entries)
         }
     };
-    let occasion = if replace { Occasion::Replace } else { Occasion::Update };
+    let occasion = if replace { DefinitionChange::Replace } else { DefinitionChange::Update };
     let unknown_roles = unknown_roles(evaluation, native, &combined);
     let mut fields = checked(native, &combined, occasion, unknown_roles)?;
     match native {
@@ -398,7 +398,7 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> R
     }
     evaluation.permit("delete", &Ref::named(Native::Databases, from.id()), &[])?;
     let schema = evaluation
-        .surroundings
+        .host
         .schema(&mut evaluation.view, DatabaseNumber(target.id));
     let moved = Place {
         schema,

@@ -15,7 +15,7 @@ pub(super) fn schema_changed(evaluation: &mut Evaluation<'_>, native: Native, da
     let transaction = evaluation.view.writing();
     transaction.set_stamped(&key.0, &[], vec![0xff; 8], vec![rows::stamp(0)]);
     if database == evaluation.schema.database() {
-        evaluation.schema = evaluation.surroundings.schema(&mut evaluation.view, database);
+        evaluation.schema = evaluation.host.schema(&mut evaluation.view, database);
     }
 }
 

@@ -112,5 +112,5 @@ fn forget_database(evaluation: &mut Evaluation<'_>, database: DatabaseNumber) {
 fn clear_later(evaluation: &mut Evaluation<'_>, prefix: &Key) {
     let key = Key::global(b'X').bytes(&prefix.0);
     evaluation.view.writing().set(&key.0, &[]);
-    evaluation.surroundings.work_is_left();
+    evaluation.host.work_is_left();
 }

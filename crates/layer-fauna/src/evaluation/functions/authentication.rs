@@ -175,12 +175,12 @@ fn no_key(secret: &str) -> Errors {
 fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
     use crate::language::value::Names;
     let not_found = || no_key(secret);
-    let surroundings = evaluation.surroundings;
-    if !surroundings.keys_are_ready(&mut evaluation.view, secret) {
+    let host = evaluation.host;
+    if !host.keys_are_ready(&mut evaluation.view, secret) {
         evaluation.take_long()?;
-        surroundings.make_keys_ready(&mut evaluation.view, secret);
+        host.make_keys_ready(&mut evaluation.view, secret);
     }
-    let database = surroundings
+    let database = host
         .database_of(&mut evaluation.view, secret)
         .ok_or_else(not_found)?;
     let name = evaluation.schema.name(Native::Databases, database.0);

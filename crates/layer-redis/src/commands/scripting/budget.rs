@@ -142,7 +142,7 @@ impl Run {
     fn look(&self) -> Option<Stop> {
         let micros = self.engine.now_micros().saturating_sub(self.started_micros);
         match &self.limit {
-            Limit::Short => (micros >= SHORT_MICROS).then_some(Stop::Overrun),
+            Limit::Short => (micros >= SHORT_MICROS).then_some(Stop::LongRunning),
             Limit::Load => (micros >= LOAD_MICROS).then_some(Stop::LoadTimeout),
             Limit::Long { scripts, bounds } => scripts.look(micros, bounds),
         }

@@ -121,7 +121,7 @@ pub enum Outcome {
         counted: bool,
     },
     /// It took too long for this thread: nothing of it may stay.
-    Overrun,
+    LongRunning,
     /// Its database's scripts may not take so long.
     TooLong,
 }
@@ -130,7 +130,7 @@ impl Outcome {
     /// How a run ends that was stopped at `place`, if that is known.
     pub fn of_stop(stop: Stop, place: &str) -> Outcome {
         match stop {
-            Stop::Overrun => Outcome::Overrun,
+            Stop::LongRunning => Outcome::LongRunning,
             Stop::TooLong => Outcome::TooLong,
             Stop::Killed | Stop::LoadTimeout => Outcome::Failed {
                 text: format!("ERR Script killed by user with SCRIPT KILL...{place}"),

@@ -438,7 +438,7 @@ const TOO_DEEP: &str = "ERR reached lua stack limit";
 fn failure_of(outcome: Outcome, in_exec: bool) -> Failure {
     match outcome {
         Outcome::Plain | Outcome::Answer(_) => unreachable!("a run with an answer"),
-        Outcome::Overrun => Failure::Overrun,
+        Outcome::LongRunning => Failure::LongRunning,
         Outcome::TooLong => taken_back(TOO_LONG, in_exec),
         Outcome::Failed { text, counted } => Failure::Kept { text, counted },
     }

@@ -32,13 +32,13 @@ pub struct Assembly<'a> {
     pub redis_listener: Option<TcpListener>,
     pub listeners: Vec<Listener>,
     /// Name and connection string of each listener, for people.
-    pub told: Vec<(&'static str, String)>,
+    pub endpoints: Vec<(&'static str, String)>,
     /// The layers of the default database that are behind HTTP.
     pub http_layers: Vec<(LayerId, Arc<dyn HttpLayer>)>,
     /// Work in the background for the default database, ten times a second.
     pub maintained: Vec<Box<dyn Fn() + Send>>,
     /// Work that waits for files or for other servers, each on a thread of that name, until the server stops.
-    pub waiting: Vec<(&'static str, Waiting)>,
+    pub deferred_tasks: Vec<(&'static str, Waiting)>,
     /// The key-value protocol's way into databases, if it is served, and where it is spoken.
     pub keyvalue: Option<Arc<KeyValueEndpoint>>,
     pub keyvalue_address: Option<SocketAddr>,
@@ -56,7 +56,7 @@ impl Assembly<'_> {
     }
 
     pub fn tell(&mut self, name: &'static str, address: String) {
-        self.told.push((name, address));
+        self.endpoints.push((name, address));
     }
 
     pub fn add(&mut self, socket: TcpListener, entrance: impl Entrance + 'static) {

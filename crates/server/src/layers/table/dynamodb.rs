@@ -46,7 +46,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     if !named.is_empty() {
         let layer = layer.clone();
         let transfers = move |stopped: &_| buckets::transfer(&layer.layer, stopped);
-        assembly.waiting.push(("transfers", Box::new(transfers)));
+        assembly.deferred_tasks.push(("transfers", Box::new(transfers)));
     }
     let layer: Arc<dyn HttpLayer> = layer;
     assembly.http_layers.push((LayerId::DynamoDb, layer.clone()));

@@ -23,7 +23,7 @@ use crate::layers::table::{LAYERS, layer_name};
 use crate::tenants::Tenants;
 
 /// The options of a feed.
-pub struct Wishes {
+pub struct FeedOptions {
     pub scope: Scope,
     pub layers: Vec<LayerId>,
     /// Prefix of names; if empty, all.
@@ -75,7 +75,7 @@ impl Feed {
         engine: Arc<Engine>,
         tenants: Arc<Tenants>,
         reader: LogReader,
-        wishes: Wishes,
+        wishes: FeedOptions,
         from: Version,
         place: Place,
         wake: Wake,
@@ -93,7 +93,7 @@ impl Feed {
             }
         }));
         let scope = wishes.scope;
-        let telling = Telling {
+        let telling = EventEncoder {
             engine,
             tenants: tenants.clone(),
             queue: queue.clone(),
@@ -138,11 +138,11 @@ impl Follower for Feed {
 }
 
 /// The thread's side.
-struct Telling {
+struct EventEncoder {
     engine: Arc<Engine>,
     tenants: Arc<Tenants>,
     queue: Arc<Queue>,
-    wishes: Wishes,
+    wishes: FeedOptions,
     /// Changes at or before this version were sent before.
     from: Version,
     /// The newest transaction that was looked at, and that of which the client knows.
@@ -156,13 +156,13 @@ struct Telling {
 /// The follower is gone.
 struct Dropped;
 
-impl Telling {
+impl EventEncoder {
     fn run(mut self, reader: LogReader) {
         let end = self.tell_all(reader);
         let queue = self.queue.clone();
         let is_event_stream = self.wishes.is_event_stream;
         // The place is given back last: by then nothing here uses the engine.
-        let Telling {
+        let EventEncoder {
             engine, tenants, place, ..
         } = self;
         drop((engine, tenants));

@@ -23,7 +23,7 @@ use quartet_tenancy::Access;
 use quartet_wire_rest::request::query_value;
 use serde_json::json;
 
-use self::feed::{Feed, Wishes};
+use self::feed::{Feed, FeedOptions};
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::layers::maker::DEFAULT_DATABASE;
@@ -231,7 +231,7 @@ impl Changes {
         }
     }
 
-    fn wishes(&self, head: &Head<'_>, caller: &Caller) -> Result<(Wishes, Option<Version>), Answer> {
+    fn wishes(&self, head: &Head<'_>, caller: &Caller) -> Result<(FeedOptions, Option<Version>), Answer> {
         let bad = |text: &str| refusal(BAD_REQUEST, text);
         let value = |name: &str| query_value(head.query(), name).map_err(|_| bad("the query cannot be read"));
         let is_event_stream = head
@@ -251,7 +251,7 @@ impl Changes {
             .transpose()
             .map_err(bad)?;
         let database = value("database")?.map(|name| String::from_utf8_lossy(&name).into_owned());
-        let wishes = Wishes {
+        let wishes = FeedOptions {
             scope: self.scope(caller, database.as_deref())?,
             layers: layers.unwrap_or_else(|| LAYERS.iter().map(|layer| layer.kind.id).collect()),
             prefix: value("prefix")?.unwrap_or_default(),

@@ -28,11 +28,11 @@ pub(super) struct OpenTree {
 type Slot = OnceLock<Known>;
 
 enum Known {
-    Kept(Kept),
+    CachedNode(CachedNode),
     Cached(Weak<Node>),
 }
 
-struct Kept {
+struct CachedNode {
     node: Arc<Node>,
     /// As the node has them.
     children: Box<[Slot]>,
@@ -57,7 +57,7 @@ impl OpenTree {
     /// Goes by the children that `child_of` tells to the first node that is not kept, or is a leaf.
     pub fn step(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Step<'_> {
         let (mut slot, mut place) = (&self.root, &self.tree.root.place);
-        while let Some(Known::Kept(kept)) = slot.get()
+        while let Some(Known::CachedNode(kept)) = slot.get()
             && let Node::Inner(inner) = &*kept.node
         {
             let index = child_of(inner);
@@ -79,7 +79,7 @@ impl OpenTree {
                 .is_ok()
         };
         match &**node {
-            Node::Inner(inner) if taken(inner) => Known::Kept(Kept {
+            Node::Inner(inner) if taken(inner) => Known::CachedNode(CachedNode {
                 node: node.clone(),
                 children: inner.children.iter().map(|_| Slot::new()).collect(),
             }),

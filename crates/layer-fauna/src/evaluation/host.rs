@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::storage::rows::{DatabaseNumber, View};
 use crate::storage::schema::Schema;
 
-pub trait Surroundings {
+pub trait Host {
     /// The compiled schema of a database, as the view sees it.
     fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema>;
 

@@ -32,7 +32,7 @@ pub fn first_requests(input: &[u8], frame_bytes_max: usize) -> Result<Together<'
         && frame.code == first.code
         && frame.bytes <= FRAME_BYTES_MAX
         && let Ok(request) = Request::parse(&frame)
-        && joins(&together[0].1, &request)
+        && batches_with(&together[0].1, &request)
     {
         bytes += frame.bytes;
         together.push((frame, request));
@@ -51,7 +51,7 @@ fn wants_more(together: &[(Frame<'_>, Request<'_>)]) -> bool {
 
 /// Two requests of one kind. The rows that ranges read at different versions lie mostly in the same
 /// place.
-fn joins(first: &Request<'_>, next: &Request<'_>) -> bool {
+fn batches_with(first: &Request<'_>, next: &Request<'_>) -> bool {
     match (first, next) {
         (Request::Get { version, .. }, Request::Get { version: other, .. }) => version == other,
         (Request::GetRange(_), Request::GetRange(_)) | (Request::Commit(_), Request::Commit(_)) => true,
