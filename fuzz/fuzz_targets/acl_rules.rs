@@ -1,5 +1,6 @@
-//! Any words are rules of a user or an error; and a line that is saved gives the same rules, to one user alone.
-//! The first byte tells whether new users may use every channel; commas stand between the words.
+//! Any words are rules of a user or an error; and a line that is saved gives the same rules, to one
+//! user alone. The first byte tells whether new users may use every channel; commas stand between
+//! the words.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

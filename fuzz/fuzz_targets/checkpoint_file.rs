@@ -1,5 +1,6 @@
-//! Reading any bytes as a checkpoint answers, and never panics; what is read is the same when it is written and read again.
-//! The bytes are tried as they are, and with every checksum put right, which a random input would hardly hit.
+//! Reading any bytes as a checkpoint answers, and never panics; what is read is the same when it is
+//! written and read again. The bytes are tried as they are, and with every checksum put right,
+//! which a random input would hardly hit.
 #![no_main]
 
 use std::ops::ControlFlow;

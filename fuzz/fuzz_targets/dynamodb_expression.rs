@@ -1,5 +1,6 @@
-//! Any text in any of the expression grammars: a tree or an error, never a panic or an overflowing stack; and what is well
-//! formed is evaluated. The first byte picks the grammar; an update on a first line of its own makes the item.
+//! Any text in any of the expression grammars: a tree or an error, never a panic or an overflowing
+//! stack; and what is well formed is evaluated. The first byte picks the grammar; an update on a
+//! first line of its own makes the item.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as the body of any operation: an answer, never a panic; and whatever is stored is given back.
-//! The first byte picks the operation; none of them deletes the table.
+//! Any bytes as the body of any operation: an answer, never a panic; and whatever is stored is
+//! given back. The first byte picks the operation; none of them deletes the table.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

@@ -1,7 +1,9 @@
-//! Any request whatever before the verifier of signatures: no panic, and nothing is accepted that was not signed.
+//! Any request whatever before the verifier of signatures: no panic, and nothing is accepted that
+//! was not signed.
 //!
-//! The input is a request as text: method and URI, headers, an empty line, the body. The seeds hold two that are signed with
-//! the verifier's secret; what is made from them and accepted may differ only in what no signature covers.
+//! The input is a request as text: method and URI, headers, an empty line, the body. The seeds hold
+//! two that are signed with the verifier's secret; what is made from them and accepted may differ
+//! only in what no signature covers.
 //!   cargo +nightly fuzz run dynamodb_signature fuzz/corpus/dynamodb_signature fuzz/seeds/dynamodb_signature
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Any bytes, cut anywhere, are the same requests of HTTP/1.1 as the whole; no bytes panic, and what is kept of them is bounded.
-//! The first byte picks the most bytes of a body and the size of the pieces.
+//! Any bytes, cut anywhere, are the same requests of HTTP/1.1 as the whole; no bytes panic, and
+//! what is kept of them is bounded. The first byte picks the most bytes of a body and the size of
+//! the pieces.
 #![no_main]
 
 use std::mem::MaybeUninit;
@@ -24,7 +25,8 @@ fuzz_target!(|data: &[u8]| {
 /// Head and body as they were understood; no body if it was too long.
 type Request = (String, Option<Vec<u8>>);
 
-/// The requests up to the end of the stream, the last that says that it is the last, or the first refusal. True if it was refused.
+/// The requests up to the end of the stream, the last that says that it is the last, or the first
+/// refusal. True if it was refused.
 fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, body_bytes_max: usize) -> (Vec<Request>, bool) {
     let (mut buffer, mut found) = (Vec::new(), Vec::new());
     let mut current: Option<Current> = None;

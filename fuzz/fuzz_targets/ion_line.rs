@@ -1,5 +1,5 @@
-//! Any bytes as a line of an import in Ion: an item or none, never a panic or an overflowing stack; an item that is written again is
-//! read as it was.
+//! Any bytes as a line of an import in Ion: an item or none, never a panic or an overflowing stack;
+//! an item that is written again is read as it was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

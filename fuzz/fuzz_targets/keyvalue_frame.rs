@@ -1,5 +1,6 @@
-//! Any bytes, cut anywhere, are the same requests of the key-value protocol as the whole, and what is understood is the same when it is
-//! written and read again. As a reply they are read in every form, or refused. The first byte picks the largest frame and the size of the pieces.
+//! Any bytes, cut anywhere, are the same requests of the key-value protocol as the whole, and what
+//! is understood is the same when it is written and read again. As a reply they are read in every
+//! form, or refused. The first byte picks the largest frame and the size of the pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +23,8 @@ fuzz_target!(|data: &[u8]| {
     read_replies(stream);
 });
 
-/// The requests, written again, up to the end of the stream or the first that is refused. True if one was.
+/// The requests, written again, up to the end of the stream or the first that is refused. True if
+/// one was.
 fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, frame_bytes_max: usize) -> (Vec<Vec<u8>>, bool) {
     let (mut buffer, mut found) = (Vec::new(), Vec::new());
     for piece in pieces {

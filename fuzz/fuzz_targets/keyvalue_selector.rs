@@ -1,5 +1,5 @@
-//! Key selectors and ranges over a few short keys, as the layer resolves them and as a sorted map does. The input is keys that are there, and
-//! then questions.
+//! Key selectors and ranges over a few short keys, as the layer resolves them and as a sorted map
+//! does. The input is keys that are there, and then questions.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -141,7 +141,8 @@ fn ask(session: &mut Session, request: &Request<'_>) -> Result<Vec<u8>, u16> {
     }
 }
 
-/// The key that a selector names among sorted keys below `end`: counted from how many lie before it.
+/// The key that a selector names among sorted keys below `end`: counted from how many lie before
+/// it.
 fn resolved(rows: &Rows, selector: &Selector<'_>, end: &[u8]) -> Vec<u8> {
     let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).filter(|key| *key < end).collect();
     let is_before = |key: &&&[u8]| **key < selector.key || selector.or_equal && **key == selector.key;

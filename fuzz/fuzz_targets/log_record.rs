@@ -1,6 +1,6 @@
-//! Opening a log whose only segment is any bytes answers, and never panics; so does reading any bytes as effects.
-//! The bytes are tried as they are, and behind the header of a real segment, which a random input would hardly hit; and as
-//! the statement of how far the log reached.
+//! Opening a log whose only segment is any bytes answers, and never panics; so does reading any
+//! bytes as effects. The bytes are tried as they are, and behind the header of a real segment,
+//! which a random input would hardly hit; and as the statement of how far the log reached.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Any text is a script that answers, fails or takes too long; and the next script finds everything as it was.
+//! Any text is a script that answers, fails or takes too long; and the next script finds everything
+//! as it was.
 #![no_main]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use quartet_layer_redis::{Identity, Redis, Session};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::encode_command;
 
-/// A millisecond passes whenever somebody looks: a script that takes long is one that runs long, however busy the machine.
+/// A millisecond passes whenever somebody looks: a script that takes long is one that runs long,
+/// however busy the machine.
 #[derive(Default)]
 struct Looks(AtomicU64);
 

@@ -1,4 +1,5 @@
-//! Any text as a PartiQL statement, with and without parameters: an answer, never a panic and never a failure within.
+//! Any text as a PartiQL statement, with and without parameters: an answer, never a panic and never
+//! a failure within.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

@@ -1,5 +1,5 @@
-//! Fails on inputs that begin with one word. `./test fuzz` runs it to see that a failure is a failure, and that coverage leads
-//! the fuzzer: without it nobody guesses the word.
+//! Fails on inputs that begin with one word. `./test fuzz` runs it to see that a failure is a
+//! failure, and that coverage leads the fuzzer: without it nobody guesses the word.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

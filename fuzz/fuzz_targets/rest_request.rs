@@ -1,4 +1,5 @@
-//! Any path, query and body is a refusal or whole requests in RESP; any bytes are replies in JSON, or none.
+//! Any path, query and body is a refusal or whole requests in RESP; any bytes are replies in JSON,
+//! or none.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

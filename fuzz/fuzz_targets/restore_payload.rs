@@ -1,5 +1,6 @@
-//! Any payload with a right trailer is a value or an error, and a value's own payload gives one with the same payload.
-//! The values themselves may differ in what DUMP does not tell: when a consumer was last given something.
+//! Any payload with a right trailer is a value or an error, and a value's own payload gives one
+//! with the same payload. The values themselves may differ in what DUMP does not tell: when a
+//! consumer was last given something.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,14 +1,18 @@
-//! How fast a backup is taken of an engine of this process, and restored: no network, no foreground.
+//! How fast a backup is taken of an engine of this process, and restored: no network, no
+//! foreground.
 //!
 //! `cargo run --release -p quartet-backup --example backup_speed -- DIRECTORY GIGABYTES memory|ssd`
 //!
-//! Rows have 16 bytes of key and 1,000 of value. The directory is empty or not there; it is left with the data, the backup and what was restored.
+//! Rows have 16 bytes of key and 1,000 of value. The directory is empty or not there; it is left
+//! with the data, the backup and what was restored.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quartet_backup::{Anchor, Archive, BackupError, BackupStart, Restore, Session, Source, BackupOptions, open_target, restore, take};
+use quartet_backup::{
+    Anchor, Archive, BackupError, BackupOptions, BackupStart, Restore, Session, Source, open_target, restore, take,
+};
 use quartet_engine::{Durability, Engine, EngineOptions, Space, StoreKind};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_model::{DatabaseId, LayerId, LogSequence};
@@ -119,9 +123,13 @@ fn main() {
     let target = open_target(&directory.join("backup").to_string_lossy(), true).expect("a folder");
     let mut source = Beside { engine, session: None };
     let taken = timed("backup", megabytes, || {
-        take(target.as_ref(), &mut source, &BackupOptions::default(), &mut |_| {}, &mut |_| {
-            true
-        })
+        take(
+            target.as_ref(),
+            &mut source,
+            &BackupOptions::default(),
+            &mut |_| {},
+            &mut |_| true,
+        )
     });
     taken.expect("a backup");
     drop(source);

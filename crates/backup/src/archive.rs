@@ -146,12 +146,14 @@ impl Chain {
         Version(self.base().version)
     }
 
-    /// The newest version that can be restored: of its newest transaction, or of the base that follows.
+    /// The newest version that can be restored: of its newest transaction, or of the base that
+    /// follows.
     pub fn covered(&self) -> Version {
         self.covered
     }
 
-    /// Whether the chain before it reaches up to its base. If not, what was between the two is in no backup.
+    /// Whether the chain before it reaches up to its base. If not, what was between the two is in
+    /// no backup.
     pub fn follows(&self) -> bool {
         self.follows
     }
@@ -173,7 +175,8 @@ impl Chain {
             .sum()
     }
 
-    /// Reads everything, and sees that it is what was written: every checksum, the order and the hash of all rows, the order of all records.
+    /// Reads everything, and sees that it is what was written: every checksum, the order and the
+    /// hash of all rows, the order of all records.
     ///
     /// Errors: `Damaged`; `Incomplete`; `Target`.
     pub fn verify(&self, target: &dyn Target, progress: &mut dyn FnMut(u64)) -> Result<(), BackupError> {
@@ -279,7 +282,8 @@ impl Reading<'_> {
 /// Parts with their bytes, in order; the last one may be an error.
 pub(crate) type PartsAhead<'s> = Receiver<(&'s Part, Result<Vec<u8>, BackupError>)>;
 
-/// Reads the parts of all steps on a thread of the scope, a few ahead of whoever takes them, until that one has gone.
+/// Reads the parts of all steps on a thread of the scope, a few ahead of whoever takes them, until
+/// that one has gone.
 pub(crate) fn read_ahead<'s, 'e>(
     scope: &'s Scope<'s, 'e>,
     target: &'e dyn Target,
@@ -298,7 +302,8 @@ pub(crate) fn read_ahead<'s, 'e>(
     parts
 }
 
-/// As many parts wait while one is used and one more is read. A part is as large as one record may be, so they are few.
+/// As many parts wait while one is used and one more is read. A part is as large as one record may
+/// be, so they are few.
 const PARTS_AHEAD: usize = 1;
 
 /// A part whose bytes are those that were written.

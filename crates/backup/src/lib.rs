@@ -1,4 +1,5 @@
-//! Backups: taken from a running engine, kept in a folder or an object store, verified, and restored to any version that they cover.
+//! Backups: taken from a running engine, kept in a folder or an object store, verified, and
+//! restored to any version that they cover.
 //!
 //! ```text
 //!   engine --Session--> frames --take--> parts and manifests in a Target --Archive--> restore --> data folder
@@ -26,6 +27,6 @@ pub use error::BackupError;
 pub use manifest::{Anchor, DatabaseName, Kind, Manifest, Part};
 pub use restore::{Restore, Restored, restore};
 pub use session::{BackupStart, Session};
-pub use take::{Gap, Progress, Source, BackupOptions, BackupSummary, take};
+pub use take::{BackupOptions, BackupSummary, Gap, Progress, Source, take};
 pub use target::{Target, open_target};
 pub use tree::{Tree, open_tree};

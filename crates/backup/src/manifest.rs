@@ -15,8 +15,9 @@ pub struct Manifest {
     pub number: u64,
     /// The kind of step.
     pub kind: Kind,
-    /// The hash of the manifest before it, which a log step continues. A base has it if the chain before it reaches up to its version; none:
-    /// there is no chain before it, or versions between the two are in no backup.
+    /// The hash of the manifest before it, which a log step continues. A base has it if the chain
+    /// before it reaches up to its version; none: there is no chain before it, or versions between
+    /// the two are in no backup.
     pub previous: Option<String>,
     /// When it was written, in microseconds since the Unix epoch.
     pub written_micros: u64,

@@ -34,8 +34,8 @@ pub struct Restored {
     pub state_hash: u128,
 }
 
-/// Writes the state into `disk`, which is empty. The chain was verified; everything is read once more, so a target that changes meanwhile is
-/// noticed.
+/// Writes the state into `disk`, which is empty. The chain was verified; everything is read once
+/// more, so a target that changes meanwhile is noticed.
 pub fn restore(
     target: &dyn Target,
     chain: &Chain,

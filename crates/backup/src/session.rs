@@ -1,5 +1,5 @@
-//! The side of a backup that stands beside the engine: it gives rows of one snapshot, and records of the log, a few megabytes at a
-//! time.
+//! The side of a backup that stands beside the engine: it gives rows of one snapshot, and records
+//! of the log, a few megabytes at a time.
 //!
 //! The same request gives the same answer, so an answer that was lost is asked for again.
 
@@ -32,10 +32,12 @@ pub struct Session {
 /// The beginning of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupStart {
-    /// The version of the snapshot, if one is wanted, or is needed because the log does not reach back to the anchor.
+    /// The version of the snapshot, if one is wanted, or is needed because the log does not reach
+    /// back to the anchor.
     pub snapshot: Option<u64>,
-    /// The records behind the anchor up to this one hold everything that the snapshot shows and the anchor's chain lacks. They are given
-    /// first. `None`: the log does not reach back to the anchor, or there is no snapshot.
+    /// The records behind the anchor up to this one hold everything that the snapshot shows and the
+    /// anchor's chain lacks. They are given first. `None`: the log does not reach back to the
+    /// anchor, or there is no snapshot.
     pub last_before_snapshot: Option<u64>,
     /// About how many bytes its rows take.
     pub snapshot_bytes: u64,
@@ -48,9 +50,14 @@ pub struct BackupStart {
 }
 
 impl Session {
-    /// Goes on behind `anchor`, if the engine's log has that record; otherwise, and if `is_full`, with a snapshot. Waits until everything that
-    /// was committed before is durable, so that it is given.
-    pub fn begin(engine: Arc<Engine>, anchor: Option<Anchor>, is_full: bool) -> Result<(Session, BackupStart), BackupError> {
+    /// Goes on behind `anchor`, if the engine's log has that record; otherwise, and if `is_full`,
+    /// with a snapshot. Waits until everything that was committed before is durable, so that it is
+    /// given.
+    pub fn begin(
+        engine: Arc<Engine>,
+        anchor: Option<Anchor>,
+        is_full: bool,
+    ) -> Result<(Session, BackupStart), BackupError> {
         // From here on, nothing behind the anchor is trimmed.
         let continued = anchor.as_ref().and_then(|anchor| continued(&engine, anchor));
         match continued {
@@ -81,7 +88,10 @@ impl Session {
         (session, begun)
     }
 
-    fn with_snapshot(engine: Arc<Engine>, before_snapshot: Option<LogReader>) -> Result<(Session, BackupStart), BackupError> {
+    fn with_snapshot(
+        engine: Arc<Engine>,
+        before_snapshot: Option<LogReader>,
+    ) -> Result<(Session, BackupStart), BackupError> {
         // Whatever the snapshot does not hold is behind this place, or is one of its versions.
         let next = engine.durable_sequence().next();
         let reader = engine.read_log(next).map_err(unreadable)?;
@@ -105,8 +115,9 @@ impl Session {
         Ok((session, begun))
     }
 
-    /// Frames with the rows behind the key `after`, from the first one on if there is none: about `bytes_max` bytes, or one row that is larger.
-    /// Nothing: there are no more. The log before the snapshot is not asked for any more.
+    /// Frames with the rows behind the key `after`, from the first one on if there is none: about
+    /// `bytes_max` bytes, or one row that is larger. Nothing: there are no more. The log before the
+    /// snapshot is not asked for any more.
     pub fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
         self.before_snapshot = None;
         let snapshot = self.snapshot.as_ref();
@@ -132,8 +143,9 @@ impl Session {
         Ok(frames)
     }
 
-    /// Frames with the records from `from` on that are durable: about `bytes_max` bytes, or one record that is larger. Nothing: there are no
-    /// more for now. Once rows were asked for, the log is that behind the snapshot, and what the snapshot keeps may go.
+    /// Frames with the records from `from` on that are durable: about `bytes_max` bytes, or one
+    /// record that is larger. Nothing: there are no more for now. Once rows were asked for, the log
+    /// is that behind the snapshot, and what the snapshot keeps may go.
     pub fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
         if self.before_snapshot.is_none() {
             self.snapshot = None;

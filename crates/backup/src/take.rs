@@ -1,8 +1,9 @@
 //! Taking a backup: from whoever gives rows and records, into a target.
 //!
-//! Parts first, then the manifest that names them: what was ended in the middle is no backup, and the next one begins where the last
-//! whole step ended. Rows are asked for on one thread, verified on another, and a part is written on a third while the next one gathers: memory
-//! holds two parts and a few pieces.
+//! Parts first, then the manifest that names them: what was ended in the middle is no backup, and
+//! the next one begins where the last whole step ended. Rows are asked for on one thread, verified
+//! on another, and a part is written on a third while the next one gathers: memory holds two parts
+//! and a few pieces.
 //!
 //! If two run at the same time, the one that writes a manifest first has that number. The other
 //! ends there and keeps nothing of its own: parts of different runs have different names, and
@@ -25,7 +26,8 @@ use crate::{Anchor, Archive, BackupError, BackupStart, Chain, DatabaseName, Kind
 const PART_BYTES: usize = 16 << 20;
 /// Size at which a step of the log is closed.
 const STEP_BYTES: u64 = 256 << 20;
-/// Asked for at once. It is copied and sent by a thread that serves others too: two megabytes at a time, those waited for a millisecond and more.
+/// Asked for at once. It is copied and sent by a thread that serves others too: two megabytes at a
+/// time, those waited for a millisecond and more.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Gives what is to be backed up. Its frames are those of [`Session`](crate::Session).
@@ -80,13 +82,15 @@ pub struct BackupSummary {
 pub struct Gap {
     /// The newest version that is covered before it.
     pub after: Version,
-    /// The version of the base behind it. Not above `after`: the server is another, or was restored to an earlier version.
+    /// The version of the base behind it. Not above `after`: the server is another, or was restored
+    /// to an earlier version.
     pub before: Version,
 }
 
-/// Adds to the target what is new, and all rows if they are wanted or the log no longer reaches back to what the target holds. Before the
-/// rows, the old chain gets the log up to their version, so that no version is left out between the two. `go_on` hears of each step and of
-/// time that passes, and answers whether to go on.
+/// Adds to the target what is new, and all rows if they are wanted or the log no longer reaches
+/// back to what the target holds. Before the rows, the old chain gets the log up to their version,
+/// so that no version is left out between the two. `go_on` hears of each step and of time that
+/// passes, and answers whether to go on.
 pub fn take(
     target: &dyn Target,
     source: &mut dyn Source,

@@ -31,8 +31,9 @@ pub trait Target: Send + Sync {
     fn is_held(&self) -> bool;
 }
 
-/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables, or a folder. `create`: a folder
-/// that is not there is made, and nobody else may write to it meanwhile.
+/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables,
+/// or a folder. `create`: a folder that is not there is made, and nobody else may write to it
+/// meanwhile.
 pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, BackupError> {
     if let Some(rest) = address.strip_prefix("s3://") {
         return Ok(Box::new(Bucket::open(rest)?));

@@ -1,7 +1,8 @@
-//! Files below a root that an operator has named: a folder, or a prefix in a bucket of an object store. For what clients export
-//! and import, whose paths come from strangers.
+//! Files below a root that an operator has named: a folder, or a prefix in a bucket of an object
+//! store. For what clients export and import, whose paths come from strangers.
 //!
-//! No path leads out of the root, by its parts or by a link that lies in it. A file appears whole or not at all, and is durable once `put` has answered.
+//! No path leads out of the root, by its parts or by a link that lies in it. A file appears whole
+//! or not at all, and is durable once `put` has answered.
 
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read, Write};
@@ -32,7 +33,8 @@ pub trait Tree: Send + Sync {
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>>;
 }
 
-/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables, or a folder that is there.
+/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables,
+/// or a folder that is there.
 pub fn open_tree(address: &str) -> Result<Arc<dyn Tree>, BackupError> {
     if let Some(rest) = address.strip_prefix("s3://") {
         return Ok(Arc::new(Bucket::open(rest)?));
@@ -125,7 +127,8 @@ impl Tree for FolderTree {
 }
 
 impl FolderTree {
-    /// Where a path leads. Links are refused: no client can make one, so one that is there was not meant for clients.
+    /// Where a path leads. Links are refused: no client can make one, so one that is there was not
+    /// meant for clients.
     fn below(&self, path: &str) -> io::Result<PathBuf> {
         check(path)?;
         let mut place = self.root.clone();

@@ -1,12 +1,13 @@
-//! Backups of an engine that goes on meanwhile: restored to any version they equal the state then; damaged or unfinished ones are noticed.
+//! Backups of an engine that goes on meanwhile: restored to any version they equal the state then;
+//! damaged or unfinished ones are noticed.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quartet_backup::{
-    Anchor, Archive, BackupError, BackupStart, Gap, Restore, Restored, Session, Source, BackupOptions, BackupSummary, Target, open_target,
-    restore, take,
+    Anchor, Archive, BackupError, BackupOptions, BackupStart, BackupSummary, Gap, Restore, Restored, Session, Source,
+    Target, open_target, restore, take,
 };
 use quartet_engine::{Durability, Engine, EngineOptions, Parts, Space, StoreKind};
 use quartet_env::{FaultyDisk, ManualClock};
@@ -376,9 +377,13 @@ fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
         }
         let mut source = Beside::new(&engine);
         source.answers_left = answers;
-        let ended = take(target.as_ref(), &mut source, &BackupOptions::default(), &mut |_| {}, &mut |_| {
-            true
-        });
+        let ended = take(
+            target.as_ref(),
+            &mut source,
+            &BackupOptions::default(),
+            &mut |_| {},
+            &mut |_| true,
+        );
         let hash = engine.state_hash(None).unwrap();
         if ended.is_ok() {
             assert_eq!(

@@ -1,4 +1,5 @@
-//! `quartet bench` by itself, for a server that is already running: `cargo run --example bench -- product --target URL`.
+//! `quartet bench` by itself, for a server that is already running: `cargo run --example bench --
+//! product --target URL`.
 
 use clap::Parser;
 use quartet_bench::BenchArguments;

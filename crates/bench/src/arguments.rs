@@ -25,7 +25,8 @@ pub enum BenchCommand {
     Ycsb(YcsbArguments),
     /// Transactions of four instances in four indexes each, all durable (fauna:// only)
     Calvin(RunArguments),
-    /// Transactions of ten reads, writes or both on keys of 16 bytes; the target is a cluster file, or what stands in one
+    /// Transactions of ten reads, writes or both on keys of 16 bytes; the target is a cluster file,
+    /// or what stands in one
     Keyvalue(KeyValueArguments),
     /// The ratio of two files of results, cell by cell
     Compare(CompareArguments),
@@ -44,10 +45,12 @@ pub struct ProductArguments {
 pub struct NewsArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Do not give the articles new scores after each request, so that CPU and requests per second are the page's alone
+    /// Do not give the articles new scores after each request, so that CPU and requests per second
+    /// are the page's alone
     #[arg(long)]
     pub keep_scores: bool,
-    /// Whether each loop keeps its connection, or makes a new one for each request, which is then timed with it
+    /// Whether each loop keeps its connection, or makes a new one for each request, which is then
+    /// timed with it
     #[arg(long, value_enum, default_value_t = Connections::Kept)]
     pub connections: Connections,
     /// Protocol spoken with the server that is started for the run
@@ -102,11 +105,13 @@ pub struct YcsbArguments {
 
 #[derive(Args, Clone, Debug)]
 pub struct RunArguments {
-    /// redis://[user:password@]host:port[/db], rest://[token@]host:port, dynamodb://[key:secret@]host:port[/region] or fauna://[secret@]host:port,
-    /// or rediss, rests, dynamodbs, faunas over TLS; without it a server is started for the run
+    /// redis://[user:password@]host:port[/db], rest://[token@]host:port,
+    /// dynamodb://[key:secret@]host:port[/region] or fauna://[secret@]host:port, or rediss, rests,
+    /// dynamodbs, faunas over TLS; without it a server is started for the run
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// PEM file: the roots below which a target's certificate is believed [default: the public ones]
+    /// PEM file: the roots below which a target's certificate is believed [default: the public
+    /// ones]
     #[arg(long, value_name = "FILE", requires = "target")]
     pub tls_roots: Option<PathBuf>,
     /// Numbers of closed loops to run each test with

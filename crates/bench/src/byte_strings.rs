@@ -1,6 +1,7 @@
 //! Byte strings, one after the other in one buffer that is reused from request to request.
 //!
-//! A list of vectors would allocate in the hot loop, and the load generator shares its machine with the server.
+//! A list of vectors would allocate in the hot loop, and the load generator shares its machine with
+//! the server.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByteStrings {

@@ -1,4 +1,5 @@
-//! `quartet bench`: the published benchmarks, run against Quartet or any server that speaks the same protocol.
+//! `quartet bench`: the published benchmarks, run against Quartet or any server that speaks the
+//! same protocol.
 //!
 //! ```text
 //! workload   what to do: data and choices, from a seed
@@ -7,7 +8,8 @@
 //! results    what came of it   ->  report (text), report_html (a page), JSON, compare
 //! ```
 //!
-//! It is a client like any other: it knows no crate of the server, and a server is named by its URL.
+//! It is a client like any other: it knows no crate of the server, and a server is named by its
+//! URL.
 
 mod arguments;
 mod byte_strings;
@@ -124,8 +126,8 @@ pub enum Protocol {
 ///
 /// # Errors
 ///
-/// The target cannot be reached or holds data, nothing of a test succeeded, or the report cannot be written. Requests
-/// that fail while others succeed are not an error but counted in the results.
+/// The target cannot be reached or holds data, nothing of a test succeeded, or the report cannot be
+/// written. Requests that fail while others succeed are not an error but counted in the results.
 pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded, open: OpenInProcess) -> anyhow::Result<()> {
     match arguments.command {
         BenchCommand::Product(arguments) => run::product(arguments, start_embedded),

@@ -5,11 +5,13 @@
 //!                                          ^ timed ^
 //! ```
 //!
-//! One warm connection a worker, one histogram a thread, merged at the end: nothing is shared between threads while the clock runs. The workers are
-//! dealt out to a few threads, each of which is an event loop, as load generators for many connections are built: with a thread
-//! a worker the machine would be busy changing threads, and the server's CPU would be spent on waking them. A reply that waits
-//! for its thread counts as not yet there. A closed loop hides queueing that an open one would show (coordinated omission); it is what
-//! the published benchmarks did. Throughput is completed requests over the time from the first start to the last finish.
+//! One warm connection a worker, one histogram a thread, merged at the end: nothing is shared
+//! between threads while the clock runs. The workers are dealt out to a few threads, each of which
+//! is an event loop, as load generators for many connections are built: with a thread a worker the
+//! machine would be busy changing threads, and the server's CPU would be spent on waking them. A
+//! reply that waits for its thread counts as not yet there. A closed loop hides queueing that an
+//! open one would show (coordinated omission); it is what the published benchmarks did. Throughput
+//! is completed requests over the time from the first start to the last finish.
 
 use crate::targets::OperationError;
 use anyhow::{Context, bail};
@@ -23,8 +25,8 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use tokio::task::LocalSet;
 
-/// Latencies from one microsecond to two minutes, to three significant digits. A shorter one counts as one, a longer
-/// one as the longest.
+/// Latencies from one microsecond to two minutes, to three significant digits. A shorter one counts
+/// as one, a longer one as the longest.
 const LATENCY_US_MAX: u64 = 120_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -189,7 +191,8 @@ impl Part {
     }
 }
 
-/// The workers of a thread have one part between them: thousands of histograms would be most of what the generator touches.
+/// The workers of a thread have one part between them: thousands of histograms would be most of
+/// what the generator touches.
 async fn work(mut worker: Box<dyn Worker>, duration: Duration, part: Rc<RefCell<Part>>) {
     let started = part.borrow().started;
     let mut finished = started;
@@ -262,7 +265,8 @@ fn merge(parts: Vec<Part>) -> anyhow::Result<Measured> {
 mod tests {
     use super::*;
 
-    /// Succeeds, except that every `refused_every`-th request is refused and request number `lost_at` breaks it.
+    /// Succeeds, except that every `refused_every`-th request is refused and request number
+    /// `lost_at` breaks it.
     struct Scripted {
         number: u64,
         refused_every: u64,

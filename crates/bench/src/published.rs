@@ -1,8 +1,9 @@
-//! The figures that others published for the same workloads. Never measured here, and always shown with their hardware.
+//! The figures that others published for the same workloads. Never measured here, and always shown
+//! with their hardware.
 //!
-//! Sources: "Lambda Store, serverless Redis, against FaunaDB" (2020) for product; the DynamoDB, FaunaDB and Upstash
-//! latency comparison from AWS Lambda (2021) for news; FaunaDB's own reports on YCSB (2019) and on 120,000 writes per second
-//! (2017).
+//! Sources: "Lambda Store, serverless Redis, against FaunaDB" (2020) for product; the DynamoDB,
+//! FaunaDB and Upstash latency comparison from AWS Lambda (2021) for news; FaunaDB's own reports on
+//! YCSB (2019) and on 120,000 writes per second (2017).
 
 /// The note beside every published product figure.
 pub const PRODUCT_CIRCUMSTANCES: &str = "Published in 2020 by the vendor of Lambda Store, not measured here: a Go client \

@@ -1,7 +1,8 @@
 //! Random numbers that are the same on every machine for the same seed.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014): one addition and a few multiplications a number, so the load generator spends
-//! next to nothing on choosing. Workloads need reproducible variety from it, not cryptographic quality.
+//! SplitMix64 (Steele, Lea, Flood 2014): one addition and a few multiplications a number, so the
+//! load generator spends next to nothing on choosing. Workloads need reproducible variety from it,
+//! not cryptographic quality.
 
 use crate::byte_strings::ByteStrings;
 
@@ -11,7 +12,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// A stream of its own for each path, such as `[test, parallelism, worker]`, so that no two workers choose alike.
+    /// A stream of its own for each path, such as `[test, parallelism, worker]`, so that no two
+    /// workers choose alike.
     pub fn new(seed: u64, path: &[u64]) -> Random {
         let mut random = Random { state: seed };
         for &part in path {

@@ -1,4 +1,5 @@
-//! Results as text, in the shape the published results were printed in, so that the two can be laid side by side.
+//! Results as text, in the shape the published results were printed in, so that the two can be laid
+//! side by side.
 
 use crate::results::{Cell, Results};
 use std::fmt::Write;

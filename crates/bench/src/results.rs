@@ -1,4 +1,5 @@
-//! A finished benchmark as data: what the text, the page and the comparison are made from, and the JSON itself.
+//! A finished benchmark as data: what the text, the page and the comparison are made from, and the
+//! JSON itself.
 
 use crate::measure::Measured;
 use hdrhistogram::Histogram;
@@ -154,7 +155,8 @@ impl Latency {
         }
     }
 
-    /// Microseconds at one of `PERCENTILES`; at any other the longest, which nobody takes for a good figure.
+    /// Microseconds at one of `PERCENTILES`; at any other the longest, which nobody takes for a
+    /// good figure.
     pub fn at(&self, percentile: f64) -> u64 {
         let known = self.percentiles.iter().find(|known| known.percentile == percentile);
         known.map_or(self.max, |known| known.latency_us)

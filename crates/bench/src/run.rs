@@ -1,8 +1,9 @@
 //! Runs a benchmark from arguments to report.
 //!
-//! Each cell (a test at a parallelism) starts from a cleared database and fresh connections. A target that was given is
-//! cleared only if it was empty at the start or `--flush` allows it, and is left empty. CPU time is read when all
-//! workers stand ready and again when the last has finished, so loading is not in it.
+//! Each cell (a test at a parallelism) starts from a cleared database and fresh connections. A
+//! target that was given is cleared only if it was empty at the start or `--flush` allows it, and
+//! is left empty. CPU time is read when all workers stand ready and again when the last has
+//! finished, so loading is not in it.
 
 use crate::arguments::{Connections, NewsArguments, ProductArguments, RunArguments, YcsbArguments};
 use crate::measure::{Worker, closed_loop, event_loop};

@@ -1,7 +1,9 @@
-//! The two drawings of a cell, as inline SVG: latency by percentile, and the histogram. Colours come from the page.
+//! The two drawings of a cell, as inline SVG: latency by percentile, and the histogram. Colours
+//! come from the page.
 //!
-//! Both axes of the curve are logarithmic: to the right by how rare a latency is (90%, 99%, 99.9% at equal distances),
-//! upwards by its size. A tail a hundred times the median stays on the page that way, and the median stays readable.
+//! Both axes of the curve are logarithmic: to the right by how rare a latency is (90%, 99%, 99.9%
+//! at equal distances), upwards by its size. A tail a hundred times the median stays on the page
+//! that way, and the median stays readable.
 
 use crate::results::{Cell, Latency};
 use std::fmt::Write;
@@ -117,7 +119,8 @@ impl Axis {
     }
 }
 
-/// The decimal logarithm of microseconds, from the shortest latency to the longest with a little room.
+/// The decimal logarithm of microseconds, from the shortest latency to the longest with a little
+/// room.
 fn latency_axis(latency: &Latency, position_from: f64, position_to: f64) -> Axis {
     Axis::new(
         logarithm(latency.min) - 0.1,

@@ -1,4 +1,5 @@
-//! The benchmarks against a real redis-server on a free loopback port. Skipped, saying so, where none is installed.
+//! The benchmarks against a real redis-server on a free loopback port. Skipped, saying so, where
+//! none is installed.
 
 use quartet_bench::{
     BenchArguments, BenchCommand, Connections, EmbeddedServer, NewsArguments, NewsProtocol, ProductArguments,
@@ -266,7 +267,8 @@ impl Redis {
     }
 }
 
-/// Below the ports that the system gives to clients: a benchmark that connects for each request goes through thousands of those.
+/// Below the ports that the system gives to clients: a benchmark that connects for each request
+/// goes through thousands of those.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {

@@ -36,7 +36,8 @@ pub(crate) struct Attempt {
     /// The version that was asked for, if one was.
     given_version: OnceLock<u64>,
     state: Mutex<State>,
-    /// Something changed that a task may wait for: it ended, no read is under way, the commit came out.
+    /// Something changed that a task may wait for: it ended, no read is under way, the commit came
+    /// out.
     changed: Notify,
 }
 
@@ -86,8 +87,8 @@ pub(crate) enum Outcome {
     Failed(ErrorCode),
 }
 
-/// A read under way, which a commit waits for. It begins where the read is called, not where its task first runs: a commit may
-/// be called in between.
+/// A read under way, which a commit waits for. It begins where the read is called, not where its
+/// task first runs: a commit may be called in between.
 pub(crate) struct ReadUnderWay(Arc<Attempt>);
 
 impl Drop for ReadUnderWay {
@@ -249,7 +250,8 @@ impl Attempt {
         }
     }
 
-    /// The version by which a commit is judged, and that the user sees: the one given, or the one that was got.
+    /// The version by which a commit is judged, and that the user sees: the one given, or the one
+    /// that was got.
     pub async fn told_version(self: &Arc<Attempt>) -> Result<u64, ErrorCode> {
         match self.given_version.get() {
             Some(version) => Ok(*version),
@@ -278,7 +280,8 @@ impl Attempt {
 
     // ---- reads
 
-    /// Tells `take` the stored value of a key: here and now if it is known, else when the reply is there.
+    /// Tells `take` the stored value of a key: here and now if it is known, else when the reply is
+    /// there.
     pub fn get(self: &Arc<Attempt>, key: &[u8], system: bool, conflicts: bool, take: TakeValue) {
         let mut state = self.state.lock();
         if let Some(code) = state.ended {
@@ -455,7 +458,8 @@ impl Attempt {
         }
     }
 
-    /// Sends a commit of what this attempt has read and `commit` says. Read conflicts are named by their positions.
+    /// Sends a commit of what this attempt has read and `commit` says. Read conflicts are named by
+    /// their positions.
     pub fn send_commit(&self, commit: Commit<'_>, complete: Complete) -> Result<(), ErrorCode> {
         let mut state = self.state.lock();
         let commit = Commit {

@@ -1,4 +1,5 @@
-//! The cluster file: one line, `description:credential@host:port[,host:port...][:tls]`, and lines that begin with `#`.
+//! The cluster file: one line, `description:credential@host:port[,host:port...][:tls]`, and lines
+//! that begin with `#`.
 //!
 //! FoundationDB's id of the cluster is the credential of a logical database here.
 
@@ -26,7 +27,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads the file at `path`; without one that of the environment, or the first of the usual places.
+    /// Reads the file at `path`; without one that of the environment, or the first of the usual
+    /// places.
     pub fn read(path: Option<&Path>) -> Result<Cluster, ErrorCode> {
         let path = match path {
             Some(path) => path.to_path_buf(),

@@ -139,7 +139,8 @@ impl ReadConflicts {
         }
     }
 
-    /// Adds the parts of `start..end` that were read. Each counts as much as the whole, as in the original.
+    /// Adds the parts of `start..end` that were read. Each counts as much as the whole, as in the
+    /// original.
     pub fn add_parts(&mut self, (start, end): (&[u8], &[u8]), parts: &[(Vec<u8>, Vec<u8>)]) {
         for (part_start, part_end) in parts {
             self.reported_bytes += REPORTED_RANGE_BYTES + start.len() + end.len();
@@ -155,7 +156,8 @@ impl ReadConflicts {
         self.reported_bytes
     }
 
-    /// All of it in the order of keys, nothing twice. The same at each call, until something is added.
+    /// All of it in the order of keys, nothing twice. The same at each call, until something is
+    /// added.
     pub fn ranges(&mut self) -> Vec<(&[u8], &[u8])> {
         if !self.ranges.is_empty() {
             return self.gather().iter().collect();

@@ -8,8 +8,9 @@
 //! versions, which wait for the next connection. Versions belong to a connection: the generation
 //! counts them.
 //!
-//! All connections of a client have one session. The server lets a new one in when it has ended the one before, so whoever
-//! waits until there is a connection again knows that what was under way has been decided.
+//! All connections of a client have one session. The server lets a new one in when it has ended the
+//! one before, so whoever waits until there is a connection again knows that what was under way has
+//! been decided.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,7 +141,8 @@ impl Drop for DriverEnds {
 impl Connection {
     pub fn new(cluster: Cluster, tls: TlsSettings, runtime: Handle) -> Arc<Connection> {
         let mut session = [0; 16];
-        // Without randomness there is no session, and a lost connection may be served a moment longer.
+        // Without randomness there is no session, and a lost connection may be served a moment
+        // longer.
         let _ = getrandom::fill(&mut session);
         Arc::new(Connection {
             state: Mutex::default(),
@@ -168,7 +170,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a request, of the connection that gave out a version if there is a generation. Returns its number.
+    /// Sends a request, of the connection that gave out a version if there is a generation. Returns
+    /// its number.
     pub fn send(&self, generation: Option<u64>, request: &Request<'_>, complete: Complete) -> Result<u32, ErrorCode> {
         let mut state = self.state.lock();
         state.check(generation)?;
@@ -298,7 +301,8 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Connects, serves, and connects again, until closed. A driver that is dropped before it has begun ends, too.
+    /// Connects, serves, and connects again, until closed. A driver that is dropped before it has
+    /// begun ends, too.
     pub fn drive(self: Arc<Connection>) -> impl Future<Output = ()> + Send {
         let ends = DriverEnds(self.clone());
         async move {

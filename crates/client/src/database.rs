@@ -1,4 +1,5 @@
-//! A database: the connection that its transactions share, their defaults, and the loop that tries again.
+//! A database: the connection that its transactions share, their defaults, and the loop that tries
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,8 @@ use crate::{Cluster, DatabaseOption, TlsSettings, Transaction};
 
 const WATCHES_MAX: usize = 10_000;
 
-/// Clones share everything. The connection is closed when the last one, and the last transaction, is gone.
+/// Clones share everything. The connection is closed when the last one, and the last transaction,
+/// is gone.
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,

@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! The transaction lives here: it reads at a version of the server's, lays its own writes over what it reads, and gathers
-//! what it read and wrote; a commit sends everything at once. Semantics, limits and numbers of errors are FoundationDB's at
-//! API version 520 and later.
+//! The transaction lives here: it reads at a version of the server's, lays its own writes over what
+//! it reads, and gathers what it read and wrote; a commit sends everything at once. Semantics,
+//! limits and numbers of errors are FoundationDB's at API version 520 and later.
 //!
 //! | file          | what it is                                                            |
 //! |---------------|-----------------------------------------------------------------------|
@@ -63,7 +63,8 @@ pub use transaction::{ConflictKind, Transaction};
 
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
-/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody may read it.
+/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody
+/// may read it.
 pub(crate) const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
 const KEY_BYTES_MAX: usize = 10_000;
 const SYSTEM_KEY_BYTES_MAX: usize = 30_000;

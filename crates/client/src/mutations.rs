@@ -1,6 +1,7 @@
 //! The writes of a transaction in the order of the calls, as they will be sent.
 //!
-//! All keys and values lie in one buffer: a transaction that only writes allocates for a write no more than its bytes.
+//! All keys and values lie in one buffer: a transaction that only writes allocates for a write no
+//! more than its bytes.
 
 use quartet_wire_keyvalue::{Mutation, MutationKind};
 

@@ -1,7 +1,7 @@
 //! The options of a transaction, and of a database for all its transactions.
 //!
-//! Values are checked where an option is made, so what is here is valid. Options of FoundationDB that steer its cluster are
-//! accepted elsewhere and change nothing.
+//! Values are checked where an option is made, so what is here is valid. Options of FoundationDB
+//! that steer its cluster are accepted elsewhere and change nothing.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use std::time::Duration;
 pub enum TransactionOption {
     /// The next mutation is nobody's conflict.
     NextWriteNoWriteConflictRange,
-    /// Reads see what is stored and nothing of the transaction's own. Only before anything was read or written.
+    /// Reads see what is stored and nothing of the transaction's own. Only before anything was read
+    /// or written.
     ReadYourWritesDisable,
     /// Reads and writes reach keys from 0xff on.
     AccessSystemKeys,
@@ -22,7 +23,8 @@ pub enum TransactionOption {
     RetryLimit(Option<u32>),
     MaxRetryDelay(Duration),
     SizeLimit(usize),
-    /// Snapshot reads see own writes while this was asked for as often as its opposite, or more often.
+    /// Snapshot reads see own writes while this was asked for as often as its opposite, or more
+    /// often.
     SnapshotReadYourWritesEnable,
     SnapshotReadYourWritesDisable,
     ReadLockAware,

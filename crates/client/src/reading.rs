@@ -1,8 +1,9 @@
 //! Reads that lay the transaction's own writes over what is stored.
 //!
-//! A read looks at the writes as they were when it was called: it holds them by an `Arc`, and a later write makes its own
-//! copy. A range is read in pieces: each piece of the stored rows is complete between its first and last key, so own writes in
-//! between can be merged in, and cleared stretches are never asked for.
+//! A read looks at the writes as they were when it was called: it holds them by an `Arc`, and a
+//! later write makes its own copy. A range is read in pieces: each piece of the stored rows is
+//! complete between its first and last key, so own writes in between can be merged in, and cleared
+//! stretches are never asked for.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::connection::code_of_read;
 use crate::writes::{Writes, Written};
 use crate::{SYSTEM_KEYS_END, key_after};
 
-/// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset` keys on.
+/// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset`
+/// keys on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     pub key: Vec<u8>,
@@ -83,8 +85,8 @@ pub struct Rows {
     pub more: bool,
 }
 
-/// What a row counts for beside its key and value when it is given to the caller. The server counts 24 bytes, as the
-/// original's does, so a limit is mostly reached there.
+/// What a row counts for beside its key and value when it is given to the caller. The server counts
+/// 24 bytes, as the original's does, so a limit is mostly reached there.
 const ROW_BYTES: usize = 8;
 /// Longest piece of a range that is asked for at once, of rows without and with a limit of bytes.
 const PIECE_BYTES: usize = 512 << 10;
@@ -146,7 +148,8 @@ impl View {
         Ok(key)
     }
 
-    /// The key that a selector names among stored rows and own writes: `""` before the first, `end` after the last.
+    /// The key that a selector names among stored rows and own writes: `""` before the first, `end`
+    /// after the last.
     async fn resolve(&self, selector: &Selector) -> Result<Vec<u8>, ErrorCode> {
         if self.writes.is_empty() {
             let version = self.attempt.version().await?;
@@ -275,7 +278,8 @@ impl View {
         Some(stop.to_vec())
     }
 
-    /// The next stored rows, in order, and the key up to which there are no others. They are asked for the `asked`th time.
+    /// The next stored rows, in order, and the key up to which there are no others. They are asked
+    /// for the `asked`th time.
     async fn stored_piece(
         &self,
         start: &[u8],
@@ -314,7 +318,8 @@ impl View {
         Ok((stop, rows))
     }
 
-    /// Merges the stored rows of `start..end`, which are all there are, with own writes. True if a limit was reached.
+    /// Merges the stored rows of `start..end`, which are all there are, with own writes. True if a
+    /// limit was reached.
     fn merge_piece(
         &self,
         start: &[u8],
@@ -377,7 +382,8 @@ impl View {
         }
     }
 
-    /// The commit is to be judged by what is stored in `start..end`, but for what the transaction itself decided before.
+    /// The commit is to be judged by what is stored in `start..end`, but for what the transaction
+    /// itself decided before.
     fn depend_on(&self, start: &[u8], end: &[u8]) {
         self.attempt.with_read_conflicts(|conflicts| {
             if self.writes.is_empty() {
@@ -415,7 +421,8 @@ impl Gathered {
         self.rows.more
     }
 
-    /// Own writes may hide stored rows, so with such a piece larger than what is missing is asked for.
+    /// Own writes may hide stored rows, so with such a piece larger than what is missing is asked
+    /// for.
     fn rows_to_ask(&self, writes: &Writes) -> u32 {
         if self.options.rows_max == 0 {
             return 0;

@@ -1,4 +1,5 @@
-//! Keys that are computed here: those that begin with 0xff 0xff, and ranges of system keys that tell of a cluster, which is one server.
+//! Keys that are computed here: those that begin with 0xff 0xff, and ranges of system keys that
+//! tell of a cluster, which is one server.
 //!
 //! Keys about things that one server does not have (excluded processes, maintenance, a lock) are
 //! absent, as in a cluster without them. Nothing is invented.
@@ -45,7 +46,8 @@ pub(crate) fn is_special_range(begin: &[u8], end: &[u8]) -> bool {
     is_special(begin) && (PREFIX..=PREFIX_END).contains(&end)
 }
 
-/// Where a module's keys begin and end: what the original has, so that what may be read is the same. Some are empty here.
+/// Where a module's keys begin and end: what the original has, so that what may be read is the
+/// same. Some are empty here.
 const MODULES: [(&[u8], &[u8]); 12] = [
     (STATUS, b"\xff\xff/status/json\x00"),
     (CLUSTER_FILE, b"\xff\xff/cluster_file_path\x00"),
@@ -80,7 +82,8 @@ pub(crate) async fn get(attempt: &Attempt, told: &SpecialKeyInfo, key: &[u8]) ->
         .map(|(_, value)| value))
 }
 
-/// A range, which must lie in one module unless the transaction said otherwise. Selectors are keys here.
+/// A range, which must lie in one module unless the transaction said otherwise. Selectors are keys
+/// here.
 pub(crate) async fn get_range(
     attempt: &Attempt,
     told: &SpecialKeyInfo,
@@ -125,7 +128,8 @@ fn within(mut rows: Vec<(Vec<u8>, Vec<u8>)>, (begin, end): (&[u8], &[u8]), range
     Rows { rows, more }
 }
 
-/// The rows between two keys of the map of shards or of the configuration, if it is one of these that is read.
+/// The rows between two keys of the map of shards or of the configuration, if it is one of these
+/// that is read.
 pub(crate) fn system_range(cluster: &Cluster, begin: &Selector, end: &Selector, range: RangeOptions) -> Option<Rows> {
     let (begin, end) = (bound(begin), bound(end));
     let is_computed = begin.starts_with(system_keys::SHARDS) || begin.starts_with(system_keys::CONFIGURATION);
@@ -144,7 +148,11 @@ fn module_of(key: &[u8]) -> Option<usize> {
     MODULES.iter().position(|(start, end)| *start <= key && key < *end)
 }
 
-async fn rows_of(attempt: &Attempt, told: &SpecialKeyInfo, module: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode> {
+async fn rows_of(
+    attempt: &Attempt,
+    told: &SpecialKeyInfo,
+    module: usize,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode> {
     let cluster = &attempt.connection.cluster;
     let start = MODULES[module].0;
     let value = match start {

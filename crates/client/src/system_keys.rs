@@ -1,4 +1,5 @@
-//! System keys that tell of a cluster, which is one server: what they hold unless somebody has written them.
+//! System keys that tell of a cluster, which is one server: what they hold unless somebody has
+//! written them.
 
 use crate::Cluster;
 

@@ -1,7 +1,7 @@
 //! TLS towards the server, with the settings that FoundationDB's clients have.
 //!
-//! The server's certificate must lead to a certificate of the authority file. Its name is not compared: cluster files hold
-//! addresses, and the authority is the operator's own.
+//! The server's certificate must lead to a certificate of the authority file. Its name is not
+//! compared: cluster files hold addresses, and the authority is the operator's own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ const AUTHORITY_FILE: &str = "FDB_TLS_CA_FILE";
 const VERIFY_PEERS: &str = "FDB_TLS_VERIFY_PEERS";
 
 impl TlsSettings {
-    /// These settings, and where nothing was set, what the environment says. Fails if a file cannot be read.
+    /// These settings, and where nothing was set, what the environment says. Fails if a file cannot
+    /// be read.
     pub fn or_environment(self) -> Result<TlsSettings, ErrorCode> {
         let file = |given: Option<Vec<u8>>, variable: &str| match (given, std::env::var_os(variable)) {
             (None, Some(path)) if !path.is_empty() => read(Path::new(&path)).map(Some),

@@ -1,7 +1,7 @@
 //! The writes of a transaction, as its own reads must see them.
 //!
-//! Sets and clears decide a value; atomic operations on a key whose value is not known wait for it as a list. A key or value
-//! that will carry the versionstamp cannot be read before the commit.
+//! Sets and clears decide a value; atomic operations on a key whose value is not known wait for it
+//! as a list. A key or value that will carry the versionstamp cannot be read before the commit.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -38,7 +38,8 @@ impl Writes {
         self.keys.is_empty() && self.cleared.is_empty() && self.unreadable.is_empty()
     }
 
-    /// Shows one of the transaction's mutations. A key with a stamp is shown by `versionstamped_key`.
+    /// Shows one of the transaction's mutations. A key with a stamp is shown by
+    /// `versionstamped_key`.
     pub fn apply(&mut self, mutation: &Mutation<'_>) {
         let Mutation { kind, key, value } = *mutation;
         match kind {
@@ -51,7 +52,8 @@ impl Writes {
         }
     }
 
-    /// A value that depended on the versionstamp stays out of reach, though this one does not depend on it.
+    /// A value that depended on the versionstamp stays out of reach, though this one does not
+    /// depend on it.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         let written = match self.keys.get(key) {
             Some(Written::Unreadable(_)) => Written::Unreadable(value.to_vec()),
@@ -141,8 +143,9 @@ impl Writes {
         self.cleared.containing_before(key)
     }
 
-    /// The parts of `start..end` whose stored values this transaction's reads depend on: without what it set or cleared. Keys
-    /// with operations that need the stored value are parts of their own.
+    /// The parts of `start..end` whose stored values this transaction's reads depend on: without
+    /// what it set or cleared. Keys with operations that need the stored value are parts of their
+    /// own.
     pub fn depended_on(&self, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut left = RangeSet::default();
         left.add(start, end);

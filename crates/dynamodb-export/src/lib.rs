@@ -6,8 +6,8 @@
 //! data/NAME.json.gz        lines, each of one item
 //! ```
 //!
-//! The layer writes such exports when a client asks it to, and `quartet export dynamodb` writes and reads them from outside.
-//! No I/O, and no knowledge of items: a line is bytes.
+//! The layer writes such exports when a client asks it to, and `quartet export dynamodb` writes and
+//! reads them from outside. No I/O, and no knowledge of items: a line is bytes.
 //!
 //! Source: the DynamoDB developer guide, "DynamoDB table export output format".
 
@@ -61,7 +61,8 @@ impl DataFile {
         self.encoder.get_ref().len() >= FILE_BYTES || self.bytes_before >= FILE_BYTES_BEFORE
     }
 
-    /// The bytes of the whole file, and the line of the manifest for the key that it is stored under.
+    /// The bytes of the whole file, and the line of the manifest for the key that it is stored
+    /// under.
     pub fn finish(self, key: String) -> io::Result<(Vec<u8>, FileLine)> {
         let bytes = self.encoder.finish()?;
         let line = FileLine {
@@ -141,7 +142,8 @@ pub struct Summary {
     /// For an incremental export: `NEW_IMAGE` or `NEW_AND_OLD_IMAGES`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_view: Option<String>,
-    /// `FULL_EXPORT` or `INCREMENTAL_EXPORT`; an export from before there were incremental ones has none.
+    /// `FULL_EXPORT` or `INCREMENTAL_EXPORT`; an export from before there were incremental ones has
+    /// none.
     pub export_type: Option<String>,
 }
 

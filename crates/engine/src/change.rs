@@ -1,6 +1,7 @@
 //! The meaning of a committed effect to the users of a layer: the words of a change feed.
 //!
-//! The engine knows rows. Each layer tells what a row of its own says, and that a row which only follows from others says nothing.
+//! The engine knows rows. Each layer tells what a row of its own says, and that a row which only
+//! follows from others says nothing.
 
 use quartet_model::{Effect, LayerId};
 
@@ -11,8 +12,9 @@ pub trait ChangeDecoder: Send {
     /// Whose effects it knows.
     fn layer(&self) -> LayerId;
 
-    /// Appends what the effect did, with keys relative to the space; nothing if it follows from other effects. `reader` shows the latest
-    /// state, for names that rows hold as numbers; it has none if the partition is kept for too long.
+    /// Appends what the effect did, with keys relative to the space; nothing if it follows from
+    /// other effects. `reader` shows the latest state, for names that rows hold as numbers; it has
+    /// none if the partition is kept for too long.
     fn decode(&mut self, effect: Effect<'_>, reader: &mut dyn FnMut() -> Option<Reader>, changes: &mut Vec<Change>);
 }
 

@@ -1,4 +1,5 @@
-//! One partition at its home: how it is opened and closed, how its lock is taken, and who waits for what to be durable.
+//! One partition at its home: how it is opened and closed, how its lock is taken, and who waits for
+//! what to be durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +27,8 @@ use crate::{
 
 /// How often a thread that waits for something to be durable looks.
 const DURABLE_LOOK: Duration = Duration::from_micros(100);
-/// No epoch grows larger before it is closed: with one transaction more it still fits a log record, which holds 4 GiB.
+/// No epoch grows larger before it is closed: with one transaction more it still fits a log record,
+/// which holds 4 GiB.
 const EPOCH_BYTES_LIMIT: usize = 2 << 30;
 
 /// One partition at its home: state, log and the threads that serve them.
@@ -50,8 +52,9 @@ impl Engine {
         Engine::open_with(Parts::on_one_machine(disk, clock), options, failure, progress)
     }
 
-    /// Opens the partition: what the store has on disk, then the rest of the log. `failure` is called once, from the
-    /// thread that meets it, when the log can no longer be trusted; nothing is acknowledged as durable after it.
+    /// Opens the partition: what the store has on disk, then the rest of the log. `failure` is
+    /// called once, from the thread that meets it, when the log can no longer be trusted; nothing
+    /// is acknowledged as durable after it.
     pub fn open_with(
         parts: Parts,
         options: EngineOptions,
@@ -114,7 +117,8 @@ impl Engine {
         Ok(Engine { shared, flusher })
     }
 
-    /// Takes the partition's lock, however long that takes: not for a thread that serves connections.
+    /// Takes the partition's lock, however long that takes: not for a thread that serves
+    /// connections.
     pub fn partition(&self) -> PartitionGuard<'_> {
         debug_assert!(
             !busy::is_serving_thread(),
@@ -123,15 +127,17 @@ impl Engine {
         PartitionGuard::new(&self.shared, self.shared.partition.lock())
     }
 
-    /// Takes the partition's lock, or gives up when somebody keeps it for longer than the calling thread may wait: a moment if
-    /// it serves connections ([`serve_on_this_thread`]), a few seconds otherwise. A pipeline of commands takes it once.
+    /// Takes the partition's lock, or gives up when somebody keeps it for longer than the calling
+    /// thread may wait: a moment if it serves connections ([`serve_on_this_thread`]), a few seconds
+    /// otherwise. A pipeline of commands takes it once.
     pub fn partition_in_time(&self) -> Result<PartitionGuard<'_>, Busy> {
         let state = self.shared.partition.lock_in_time()?;
         Ok(PartitionGuard::new(&self.shared, state))
     }
 
-    /// Takes the partition's lock for what may take long. Everything committed before is in the flusher's hands, so what waits
-    /// for it to be durable does not wait for the holder; and nobody who serves connections waits for the lock in vain.
+    /// Takes the partition's lock for what may take long. Everything committed before is in the
+    /// flusher's hands, so what waits for it to be durable does not wait for the holder; and nobody
+    /// who serves connections waits for the lock in vain.
     pub fn partition_for_long(&self) -> PartitionGuard<'_> {
         let mut partition = self.partition();
         partition.hand_over_pending();
@@ -151,8 +157,9 @@ impl Engine {
         self.shared.partition.unwatch(watches);
     }
 
-    /// Calls `listener` when the lock is released after [`Engine::is_busy`] was true, from the thread that held it. It must be
-    /// quick, and may be missed: whoever waits for it looks again now and then.
+    /// Calls `listener` when the lock is released after [`Engine::is_busy`] was true, from the
+    /// thread that held it. It must be quick, and may be missed: whoever waits for it looks again
+    /// now and then.
     pub fn on_free(&self, listener: Arc<dyn Fn() + Send + Sync>) {
         self.shared.partition.announcement.listen(listener);
     }
@@ -162,13 +169,14 @@ impl Engine {
         self.shared.durable()
     }
 
-    /// True once the answer that depends on `dependency` may be sent. When false, the listeners will be called after the
-    /// durable version moves.
+    /// True once the answer that depends on `dependency` may be sent. When false, the listeners
+    /// will be called after the durable version moves.
     pub fn is_durable(&self, dependency: Dependency) -> bool {
         if dependency <= self.durable() {
             return true;
         }
-        // Sequentially consistent on both sides: either this thread sees the version move, or the flusher sees it wait.
+        // Sequentially consistent on both sides: either this thread sees the version move, or the
+        // flusher sees it wait.
         if !self.shared.waited_for.swap(true, Ordering::SeqCst) {
             // The writer may be in no hurry for a sync; this reader is.
             self.shared.flusher.wake();
@@ -176,20 +184,21 @@ impl Engine {
         dependency.0 <= self.shared.durable.load(Ordering::SeqCst)
     }
 
-    /// Makes what `dependency` stands for durable on the calling thread, which waits for the disk. For a thread that has nobody else
-    /// to serve meanwhile: it saves the ways to the flusher's thread and back. False if that thread is long at it, or the
-    /// log failed: then wait as usual.
+    /// Makes what `dependency` stands for durable on the calling thread, which waits for the disk.
+    /// For a thread that has nobody else to serve meanwhile: it saves the ways to the flusher's
+    /// thread and back. False if that thread is long at it, or the log failed: then wait as usual.
     pub fn make_durable(&self, dependency: Dependency) -> bool {
         dependency <= self.durable() || self.flusher.flush_here(dependency)
     }
 
-    /// Calls `listener` from the flusher each time the durable version moved while somebody waited. It must be quick.
+    /// Calls `listener` from the flusher each time the durable version moved while somebody waited.
+    /// It must be quick.
     pub fn on_durable(&self, listener: Arc<dyn Fn() + Send + Sync>) {
         self.shared.listeners.lock().push(listener);
     }
 
-    /// Blocks the calling thread until `dependency` is durable. For threads that may wait; I/O threads use the listeners.
-    /// False if the log failed and `dependency` never will be.
+    /// Blocks the calling thread until `dependency` is durable. For threads that may wait; I/O
+    /// threads use the listeners. False if the log failed and `dependency` never will be.
     pub fn wait_durable(&self, dependency: Dependency) -> bool {
         while !self.is_durable(dependency) {
             if self.shared.partition.has_failed() {
@@ -200,8 +209,9 @@ impl Engine {
         true
     }
 
-    /// The state at the latest commit, and the dependency of everything read from it.
-    /// It shows every logical database: for replicas and tests. A layer has a [`Reader`](crate::Reader) of its own part.
+    /// The state at the latest commit, and the dependency of everything read from it. It shows
+    /// every logical database: for replicas and tests. A layer has a [`Reader`](crate::Reader) of
+    /// its own part.
     pub fn snapshot(&self) -> (PartitionSnapshot, Version, Dependency) {
         let state = self.shared.partition.borrow();
         let version = state.last_version();
@@ -219,7 +229,8 @@ impl Engine {
         self.flusher.request_checkpoint();
     }
 
-    /// A hash of every row in `space` (of the whole partition if none) at the latest commit: equal states, equal hashes.
+    /// A hash of every row in `space` (of the whole partition if none) at the latest commit: equal
+    /// states, equal hashes.
     pub fn state_hash(&self, space: Option<Space>) -> Result<u128, StoreError> {
         let (snapshot, _, _) = self.snapshot();
         let range = space.map(|space| KeyRange::prefix(&space.prefix()));
@@ -242,8 +253,9 @@ impl Engine {
         self.shared.stored.total()
     }
 
-    /// The same where room is made by removing rows. In memory small ones take less than they count, and all of them no more than
-    /// the rows of the process do; the ssd engine has most of its rows elsewhere.
+    /// The same where room is made by removing rows. In memory small ones take less than they
+    /// count, and all of them no more than the rows of the process do; the ssd engine has most of
+    /// its rows elsewhere.
     pub fn removable_bytes(&self) -> u64 {
         match self.shared.is_all_in_memory {
             true => self.live_bytes().min(quartet_store::all_rows_bytes()),
@@ -261,8 +273,9 @@ impl Engine {
         &self.shared.memory
     }
 
-    /// Ends the checkpoint that is being written, if there is one, so that what it holds of rows that are no longer live is given
-    /// back; true while that is awaited. Until one has succeeded, whoever evicts leaves it more room ([`Memory::evicts_above`]).
+    /// Ends the checkpoint that is being written, if there is one, so that what it holds of rows
+    /// that are no longer live is given back; true while that is awaited. Until one has succeeded,
+    /// whoever evicts leaves it more room ([`Memory::evicts_above`]).
     pub fn give_up_checkpoint(&self) -> bool {
         let (shared, now_micros) = (&self.shared, self.now_micros());
         if shared.is_all_in_memory && shared.statistics.checkpoint_running.load(Ordering::Relaxed) {
@@ -284,7 +297,8 @@ impl Engine {
         self.shared.clock.now_micros()
     }
 
-    /// Flushes everything and stops the threads. Later transactions panic: the caller has stopped its layers first.
+    /// Flushes everything and stops the threads. Later transactions panic: the caller has stopped
+    /// its layers first.
     pub fn close(mut self) -> Result<(), LogError> {
         self.flusher.stop()
     }

@@ -1,9 +1,10 @@
 //! Invariants between a layer's rows, and their breaches: indexes, counts, names that lead
 //! somewhere.
 //!
-//! The engine knows no layer. Each registers what it promises about its rows of one logical database, and is given all of them at
-//! one snapshot; what it finds broken it names, with what would put it right without guessing. A [`Repair`] only rebuilds or drops
-//! what follows from other rows: data that nothing contradicts is never touched.
+//! The engine knows no layer. Each registers what it promises about its rows of one logical
+//! database, and is given all of them at one snapshot; what it finds broken it names, with what
+//! would put it right without guessing. A [`Repair`] only rebuilds or drops what follows from other
+//! rows: data that nothing contradicts is never touched.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,8 +18,8 @@ pub trait Invariants {
     /// Whose rows it knows.
     fn layer(&self) -> LayerId;
 
-    /// Looks at all rows of the layer in one logical database. Bytes that no version has written are a finding, never a panic: see
-    /// [`decoded`].
+    /// Looks at all rows of the layer in one logical database. Bytes that no version has written
+    /// are a finding, never a panic: see [`decoded`].
     fn judge(&self, verification: &mut Verification<'_>);
 }
 
@@ -75,7 +76,8 @@ const FINDINGS_MAX: usize = 10_000;
 const REPAIRS_AT_ONCE: usize = 256;
 
 impl Verification<'_> {
-    /// The same rows, for whoever needs a reader of his own. He reads again by `rows` what that one could not read.
+    /// The same rows, for whoever needs a reader of his own. He reads again by `rows` what that one
+    /// could not read.
     pub fn reader(&self) -> Reader {
         Reader::of_snapshot((self.snapshot)(), self.space, self.rows.version)
     }

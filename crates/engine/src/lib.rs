@@ -6,9 +6,10 @@
 //!   commit   interactive transaction: read version, conflict ranges, mutations   --+
 //! ```
 //!
-//! Effects are visible as soon as their transaction commits; a reply that depends on effects which the log has not yet
-//! made durable must wait for them. Each way in therefore returns a [`Dependency`]: the newest version the answer depends on.
-//! The caller sends the answer once [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
+//! Effects are visible as soon as their transaction commits; a reply that depends on effects which
+//! the log has not yet made durable must wait for them. Each way in therefore returns a
+//! [`Dependency`]: the newest version the answer depends on. The caller sends the answer once
+//! [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
 //!
 //! The flusher appends to the log the epoch that gathered while the previous one was being synced,
 //! so group commit needs no timer. Readers that wait for durability wake the flusher; writers do
@@ -38,7 +39,7 @@ pub use durability::log_readers::OnMore;
 pub use durability::memory::{Memory, Reserved};
 pub use durability::pressure::Admission;
 pub use engine::Engine;
-pub use invariants::{Finding, Findings, Invariants, Verification, Repair, decoded};
+pub use invariants::{Finding, Findings, Invariants, Repair, Verification, decoded};
 pub use partition::busy::{BriefWaits, Busy, serve_on_this_thread};
 pub use partition::frozen::Frozen;
 pub use partition::reader::{Reader, RowValue, Visit};

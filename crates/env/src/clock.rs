@@ -1,6 +1,7 @@
 //! The time, as something that can be handed in.
 //!
-//! Versions are taken from it as `max(last + 1, now)`, so it may jump or stand still without harm to correctness.
+//! Versions are taken from it as `max(last + 1, now)`, so it may jump or stand still without harm
+//! to correctness.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -9,14 +10,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of the time.
 pub trait Clock: Send + Sync {
-    /// Microseconds since the Unix epoch. Not monotonic: an operator may set the machine's clock back.
+    /// Microseconds since the Unix epoch. Not monotonic: an operator may set the machine's clock
+    /// back.
     fn now_micros(&self) -> u64;
 }
 
 /// The machine's own clock. A clock set before 1970 reads 0.
 ///
-/// The system is asked once a millisecond for each thread; in between, the processor's counter tells what has passed, at
-/// less than half the price. So a clock that is set anew, or that was slewed, is followed within that millisecond.
+/// The system is asked once a millisecond for each thread; in between, the processor's counter
+/// tells what has passed, at less than half the price. So a clock that is set anew, or that was
+/// slewed, is followed within that millisecond.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -29,8 +32,8 @@ struct Moment {
 
 const ASK_AGAIN_NANOS: u64 = 1_000_000;
 
-/// The counter is read before and after the system is asked: further apart than this, the thread was interrupted and the
-/// two do not belong together.
+/// The counter is read before and after the system is asked: further apart than this, the thread
+/// was interrupted and the two do not belong together.
 const SAME_MOMENT_NANOS: u64 = 10_000;
 
 static COUNTER: LazyLock<quanta::Clock> = LazyLock::new(quanta::Clock::new);

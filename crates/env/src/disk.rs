@@ -24,8 +24,8 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. `NotFound` if it does not exist.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Removes a file that nobody reads any more. Its room comes back little by little, because the syncs of others wait as
-    /// long as the system gives back much at once.
+    /// Removes a file that nobody reads any more. Its room comes back little by little, because the
+    /// syncs of others wait as long as the system gives back much at once.
     fn remove_gently(&self, name: &str) -> io::Result<()> {
         self.remove(name)
     }
@@ -33,7 +33,8 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self) -> io::Result<()>;
     /// What files of this directory may still take together, what removed files hold included.
     fn available_bytes(&self) -> io::Result<u64>;
-    /// What files hold that were removed and whose room has not come back yet, in bytes. It comes back at once when the disk is full.
+    /// What files hold that were removed and whose room has not come back yet, in bytes. It comes
+    /// back at once when the disk is full.
     fn removed_bytes(&self) -> u64 {
         0
     }
@@ -43,7 +44,8 @@ pub trait Disk: Send + Sync {
 pub trait File: Send + Sync {
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file, 0 beyond it.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Writes all of `bytes`, growing the file as needed. After an error any part of them may have been written.
+    /// Writes all of `bytes`, growing the file as needed. After an error any part of them may have
+    /// been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -53,19 +55,20 @@ pub trait File: Send + Sync {
     }
     /// Cuts the file, or grows it with zeros.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Reserves room for the first `bytes` bytes without changing the length, so that writing them cannot run out of
-    /// space. Does nothing on a file system that cannot reserve.
+    /// Reserves room for the first `bytes` bytes without changing the length, so that writing them
+    /// cannot run out of space. Does nothing on a file system that cannot reserve.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
     /// Returns the file's size on the disk: its written and its reserved bytes.
     fn allocated_bytes(&self) -> io::Result<u64>;
     /// Makes the content and the length durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// The same for a file that is written in the background: the disk is left to others afterwards for as long as it took, if they use it.
+    /// The same for a file that is written in the background: the disk is left to others afterwards
+    /// for as long as it took, if they use it.
     fn sync_gently(&self) -> io::Result<()> {
         self.sync_data()
     }
-    /// Says of bytes that are read or synced that nobody will ask for them soon: the system need not keep them at hand, and has the memory for
-    /// what comes next.
+    /// Says of bytes that are read or synced that nobody will ask for them soon: the system need
+    /// not keep them at hand, and has the memory for what comes next.
     fn forget(&self, _offset: u64, _bytes: u64) {}
     /// Syncs gently if `unsynced_bytes` since the last sync are enough that others would have to
     /// wait for it. Returns whether it has.
@@ -78,8 +81,9 @@ pub trait File: Send + Sync {
     }
 }
 
-/// As many bytes written in the background may wait for the disk. A sync of the log waits behind them, so they must take a
-/// millisecond or two; one sync at the end of a file once made it wait for seconds.
+/// As many bytes written in the background may wait for the disk. A sync of the log waits behind
+/// them, so they must take a millisecond or two; one sync at the end of a file once made it wait
+/// for seconds.
 pub const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
 /// True if the system was short of something that may come back: space, quota or file descriptors.

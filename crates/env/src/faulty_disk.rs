@@ -1,15 +1,18 @@
 //! A disk in memory that fails on purpose, for tests.
 //!
-//! Every file has two contents: what readers see, and what would survive a loss of power. A write marks the sectors it
-//! touches as dirty; a sync carries the dirty sectors over. Names are kept twice in the same way.
+//! Every file has two contents: what readers see, and what would survive a loss of power. A write
+//! marks the sectors it touches as dirty; a sync carries the dirty sectors over. Names are kept
+//! twice in the same way.
 //!
-//! - `fail` makes the n-th operation of a kind from now fail, once. A failed sync leaves its sectors visible but clean, as
-//!   Linux does: a second sync would succeed without writing them, and a crash would take them back.
+//! - `fail` makes the n-th operation of a kind from now fail, once. A failed sync leaves its
+//!   sectors visible but clean, as Linux does: a second sync would succeed without writing them,
+//!   and a crash would take them back.
 //! - `lie_about_syncs` makes syncs of files do nothing and answer that they did.
-//! - `set_capacity` bounds what all files may take: what is reserved for a file, or its length, in whole blocks. The space
-//!   of a removed file comes back when the directory has been synced.
-//! - `crash` drops what was not synced; `crash_keeping_some` keeps a random part of it, sector by sector, as a disk does
-//!   that writes in whatever order it likes. A sector is never torn. Files opened before a crash answer errors after it.
+//! - `set_capacity` bounds what all files may take: what is reserved for a file, or its length, in
+//!   whole blocks. The space of a removed file comes back when the directory has been synced.
+//! - `crash` drops what was not synced; `crash_keeping_some` keeps a random part of it, sector by
+//!   sector, as a disk does that writes in whatever order it likes. A sector is never torn. Files
+//!   opened before a crash answer errors after it.
 //! - `flip` and `truncate` damage what is stored, beneath any sync.
 
 use crate::disk::{Disk, File, check_name};
@@ -117,7 +120,8 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FileId(u64);
 
-/// A change of the directory. Each survives a loss of power or does not, by itself; a renaming is never half done.
+/// A change of the directory. Each survives a loss of power or does not, by itself; a renaming is
+/// never half done.
 #[derive(Clone, Debug)]
 enum Naming {
     Create(String, FileId),
@@ -139,7 +143,8 @@ impl Naming {
 struct Content {
     visible: Vec<u8>,
     synced: Vec<u8>,
-    /// Sectors that the next sync writes. Others may differ from `synced` too, if their sync failed.
+    /// Sectors that the next sync writes. Others may differ from `synced` too, if their sync
+    /// failed.
     dirty: BTreeSet<usize>,
     /// Reserved on the disk, and what of that survives a loss of power.
     allocated: u64,
@@ -200,7 +205,8 @@ impl FaultyDisk {
         self.state.lock().crash(&mut || split_mix(&mut random) & 1 == 1);
     }
 
-    /// Inverts the bits of `mask` in one stored byte. Panics if the file is shorter: a test's own mistake.
+    /// Inverts the bits of `mask` in one stored byte. Panics if the file is shorter: a test's own
+    /// mistake.
     pub fn flip(&self, name: &str, offset: u64, mask: u8) {
         let mut state = self.state.lock();
         let content = state.stored(name);

@@ -1,11 +1,13 @@
 //! Work on a disk beside those who wait for its syncs.
 //!
-//! A sync waits for what the system has to do before it, whoever asked for that: for megabytes that were written, and, where
-//! the file system tells the device what is free, for all that was removed since the last one. A gigabyte that is removed at
-//! once makes a small write wait for 80 ms. So both are done a few megabytes at a time, with rests between while others sync.
+//! A sync waits for what the system has to do before it, whoever asked for that: for megabytes that
+//! were written, and, where the file system tells the device what is free, for all that was removed
+//! since the last one. A gigabyte that is removed at once makes a small write wait for 80 ms. So
+//! both are done a few megabytes at a time, with rests between while others sync.
 //!
-//! What is removed and not given back yet is bounded: a writer of much would otherwise fill the disk with what it no longer has. Beyond the
-//! bound, and on a disk that is nearly full, room comes first and there are no rests.
+//! What is removed and not given back yet is bounded: a writer of much would otherwise fill the
+//! disk with what it no longer has. Beyond the bound, and on a disk that is nearly full, room comes
+//! first and there are no rests.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -32,8 +34,9 @@ const SPARE_BYTES_MIN: u64 = 1 << 30;
 /// A disk that needs longer is not left alone for longer.
 const REST_MAX: Duration = Duration::from_millis(50);
 
-/// As many bytes may wait for the disk while nobody else syncs: a disk takes them two to three times as fast as a megabyte at a time, and whoever
-/// comes then waits for some ten milliseconds, once.
+/// As many bytes may wait for the disk while nobody else syncs: a disk takes them two to three
+/// times as fast as a megabyte at a time, and whoever comes then waits for some ten milliseconds,
+/// once.
 const UNSYNCED_ALONE_BYTES_MAX: u64 = 4 << 20;
 
 /// The syncs of those who are not to wait.
@@ -49,7 +52,8 @@ impl Others {
         self.syncs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Syncs the file, and rests for as long as that took if others have synced since the last time.
+    /// Syncs the file, and rests for as long as that took if others have synced since the last
+    /// time.
     pub fn sync_beside(&self, file: &File) -> io::Result<()> {
         let began = Instant::now();
         file.sync_data()?;
@@ -119,7 +123,8 @@ impl Removed {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Cuts the file to nothing in the background, after those that wait. A process that ends before gives all back at once.
+    /// Cuts the file to nothing in the background, after those that wait. A process that ends
+    /// before gives all back at once.
     pub fn give_back(self: &Arc<Removed>, file: File) {
         let bytes = taken_bytes(&file);
         let mut waiting = self.files.lock();
@@ -182,7 +187,8 @@ impl Removed {
         true
     }
 
-    /// Cuts the file to nothing, and counts what it gives back of `bytes`. Returns what is still counted, also beside an error.
+    /// Cuts the file to nothing, and counts what it gives back of `bytes`. Returns what is still
+    /// counted, also beside an error.
     fn shrink(&self, file: &File, bytes: u64) -> Result<u64, (io::Error, u64)> {
         let mut counted = bytes;
         let mut left = file.metadata().map_err(|error| (error, counted))?.len();
@@ -217,7 +223,8 @@ fn is_nearly_full(waiting: &Waiting) -> bool {
     newest.is_some_and(|held| spare_bytes(&held.file) < SPARE_BYTES_MIN)
 }
 
-/// What the file takes on the disk, in bytes. The unit is the system's, whatever the file system's blocks are.
+/// What the file takes on the disk, in bytes. The unit is the system's, whatever the file system's
+/// blocks are.
 fn taken_bytes(file: &File) -> u64 {
     file.metadata().map_or(0, |metadata| metadata.blocks() * 512)
 }
@@ -292,7 +299,8 @@ mod tests {
         assert_eq!(removed.held_bytes(), 0);
     }
 
-    /// Under a load that removed more than the thread gave back, what was held grew for as long as the load lasted: 5.7 GB after 26 seconds.
+    /// Under a load that removed more than the thread gave back, what was held grew for as long as
+    /// the load lasted: 5.7 GB after 26 seconds.
     #[test]
     fn what_is_held_is_bounded() {
         const BYTES: u64 = 32 << 20;

@@ -1,8 +1,10 @@
 //! A disk in memory that does not fail, for a server whose data need not outlive it.
 //!
-//! A file is made of pieces of one size, which exist once something is written to them, so that a growing log is never copied. All
-//! files together hold at most `bytes_max`, counted in whole pieces, those included that are only reserved; a write beyond it
-//! answers ENOSPC, as a full disk does, and has written nothing. A file that is removed gives its room back when nobody has it open any more.
+//! A file is made of pieces of one size, which exist once something is written to them, so that a
+//! growing log is never copied. All files together hold at most `bytes_max`, counted in whole
+//! pieces, those included that are only reserved; a write beyond it answers ENOSPC, as a full disk
+//! does, and has written nothing. A file that is removed gives its room back when nobody has it
+//! open any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -163,7 +165,8 @@ impl Drop for MemoryFile {
     }
 }
 
-/// The parts of pieces that `length` bytes from `offset` on lie in: the piece's number and the range within it.
+/// The parts of pieces that `length` bytes from `offset` on lie in: the piece's number and the
+/// range within it.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
     let end = offset + length as u64;
     let mut at = offset;

@@ -1,8 +1,8 @@
 //! A directory of the operating system.
 //!
-//! Holds a lock on the file `LOCK` inside it for as long as it lives, so that two servers never write to the same
-//! directory, and nobody reads one that a server writes to. The kernel drops the lock when the process ends, however it
-//! ends.
+//! Holds a lock on the file `LOCK` inside it for as long as it lives, so that two servers never
+//! write to the same directory, and nobody reads one that a server writes to. The kernel drops the
+//! lock when the process ends, however it ends.
 
 use crate::disk::{Disk, File, check_name};
 use crate::gentle;
@@ -29,14 +29,16 @@ pub struct RealDisk {
     is_writable: bool,
     others: Arc<gentle::Others>,
     removed: Arc<gentle::Removed>,
-    /// Held, never read: closing it gives the directory free. Nothing to hold in a copy that no server has opened.
+    /// Held, never read: closing it gives the directory free. Nothing to hold in a copy that no
+    /// server has opened.
     _lock: Option<fs::File>,
 }
 
 impl RealDisk {
     /// Opens `path`, creating the directory if it does not exist.
     ///
-    /// Errors: `ResourceBusy` if another process (or this one) has it open already; whatever the system says otherwise.
+    /// Errors: `ResourceBusy` if another process (or this one) has it open already; whatever the
+    /// system says otherwise.
     pub fn open(path: impl AsRef<Path>) -> io::Result<RealDisk> {
         let path = path.as_ref().to_path_buf();
         create_directory_durably(&path)?;
@@ -59,7 +61,8 @@ impl RealDisk {
         })
     }
 
-    /// Opens `path` to read it only; whatever would change it answers `ReadOnlyFilesystem`. Needs no permission to write.
+    /// Opens `path` to read it only; whatever would change it answers `ReadOnlyFilesystem`. Needs
+    /// no permission to write.
     ///
     /// Errors: `ResourceBusy` if a server has it open; `NotFound` if there is no such directory.
     pub fn open_to_read(path: impl AsRef<Path>) -> io::Result<RealDisk> {
@@ -112,8 +115,9 @@ impl RealDisk {
     }
 }
 
-/// Creates the directory and those above it, for their owner alone, and makes their entries durable. An existing one keeps its
-/// permissions and is made durable too, if its parent may be read: whoever created it may not have done so.
+/// Creates the directory and those above it, for their owner alone, and makes their entries
+/// durable. An existing one keeps its permissions and is made durable too, if its parent may be
+/// read: whoever created it may not have done so.
 pub fn create_directory_durably(path: &Path) -> io::Result<()> {
     let missing = path
         .ancestors()
@@ -313,7 +317,8 @@ pub(crate) fn allocate(file: &fs::File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Other systems are treated as file systems that cannot reserve: a write there may find the disk full.
+/// Other systems are treated as file systems that cannot reserve: a write there may find the disk
+/// full.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn allocate(_: &fs::File, _: u64) -> io::Result<()> {
     Ok(())

@@ -1,7 +1,8 @@
-//! Time that passes, work that goes on beside the caller, and randomness, as something that can be handed in.
+//! Time that passes, work that goes on beside the caller, and randomness, as something that can be
+//! handed in.
 //!
-//! Work is given as steps, not as a loop: a machine runs each on a thread of its own, and a simulation runs the steps of all
-//! of them on one thread, in an order that a seed decides.
+//! Work is given as steps, not as a loop: a machine runs each on a thread of its own, and a
+//! simulation runs the steps of all of them on one thread, in an order that a seed decides.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -16,13 +17,15 @@ use parking_lot::Mutex;
 pub enum Next {
     /// The next step follows at once.
     Again,
-    /// It follows when this has passed, or when somebody wakes the work ([`Task::wake`]): also if that was during the step.
+    /// It follows when this has passed, or when somebody wakes the work ([`Task::wake`]): also if
+    /// that was during the step.
     Rest(Duration),
     /// There is none.
     Done,
 }
 
-/// One step of some work. It may wait for what other work does only through [`Runtime::pause`] and [`Task::join`].
+/// One step of some work. It may wait for what other work does only through [`Runtime::pause`] and
+/// [`Task::join`].
 pub type Step = Box<dyn FnMut() -> Next + Send>;
 
 /// Runs work beside the caller, and lets time pass.

@@ -1,8 +1,9 @@
 //! Futures: what an operation will come to.
 //!
-//! A future becomes ready once, on the network thread or when it is cancelled. Each of its callbacks is called once, inside the
-//! call that sets it if the future is ready by then, and never under a lock. What getters lend lies in the future, and stays
-//! there until it is destroyed, or released as often as it was lent.
+//! A future becomes ready once, on the network thread or when it is cancelled. Each of its
+//! callbacks is called once, inside the call that sets it if the future is ready by then, and never
+//! under a lock. What getters lend lies in the future, and stays there until it is destroyed, or
+//! released as often as it was lent.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::future::poll_fn;
@@ -247,8 +248,8 @@ impl FDBFuture {
     }
 
     fn call(self: &Arc<FDBFuture>, callback: Callback) {
-        // SAFETY: the caller of `fdb_future_set_callback` gave a function and what to call it with; the future is alive, since
-        // `self` holds it.
+        // SAFETY: the caller of `fdb_future_set_callback` gave a function and what to call it with;
+        // the future is alive, since `self` holds it.
         unsafe { (callback.function)(Arc::as_ptr(self).cast_mut(), callback.parameter) };
     }
 

@@ -1,8 +1,9 @@
 //! `libfdb_c.so`: FoundationDB's C interface over Quartet's key-value client.
 //!
-//! Programs and bindings that load FoundationDB's library load this one instead and run unchanged against Quartet. The
-//! functions, their arguments, the numbers of errors and options, and the rules for threads and memory are those of
-//! FoundationDB's C API documentation; `include/foundationdb/fdb_c.h` declares them.
+//! Programs and bindings that load FoundationDB's library load this one instead and run unchanged
+//! against Quartet. The functions, their arguments, the numbers of errors and options, and the
+//! rules for threads and memory are those of FoundationDB's C API documentation;
+//! `include/foundationdb/fdb_c.h` declares them.
 //!
 //! | file          | what it is                                                          |
 //! |---------------|---------------------------------------------------------------------|

@@ -1,7 +1,7 @@
 //! API version, the network thread, its options.
 //!
-//! The network is a runtime of one thread, which the program lends by calling `fdb_run_network`. Nothing starts before
-//! `fdb_setup_network`, so a program may fork until then.
+//! The network is a runtime of one thread, which the program lends by calling `fdb_run_network`.
+//! Nothing starts before `fdb_setup_network`, so a program may fork until then.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -55,7 +55,8 @@ struct Hook {
     parameter: *mut c_void,
 }
 
-// SAFETY: the caller of `fdb_add_network_thread_completion_hook` allows the call from the network thread.
+// SAFETY: the caller of `fdb_add_network_thread_completion_hook` allows the call from the network
+// thread.
 unsafe impl Send for Hook {}
 
 /// Where what transactions wait for runs, unless it has stopped.

@@ -1,7 +1,8 @@
 //! The numbers of options, and what their values must be.
 //!
-//! Integers are eight bytes, little-endian. Options that steer FoundationDB's cluster, its tracing or its loading of other
-//! client libraries are accepted, so that programs which set them run; they change nothing here.
+//! Integers are eight bytes, little-endian. Options that steer FoundationDB's cluster, its tracing
+//! or its loading of other client libraries are accepted, so that programs which set them run; they
+//! change nothing here.
 
 use std::ffi::c_int;
 use std::time::Duration;

@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// The bytes that a pointer and a length describe; none if the length is not positive or the pointer is null.
+/// The bytes that a pointer and a length describe; none if the length is not positive or the
+/// pointer is null.
 ///
 /// # Safety
 /// `length` bytes can be read at `start` as long as the result is used.

@@ -300,7 +300,8 @@ pub unsafe extern "C" fn fdb_transaction_atomic_op(
     });
 }
 
-/// Set and the clears are no atomic operations, and neither are the numbers that only the original's servers use.
+/// Set and the clears are no atomic operations, and neither are the numbers that only the
+/// original's servers use.
 fn mutation_kind(operation: c_int) -> Option<MutationKind> {
     let number = u8::try_from(operation).ok()?;
     match MutationKind::numbered(number)? {

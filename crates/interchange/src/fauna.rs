@@ -1,11 +1,12 @@
-//! FaunaDB's documents: a folder with a file for each collection, `NAME.json`, in which each line is a document as `Get` shows it.
+//! FaunaDB's documents: a folder with a file for each collection, `NAME.json`, in which each line
+//! is a document as `Get` shows it.
 //!
 //! ```text
 //! {"ref": {"@ref": {"id": "1", "collection": {...}}}, "ts": 1700000000000000, "data": {...}}
 //! ```
 //!
-//! Instead of `ref` a line may have `id`. Documents keep their ids and their moments: each is inserted as an event of its history.
-//! An export reads everything as of one moment.
+//! Instead of `ref` a line may have `id`. Documents keep their ids and their moments: each is
+//! inserted as an event of its history. An export reads everything as of one moment.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,8 +23,8 @@ use crate::lines::{Lines, shown};
 use crate::observer::{BEGUN_ANEW, Observer};
 use crate::whole_file::WholeFile;
 
-/// Documents of one query, and their bytes.
-/// A folder with this file holds part of an export: its collections are of one moment only when all are there.
+/// Documents of one query, and their bytes. A folder with this file holds part of an export: its
+/// collections are of one moment only when all are there.
 const UNFINISHED: &str = "export.unfinished";
 const BATCH_DOCUMENTS: usize = 100;
 const BATCH_BYTES: usize = 1 << 20;
@@ -268,7 +269,8 @@ fn quoted_fields(value: Value) -> Value {
     json!({ "object": fields })
 }
 
-/// Writes the documents of all collections, or of the named ones, as of one moment. Returns their number.
+/// Writes the documents of all collections, or of the named ones, as of one moment. Returns their
+/// number.
 pub fn export(client: &Client, folder: &Path, only: &[String], observer: &mut dyn Observer) -> Result<u64> {
     std::fs::create_dir_all(folder).map_err(|error| Error::Target(format!("{}: {error}", folder.display())))?;
     let moment = client.ask(&json!({ "now": Value::Null }), Error::Source)?;

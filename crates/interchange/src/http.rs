@@ -1,4 +1,5 @@
-//! One request over HTTP, one answer; asked again while the other side cannot be reached or asks for patience.
+//! One request over HTTP, one answer; asked again while the other side cannot be reached or asks
+//! for patience.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -43,7 +44,8 @@ impl Http {
         rest.split('/').next().unwrap_or_default()
     }
 
-    /// `request` gives headers and body anew for each attempt. `wants_patience`: the answer is to be asked for again.
+    /// `request` gives headers and body anew for each attempt. `wants_patience`: the answer is to
+    /// be asked for again.
     pub fn ask(
         &self,
         path: &str,

@@ -1,6 +1,7 @@
 //! How far a copy has come: a file beside the command that copies, removed when the copy is over.
 //!
-//! While it is there, the copy is not whole. It is replaced as a whole, synced, after what it tells of has arrived.
+//! While it is there, the copy is not whole. It is replaced as a whole, synced, after what it tells
+//! of has arrived.
 
 use std::collections::BTreeMap;
 use std::fs::File;

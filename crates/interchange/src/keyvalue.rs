@@ -1,4 +1,5 @@
-//! Keys and values: a file in which each line is one, `{"key": "...", "value": "..."}`, both in base64, in the order of the keys.
+//! Keys and values: a file in which each line is one, `{"key": "...", "value": "..."}`, both in
+//! base64, in the order of the keys.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -41,7 +42,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// `path`: the cluster file; without one that of the environment, or the first of the usual places.
+    /// `path`: the cluster file; without one that of the environment, or the first of the usual
+    /// places.
     pub fn open(path: Option<&Path>) -> Result<Client> {
         let cluster = Cluster::read(path).map_err(|code| told(&code))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -148,7 +150,8 @@ fn write(client: &Client, batch: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
     client.runtime.block_on(written).map_err(|code| told(&code))
 }
 
-/// Writes all keys to a file, which appears when it is whole. Each part is read at a version of its own. Returns their number.
+/// Writes all keys to a file, which appears when it is whole. Each part is read at a version of its
+/// own. Returns their number.
 pub fn export(client: &Client, file: &Path, observer: &mut dyn Observer) -> Result<u64> {
     let (mut written, was_begun) = WholeFile::begin(file).map_err(target)?;
     if was_begun {

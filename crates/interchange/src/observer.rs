@@ -9,7 +9,8 @@ pub trait Observer {
     /// Reports records that are finished.
     fn advance(&mut self, records: u64);
 
-    /// A record that the target does not take, or that nobody understands. The error ends the copy: there are too many.
+    /// A record that the target does not take, or that nobody understands. The error ends the copy:
+    /// there are too many.
     fn reject(&mut self, what: &str, reason: &str) -> Result<()>;
 
     /// The copy is to end as soon as what is under way is whole.

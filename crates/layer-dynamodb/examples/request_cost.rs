@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p quartet-layer-dynamodb --example request_cost [only these] [requests]`
 //!
-//! The requests are those of `quartet bench product` and `news`. Time is the thread's own CPU time, so that a busy machine
-//! hardly shows; the log is in memory and written by another thread.
+//! The requests are those of `quartet bench product` and `news`. Time is the thread's own CPU time,
+//! so that a busy machine hardly shows; the log is in memory and written by another thread.
 
 use std::hint::black_box;
 use std::sync::Arc;

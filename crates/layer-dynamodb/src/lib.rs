@@ -4,12 +4,14 @@
 //!   body --shape--> JSON tree --operation--> typed request --one transaction--> reply and what it must wait for
 //! ```
 //!
-//! A request is one call of [`DynamoDb::answer`]: it parses outside the partition's lock, executes under it, and writes
-//! its JSON outside again; pages of Query and Scan only collect rows under the lock. Indexes, expiries and stream records
-//! are rows written by the transaction of the item they describe, so they are never stale.
+//! A request is one call of [`DynamoDb::answer`]: it parses outside the partition's lock, executes
+//! under it, and writes its JSON outside again; pages of Query and Scan only collect rows under the
+//! lock. Indexes, expiries and stream records are rows written by the transaction of the item they
+//! describe, so they are never stale.
 //!
-//! Nothing here knows a socket, a thread or the wall clock: time arrives with the transaction, and the server calls
-//! [`DynamoDb::maintain`] now and then for what nobody asked for: expiry, filling of new indexes, forgetting.
+//! Nothing here knows a socket, a thread or the wall clock: time arrives with the transaction, and
+//! the server calls [`DynamoDb::maintain`] now and then for what nobody asked for: expiry, filling
+//! of new indexes, forgetting.
 
 mod background;
 mod operations;
@@ -37,7 +39,8 @@ pub struct Reply {
     pub status: u16,
     pub body: Vec<u8>,
     pub dependency: Dependency,
-    /// It is an error because something keeps the partition, and the request may be answered again later.
+    /// It is an error because something keeps the partition, and the request may be answered again
+    /// later.
     pub is_busy: bool,
 }
 

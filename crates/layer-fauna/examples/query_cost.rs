@@ -3,8 +3,9 @@
 //!
 //! `cargo run --release -p quartet-layer-fauna --example query_cost [only these] [queries]`
 //!
-//! The queries are those of `quartet bench product`, `news`, `ycsb` and `calvin`. Time is the thread's own CPU time, so that
-//! a busy machine hardly shows; the log is in memory and written by another thread.
+//! The queries are those of `quartet bench product`, `news`, `ycsb` and `calvin`. Time is the
+//! thread's own CPU time, so that a busy machine hardly shows; the log is in memory and written by
+//! another thread.
 
 use std::hint::black_box;
 use std::sync::Arc;

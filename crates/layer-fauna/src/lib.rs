@@ -1,7 +1,7 @@
 //! FaunaDB's data model and query language (FQL v4) on the ordered, transactional key space.
 //!
-//! Pure: no sockets, no threads, no clock. A request comes in as method, target, headers and body; a reply goes out with the
-//! version that must be durable before it may be sent.
+//! Pure: no sockets, no threads, no clock. A request comes in as method, target, headers and body;
+//! a reply goes out with the version that must be durable before it may be sent.
 //!
 //! The rooms follow the way of a query:
 //!

@@ -1,5 +1,5 @@
-//! Requests that arrived together, and what they ask for looked at together: several ways through the rows take little longer
-//! than one.
+//! Requests that arrived together, and what they ask for looked at together: several ways through
+//! the rows take little longer than one.
 
 use quartet_engine::Reader;
 use quartet_store::memory::tree::Walk;
@@ -18,7 +18,8 @@ const RANGE_ROWS_MAX: usize = 16;
 /// Requests that were there at the same time, in their order.
 pub type Together<'a> = SmallVec<[(Frame<'a>, Request<'a>); TOGETHER_MAX]>;
 
-/// The first request of `input`, and those behind it that are worth looking at with it; none if the first has not arrived wholly.
+/// The first request of `input`, and those behind it that are worth looking at with it; none if the
+/// first has not arrived wholly.
 pub fn first_requests(input: &[u8], frame_bytes_max: usize) -> Result<Together<'_>, Malformed> {
     let mut together = Together::new();
     let Some(first) = next_frame(input, frame_bytes_max)? else {

@@ -39,10 +39,12 @@ pub(crate) fn code_of(error: &CommitError) -> ErrorCode {
         CommitError::Conflict(_) => ErrorCode::NOT_COMMITTED,
         CommitError::TooOld => ErrorCode::TRANSACTION_TOO_OLD,
         CommitError::FutureVersion => ErrorCode::FUTURE_VERSION,
-        // The server is short of something, and a client that waits and repeats the commit does right.
+        // The server is short of something, and a client that waits and repeats the commit does
+        // right.
         CommitError::DiskFull => ErrorCode::COMMIT_PROXY_MEMORY_LIMIT,
         CommitError::Unreadable => ErrorCode::IO_ERROR,
-        // It was certainly not committed, and another may be home by the time the client repeats it.
+        // It was certainly not committed, and another may be home by the time the client repeats
+        // it.
         CommitError::NotHome => ErrorCode::PROCESS_BEHIND,
         CommitError::TooLarge => ErrorCode::TRANSACTION_TOO_LARGE,
     }
@@ -125,8 +127,8 @@ fn stamped(mut bytes: Vec<u8>) -> Result<(Vec<u8>, usize), ErrorCode> {
     Ok((bytes, offset))
 }
 
-/// A key counts with the offset that may follow it. That of the metadata's version needs no leave, and takes nothing but a stamp;
-/// with leave it can be cleared.
+/// A key counts with the offset that may follow it. That of the metadata's version needs no leave,
+/// and takes nothing but a stamp; with leave it can be cleared.
 fn check_written_key(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: bool) -> Result<(), ErrorCode> {
     let key = mutation.key;
     if key == METADATA_VERSION_KEY && mutation.kind != MutationKind::Clear {
@@ -163,7 +165,8 @@ mod tests {
 
     use super::*;
 
-    /// The layer took from the wire what clients' libraries refuse: writes of system keys, whatever the transaction had asked for.
+    /// The layer took from the wire what clients' libraries refuse: writes of system keys, whatever
+    /// the transaction had asked for.
     #[test]
     fn what_a_library_refuses_is_refused() {
         use AtomicOperation::Add;

@@ -1,8 +1,9 @@
 //! The key-value layer: ordered keys and interactive transactions, as FoundationDB has them.
 //!
-//! The client keeps the transaction: it reads at a version, gathers its writes and what conflicts with them, and sends them
-//! whole. So the layer's part is small: it hands out read versions and keeps the state at each readable for a while, resolves
-//! key selectors, reads ranges, and passes commits to the engine. Keys of the protocol are the keys of the space.
+//! The client keeps the transaction: it reads at a version, gathers its writes and what conflicts
+//! with them, and sends them whole. So the layer's part is small: it hands out read versions and
+//! keeps the state at each readable for a while, resolves key selectors, reads ranges, and passes
+//! commits to the engine. Keys of the protocol are the keys of the space.
 //!
 //! | file        | what it is                                                        |
 //! |-------------|-------------------------------------------------------------------|
@@ -18,6 +19,7 @@
 //! | `invariants`| what `quartet check` judges                                       |
 //! | `status`    | how the server does, as JSON                                      |
 
+mod batching;
 mod changes;
 mod commit;
 mod invariants;
@@ -26,7 +28,6 @@ mod selectors;
 mod session;
 mod sizes;
 mod status;
-mod batching;
 mod versions;
 mod watches;
 
@@ -36,10 +37,10 @@ use std::sync::atomic::AtomicUsize;
 use quartet_engine::{Admission, Engine, PartitionGuard, Space};
 use quartet_wire_keyvalue::{ErrorCode, FRAME_BYTES_MAX};
 
+pub use batching::{Together, first_requests};
 pub use changes::KeyValueChanges;
 pub use invariants::KeyValueInvariants;
 pub use session::{Answered, Session};
-pub use batching::{Together, first_requests};
 pub use watches::Wake;
 
 use crate::versions::Versions;
@@ -48,7 +49,8 @@ use crate::versions::Versions;
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
 
-/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody may read it, and stamp it.
+/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody
+/// may read it, and stamp it.
 pub(crate) const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
 
 pub(crate) fn keys_end(system: bool) -> &'static [u8] {
@@ -90,7 +92,8 @@ impl Options {
     /// No transaction can be allowed to be larger: it must fit a frame.
     pub const TRANSACTION_BYTES_MAX: usize = 128 << 20;
 
-    /// Largest frame that a client has reason to send. A transaction that is a little too large is refused, not cut off.
+    /// Largest frame that a client has reason to send. A transaction that is a little too large is
+    /// refused, not cut off.
     pub fn frame_bytes_max(&self) -> usize {
         FRAME_BYTES_MAX.min(self.transaction_bytes_max + FRAME_ROOM_BYTES)
     }

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use quartet_engine::{Reader, Transaction};
 use quartet_wire_keyvalue::Selector;
 
-/// Where a range begins or ends: at the key, or at one with no key between. So the first key at or after another need not be looked for.
+/// Where a range begins or ends: at the key, or at one with no key between. So the first key at or
+/// after another need not be looked for.
 pub(crate) fn bound<'a>(reader: &Reader, selector: &Selector<'a>, end: &'a [u8]) -> Cow<'a, [u8]> {
     match selector.offset {
         1 => base(selector, end),

@@ -17,7 +17,7 @@ use quartet_wire_keyvalue::{
 };
 
 use crate::watches::{Wake, Watches};
-use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes, batching};
+use crate::{KeyValue, batching, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes};
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +47,16 @@ pub struct Session {
     now_micros: u64,
 }
 
-/// Rows that the next requests of this batch will ask for, as far as they were there, and at which version.
+/// Rows that the next requests of this batch will ask for, as far as they were there, and at which
+/// version.
 #[derive(Default)]
 struct Ahead {
     version: u64,
     rows: std::vec::IntoIter<Option<Row>>,
 }
 
-/// A version that the client was given, as often as it was. The state is gone once its window has passed.
+/// A version that the client was given, as often as it was. The state is gone once its window has
+/// passed.
 struct Reading {
     reader: Weak<Reader>,
     count: u32,
@@ -114,7 +116,8 @@ impl Session {
         }
     }
 
-    /// To be called with requests that are about to be answered: what they read or write is looked for together.
+    /// To be called with requests that are about to be answered: what they read or write is looked
+    /// for together.
     pub fn look_ahead(&mut self, together: &[(Frame<'_>, Request<'_>)]) {
         let Some(((_, first), _)) = together.split_first().filter(|(_, others)| !others.is_empty()) else {
             return;
@@ -207,7 +210,8 @@ impl Session {
         Ok(Answered::Reply(dependency))
     }
 
-    /// The version of the latest commit as of this batch, for one more use, and what telling it depends on.
+    /// The version of the latest commit as of this batch, for one more use, and what telling it
+    /// depends on.
     fn newest(&mut self) -> Option<(Version, Dependency)> {
         if let Some((version, dependency)) = self.newest
             && let Some(reading) = self.reading.get_mut(&version.0)
@@ -416,7 +420,8 @@ impl Session {
         self.watches.is_touched()
     }
 
-    /// The watches that fired since the last call, and what telling each depends on; `None`: somebody holds the lock for long.
+    /// The watches that fired since the last call, and what telling each depends on; `None`:
+    /// somebody holds the lock for long.
     pub fn fired(&mut self) -> Option<Vec<(u32, Dependency)>> {
         let mut partition = self.layer.partition()?;
         Some(self.watches.fired(&self.layer, &mut partition))
@@ -724,7 +729,8 @@ mod tests {
         answer
     }
 
-    /// The states of its first commits stayed for seconds, and every write meanwhile copied what it changed.
+    /// The states of its first commits stayed for seconds, and every write meanwhile copied what it
+    /// changed.
     #[test]
     fn a_busy_client_that_names_no_version_leaves_no_state_behind() {
         let (engine, space) = crate::test_engine();
@@ -740,8 +746,9 @@ mod tests {
         commits(2 * COMMITS_KEPT, true);
     }
 
-    /// With 64 states kept for those who had named none yet, bindingtester's `api` with seed 8 read what was written later: it
-    /// names its first version after hundreds of commits and read versions.
+    /// With 64 states kept for those who had named none yet, bindingtester's `api` with seed 8 read
+    /// what was written later: it names its first version after hundreds of commits and read
+    /// versions.
     #[test]
     fn a_client_that_names_its_first_version_late_sees_the_state_at_it() {
         let (engine, space) = crate::test_engine();

@@ -1,5 +1,5 @@
-//! Estimates: how large a range is, and where to cut it into pieces. From the counts that the store keeps and a sample of
-//! rows, so the cost does not grow with the range.
+//! Estimates: how large a range is, and where to cut it into pieces. From the counts that the store
+//! keeps and a sample of rows, so the cost does not grow with the range.
 
 use quartet_engine::{Reader, Transaction};
 
@@ -24,7 +24,8 @@ pub(crate) fn estimated_bytes(reader: &Reader, begin: &[u8], end: &[u8]) -> u64 
     bytes * rows / sampled
 }
 
-/// `begin`, keys that cut the range into pieces of about `piece_bytes`, and `end`. At most `limit` keys in between.
+/// `begin`, keys that cut the range into pieces of about `piece_bytes`, and `end`. At most `limit`
+/// keys in between.
 pub(crate) fn split_points(reader: &Reader, begin: &[u8], end: &[u8], piece_bytes: u64, limit: u32) -> Vec<Vec<u8>> {
     let rows = reader.count(begin, end);
     let pieces = estimated_bytes(reader, begin, end) / piece_bytes.max(1);

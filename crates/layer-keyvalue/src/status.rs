@@ -1,4 +1,5 @@
-//! How the server does, in the shape that FoundationDB's tools read: what exists here is filled in, and nothing is invented.
+//! How the server does, in the shape that FoundationDB's tools read: what exists here is filled in,
+//! and nothing is invented.
 
 use std::sync::atomic::Ordering;
 

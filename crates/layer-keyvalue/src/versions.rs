@@ -6,8 +6,8 @@
 //! it: its reads are still of one moment, and a commit is judged by the version that the client
 //! named, which is the stricter one.
 //!
-//! States are owned here alone, so letting go of one ends it for everybody. A state that is kept makes each write copy what
-//! it changes, so states that nobody uses are few.
+//! States are owned here alone, so letting go of one ends it for everybody. A state that is kept
+//! makes each write copy what it changes, so states that nobody uses are few.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,7 +104,8 @@ impl Versions {
         }
     }
 
-    /// Lets go of what nobody may read any more. Where memory is short, a window longer than usual is cut.
+    /// Lets go of what nobody may read any more. Where memory is short, a window longer than usual
+    /// is cut.
     pub fn tidy(&self, now_micros: u64, is_short: bool) {
         let window_micros = match is_short {
             true => self.window_micros.min(SHORT_WINDOW_MICROS),
@@ -175,7 +176,8 @@ mod tests {
         (reader.version, versions.keep(reader))
     }
 
-    /// A client that opened a version after each write, and released none, was bounded by the window alone.
+    /// A client that opened a version after each write, and released none, was bounded by the
+    /// window alone.
     #[test]
     fn the_oldest_states_go_when_there_are_too_many() {
         let (engine, space) = crate::test_engine();

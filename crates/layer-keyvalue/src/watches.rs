@@ -1,7 +1,8 @@
 //! Telling a client that the value of a key changed.
 //!
-//! The engine calls for every write of the key, under the lock; the session then compares the value, so writing the same
-//! value again tells nobody. A watch is registered under the lock that its value was compared under, so no change is missed.
+//! The engine calls for every write of the key, under the lock; the session then compares the
+//! value, so writing the same value again tells nobody. A watch is registered under the lock that
+//! its value was compared under, so no change is missed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use quartet_wire_keyvalue::ErrorCode;
 
 use crate::KeyValue;
 
-/// Most bytes that all watches of a database together keep: keys, values, and what each takes beside them.
+/// Most bytes that all watches of a database together keep: keys, values, and what each takes
+/// beside them.
 const WATCHED_BYTES_MAX: usize = 256 << 20;
 const WATCH_BYTES: usize = 300;
 
@@ -23,7 +25,8 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Watches {
     wake: Wake,
     by_request: HashMap<u32, Watched>,
-    /// Requests whose keys were written. A set: a peer that does not take replies may watch what is written all the time.
+    /// Requests whose keys were written. A set: a peer that does not take replies may watch what is
+    /// written all the time.
     touched: Arc<Mutex<HashSet<u32>>>,
     /// The memory of the watches of all sessions.
     all_bytes: Arc<AtomicUsize>,
@@ -110,7 +113,8 @@ impl Watches {
         !self.touched.lock().is_empty()
     }
 
-    /// The watches whose values are other ones now, each with what telling that depends on. They are forgotten.
+    /// The watches whose values are other ones now, each with what telling that depends on. They
+    /// are forgotten.
     pub fn fired(&mut self, layer: &KeyValue, partition: &mut PartitionGuard<'_>) -> Vec<(u32, Dependency)> {
         let touched = std::mem::take(&mut *self.touched.lock());
         let mut fired = Vec::new();

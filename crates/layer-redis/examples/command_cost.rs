@@ -1,7 +1,8 @@
 //! The cost of a command without sockets: processor time from the bytes of a request to those of
 //! its reply.
 //!
-//! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name of one]]]`
+//! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name
+//! of one]]]`
 //!
 //! The commands are those of `redis-benchmark`, XADD, the two of the news benchmark, small changes
 //! of long strings and a rate limiter as a script, one at a time and sixteen in a pipeline, on an
@@ -230,7 +231,8 @@ fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) ->
     (0..batches).map(batch).collect()
 }
 
-/// A pipeline that takes longer than a hold of the lock may is gone on with, as the owner of a socket would.
+/// A pipeline that takes longer than a hold of the lock may is gone on with, as the owner of a
+/// socket would.
 #[inline(never)]
 fn run(session: &mut Session, requests: &[Vec<u8>]) {
     let mut replies = Vec::new();

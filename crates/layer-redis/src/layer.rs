@@ -47,8 +47,9 @@ pub struct Redis {
     pub outbox: Outbox,
     /// The stream to replicas.
     pub replication: Replication,
-    /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
-    /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
+    /// Longest reply of one command or transaction, and most that a command gathers for it: a
+    /// request may ask for one value many times. DEBUG SET-REPLY-BYTES-MAX makes it small for
+    /// tests.
     pub reply_bytes_max: AtomicUsize,
     /// Where iterations of SCAN stand.
     pub random: Random,
@@ -93,7 +94,8 @@ pub struct Scripting {
     pub scripts: Scripts,
     /// The script that takes long, if one runs.
     pub long_scripts: Arc<LongScripts>,
-    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no scripts.
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no
+    /// scripts.
     pub scripts_call_all: AtomicBool,
     /// Where `redis.log` of scripts writes. The server supplies it.
     pub log: Log,
@@ -126,12 +128,15 @@ pub struct Access {
     pub login_guard: Arc<LoginGuard>,
 }
 
-/// The file that SAVE writes beside the checkpoint. The server supplies it: the layer touches no file.
+/// The file that SAVE writes beside the checkpoint. The server supplies it: the layer touches no
+/// file.
 pub trait RdbFile: Send + Sync {
-    /// Writes everything that the layer's database holds, and blocks while it does. The error is a reply.
+    /// Writes everything that the layer's database holds, and blocks while it does. The error is a
+    /// reply.
     fn write(&self, layer: &Redis) -> Result<(), String>;
 
-    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was written since the start.
+    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was
+    /// written since the start.
     fn written_micros(&self) -> u64;
 }
 
@@ -152,7 +157,8 @@ pub struct Process {
     /// Called with each command that SLOWLOG keeps: its name, the number of its arguments, the
     /// realm, and its microseconds.
     pub slow: Option<Box<Slow>>,
-    /// Makes the server use the certificate that the parameters name. It may block; the error is for the server's log.
+    /// Makes the server use the certificate that the parameters name. It may block; the error is
+    /// for the server's log.
     pub use_tls: Option<Box<UseTls>>,
     /// Called by SAVE beside the checkpoint, if anything else is written.
     pub rdb_file: Option<Box<dyn RdbFile>>,
@@ -160,10 +166,12 @@ pub struct Process {
     pub write_parameters: Option<Box<WriteParameters>>,
 }
 
-/// Takes a slow command's name, the number of its arguments, the realm of the layer's users, and its microseconds.
+/// Takes a slow command's name, the number of its arguments, the realm of the layer's users, and
+/// its microseconds.
 pub type Slow = dyn Fn(&'static str, usize, &[u8], u64) + Send + Sync;
 
-/// Makes the server use these files: certificate, key, roots of clients' certificates; and what `tls-auth-clients` says.
+/// Makes the server use these files: certificate, key, roots of clients' certificates; and what
+/// `tls-auth-clients` says.
 pub type UseTls = dyn Fn([String; 4]) -> Result<(), String> + Send + Sync;
 
 /// The process' use of the machine. Zeros where nobody measures.
@@ -205,7 +213,8 @@ pub struct Announcement {
     pub port: Option<u16>,
 }
 
-/// A part of the command set that Redis has as a module: its name, and the version of the module that it agrees with.
+/// A part of the command set that Redis has as a module: its name, and the version of the module
+/// that it agrees with.
 pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800)];
 
 impl Identity {
@@ -228,7 +237,8 @@ impl Default for Expiry {
 }
 
 impl Redis {
-    /// Keeps the parameters that CONFIG SET has changed in the configuration file. Blocks while it writes; the error is a reply.
+    /// Keeps the parameters that CONFIG SET has changed in the configuration file. Blocks while it
+    /// writes; the error is a reply.
     pub fn rewrite_config(&self) -> Result<(), String> {
         let Some(write) = &self.process.write_parameters else {
             return Err("ERR The server is running without a config file".into());
@@ -236,7 +246,8 @@ impl Redis {
         write(&self.config.changed()).map_err(|error| format!("ERR Rewriting config file: {error}"))
     }
 
-    /// Stores checked values, once the server uses the certificate that they name. Blocks while it is read; the error is a reply.
+    /// Stores checked values, once the server uses the certificate that they name. Blocks while it
+    /// is read; the error is a reply.
     pub fn change_tls(&self, changes: Vec<Change>) -> Result<(), String> {
         let named = ["tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"];
         let Some(first) = changes.iter().find(|change| change.parameter.is_about_tls()) else {
@@ -285,8 +296,8 @@ impl Redis {
         process_is_short || self.eviction.found_nothing.load(Ordering::Relaxed) && self.should_evict()
     }
 
-    /// There is more than `maxmemory` allows, which does not count on a replica, or than the process may take. One load while `maxmemory` is 0 and nothing may
-    /// be evicted.
+    /// There is more than `maxmemory` allows, which does not count on a replica, or than the
+    /// process may take. One load while `maxmemory` is 0 and nothing may be evicted.
     #[inline]
     pub fn should_evict(&self) -> bool {
         let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
@@ -294,8 +305,8 @@ impl Redis {
         exceeds || self.evicts_for_the_process() && self.exceeds_what_the_process_may_take()
     }
 
-    /// A database that is one of several loses nothing because others need room: it is refused instead. Nor does one whose rows are in files,
-    /// where removing them gives no memory back.
+    /// A database that is one of several loses nothing because others need room: it is refused
+    /// instead. Nor does one whose rows are in files, where removing them gives no memory back.
     fn evicts_for_the_process(&self) -> bool {
         let is_own = self.access.admission_control.is_none() && !self.replication.is_replica();
         is_own && self.engine.is_all_in_memory() && self.eviction_policy().evicts()

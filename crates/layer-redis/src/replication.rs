@@ -1,13 +1,15 @@
-//! The stream of commands that replicas are sent: what committed transactions did, in the order of their commits.
+//! The stream of commands that replicas are sent: what committed transactions did, in the order of
+//! their commits.
 //!
 //! ```text
 //!   handler --effects--> gathered --commit--> part (hold, bytes) ... part --durable--> each replica at its own pace
 //!   start                                     ^ backlog                 ^ end
 //! ```
 //!
-//! Positions count bytes. While nobody follows, nothing is gathered and the command that commits pays one load. A replica that has
-//! lost its connection goes on if the backlog still holds what follows its position; the stream goes on for a while after the last
-//! replica has gone, so that it may. One that lags further than the limit of its class is cut off: it begins anew.
+//! Positions count bytes. While nobody follows, nothing is gathered and the command that commits
+//! pays one load. A replica that has lost its connection goes on if the backlog still holds what
+//! follows its position; the stream goes on for a while after the last replica has gone, so that it
+//! may. One that lags further than the limit of its class is cut off: it begins anew.
 //!
 //! A part may be shown once its dependency is durable, so no replica has what a crash takes back.
 
@@ -67,7 +69,8 @@ pub struct Follower {
     /// The position that it claims.
     pub acknowledged: AtomicU64,
     pub acknowledged_micros: AtomicU64,
-    /// When it has said anything at all: one that reads a large copy from its disk sends empty lines meanwhile.
+    /// When it has said anything at all: one that reads a large copy from its disk sends empty
+    /// lines meanwhile.
     pub heard_micros: AtomicU64,
     /// It has said how far it is.
     pub has_spoken: AtomicBool,
@@ -94,7 +97,8 @@ pub struct Replication {
     pinged_micros: AtomicU64,
     /// This server is a replica itself, and only what its source sends is written.
     is_replica: AtomicBool,
-    /// Replicas that were given a first copy, that went on where they were, and that asked to go on in vain.
+    /// Replicas that were given a first copy, that went on where they were, and that asked to go on
+    /// in vain.
     pub served: Served,
     /// Its contents are part of a first copy, and are shown to nobody.
     is_partial: AtomicBool,
@@ -283,8 +287,9 @@ impl Replication {
         self.feed.lock().followers.clone()
     }
 
-    /// A replica comes, with the partition's lock held. `from`: the position behind what it has, if it wants to go on. `None`: there
-    /// are too many. True if it goes on; otherwise a first copy as of now is to be sent before what follows.
+    /// A replica comes, with the partition's lock held. `from`: the position behind what it has, if
+    /// it wants to go on. `None`: there are too many. True if it goes on; otherwise a first copy as
+    /// of now is to be sent before what follows.
     pub fn attach(
         &self,
         replica: Attachment,
@@ -413,7 +418,8 @@ impl Feed {
         self.trim();
     }
 
-    /// Forgets what is beyond the backlog and needed by nobody, and what is beyond the limit whoever needs it.
+    /// Forgets what is beyond the backlog and needed by nobody, and what is beyond the limit
+    /// whoever needs it.
     fn trim(&mut self) {
         let positions = self
             .followers

@@ -57,7 +57,8 @@ impl Fixture {
         Fixture { layer, clock }
     }
 
-    /// A layer that is one of several: memory is what its own database holds, whatever other tests of the process do.
+    /// A layer that is one of several: memory is what its own database holds, whatever other tests
+    /// of the process do.
     pub fn of_several() -> Fixture {
         let mut fixture = Fixture::new();
         let layer = Arc::get_mut(&mut fixture.layer).expect("nobody else has it yet");
@@ -119,8 +120,9 @@ impl Connection {
         out
     }
 
-    /// Runs each line of `script`, words split at blanks, and compares the reply as [`show`] prints it.
-    /// `SET a 1 => OK`, `LRANGE l 0 -1 => [a b]`, `GET x => nil`, `INCR a => 2`, an error as `!ERR text`.
+    /// Runs each line of `script`, words split at blanks, and compares the reply as [`show`] prints
+    /// it. `SET a 1 => OK`, `LRANGE l 0 -1 => [a b]`, `GET x => nil`, `INCR a => 2`, an error as
+    /// `!ERR text`.
     pub fn check(&mut self, script: &str) {
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (command, expected) = line.split_once(" =>").expect("command => reply");

@@ -14,7 +14,8 @@
 //!
 //! - that `term` has this home's value, so nothing is appended behind a later term's Term record;
 //! - that N is absent, so a record is written once;
-//! - that N-1 is present, so that a copy of the request that is delivered after N was trimmed fails.
+//! - that N-1 is present, so that a copy of the request that is delivered after N was trimmed
+//!   fails.
 //!
 //! Pure: requests are values, answers are passed in, and time only says how long something has been
 //! outstanding.

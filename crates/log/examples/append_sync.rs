@@ -1,8 +1,9 @@
 //! The cost of one durable append: `cargo run --release -p quartet-log --example append_sync --
 //! DIRECTORY`.
 //!
-//! Compares the log with the plainest thing that is as safe, a file that grows by each record, and with one whose room
-//! is only reserved. All write records of 544 bytes (a payload of 512) and sync after each.
+//! Compares the log with the plainest thing that is as safe, a file that grows by each record, and
+//! with one whose room is only reserved. All write records of 544 bytes (a payload of 512) and sync
+//! after each.
 
 use quartet_env::{Disk, File, RealDisk};
 use quartet_log::{FileLog, FileLogOptions, Log};

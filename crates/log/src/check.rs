@@ -10,7 +10,8 @@ use quartet_model::LogSequence;
 /// Contents of a sound log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogReport {
-    /// Segments, and how many of them were not read because all they hold lies before the checkpoint.
+    /// Segments, and how many of them were not read because all they hold lies before the
+    /// checkpoint.
     pub segments: usize,
     /// How many of these were not read.
     pub segments_unread: usize,

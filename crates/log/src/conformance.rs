@@ -1,7 +1,7 @@
 //! The contract of a log, as one check that any implementation's tests can call.
 //!
-//! Random but seeded steps are applied to the log and to a list side by side; every answer, every reading and what comes back
-//! after a restart or a crash are compared.
+//! Random but seeded steps are applied to the log and to a list side by side; every answer, every
+//! reading and what comes back after a restart or a crash are compared.
 
 use quartet_model::LogSequence;
 
@@ -19,7 +19,8 @@ pub trait Place {
     fn crash(&mut self, seed: u64) -> bool;
 }
 
-/// Panics, naming the seed, if the logs that `make` gives a place to do anything else than a list would.
+/// Panics, naming the seed, if the logs that `make` gives a place to do anything else than a list
+/// would.
 pub fn check(seeds: u64, make: impl Fn(u64) -> Box<dyn Place>) {
     for seed in 1..=seeds {
         let mut place = make(seed);
@@ -163,7 +164,8 @@ impl Check {
         assert_eq!(firsts, starts, "seed {}", self.seed);
     }
 
-    /// A reader beside the writer gets each durable record once, in order, until it has fallen behind what is kept.
+    /// A reader beside the writer gets each durable record once, in order, until it has fallen
+    /// behind what is kept.
     fn follow(&mut self) {
         let (durable, steps) = (self.durable, self.below(20));
         let mut cursor = match self.follower.take() {

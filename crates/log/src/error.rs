@@ -9,9 +9,9 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[expect(missing_docs, reason = "the fields are what the messages say")]
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The log goes on after another record than the caller believes: another writer has appended, so the caller's term has
-    /// ended and it is home no longer. Nothing was written, and what was appended before and is not durable may not have
-    /// survived. The caller steps down.
+    /// The log goes on after another record than the caller believes: another writer has appended,
+    /// so the caller's term has ended and it is home no longer. Nothing was written, and what was
+    /// appended before and is not durable may not have survived. The caller steps down.
     #[error("the log's tail is {}, not {}: its home is elsewhere", tail.0, expected.0)]
     TailMoved { expected: LogSequence, tail: LogSequence },
     /// The payload does not fit a record. Nothing was written; a smaller one may be.

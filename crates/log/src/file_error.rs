@@ -9,14 +9,16 @@ use std::io;
 #[expect(missing_docs, reason = "the fields are what the messages say")]
 #[derive(Debug, thiserror::Error)]
 pub enum FileLogError {
-    /// The disk failed. While appending or syncing, it is unknown how much of what was not yet synced is on disk.
+    /// The disk failed. While appending or syncing, it is unknown how much of what was not yet
+    /// synced is on disk.
     #[error("cannot {operation} {file}: {source}")]
     Disk {
         operation: &'static str,
         file: String,
         source: io::Error,
     },
-    /// There is no space for it, or no file descriptor. Nothing was appended; the same call may succeed later.
+    /// There is no space for it, or no file descriptor. Nothing was appended; the same call may
+    /// succeed later.
     #[error("no room to {operation} {file}: {source}")]
     NoRoom {
         operation: &'static str,
@@ -55,7 +57,8 @@ pub enum FileLogError {
         durable: LogSequence,
         file: String,
     },
-    /// The statement of how far the log reached cannot be read, so nobody can tell whether its end is missing.
+    /// The statement of how far the log reached cannot be read, so nobody can tell whether its end
+    /// is missing.
     #[error(
         "log-reach, which says how far the log reached, is damaged. \
          Restore it from a backup; `quartet check` says how to go on without it"
@@ -103,8 +106,8 @@ impl FileLogError {
         }
     }
 
-    /// The same, for an operation after whose failure nothing is lost: if the system is short of something, it may be tried
-    /// again. Never for a sync.
+    /// The same, for an operation after whose failure nothing is lost: if the system is short of
+    /// something, it may be tried again. Never for a sync.
     pub(crate) fn no_room(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> FileLogError {
         let file = file.to_owned();
         move |source| match quartet_env::is_shortage(&source) {

@@ -1,13 +1,15 @@
 //! The log as files of one directory.
 //!
-//! An append is one write, or a few if its payload has pieces of a megabyte or more; a sync is one fdatasync of the newest
-//! segment; older segments are durable as a whole because a segment is synced before the next one is begun. The next one's
-//! file is made ahead of need (`reserve`).
+//! An append is one write, or a few if its payload has pieces of a megabyte or more; a sync is one
+//! fdatasync of the newest segment; older segments are durable as a whole because a segment is
+//! synced before the next one is begun. The next one's file is made ahead of need (`reserve`).
 //!
-//! How far the log reaches is stated in a file of its own, so that a segment that is missing is missed (`reach`): durably
-//! when a segment is begun, when the log is trimmed and when it is closed; in between now and then, without a sync.
+//! How far the log reaches is stated in a file of its own, so that a segment that is missing is
+//! missed (`reach`): durably when a segment is begun, when the log is trimmed and when it is
+//! closed; in between now and then, without a sync.
 //!
-//! Invariants: `marked <= durable <= tail`; a call that failed is never retried, and no other write follows it.
+//! Invariants: `marked <= durable <= tail`; a call that failed is never retried, and no other write
+//! follows it.
 
 use crate::file_source::FileLogSource;
 use crate::options::FileLogOptions;
@@ -54,13 +56,15 @@ const RECORD_CAPACITY_MAX: usize = 4 * 1024 * 1024;
 const PIECE_BYTES_APART: usize = 1024 * 1024;
 
 impl FileLog {
-    /// Opens the log, or begins one at `replay_from` if there is none, and gives `replay` every record from
-    /// `replay_from` on, in order and without gaps. Afterwards all of them are durable.
+    /// Opens the log, or begins one at `replay_from` if there is none, and gives `replay` every
+    /// record from `replay_from` on, in order and without gaps. Afterwards all of them are durable.
     ///
-    /// `replay_from` is the sequence after the checkpoint's; the first ever is 1. An unfinished tail is cut.
+    /// `replay_from` is the sequence after the checkpoint's; the first ever is 1. An unfinished
+    /// tail is cut.
     ///
-    /// Errors: `Damaged` and `Gap` if durable records cannot be read: nothing on disk was changed, an operator must
-    /// decide. `Format`, `Disk`, and whatever `replay` answered. Records may have been replayed before the error.
+    /// Errors: `Damaged` and `Gap` if durable records cannot be read: nothing on disk was changed,
+    /// an operator must decide. `Format`, `Disk`, and whatever `replay` answered. Records may have
+    /// been replayed before the error.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: FileLogOptions,
@@ -149,7 +153,8 @@ impl FileLog {
         Ok(())
     }
 
-    /// Makes the active segment durable and begins the next, with room for a record of `bytes`. An empty one is replaced.
+    /// Makes the active segment durable and begins the next, with room for a record of `bytes`. An
+    /// empty one is replaced.
     fn roll(&mut self, bytes: u64) -> Result<(), FileLogError> {
         if self.durable < self.tail {
             self.sync_active()?;
@@ -168,7 +173,8 @@ impl FileLog {
         self.state_reach_durably()
     }
 
-    /// Writes down how far the log is durable. Without room for it, what was written before stays true.
+    /// Writes down how far the log is durable. Without room for it, what was written before stays
+    /// true.
     fn state_reach(&mut self) -> Result<(), FileLogError> {
         self.syncs = 0;
         let reach = Reach {
@@ -220,7 +226,8 @@ impl FileLog {
         self.state_reach()
     }
 
-    /// How many of the oldest segments hold nothing from `sequence` on: the one after begins at or before it.
+    /// How many of the oldest segments hold nothing from `sequence` on: the one after begins at or
+    /// before it.
     fn droppable_below(&self, sequence: LogSequence) -> usize {
         let following = self.sealed.iter().skip(1).map(|segment| segment.first);
         let following = following.chain([self.active.header.first]);
@@ -343,7 +350,8 @@ impl Log for FileLog {
     }
 }
 
-/// `gathered` with the pieces that stand apart in their places, each of them with how much of `gathered` is before it.
+/// `gathered` with the pieces that stand apart in their places, each of them with how much of
+/// `gathered` is before it.
 fn pieces<'a>(gathered: &'a [u8], apart: &[(usize, &'a [u8])]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::with_capacity(2 * apart.len() + 1);
     let mut from = 0;

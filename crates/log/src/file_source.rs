@@ -1,8 +1,8 @@
 //! Reading the files of a log beside its writer.
 //!
-//! A cursor keeps one segment open, with its place in it. Where the segment has no further record although one is promised, it was
-//! cut because another was begun, which the directory then shows. A segment that was removed meanwhile stays readable as
-//! long as it is open.
+//! A cursor keeps one segment open, with its place in it. Where the segment has no further record
+//! although one is promised, it was cut because another was begun, which the directory then shows.
+//! A segment that was removed meanwhile stays readable as long as it is open.
 
 use std::io;
 use std::sync::Arc;

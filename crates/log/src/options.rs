@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, RandomState};
 pub struct FileLogOptions {
     /// A segment takes no record that would make it larger, unless it holds no other.
     pub segment_bytes: u64,
-    /// Mixed into the checksums of segments begun from now on. Must be unknown to clients, so that no value they store
-    /// can look like a record; random unless a simulation sets it.
+    /// Mixed into the checksums of segments begun from now on. Must be unknown to clients, so that
+    /// no value they store can look like a record; random unless a simulation sets it.
     pub salt: u64,
 }
 

@@ -1,19 +1,20 @@
 //! How far the log is known to have reached, in a small file beside the segments.
 //!
-//! A segment cannot testify to its own absence: with the newest file gone, or cut at the end of a record, what is left
-//! looks like a log that ended earlier. `log-reach` names the newest segment and a sequence that was durable when it was
-//! written, so that opening knows what has to be there.
+//! A segment cannot testify to its own absence: with the newest file gone, or cut at the end of a
+//! record, what is left looks like a log that ended earlier. `log-reach` names the newest segment
+//! and a sequence that was durable when it was written, so that opening knows what has to be there.
 //!
 //! ```text
 //! slot   magic 8 | format version u32 | checksum u32 | generation u64 | newest segment u64 | durable u64        40 bytes
 //! file   slot at 0 | slot at 4096
 //! ```
 //!
-//! All numbers are little endian. A statement goes to the slot that the one before it did not use, so a torn write leaves
-//! the older one, which is still true. It is written in place: on a full disk too, and without naming a file anew.
+//! All numbers are little endian. A statement goes to the slot that the one before it did not use,
+//! so a torn write leaves the older one, which is still true. It is written in place: on a full
+//! disk too, and without naming a file anew.
 //!
-//! Invariant: a statement never runs ahead of the segments. It is written only after what it says is durable, so it may
-//! itself be lost, or be old, but is never wrong.
+//! Invariant: a statement never runs ahead of the segments. It is written only after what it says
+//! is durable, so it may itself be lost, or be old, but is never wrong.
 
 use crate::FileLogError;
 use quartet_env::{Disk, File};
@@ -49,7 +50,8 @@ const STATEMENT_BYTES: usize = 40;
 /// The slots lie in different sectors, also of a disk whose sectors are 4 KiB.
 const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 
-/// The newest statement. `None` if there is none: an older version wrote this directory, or the log is new.
+/// The newest statement. `None` if there is none: an older version wrote this directory, or the log
+/// is new.
 ///
 /// Errors: `ReachUnreadable` if something else stands in its place, `Format`, `Disk`.
 pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, FileLogError> {
@@ -100,8 +102,8 @@ impl ReachFile {
         Ok(created)
     }
 
-    /// Writes down `reach` unless that is what was written last. It outlives the process, but a loss of power only after
-    /// `sync`.
+    /// Writes down `reach` unless that is what was written last. It outlives the process, but a
+    /// loss of power only after `sync`.
     pub fn state(&mut self, reach: Reach) -> Result<(), FileLogError> {
         if reach == self.stated.reach {
             return Ok(());

@@ -1,6 +1,8 @@
-//! Reads one segment from its start, a window at a time, and judges what lies beyond its last whole record.
+//! Reads one segment from its start, a window at a time, and judges what lies beyond its last whole
+//! record.
 //!
-//! Memory is bounded by the file's own length: a length that a record announces is compared with it first.
+//! Memory is bounded by the file's own length: a length that a record announces is compared with it
+//! first.
 
 use crate::FileLogError;
 use crate::record::{

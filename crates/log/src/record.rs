@@ -13,12 +13,14 @@
 //! its own sequence. A *mark* has no payload and no sequence of its own (it repeats the last
 //! epoch's); it stands where the next epoch will be written, and is overwritten by it.
 //!
-//! `synced through` is the highest sequence known to be durable when the record was written. It is what tells damage
-//! from an unfinished write: an unreadable record N was durable if any other says "synced through N" or more.
+//! `synced through` is the highest sequence known to be durable when the record was written. It is
+//! what tells damage from an unfinished write: an unreadable record N was durable if any other says
+//! "synced through N" or more.
 //!
-//! Checksums are CRC-32. The header's covers the payload's, so a header is evidence by itself even if its payload is
-//! lost; and it covers the segment's salt and the record's offset, so that neither a record in the wrong place nor the
-//! image of a log that a client stored as a value is ever taken for a record.
+//! Checksums are CRC-32. The header's covers the payload's, so a header is evidence by itself even
+//! if its payload is lost; and it covers the segment's salt and the record's offset, so that
+//! neither a record in the wrong place nor the image of a log that a client stored as a value is
+//! ever taken for a record.
 
 use quartet_model::LogSequence;
 

@@ -5,7 +5,8 @@
 //! system's cache, and a sync that failed before a restart may have left them marked as written.
 //! They are written again and synced before they count.
 //!
-//! Invariant: after opening, every record up to the tail is durable, gap-free, and was given to `replay` in order.
+//! Invariant: after opening, every record up to the tail is durable, gap-free, and was given to
+//! `replay` in order.
 
 use crate::FileLogError;
 use crate::options::FileLogOptions;

@@ -11,9 +11,11 @@
 //! the larger of both rooms: they go into the first while they fit, and all others into the second.
 //! To promise more, extend the second first.
 //!
-//! A file system that cannot reserve accepts everything here; there an append may still find the disk full (`NoRoom`).
+//! A file system that cannot reserve accepts everything here; there an append may still find the
+//! disk full (`NoRoom`).
 //!
-//! Any thread may prepare or extend. Invariant: appending a record of N bytes lowers `room` by at most N.
+//! Any thread may prepare or extend. Invariant: appending a record of N bytes lowers `room` by at
+//! most N.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,7 +75,8 @@ impl Reserve {
         self.next_room.load(Ordering::Relaxed) + FRAME_BYTES >= self.segment_bytes
     }
 
-    /// Makes the next segment, unless it is there. On a disk that is nearly full it takes half of what is left.
+    /// Makes the next segment, unless it is there. On a disk that is nearly full it takes half of
+    /// what is left.
     ///
     /// Errors: `NoRoom` if there is no space or no file descriptor: try again later.
     pub fn prepare(&self) -> Result<(), FileLogError> {
@@ -103,7 +106,8 @@ impl Reserve {
         self.next_room.load(Ordering::Relaxed)
     }
 
-    /// Begins the next segment durably, with room for `record_bytes`. After an error there is no new segment.
+    /// Begins the next segment durably, with room for `record_bytes`. After an error there is no
+    /// new segment.
     pub(crate) fn begin(&self, header: SegmentHeader, record_bytes: u64) -> Result<Segment, FileLogError> {
         let mut next = self.next.lock();
         let needed = record_bytes + FRAME_BYTES;
@@ -117,7 +121,8 @@ impl Reserve {
         Ok(Segment::begun(file, name, header, filled, capacity, self.segment_bytes))
     }
 
-    /// Makes the next segment `wanted` bytes large, or as large as it can be, but not smaller than `needed`.
+    /// Makes the next segment `wanted` bytes large, or as large as it can be, but not smaller than
+    /// `needed`.
     fn provide(&self, next: &mut Option<Prepared>, wanted: u64, needed: u64) -> Result<(), FileLogError> {
         if next.is_none() {
             *next = Some(Prepared::open(self.disk.as_ref())?);
@@ -201,8 +206,8 @@ impl Prepared {
     }
 }
 
-/// Reserves `wanted` bytes for the file, or what it has and half of what is left on the disk: a checkpoint may need the other
-/// half. Answers how many bytes are reserved, at least `needed`.
+/// Reserves `wanted` bytes for the file, or what it has and half of what is left on the disk: a
+/// checkpoint may need the other half. Answers how many bytes are reserved, at least `needed`.
 pub(crate) fn reserve_most(
     disk: &dyn Disk,
     file: &dyn File,

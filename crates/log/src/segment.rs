@@ -5,12 +5,14 @@
 //! 0        32            end                                        filled                     segment size
 //! ```
 //!
-//! A sync of freshly grown or never written blocks makes the file system commit its journal too. So zeros are written
-//! ahead of the records, more at a time as the segment proves busy, and most syncs find blocks that exist. Large
-//! records are spared this: they would only be written twice, and their own bytes outweigh the journal's.
+//! A sync of freshly grown or never written blocks makes the file system commit its journal too. So
+//! zeros are written ahead of the records, more at a time as the segment proves busy, and most
+//! syncs find blocks that exist. Large records are spared this: they would only be written twice,
+//! and their own bytes outweigh the journal's.
 //!
-//! Invariants: `end <= filled`, both but `filled` a multiple of 8; the header and the file's name are durable before the
-//! first record is written; all but the newest segment are durable as a whole, and nothing is written to them any more.
+//! Invariants: `end <= filled`, both but `filled` a multiple of 8; the header and the file's name
+//! are durable before the first record is written; all but the newest segment are durable as a
+//! whole, and nothing is written to them any more.
 
 use crate::FileLogError;
 use crate::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -87,8 +89,9 @@ impl Segment {
         self.capacity.saturating_sub(self.end + RECORD_HEADER_BYTES as u64)
     }
 
-    /// True if a record of `bytes` should go here. An empty segment takes a record of any size that it has room for; so does
-    /// a full one as long as the next has less room, because that room may have been promised.
+    /// True if a record of `bytes` should go here. An empty segment takes a record of any size that
+    /// it has room for; so does a full one as long as the next has less room, because that room may
+    /// have been promised.
     pub fn takes(&self, bytes: u64, next_room: u64) -> bool {
         let is_wanted = self.record_bytes() == 0 || self.end + bytes <= self.segment_bytes || next_room < self.room();
         is_wanted && bytes <= self.room()
@@ -122,7 +125,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes the bytes from `from` to the last record's end once more, so that the next sync covers them.
+    /// Writes the bytes from `from` to the last record's end once more, so that the next sync
+    /// covers them.
     pub fn rewrite(&mut self, mut from: u64) -> Result<(), FileLogError> {
         let mut buffer = vec![0; ZEROS.len().min((self.end - from) as usize)];
         while from < self.end {
@@ -146,7 +150,8 @@ impl Segment {
         self.file.sync_data().map_err(FileLogError::disk("sync", &self.name))
     }
 
-    /// Ends the file at its last record, which gives back the room behind it. Nothing is written to it afterwards.
+    /// Ends the file at its last record, which gives back the room behind it. Nothing is written to
+    /// it afterwards.
     pub fn cut(&mut self) -> Result<(), FileLogError> {
         self.file
             .set_len(self.end)

@@ -10,8 +10,8 @@ use crate::LogError;
 
 /// Where a log can be read, on any thread, while its writer goes on.
 pub trait LogSource: Send + Sync {
-    /// Sequences at which reading begins without reading over others before them, ascending. The first is that of the oldest record
-    /// that is still kept; empty if the log was removed.
+    /// Sequences at which reading begins without reading over others before them, ascending. The
+    /// first is that of the oldest record that is still kept; empty if the log was removed.
     fn starts(&self) -> Result<Vec<LogSequence>, LogError>;
 
     /// Begins to read at `from`. Nothing is looked at yet.
@@ -23,10 +23,11 @@ pub trait LogCursor: Send {
     /// The sequence of the record that is given next.
     fn position(&self) -> LogSequence;
 
-    /// The next record, if it is at or below `through`, which must be the sequence of a record that the log holds: a durable one, unless
-    /// the log's writer itself asks.
+    /// The next record, if it is at or below `through`, which must be the sequence of a record that
+    /// the log holds: a durable one, unless the log's writer itself asks.
     ///
-    /// Errors: `Trimmed`; `Damaged`; `Failing`. The cursor stays where it is, and may be asked again.
+    /// Errors: `Trimmed`; `Damaged`; `Failing`. The cursor stays where it is, and may be asked
+    /// again.
     fn next(&mut self, through: LogSequence) -> Result<Option<LogRecord<'_>>, LogError>;
 }
 

@@ -1,9 +1,10 @@
 //! Reading what the log holds, to open it or only to check it. Nothing on disk is changed.
 //!
-//! A segment is begun only after all before it are durable, so only the newest can have an unfinished tail. Where its
-//! first unreadable record N stands, everything behind is searched: if anything says "synced through N", N was durable
-//! and is lost, and the answer is an error. Otherwise N was never acknowledged, and what remains of it is an unfinished
-//! write. `log-reach` says the same of files that are missing as a whole.
+//! A segment is begun only after all before it are durable, so only the newest can have an
+//! unfinished tail. Where its first unreadable record N stands, everything behind is searched: if
+//! anything says "synced through N", N was durable and is lost, and the answer is an error.
+//! Otherwise N was never acknowledged, and what remains of it is an unfinished write. `log-reach`
+//! says the same of files that are missing as a whole.
 
 use crate::reach::{self, Stated};
 use crate::reader::{Next, Rest, SegmentReader};
@@ -34,7 +35,8 @@ pub(crate) struct Surveyed {
     pub sealed: Vec<Sealed>,
     /// How many of these were not read: all they hold lies before `replay_from`.
     pub unread: usize,
-    /// The newest segment, and what stands behind its last epoch. None: no segment reaches back to `replay_from`.
+    /// The newest segment, and what stands behind its last epoch. None: no segment reaches back to
+    /// `replay_from`.
     pub newest: Option<(ReadSegment, Rest)>,
     /// A segment whose creation was never finished.
     pub unfinished: Option<LogSequence>,
@@ -77,7 +79,8 @@ impl Survey<'_> {
         Ok(surveyed)
     }
 
-    /// There is no log yet, unless one was begun `oldest` or `unfinished` and what it needs is missing.
+    /// There is no log yet, unless one was begun `oldest` or `unfinished` and what it needs is
+    /// missing.
     fn nothing_to_read(
         &self,
         oldest: Option<LogSequence>,
@@ -157,7 +160,8 @@ impl Survey<'_> {
         Ok(segments)
     }
 
-    /// Takes off the newest segment if its creation was never finished: then no record was ever written to it.
+    /// Takes off the newest segment if its creation was never finished: then no record was ever
+    /// written to it.
     fn take_unfinished(
         &self,
         segments: &mut Vec<Sealed>,

@@ -249,7 +249,8 @@ impl EffectsWriter {
         WrittenKey { start, like: 0 }
     }
 
-    /// Writes the key as what differs from the last one in full, if that is at most half of it. Returns how far that one is away.
+    /// Writes the key as what differs from the last one in full, if that is at most half of it.
+    /// Returns how far that one is away.
     fn key_like_another(&mut self, tag: u8, key: &[u8]) -> Option<u32> {
         let FullKey { start, bytes } = self.full?;
         let full = &self.payload.bytes[start + length_bytes(bytes)..][..bytes];
@@ -275,7 +276,8 @@ impl EffectsWriter {
         self.bytes(end);
     }
 
-    /// Closes the open transaction under `version`, also one without effects: its version is then all that is kept of it.
+    /// Closes the open transaction under `version`, also one without effects: its version is then
+    /// all that is kept of it.
     pub fn commit(&mut self, version: Version) {
         let length = u32::try_from(self.open_bytes()).expect("a transaction below 4 GiB");
         let header = &mut self.payload.bytes[self.open.bytes..][..HEADER_BYTES];
@@ -317,7 +319,8 @@ impl EffectsWriter {
         self.payload.is_empty()
     }
 
-    /// Takes the payload for the log, leaving `empty` (its capacity is reused) to gather the next epoch.
+    /// Takes the payload for the log, leaving `empty` (its capacity is reused) to gather the next
+    /// epoch.
     pub fn take(&mut self, mut empty: Vec<u8>) -> Payload {
         empty.clear();
         self.open = Mark::default();
@@ -378,7 +381,8 @@ fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     equal + a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Walks the transactions of an epoch's payload, giving each transaction's version and then its effects.
+/// Walks the transactions of an epoch's payload, giving each transaction's version and then its
+/// effects.
 #[derive(Clone, Debug)]
 pub struct EffectsReader<'a> {
     rest: &'a [u8],

@@ -1,8 +1,10 @@
 //! Keys are byte strings ordered bytewise; a range includes its start and excludes its end.
 
-/// Longest key accepted, prefix included: 64 KiB. A longer one is the caller's error, never truncated.
+/// Longest key accepted, prefix included: 64 KiB. A longer one is the caller's error, never
+/// truncated.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// Longest value accepted: 512 MiB, Redis' own limit for a string, and a kilobyte for what a layer puts beside it.
+/// Longest value accepted: 512 MiB, Redis' own limit for a string, and a kilobyte for what a layer
+/// puts beside it.
 pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024 + 1024;
 
 /// A half-open interval of keys. Empty when `start >= end`.
@@ -58,7 +60,8 @@ impl KeyRange {
     }
 }
 
-/// The first key after every key that begins with `prefix`. Panics if `prefix` is empty or all 0xff: no such key exists.
+/// The first key after every key that begins with `prefix`. Panics if `prefix` is empty or all
+/// 0xff: no such key exists.
 pub fn next_prefix(prefix: &[u8]) -> Vec<u8> {
     let last = prefix
         .iter()

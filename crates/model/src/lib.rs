@@ -14,7 +14,8 @@ pub use key::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, next_prefix};
 
 /// A point in the order of transactions, in microseconds since the Unix epoch, strictly increasing.
 ///
-/// Taken as `max(last + 1, now)`, so it orders; it never decides correctness by being close to the clock.
+/// Taken as `max(last + 1, now)`, so it orders; it never decides correctness by being close to the
+/// clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 

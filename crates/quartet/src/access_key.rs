@@ -1,6 +1,8 @@
-//! DynamoDB's access key: made and printed at the first start without `--dev` and without keys of the operator's own.
+//! DynamoDB's access key: made and printed at the first start without `--dev` and without keys of
+//! the operator's own.
 //!
-//! A signature is verified with the secret itself, so unlike the root key it is kept, in a file that only the owner reads.
+//! A signature is verified with the secret itself, so unlike the root key it is kept, in a file
+//! that only the owner reads.
 
 use std::path::Path;
 

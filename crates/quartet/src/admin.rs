@@ -1,8 +1,9 @@
-//! `quartet admin`: logical databases of a running server, through its admin API (`docs/databases.md`); and new keys for a
-//! stopped one.
+//! `quartet admin`: logical databases of a running server, through its admin API
+//! (`docs/databases.md`); and new keys for a stopped one.
 //!
-//! One request, one answer, printed as it came. It decides nothing itself: names, quotas and refusals are the server's. Only
-//! `reset-key` asks no server: it is for those who have lost the key that a server asks for, and own the data directory.
+//! One request, one answer, printed as it came. It decides nothing itself: names, quotas and
+//! refusals are the server's. Only `reset-key` asks no server: it is for those who have lost the
+//! key that a server asks for, and own the data directory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -51,7 +52,8 @@ enum Request {
     Delete { name: String },
     /// Replaces all credentials of a database with new ones
     RenewCredentials { name: String },
-    /// Makes a new root key for a data directory that no server uses, and prints it, this once; the old one is valid no longer
+    /// Makes a new root key for a data directory that no server uses, and prints it, this once; the
+    /// old one is valid no longer
     ResetKey {
         /// Directory that holds the log and the checkpoints
         #[arg(long, env = "QUARTET_DATA", default_value = DEFAULT_DATA)]

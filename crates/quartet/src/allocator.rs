@@ -1,8 +1,9 @@
 //! The allocator of the server: mimalloc, and the system itself for what is very large.
 //!
-//! A block of [`LARGE`] bytes or more is a mapping of its own. It is the system's again the moment it is freed, and it
-//! grows by moving its pages and not their bytes, so a buffer that doubles on its way to 400 MB never stands there twice.
-//! Everything smaller is mimalloc's; what that keeps for later is given back by [`purge`].
+//! A block of [`LARGE`] bytes or more is a mapping of its own. It is the system's again the moment
+//! it is freed, and it grows by moving its pages and not their bytes, so a buffer that doubles on
+//! its way to 400 MB never stands there twice. Everything smaller is mimalloc's; what that keeps
+//! for later is given back by [`purge`].
 
 #![allow(unsafe_code)]
 
@@ -21,8 +22,9 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE_BYTES_MIN
 }
 
-/// Whether a block is aligned as it should be without asking for that: of every block of mimalloc's the address is a multiple of
-/// 16, and of 8 if it has no more than 8 bytes. Nearly every block is of this kind, and asking costs more than the block.
+/// Whether a block is aligned as it should be without asking for that: of every block of mimalloc's
+/// the address is a multiple of 16, and of 8 if it has no more than 8 bytes. Nearly every block is
+/// of this kind, and asking costs more than the block.
 #[inline]
 fn is_aligned_anyway(size: usize, align: usize) -> bool {
     align <= size && align <= 16
@@ -31,9 +33,9 @@ fn is_aligned_anyway(size: usize, align: usize) -> bool {
 /// Mappings begin at multiples of a page, which no system makes smaller than this.
 const PAGE_BYTES_MIN: usize = 4096;
 
-// SAFETY: a block is the mapping's or mimalloc's by its layout alone, which `dealloc` and `realloc` are given again
-// unchanged, so each block goes back to where it came from. Mappings are fresh, zeroed, at least as long as asked for, and
-// aligned to a page. Nothing here unwinds.
+// SAFETY: a block is the mapping's or mimalloc's by its layout alone, which `dealloc` and `realloc`
+// are given again unchanged, so each block goes back to where it came from. Mappings are fresh,
+// zeroed, at least as long as asked for, and aligned to a page. Nothing here unwinds.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -75,7 +77,8 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller promises that the new size does not overflow when rounded up to the alignment.
+        // SAFETY: the caller promises that the new size does not overflow when rounded up to the
+        // alignment.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         match (is_large(layout), is_large(new)) {
             // SAFETY: the block is mimalloc's and stays so.
@@ -90,7 +93,8 @@ unsafe impl GlobalAlloc for Allocator {
                 rustix::mm::mremap(block.cast(), layout.size(), new_size, flags)
                     .map_or(null_mut(), |moved| moved.cast())
             },
-            // SAFETY: both blocks are as long as their layouts say, and the new one is nobody else's.
+            // SAFETY: both blocks are as long as their layouts say, and the new one is nobody
+            // else's.
             _ => unsafe {
                 let Some(moved) = NonNull::new(self.alloc(new)) else {
                     return null_mut();
@@ -107,7 +111,8 @@ unsafe impl GlobalAlloc for Allocator {
 
 fn map(bytes: usize) -> *mut u8 {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: an anonymous mapping at an address that the system chooses touches nothing that is there.
+    // SAFETY: an anonymous mapping at an address that the system chooses touches nothing that is
+    // there.
     let mapped = unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, protection, MapFlags::PRIVATE) };
     mapped.map_or(null_mut(), |mapped| mapped.cast())
 }
@@ -128,7 +133,8 @@ mod tests {
         for align in [1, 2, 4, 8, 16, 32, 64] {
             for size in 1..=2048 {
                 let layout = Layout::from_size_align(size, align).unwrap();
-                // SAFETY: the layouts are valid, none is empty, and each block is freed with the layout that it has then.
+                // SAFETY: the layouts are valid, none is empty, and each block is freed with the
+                // layout that it has then.
                 unsafe {
                     let blocks = [
                         Allocator.alloc(layout),

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use quartet_backup::{Anchor, BackupError, BackupStart, Gap, Progress, Source, BackupOptions, BackupSummary, open_target, take};
+use quartet_backup::{
+    Anchor, BackupError, BackupOptions, BackupStart, BackupSummary, Gap, Progress, Source, open_target, take,
+};
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
 use serde_json::{Value, json};
@@ -22,7 +24,8 @@ pub struct BackupArguments {
     server: String,
     #[command(flatten)]
     key: OperatorKey,
-    /// Where backups are kept: a folder, or s3://BUCKET/PREFIX (credentials and endpoint from the AWS_ variables)
+    /// Where backups are kept: a folder, or s3://BUCKET/PREFIX (credentials and endpoint from the
+    /// AWS_ variables)
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
     to: String,
     /// Take all rows, also if the log reaches back to what the target holds

@@ -1,4 +1,5 @@
-//! The server that `quartet bench` starts when it is given no target: this very program, as a child, on a free port.
+//! The server that `quartet bench` starts when it is given no target: this very program, as a
+//! child, on a free port.
 //!
 //! A child process, so that its CPU time can be separated from the load generator's. And, for the
 //! key-value benchmark alone, an engine in this process, with nothing between it and the loop that
@@ -92,7 +93,8 @@ fn listener(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The benchmark's URL for what the server printed; that of the key-value protocol is the line itself.
+/// The benchmark's URL for what the server printed; that of the key-value protocol is the line
+/// itself.
 fn target(wanted: Wanted, told: &str) -> Result<String> {
     let (scheme, credentials) = match wanted.protocol {
         Protocol::Redis => ("redis", format!(":{PASSWORD}@")),

@@ -1,4 +1,5 @@
-//! `quartet check`: tells whether a data directory is sound, what it holds, and, if it is damaged, what to do.
+//! `quartet check`: tells whether a data directory is sound, what it holds, and, if it is damaged,
+//! what to do.
 //!
 //! It reads everything that a server would read at its start, checks the layers' invariants about
 //! their rows, and changes nothing unless it is asked to repair (`repair`). A directory that a
@@ -26,7 +27,8 @@ pub struct CheckArguments {
     /// Directory that holds the log and the checkpoints
     #[arg(long, env = "QUARTET_DATA", default_value = DEFAULT_DATA)]
     pub data: PathBuf,
-    /// Say what a repair would do: drop what cannot be trusted, rebuild what follows from other rows
+    /// Say what a repair would do: drop what cannot be trusted, rebuild what follows from other
+    /// rows
     #[arg(long)]
     pub repair: bool,
     /// Do it, and report each thing in a file of the directory
@@ -39,7 +41,8 @@ pub struct CheckArguments {
 
 /// The exit status for a damaged directory, and for one in which something does not hold.
 pub const EXIT_DAMAGED: u8 = 1;
-/// The exit status if the directory could not be judged: it is in use, is not there, cannot be read.
+/// The exit status if the directory could not be judged: it is in use, is not there, cannot be
+/// read.
 pub const EXIT_UNKNOWN: u8 = 2;
 
 /// Verifies a backup.
@@ -218,7 +221,8 @@ pub fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()
     )
 }
 
-/// How to go on when there is no backup: what is lost, and what is to be done to the files of the directory.
+/// How to go on when there is no backup: what is lost, and what is to be done to the files of the
+/// directory.
 pub struct DamagedEnd {
     pub lost: String,
     pub steps: Vec<Step>,
@@ -314,7 +318,8 @@ pub mod tests {
         Engine::open_with(parts, options, Box::new(|_| {}), &mut |_| {}).unwrap()
     }
 
-    /// A closed directory with a checkpoint after a third of its rows, each a log record. Also the state hash.
+    /// A closed directory with a checkpoint after a third of its rows, each a log record. Also the
+    /// state hash.
     pub fn directory() -> (TempDir, u128) {
         let data = tempfile::tempdir().unwrap();
         let engine = open(data.path());

@@ -1,4 +1,5 @@
-//! The table `redis` of the configuration file: parameters of Redis' CONFIG, which CONFIG REWRITE changes.
+//! The table `redis` of the configuration file: parameters of Redis' CONFIG, which CONFIG REWRITE
+//! changes.
 //!
 //! ```text
 //!   durability = "interval"     # everything outside of the table stays as it is, comments and order included
@@ -43,8 +44,8 @@ impl ParameterValue {
 const CREDENTIAL: [&str; 2] = ["masteruser", "masterauth"];
 const OWNER_ONLY: u32 = 0o700;
 
-/// Gives parameters new values in the file. It is replaced as a whole, and keeps its permissions; a credential is written into one that its owner alone
-/// may read.
+/// Gives parameters new values in the file. It is replaced as a whole, and keeps its permissions; a
+/// credential is written into one that its owner alone may read.
 pub fn write_parameters(path: &Path, parameters: &[(&'static str, String)]) -> Result<(), String> {
     let write = || -> io::Result<()> {
         // A link stays one.

@@ -1,11 +1,12 @@
-//! The files that hold the operator's credentials: one line of text and its checksum, for the owner alone.
+//! The files that hold the operator's credentials: one line of text and its checksum, for the owner
+//! alone.
 //!
 //! ```text
 //!   TEXT crc32=xxxxxxxx
 //! ```
 //!
-//! A damaged file would otherwise open to nobody, or, worse, hold another credential than the one that was shown. Files of
-//! servers before 2026-11-22 have no checksum and are read as they are.
+//! A damaged file would otherwise open to nobody, or, worse, hold another credential than the one
+//! that was shown. Files of servers before 2026-11-22 have no checksum and are read as they are.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -90,7 +91,8 @@ mod tests {
         write(&path, "id:secret").unwrap();
         assert_eq!(read(&path).unwrap().as_deref(), Some("id:secret"));
         let whole = fs::read(&path).unwrap();
-        // Beyond the mark of the checksum, a change could only make the line look like one of the old form.
+        // Beyond the mark of the checksum, a change could only make the line look like one of the
+        // old form.
         let text_bytes = "id:secret".len();
         for position in (0..text_bytes).chain(text_bytes + CHECKSUM.len()..whole.len() - 1) {
             let mut bytes = whole.clone();

@@ -1,4 +1,5 @@
-//! `quartet healthcheck`: exits with 0 if the server on this machine is ready, for images that have no shell and no `curl`.
+//! `quartet healthcheck`: exits with 0 if the server on this machine is ready, for images that have
+//! no shell and no `curl`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -44,8 +44,8 @@ struct Arguments {
 enum Command {
     /// Runs the server until SIGTERM or SIGINT.
     Serve(Box<settings::ServeArguments>),
-    /// Tells whether a data directory is sound, what it holds, and whether all indexes and counts agree with the data. Exits with
-    /// 0: sound, 1: damaged, 2: cannot tell.
+    /// Tells whether a data directory is sound, what it holds, and whether all indexes and counts
+    /// agree with the data. Exits with 0: sound, 1: damaged, 2: cannot tell.
     Check(check::CheckArguments),
     /// Brings a data directory from one engine to the other, while no server uses it.
     Convert(convert::ConvertArguments),
@@ -53,7 +53,8 @@ enum Command {
     Import(import::ImportArguments),
     /// Writes what a running server holds to a file that others read
     Export(import::ExportArguments),
-    /// Takes a backup of a running server: all rows the first time, what is new afterwards; with --follow until it is stopped.
+    /// Takes a backup of a running server: all rows the first time, what is new afterwards; with
+    /// --follow until it is stopped.
     Backup(backup::BackupArguments),
     /// Makes a data directory out of a backup, as of any version that it covers.
     Restore(restore::RestoreArguments),
@@ -66,13 +67,15 @@ enum Command {
     Healthcheck(healthcheck::HealthcheckArguments),
     /// Runs a published benchmark against a target, or against an embedded server.
     Bench(quartet_bench::BenchArguments),
-    /// Reads and writes keys of the key-value layer, interactively or with --exec; its commands are those of fdbcli.
+    /// Reads and writes keys of the key-value layer, interactively or with --exec; its commands are
+    /// those of fdbcli.
     Kv(keyvalue_shell::KeyValueArguments),
 }
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
-        // On one line, and without a backtrace even if the environment asks for one: it is the operator's to mend, not ours.
+        // On one line, and without a backtrace even if the environment asks for one: it is the
+        // operator's to mend, not ours.
         eprintln!("Error: {error:#}");
         ExitCode::FAILURE
     })

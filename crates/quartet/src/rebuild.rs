@@ -1,7 +1,9 @@
-//! Puts what can be trusted of a damaged checkpoint, or of the ssd engine's damaged tree, in its place.
+//! Puts what can be trusted of a damaged checkpoint, or of the ssd engine's damaged tree, in its
+//! place.
 //!
-//! A sound one is written in a directory beside it, `repairing`. The damaged files get second names, `dropped-...`, then the new files
-//! are moved here, the one that says what counts as the last. So a crash at any moment leaves the damaged one or the sound one.
+//! A sound one is written in a directory beside it, `repairing`. The damaged files get second
+//! names, `dropped-...`, then the new files are moved here, the one that says what counts as the
+//! last. So a crash at any moment leaves the damaged one or the sound one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows, and reports each thing.
+//! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows,
+//! and reports each thing.
 //!
 //! For a damaged log it gives up the first record that cannot be read and all after it, for a
 //! damaged checkpoint or tree the rows that cannot be read (`rebuild`); the bytes are set aside in
@@ -20,7 +21,8 @@ use crate::check::{self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN,
 use crate::rebuild::rebuild;
 use crate::repair_report::{Report, shown};
 
-/// Each round of repairing the log or rows may bring to light what it hid; there are never this many.
+/// Each round of repairing the log or rows may bring to light what it hid; there are never this
+/// many.
 const ROUNDS_MAX: usize = 1000;
 
 /// Checks, says what a repair would do, or repairs.

@@ -1,4 +1,5 @@
-//! The root key: made and printed once, at the first start without `--dev`; afterwards only its hash exists.
+//! The root key: made and printed once, at the first start without `--dev`; afterwards only its
+//! hash exists.
 
 use std::fs;
 use std::io::Read;
@@ -12,7 +13,8 @@ use crate::credential_file::{self, damaged};
 
 const FILE: &str = "root-key.sha256";
 
-/// A key that was just made, to be shown once; `None` if one had been made before. And the hash of the key in force.
+/// A key that was just made, to be shown once; `None` if one had been made before. And the hash of
+/// the key in force.
 pub fn load_or_make(data: &Path) -> Result<(Option<String>, [u8; 32])> {
     create_directory_durably(data).with_context(|| format!("creating {}", data.display()))?;
     let path = data.join(FILE);

@@ -1,4 +1,5 @@
-//! `quartet config sample`: the configuration file with every setting, from the one struct that they are declared in.
+//! `quartet config sample`: the configuration file with every setting, from the one struct that
+//! they are declared in.
 
 use clap::{Arg, Args, Command, Subcommand};
 
@@ -45,7 +46,8 @@ fn arguments() -> Vec<Arg> {
     in_file.cloned().collect()
 }
 
-/// The help as a comment, and the setting with its default, commented out. A default that is no value is in the help alone.
+/// The help as a comment, and the setting with its default, commented out. A default that is no
+/// value is in the help alone.
 fn entry(argument: &Arg) -> String {
     let name = argument.get_long().unwrap_or_default();
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();

@@ -152,8 +152,8 @@ const SECRETS: &[&str] = &[
     "--dynamodb-access-keys",
 ];
 
-/// Resolves when standard input has ended. A thread of its own reads it, because the pipe of a parent that was killed
-/// is closed for us by the kernel, whatever the parent could still do.
+/// Resolves when standard input has ended. A thread of its own reads it, because the pipe of a
+/// parent that was killed is closed for us by the kernel, whatever the parent could still do.
 fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
     let (ended, receiver) = oneshot::channel();
     std::thread::Builder::new().name("stdin".into()).spawn(move || {
@@ -164,7 +164,8 @@ fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
     Ok(receiver)
 }
 
-/// Process 1 is handed the children of processes that have ended, as in a container, and nobody else lets go of them.
+/// Process 1 is handed the children of processes that have ended, as in a container, and nobody
+/// else lets go of them.
 fn collect_orphans() {
     if std::process::id() == 1 {
         while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {}

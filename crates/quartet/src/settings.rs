@@ -1,4 +1,5 @@
-//! Raw settings: flags and environment over one TOML file over defaults, the file's keys named as the flags.
+//! Raw settings: flags and environment over one TOML file over defaults, the file's keys named as
+//! the flags.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,13 +23,16 @@ pub const DEFAULT_DATA: &str = "quartet-data";
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServeArguments {
-    /// Directory that holds the log and the checkpoints, or "memory": nothing is kept [default: quartet-data]
+    /// Directory that holds the log and the checkpoints, or "memory": nothing is kept [default:
+    /// quartet-data]
     #[arg(long, env = "QUARTET_DATA")]
     data: Option<PathBuf>,
-    /// Where rows are kept: memory, or ssd, for more than memory has [default: what the directory holds; memory for a new one]
+    /// Where rows are kept: memory, or ssd, for more than memory has [default: what the directory
+    /// holds; memory for a new one]
     #[arg(long, env = "QUARTET_ENGINE", value_parser = ["memory", "ssd"])]
     engine: Option<String>,
-    /// When a write is acknowledged: always (on disk), interval (synced every second), none [default: always]
+    /// When a write is acknowledged: always (on disk), interval (synced every second), none
+    /// [default: always]
     #[arg(long, env = "QUARTET_DURABILITY", value_parser = ["always", "interval", "none"])]
     durability: Option<String>,
     /// Which log orders the transactions [default: file]
@@ -41,7 +45,8 @@ pub struct ServeArguments {
     /// For development, on loopback only: no password
     #[arg(long, env = "QUARTET_DEV")]
     dev: bool,
-    /// Stops when standard input ends: for a test that starts a server and must not leave it behind, however it ends
+    /// Stops when standard input ends: for a test that starts a server and must not leave it
+    /// behind, however it ends
     #[arg(long, env = "QUARTET_STOP_WITH_STDIN")]
     stop_with_stdin: bool,
     /// The root key, instead of the one that the first start makes [default: the one of the data
@@ -54,7 +59,8 @@ pub struct ServeArguments {
     /// Address of the Redis protocol, or "off" [default: 127.0.0.1:6379]
     #[arg(long, env = "QUARTET_LISTEN_REDIS")]
     listen_redis: Option<String>,
-    /// Address of HTTP: Redis over REST, /metrics, /healthz, /readyz; or "off" [default: 127.0.0.1:8080]
+    /// Address of HTTP: Redis over REST, /metrics, /healthz, /readyz; or "off" [default:
+    /// 127.0.0.1:8080]
     #[arg(long, env = "QUARTET_LISTEN_HTTP")]
     listen_http: Option<String>,
     /// Token of Redis over REST [default: the root key; with --dev any]
@@ -72,58 +78,65 @@ pub struct ServeArguments {
     /// Address of the DynamoDB protocol, or "off" [default: 127.0.0.1:8000]
     #[arg(long, env = "QUARTET_LISTEN_DYNAMODB")]
     listen_dynamodb: Option<String>,
-    /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start; with --dev any]
+    /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start;
+    /// with --dev any]
     #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS", hide_env_values = true)]
     dynamodb_access_keys: Option<String>,
     /// File that holds DynamoDB's access keys
     #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS_FILE")]
     dynamodb_access_keys_file: Option<PathBuf>,
-    /// Whether DynamoDB's tables may consume no more than their provisioned units or maxima: on or off
-    /// [default: on, with --dev off]
+    /// Whether DynamoDB's tables may consume no more than their provisioned units or maxima: on or
+    /// off [default: on, with --dev off]
     #[arg(long, env = "QUARTET_DYNAMODB_THROTTLING", value_parser = ["on", "off"])]
     dynamodb_throttling: Option<String>,
-    /// Whether each AWS region that a request is signed for has DynamoDB tables of its own: separate or shared
-    /// [default: shared]
+    /// Whether each AWS region that a request is signed for has DynamoDB tables of its own:
+    /// separate or shared [default: shared]
     #[arg(long, env = "QUARTET_DYNAMODB_REGIONS", value_parser = ["separate", "shared"])]
     dynamodb_regions: Option<String>,
-    /// Buckets that DynamoDB's exports go to and imports come from, as NAME=FOLDER or NAME=s3://BUCKET/PREFIX, with commas
-    /// between [default: none]
+    /// Buckets that DynamoDB's exports go to and imports come from, as NAME=FOLDER or
+    /// NAME=s3://BUCKET/PREFIX, with commas between [default: none]
     #[arg(long, env = "QUARTET_DYNAMODB_BUCKETS")]
     dynamodb_buckets: Option<String>,
-    /// Bytes that each of these buckets may hold, whoever wrote them: an export that would make it more fails [default: no limit]
+    /// Bytes that each of these buckets may hold, whoever wrote them: an export that would make it
+    /// more fails [default: no limit]
     #[arg(long, env = "QUARTET_DYNAMODB_BUCKET_BYTES_MAX", value_parser = clap::value_parser!(u64).range(1..))]
     dynamodb_bucket_bytes_max: Option<u64>,
-    /// Where backups go that an operator takes at the console, as NAME=FOLDER or NAME=s3://BUCKET/PREFIX, with commas between
-    /// [default: none]
+    /// Where backups go that an operator takes at the console, as NAME=FOLDER or
+    /// NAME=s3://BUCKET/PREFIX, with commas between [default: none]
     #[arg(long, env = "QUARTET_BACKUP_TARGETS")]
     backup_targets: Option<String>,
-    /// Folder in which data folders are made that an operator restores at the console [default: none]
+    /// Folder in which data folders are made that an operator restores at the console [default:
+    /// none]
     #[arg(long, env = "QUARTET_RESTORE_FOLDER")]
     restore_folder: Option<PathBuf>,
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
-    /// Address of the key-value protocol, for clients of FoundationDB; or "off" [default: 127.0.0.1:4500]
+    /// Address of the key-value protocol, for clients of FoundationDB; or "off" [default:
+    /// 127.0.0.1:4500]
     #[arg(long, env = "QUARTET_LISTEN_KEYVALUE")]
     listen_keyvalue: Option<String>,
     /// Seconds that a version of the key-value layer stays readable [default: 5]
     #[arg(long, env = "QUARTET_KEYVALUE_READ_SECONDS")]
     keyvalue_read_seconds: Option<u64>,
-    /// Most bytes that a transaction of the key-value layer may write, with its conflict ranges [default: 10000000]
+    /// Most bytes that a transaction of the key-value layer may write, with its conflict ranges
+    /// [default: 10000000]
     #[arg(long, env = "QUARTET_KEYVALUE_TRANSACTION_BYTES_MAX")]
     keyvalue_transaction_bytes_max: Option<usize>,
-    /// FaunaDB's operations in a second for each key or token: READ,WRITE,COMPUTE [default: no limit]
+    /// FaunaDB's operations in a second for each key or token: READ,WRITE,COMPUTE [default: no
+    /// limit]
     #[arg(long, env = "QUARTET_FAUNA_RATE_LIMITS")]
     fauna_rate_limits: Option<String>,
-    /// PEM file: the certificates to trust where keys of FaunaDB's access providers are fetched, which may then be in private
-    /// networks [default: the public ones]
+    /// PEM file: the certificates to trust where keys of FaunaDB's access providers are fetched,
+    /// which may then be in private networks [default: the public ones]
     #[arg(long, env = "QUARTET_FAUNA_ISSUER_ROOTS")]
     fauna_issuer_roots: Option<PathBuf>,
-    /// Address of the Redis protocol over TLS alone, or "off"; --listen-redis takes TLS beside clear text anyway where there is
-    /// a certificate [default: off]
+    /// Address of the Redis protocol over TLS alone, or "off"; --listen-redis takes TLS beside
+    /// clear text anyway where there is a certificate [default: off]
     #[arg(long, env = "QUARTET_LISTEN_REDIS_TLS")]
     listen_redis_tls: Option<String>,
-    /// Whether Redis' protocol answers as a cluster of one node, for clients of clusters: off or emulated [default: off]
+    /// Whether Redis' protocol answers as a cluster of one node, for clients of clusters: off or
+    /// emulated [default: off]
     #[arg(long, env = "QUARTET_REDIS_CLUSTER_MODE", value_parser = ["off", "emulated"])]
     redis_cluster_mode: Option<String>,
     /// HOST:PORT or HOST that clients of clusters and sentinels get [default: where they have
@@ -136,7 +149,8 @@ pub struct ServeArguments {
     /// Name by which clients ask a sentinel for this server [default: mymaster]
     #[arg(long, env = "QUARTET_SENTINEL_MASTER_NAME")]
     sentinel_master_name: Option<String>,
-    /// PEM file: the certificate of all listeners, with those above it; they take TLS then, beside clear text
+    /// PEM file: the certificate of all listeners, with those above it; they take TLS then, beside
+    /// clear text
     #[arg(long, env = "QUARTET_TLS_CERTIFICATE")]
     tls_certificate: Option<PathBuf>,
     /// PEM file: the key of that certificate
@@ -145,14 +159,15 @@ pub struct ServeArguments {
     /// PEM file: the roots of the certificates that clients show
     #[arg(long, env = "QUARTET_TLS_CLIENT_ROOTS")]
     tls_client_roots: Option<PathBuf>,
-    /// Whether clients must show a certificate when they come over TLS: no, optional, yes [default: yes with
-    /// --tls-client-roots, otherwise no]
+    /// Whether clients must show a certificate when they come over TLS: no, optional, yes [default:
+    /// yes with --tls-client-roots, otherwise no]
     #[arg(long, env = "QUARTET_TLS_CLIENTS", value_parser = ["no", "optional", "yes"])]
     tls_clients: Option<String>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
-    /// Most open connections, of all listeners together; fewer if the limit on open files is lower [default: 10000]
+    /// Most open connections, of all listeners together; fewer if the limit on open files is lower
+    /// [default: 10000]
     #[arg(long, env = "QUARTET_CONNECTIONS_MAX")]
     connections_max: Option<usize>,
     /// Most bytes of one request [default: 1073741824]
@@ -162,17 +177,19 @@ pub struct ServeArguments {
     /// none is [default: 1000]
     #[arg(long, env = "QUARTET_SLOW_REQUEST_MILLISECONDS")]
     slow_request_milliseconds: Option<u64>,
-    /// URL of an OpenTelemetry collector that takes OTLP over HTTP, as http://127.0.0.1:4318: it gets metrics and spans
-    /// [default: OTEL_EXPORTER_OTLP_ENDPOINT if that is set, otherwise none]
+    /// URL of an OpenTelemetry collector that takes OTLP over HTTP, as http://127.0.0.1:4318: it
+    /// gets metrics and spans [default: OTEL_EXPORTER_OTLP_ENDPOINT if that is set, otherwise none]
     #[arg(long, env = "QUARTET_OTLP_ENDPOINT")]
     otlp_endpoint: Option<String>,
-    /// Which share of the HTTP requests whose caller does not decide it by `traceparent` has spans, from 0 to 1 [default: 0.01]
+    /// Which share of the HTTP requests whose caller does not decide it by `traceparent` has spans,
+    /// from 0 to 1 [default: 0.01]
     #[arg(long, env = "QUARTET_OTLP_SAMPLING_RATIO")]
     otlp_sampling_ratio: Option<f64>,
     /// Seconds between two reports of metrics to the collector [default: 60]
     #[arg(long, env = "QUARTET_OTLP_METRICS_SECONDS")]
     otlp_metrics_seconds: Option<u64>,
-    /// Seconds that stopping may take: letting replies go out, and the last checkpoint [default: 60]
+    /// Seconds that stopping may take: letting replies go out, and the last checkpoint [default:
+    /// 60]
     #[arg(long, env = "QUARTET_STOP_SECONDS")]
     stop_seconds: Option<u64>,
     /// Seconds that a peer may take nothing of a reply before it is cut off [default: 60]
@@ -181,41 +198,46 @@ pub struct ServeArguments {
     /// Seconds that a new connection may take to authenticate [default: 5]
     #[arg(long, env = "QUARTET_AUTHENTICATION_SECONDS")]
     authentication_seconds: Option<u64>,
-    /// Where MIGRATE may send keys and REPLICAOF may copy from: HOST:PORT, with commas between, or "any" [default: nowhere; with --dev any]
+    /// Where MIGRATE may send keys and REPLICAOF may copy from: HOST:PORT, with commas between, or
+    /// "any" [default: nowhere; with --dev any]
     #[arg(long, env = "QUARTET_MIGRATE_TARGETS")]
     migrate_targets: Option<String>,
-    /// File of the default database's Redis users, a line for each as ACL LIST shows them; ACL LOAD reads it and ACL SAVE writes it
-    /// [default: users.acl in the data directory]
+    /// File of the default database's Redis users, a line for each as ACL LIST shows them; ACL LOAD
+    /// reads it and ACL SAVE writes it [default: users.acl in the data directory]
     #[arg(long, env = "QUARTET_REDIS_USERS_FILE")]
     redis_users_file: Option<PathBuf>,
-    /// RDB file that SAVE and BGSAVE write beside the checkpoint, which a Redis 7 loads [default: none]
+    /// RDB file that SAVE and BGSAVE write beside the checkpoint, which a Redis 7 loads [default:
+    /// none]
     #[arg(long, env = "QUARTET_RDB")]
     rdb: Option<PathBuf>,
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
     log_segment_bytes: Option<u64>,
-    /// Bytes of the log that are kept, beyond what the next start needs, for whoever reads it: backups, change feeds
-    /// [default: 1073741824]
+    /// Bytes of the log that are kept, beyond what the next start needs, for whoever reads it:
+    /// backups, change feeds [default: 1073741824]
     #[arg(long, env = "QUARTET_LOG_RETENTION_BYTES")]
     log_retention_bytes: Option<u64>,
     /// Seconds that the log is kept for readers that are away, within those bytes [default: 300]
     #[arg(long, env = "QUARTET_LOG_RETENTION_SECONDS")]
     log_retention_seconds: Option<u64>,
-    /// Bytes that the ssd engine keeps in memory of what it has read [default: a quarter of --memory-bytes, 1 GiB at most]
+    /// Bytes that the ssd engine keeps in memory of what it has read [default: a quarter of
+    /// --memory-bytes, 1 GiB at most]
     #[arg(long, env = "QUARTET_CACHE_BYTES")]
     cache_bytes: Option<u64>,
-    /// Bytes of the log after which the ssd engine writes what has changed to its files; up to four times as many while it does. In memory,
-    /// what has changed takes a quarter of --memory-bytes at most [default: 67108864]
+    /// Bytes of the log after which the ssd engine writes what has changed to its files; up to four
+    /// times as many while it does. In memory, what has changed takes a quarter of --memory-bytes
+    /// at most [default: 67108864]
     #[arg(long, env = "QUARTET_UNFLUSHED_BYTES")]
     unflushed_bytes: Option<u64>,
-    /// Bytes of memory that the server may take; beyond them it evicts or refuses to grow. 0: no limit
-    /// [default: four fifths of the control group's limit or of the machine's memory]
+    /// Bytes of memory that the server may take; beyond them it evicts or refuses to grow. 0: no
+    /// limit [default: four fifths of the control group's limit or of the machine's memory]
     #[arg(long, env = "QUARTET_MEMORY_BYTES")]
     memory_bytes: Option<u64>,
     /// Format of the server's own log: text or json [default: text]
     #[arg(long, env = "QUARTET_LOG_FORMAT", value_parser = ["text", "json"])]
     pub log_format: Option<String>,
-    /// Parameters of Redis' CONFIG for the default database. They stand in the file only, where CONFIG REWRITE keeps them.
+    /// Parameters of Redis' CONFIG for the default database. They stand in the file only, where
+    /// CONFIG REWRITE keeps them.
     #[arg(skip)]
     redis: BTreeMap<String, ParameterValue>,
 }
@@ -422,7 +444,8 @@ impl ServeArguments {
         self.dynamodb_access_keys.as_deref().map(access_keys).transpose()
     }
 
-    /// The validated settings of a server whose clients show `credentials`, and DynamoDB's one of `access_keys`.
+    /// The validated settings of a server whose clients show `credentials`, and DynamoDB's one of
+    /// `access_keys`.
     pub fn validated(&self, credentials: Credentials, access_keys: Vec<(String, String)>) -> Result<Settings> {
         let engine = self.engine()?;
         one_of("log", &self.log, &["file"])?;
@@ -585,7 +608,8 @@ fn named_places(option: &str, given: Option<&str>) -> Result<Vec<(String, String
     named.collect()
 }
 
-/// Variables in which users of REST have their token already: Upstash's, Vercel's, and that of serverless-redis-http.
+/// Variables in which users of REST have their token already: Upstash's, Vercel's, and that of
+/// serverless-redis-http.
 const REST_TOKEN: &[&str] = &["UPSTASH_REDIS_REST_TOKEN", "KV_REST_API_TOKEN", "SRH_TOKEN"];
 const REST_READ_ONLY_TOKEN: &[&str] = &["KV_REST_API_READ_ONLY_TOKEN"];
 

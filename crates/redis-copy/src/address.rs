@@ -1,4 +1,5 @@
-//! Where a server is, and with which credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`, or `rediss://` for TLS.
+//! Where a server is, and with which credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`, or
+//! `rediss://` for TLS.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! Files: an RDB file, an append-only file, and the folder of several that Redis 7 keeps, with its manifest.
+//! Files: an RDB file, an append-only file, and the folder of several that Redis 7 keeps, with its
+//! manifest.
 //!
 //! ```text
 //! appendonlydir/NAME.manifest:  file NAME seq NUMBER type b | i | h     (base, increment, history: not needed any more)

@@ -187,7 +187,8 @@ impl<'c> Carrier<'c> {
         self.batch.db = mark.db;
     }
 
-    /// Sends what was added, keys that may be brought again. `step` is how far the copy is with them.
+    /// Sends what was added, keys that may be brought again. `step` is how far the copy is with
+    /// them.
     pub fn send_keys(&mut self, step: Step) -> Result<()> {
         let told = self.confirmed.clone();
         self.send(step, &told)?;
@@ -304,7 +305,8 @@ impl<'c> Carrier<'c> {
                 None => rest.append(request, &sent.batch.requests),
             }
         }
-        // Others may be under way, of keys: this one is settled when they are, and what they tell lies before it.
+        // Others may be under way, of keys: this one is settled when they are, and what they tell
+        // lies before it.
         let told = match sent.step {
             Step::Following { .. } => sent.step.clone(),
             _ => self.confirmed.clone(),

@@ -1,6 +1,8 @@
-//! Commands as a server writes them to its replicas and to its append-only file: what each says to the copy.
+//! Commands as a server writes them to its replicas and to its append-only file: what each says to
+//! the copy.
 //!
-//! They are the effects of what clients asked for, in the order of their commits, and need nothing but the state before them.
+//! They are the effects of what clients asked for, in the order of their commits, and need nothing
+//! but the state before them.
 
 use quartet_layer_redis::DATABASES;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
@@ -47,13 +49,14 @@ impl Commands {
         }
     }
 
-    /// True while a transaction of the source's is half read: what came so far must not be brought alone.
+    /// True while a transaction of the source's is half read: what came so far must not be brought
+    /// alone.
     pub fn is_in_transaction(&self) -> bool {
         self.in_transaction
     }
 
-    /// Takes the first command of the bytes: how many it took, and what it says. `None`: more must arrive. The error is what is
-    /// wrong with the bytes.
+    /// Takes the first command of the bytes: how many it took, and what it says. `None`: more must
+    /// arrive. The error is what is wrong with the bytes.
     pub fn take(&mut self, bytes: &[u8], carrier: &mut Carrier<'_>) -> Result<Option<(usize, Said)>, String> {
         if bytes.first() == Some(&b'#') {
             // A note between commands, such as the time of the next ones.

@@ -53,7 +53,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and shows the credential. Errors are [`Error::Link`], or [`Error::Source`] if one side does not trust the other.
+    /// Connects and shows the credential. Errors are [`Error::Link`], or [`Error::Source`] if one
+    /// side does not trust the other.
     pub fn open(address: &Address) -> Result<Connection> {
         let failed = |error: io::Error| Error::Link(format!("connecting to {address}: {error}"));
         let places = (address.host.as_str(), address.port)
@@ -122,7 +123,8 @@ impl Connection {
         self.stop = stop;
     }
 
-    /// Whether the socket has more: reads it, waiting no longer than `timeout`. False if nothing came.
+    /// Whether the socket has more: reads it, waiting no longer than `timeout`. False if nothing
+    /// came.
     pub fn read_more(&mut self, timeout: Duration) -> Result<bool> {
         self.socket.set_read_timeout(Some(timeout)).map_err(link)?;
         self.patience = timeout;
@@ -179,7 +181,8 @@ impl Connection {
         self.start += count;
     }
 
-    /// A line without its end. Empty lines, which a busy server sends to show that it lives, are passed over.
+    /// A line without its end. Empty lines, which a busy server sends to show that it lives, are
+    /// passed over.
     pub fn line(&mut self) -> Result<Vec<u8>> {
         const LINE_BYTES_MAX: usize = 64 << 10;
         loop {
@@ -214,7 +217,8 @@ impl Read for Connection {
 }
 
 impl Target for Connection {
-    /// Never waits for a socket whose peer waits for us to read: what it does not take at once is sent while replies are taken.
+    /// Never waits for a socket whose peer waits for us to read: what it does not take at once is
+    /// sent while replies are taken.
     fn send(&mut self, requests: &[u8]) -> Result<()> {
         self.output.extend_from_slice(requests);
         self.write_some()

@@ -1,8 +1,9 @@
 //! Closing a source to writers, so that what it has acknowledged is all there will ever be.
 //!
-//! `min-replicas-to-write` is set to more replicas than there can be: from then on every write is refused with NOREPLICAS, also one
-//! that was waiting, so none is acknowledged that would not be copied. Where the source does not let it be set, its clients are
-//! paused: their writes wait, and go to the source if nobody ends them before the pause does.
+//! `min-replicas-to-write` is set to more replicas than there can be: from then on every write is
+//! refused with NOREPLICAS, also one that was waiting, so none is acknowledged that would not be
+//! copied. Where the source does not let it be set, its clients are paused: their writes wait, and
+//! go to the source if nobody ends them before the pause does.
 
 use quartet_wire_resp::Value;
 

@@ -15,7 +15,7 @@ use crate::commands::{Commands, Said};
 use crate::connection::{Connection, SILENCE_MAX, Target};
 use crate::cut_over;
 use crate::error::{Error, Result};
-use crate::link::{self, LinkStart, FirstCopy, Link, Position};
+use crate::link::{self, FirstCopy, Link, LinkStart, Position};
 use crate::progress::{self, Keeper, Step};
 use crate::records::{Place, Records, bring};
 use crate::verify::{self, Verdict};
@@ -65,8 +65,8 @@ impl Purpose<'_> {
     }
 }
 
-/// Copies for as long as nobody ends it: the target is the source's replica. `begin` is how far the target has come; whatever
-/// else it holds goes before a first copy. Answers why it has ended.
+/// Copies for as long as nobody ends it: the target is the source's replica. `begin` is how far the
+/// target has come; whatever else it holds goes before a first copy. Answers why it has ended.
 pub fn replicate(
     source: &Address,
     target: &mut dyn Target,
@@ -84,7 +84,8 @@ pub fn replicate(
     copy.run().err().unwrap_or(Error::Stopped)
 }
 
-/// Copies until the source's state has arrived, or, following, until the cut-over. `None` as the verdict: nothing was compared.
+/// Copies until the source's state has arrived, or, following, until the cut-over. `None` as the
+/// verdict: nothing was compared.
 pub fn copy(
     source: &Address,
     target: &mut dyn Target,
@@ -295,8 +296,8 @@ impl Copy<'_, '_> {
         }
     }
 
-    /// Closes the source to writers, waits for what it has acknowledged to them, and compares both sides. Only if they are equal
-    /// does it stay closed.
+    /// Closes the source to writers, waits for what it has acknowledged to them, and compares both
+    /// sides. Only if they are equal does it stay closed.
     fn cut_over(&mut self, link: &mut Link, stream: &mut Stream) -> Result<Verdict> {
         self.carrier
             .watcher

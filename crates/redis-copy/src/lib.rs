@@ -1,4 +1,5 @@
-//! Copies what another Redis holds: from an RDB file, an append-only file, or a live server that takes us for its replica.
+//! Copies what another Redis holds: from an RDB file, an append-only file, or a live server that
+//! takes us for its replica.
 //!
 //! ```text
 //!   RDB file ---------- records --+

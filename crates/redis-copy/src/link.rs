@@ -1,4 +1,5 @@
-//! A live server that takes us for its replica: the handshake, the first copy, and the stream of commands behind it.
+//! A live server that takes us for its replica: the handshake, the first copy, and the stream of
+//! commands behind it.
 //!
 //! ```text
 //! us:     AUTH?  REPLCONF capa eof capa psync2   PSYNC id offset+1 | ? -1
@@ -66,7 +67,8 @@ pub fn begin_records(address: &Address) -> Result<LinkStart> {
     )
 }
 
-/// Asks for everything behind `position`, or for a first copy. `port`: where others reach this server, if it is one.
+/// Asks for everything behind `position`, or for a first copy. `port`: where others reach this
+/// server, if it is one.
 pub fn begin(
     connection: Connection,
     address: &Address,

@@ -1,8 +1,8 @@
 //! How far a copy has come, as the target keeps it: the string at the key [`KEY`] of database 0.
 //!
-//! It is written by the transactions that carry the data and removed when the copy is over; while it is there, the copy is not
-//! whole. It never runs ahead of what has arrived. For keys it may lie a little behind, since to bring a key again changes
-//! nothing; for commands it is exact.
+//! It is written by the transactions that carry the data and removed when the copy is over; while
+//! it is there, the copy is not whole. It never runs ahead of what has arrived. For keys it may lie
+//! a little behind, since to bring a key again changes nothing; for commands it is exact.
 
 use quartet_wire_resp::{Value, encode_command};
 use serde::{Deserialize, Serialize};
@@ -117,8 +117,8 @@ pub fn key_count(target: &mut dyn Target, databases: u64) -> Result<u64> {
     }
 }
 
-/// Makes the target ready for a copy of `source`: it must be empty, or have what this copy brought before. Returns how far that
-/// came.
+/// Makes the target ready for a copy of `source`: it must be empty, or have what this copy brought
+/// before. Returns how far that came.
 pub fn prepare(target: &mut dyn Target, source: &str, databases: u64, merges: bool) -> Result<Option<Progress>> {
     match Progress::read(target)? {
         Some(progress) if progress.source == source => return Ok(Some(progress)),

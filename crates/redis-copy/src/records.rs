@@ -1,4 +1,5 @@
-//! The records of an RDB file or stream, one after the other, and how each is brought to the target.
+//! The records of an RDB file or stream, one after the other, and how each is brought to the
+//! target.
 
 use std::io::Read;
 
@@ -16,7 +17,8 @@ const READ_BYTES: usize = 256 << 10;
 /// Most that is read at once for a large record.
 const READ_BYTES_MAX: usize = 64 << 20;
 
-/// Reads records from the front of something. Holds no more of it than the largest record and one read.
+/// Reads records from the front of something. Holds no more of it than the largest record and one
+/// read.
 pub struct Records<R> {
     name: String,
     source: R,
@@ -53,7 +55,8 @@ impl<R: Read> Records<R> {
                     }
                 }
                 Ok(Found::Nothing { missing }) => {
-                    // A look at all of it follows, so a large record is read in large parts; never by what it announces alone.
+                    // A look at all of it follows, so a large record is read in large parts; never
+                    // by what it announces alone.
                     let wanted = missing.min(unread.len()).clamp(READ_BYTES, READ_BYTES_MAX);
                     self.fill(wanted)?;
                 }

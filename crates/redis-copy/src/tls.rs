@@ -31,7 +31,8 @@ pub struct Secured {
 }
 
 impl Tls {
-    /// Shakes hands over a socket that waits. Errors: files that cannot be used, a side that is not trusted.
+    /// Shakes hands over a socket that waits. Errors: files that cannot be used, a side that is not
+    /// trusted.
     pub fn secure(&self, socket: &mut TcpStream, host: &str) -> io::Result<Secured> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let mut session = ClientConnection::new(Arc::new(self.config()?), name).map_err(io::Error::other)?;
@@ -125,7 +126,8 @@ impl Secured {
         self.session.wants_write()
     }
 
-    /// Sends what the socket has room for: it does not wait meanwhile, because its peer may wait for us to read.
+    /// Sends what the socket has room for: it does not wait meanwhile, because its peer may wait
+    /// for us to read.
     fn send_some(&mut self, socket: &mut TcpStream) -> io::Result<()> {
         if !self.has_pending() {
             return Ok(());

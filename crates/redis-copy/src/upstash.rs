@@ -4,8 +4,9 @@
 //! SCAN cursor --names--> TYPE and PTTL of each --> each value by its kind's own commands, in pieces --> one transaction of the target
 //! ```
 //!
-//! It is no copy of one moment: what is written meanwhile may or may not be in it, so writers are to be stopped. Everything is asked for
-//! in base64, as JSON knows no bytes; what is asked with bytes that are no text goes into the path.
+//! It is no copy of one moment: what is written meanwhile may or may not be in it, so writers are
+//! to be stopped. Everything is asked for in base64, as JSON knows no bytes; what is asked with
+//! bytes that are no text goes into the path.
 //!
 //! Source: the Upstash documentation, "REST API". A stream keeps its entries, its last ID and its
 //! groups with their last delivered IDs; pending entries of a group are reported and left out.

@@ -47,7 +47,8 @@ struct Comparison<'c> {
     verdict: Verdict,
 }
 
-/// Compares every key of every database. `merges`: keys that only the target has are no difference. `alive` is called now and then.
+/// Compares every key of every database. `merges`: keys that only the target has are no difference.
+/// `alive` is called now and then.
 pub fn compare(
     source: &mut dyn Target,
     target: &mut dyn Target,
@@ -292,7 +293,8 @@ fn in_order(value: Stored) -> Stored {
     }
 }
 
-/// One node, groups and consumers by name, pending entries by ID, and nothing that no client asks for.
+/// One node, groups and consumers by name, pending entries by ID, and nothing that no client asks
+/// for.
 fn stream_in_order(mut stream: Stream) -> Stream {
     stream.nodes = vec![stream.nodes.into_iter().flatten().collect()];
     stream.groups.sort_by(|left, right| left.name.cmp(&right.name));

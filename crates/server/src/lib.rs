@@ -1,8 +1,9 @@
 //! The process around the layers: listeners, limits, shutdown, metrics.
 //!
-//! One I/O thread for every two cores, each with its own single-threaded runtime. A connection stays on the thread that was given it:
-//! requests are read, executed and answered there, so nothing is handed between threads on the way to a reply. Only a reply
-//! that must wait for a sync is woken from outside, and then once for all connections of the thread.
+//! One I/O thread for every two cores, each with its own single-threaded runtime. A connection
+//! stays on the thread that was given it: requests are read, executed and answered there, so
+//! nothing is handed between threads on the way to a reply. Only a reply that must wait for a sync
+//! is woken from outside, and then once for all connections of the thread.
 
 mod connections;
 mod console;
@@ -76,7 +77,8 @@ const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
 /// How often it is looked whether connections take too much.
 const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
 
-/// How often connections are looked through for buffers that nobody uses, and databases for layers that nobody uses.
+/// How often connections are looked through for buffers that nobody uses, and databases for layers
+/// that nobody uses.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
 
 /// How often the databases' counters are written down.
@@ -261,7 +263,8 @@ impl Server {
         Ok(())
     }
 
-    /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to move.
+    /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to
+    /// move.
     fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -281,7 +284,8 @@ impl Server {
         self.tenants.maker.tls.reload();
     }
 
-    /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error says what is wrong with it.
+    /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
+    /// says what is wrong with it.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
         let layer = self.redis.as_ref().expect("there while the server runs");
         layer.config.start_with_file(name, value)?;
@@ -307,9 +311,9 @@ impl Server {
         self.stop_requested.clone()
     }
 
-    /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes it back, flushes everything,
-    /// writes a checkpoint and closes the log. Ends the process if that takes longer than `limit`; everything is durable then
-    /// all the same.
+    /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes
+    /// it back, flushes everything, writes a checkpoint and closes the log. Ends the process if
+    /// that takes longer than `limit`; everything is durable then all the same.
     pub fn shutdown(self, limit: Duration) -> Result<()> {
         let in_time = end_after(limit, Arc::downgrade(&self.engine))?;
         self.stop.send_replace(true);
@@ -483,7 +487,8 @@ fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: 
     }
 }
 
-/// Ends the process once `limit` is over, after everything has become durable, unless what it answers is dropped before.
+/// Ends the process once `limit` is over, after everything has become durable, unless what it
+/// answers is dropped before.
 fn end_after(limit: Duration, engine: Weak<Engine>) -> Result<std::sync::mpsc::Sender<()>> {
     let (in_time, ended) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("stop limit".into()).spawn(move || {
@@ -503,7 +508,8 @@ fn end_after(limit: Duration, engine: Weak<Engine>) -> Result<std::sync::mpsc::S
     Ok(in_time)
 }
 
-/// Makes the next start quick. A checkpoint that cannot be written is no loss: the log holds everything.
+/// Makes the next start quick. A checkpoint that cannot be written is no loss: the log holds
+/// everything.
 fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
     let written = engine
         .statistics()
@@ -520,8 +526,8 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
 
 /// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
 const BLOCKING_THREADS: usize = 4;
-/// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs this much for it. Only
-/// what is used is ever resident.
+/// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs
+/// this much for it. Only what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;
 
 /// Time between two reports of progress while opening.
@@ -591,7 +597,8 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     Ok(engine)
 }
 
-/// Log and checkpoints of a server without a folder hold no more than this together. Like a full disk, that refuses writes.
+/// Log and checkpoints of a server without a folder hold no more than this together. Like a full
+/// disk, that refuses writes.
 const MEMORY_DISK_BYTES: u64 = 4 << 30;
 const MEMORY_SEGMENT_BYTES: u64 = 4 << 20;
 const MEMORY_LOG_BYTES: u64 = 16 << 20;

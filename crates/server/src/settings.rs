@@ -59,8 +59,8 @@ pub struct Settings {
     pub keyvalue_limits: quartet_layer_keyvalue::Options,
     /// FaunaDB's operations in a second for each credential; `None`: as many as anybody likes.
     pub fauna_rate_limits: Option<Operations>,
-    /// Certificates of issuers of FaunaDB's access providers, trusted instead of the public ones; such issuers may have
-    /// private addresses.
+    /// Certificates of issuers of FaunaDB's access providers, trusted instead of the public ones;
+    /// such issuers may have private addresses.
     pub fauna_issuer_roots: Option<PathBuf>,
     /// A listener of Redis' protocol that takes TLS alone.
     pub redis_tls: Listen,
@@ -68,28 +68,32 @@ pub struct Settings {
     pub tls: TlsFiles,
     pub credentials: Credentials,
     pub rest_tokens: RestTokens,
-    /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
+    /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on
+    /// loopback.
     pub access_keys: Vec<(String, String)>,
     /// DynamoDB's tables may consume no more than what they are provisioned with.
     pub dynamodb_throttling: bool,
     /// Each region that a credential names has DynamoDB tables of its own.
     pub dynamodb_regions_are_separate: bool,
-    /// The buckets that exports go to and imports come from: names, and folders or `s3://` addresses.
+    /// The buckets that exports go to and imports come from: names, and folders or `s3://`
+    /// addresses.
     pub dynamodb_buckets: Vec<(String, String)>,
     /// An export is refused what would make a bucket hold more.
     pub dynamodb_bucket_bytes_max: Option<u64>,
-    /// Where the server takes backups to when an operator asks it to: names, and folders or `s3://` addresses.
+    /// Where the server takes backups to when an operator asks it to: names, and folders or `s3://`
+    /// addresses.
     pub backup_targets: Vec<(String, String)>,
     /// Where data folders are made that an operator restores.
     pub restore_folder: Option<PathBuf>,
-    /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
-    /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
+    /// Threads that serve connections; `None`: one for every two cores. A thread that has more
+    /// connections to serve at each wake-up spends less on each; the other cores are for the
+    /// flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
-    /// Most open connections, of all listeners together; CONFIG's `maxclients` starts with it. Fewer if the limit on open files
-    /// is too low.
+    /// Most open connections, of all listeners together; CONFIG's `maxclients` starts with it.
+    /// Fewer if the limit on open files is too low.
     pub connections_max: usize,
-    /// Most bytes of requests that a connection may have waiting, one whole request included: what CONFIG's
-    /// `client-query-buffer-limit` starts with.
+    /// Most bytes of requests that a connection may have waiting, one whole request included: what
+    /// CONFIG's `client-query-buffer-limit` starts with.
     pub request_bytes_max: usize,
     /// How long a peer may take nothing of a reply before it is cut off.
     pub output_stall_timeout: Duration,
@@ -104,7 +108,8 @@ pub struct Settings {
     pub engine: Option<StoreKind>,
     /// What the ssd engine keeps in memory of what it has read; `None`: a share of the budget.
     pub cache_bytes: Option<u64>,
-    /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to its files.
+    /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to
+    /// its files.
     pub unflushed_bytes: u64,
     /// The process' memory budget in bytes; 0: as much as there is; `None`: four fifths of the
     /// memory available to it.
@@ -182,7 +187,8 @@ impl std::str::FromStr for Listen {
 /// Tokens of REST, besides those that users have by ACL; only their hashes are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestTokens {
-    /// May do what `default` may. If there is one, a server that asks for no password still asks for it.
+    /// May do what `default` may. If there is one, a server that asks for no password still asks
+    /// for it.
     pub standard: Option<[u8; 32]>,
     pub read_only: Option<[u8; 32]>,
 }
@@ -231,8 +237,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Makes CONFIG GET say what was decided here. DEBUG is for everybody where only this machine can connect, and only for
-    /// this machine where others can.
+    /// Makes CONFIG GET say what was decided here. DEBUG is for everybody where only this machine
+    /// can connect, and only for this machine where others can.
     pub fn tell(&self, config: &Config) {
         if let Some(folder) = self.data.folder() {
             let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
@@ -268,7 +274,8 @@ impl Settings {
         format!("UPSTASH_REDIS_REST_URL={url} UPSTASH_REDIS_REST_TOKEN={token}")
     }
 
-    /// The line of a cluster file by which clients of FoundationDB find the server; the root key stands for itself.
+    /// The line of a cluster file by which clients of FoundationDB find the server; the root key
+    /// stands for itself.
     pub fn cluster_string(&self, address: SocketAddr) -> String {
         match self.credentials {
             Credentials::None => format!("quartet:dev@{address}"),

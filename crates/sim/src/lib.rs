@@ -1,5 +1,6 @@
-//! A whole engine on one thread, in a world that one seed decides: its disk fails and loses power, its time passes when the
-//! simulation says so, and its threads take steps in a seeded order. A judge that knows every commit looks on.
+//! A whole engine on one thread, in a world that one seed decides: its disk fails and loses power,
+//! its time passes when the simulation says so, and its threads take steps in a seeded order. A
+//! judge that knows every commit looks on.
 //!
 //! A seed leads to the same hash each time: whatever fails here can be looked at again.
 

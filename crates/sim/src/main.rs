@@ -1,4 +1,5 @@
-//! `quartet-sim --seeds 1000` runs seeds 0 to 999; `quartet-sim --seed 7` runs one of them again and shows its hash.
+//! `quartet-sim --seeds 1000` runs seeds 0 to 999; `quartet-sim --seed 7` runs one of them again
+//! and shows its hash.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,6 +1,7 @@
 //! The database's required contents: every commit in order, and the state they lead to.
 //!
-//! Every transaction writes its commit version under one key, so what a crash has left tells up to which commit it reaches.
+//! Every transaction writes its commit version under one key, so what a crash has left tells up to
+//! which commit it reaches.
 
 use std::collections::BTreeMap;
 

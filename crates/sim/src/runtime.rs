@@ -1,7 +1,8 @@
-//! All work on one thread, in an order that a seed decides, and a time that passes only while somebody waits.
+//! All work on one thread, in an order that a seed decides, and a time that passes only while
+//! somebody waits.
 //!
-//! A step runs to its end before another begins; whoever pauses lets others take steps meanwhile. So what may happen between
-//! two steps is decided by chance, and what happens inside one is not.
+//! A step runs to its end before another begins; whoever pauses lets others take steps meanwhile.
+//! So what may happen between two steps is decided by chance, and what happens inside one is not.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -54,7 +55,8 @@ impl SeededRuntime {
         drop(works);
     }
 
-    /// Takes one step of some work that is due by `until`, after letting the time pass that it waits for. False if there is none.
+    /// Takes one step of some work that is due by `until`, after letting the time pass that it
+    /// waits for. False if there is none.
     fn step(&self, until: Duration) -> bool {
         let Some((id, mut step)) = self.begin_step(until) else {
             return false;

@@ -1,8 +1,9 @@
 //! The clients' work: a bank whose money must neither grow nor shrink, and registers that must hold
 //! the last written value.
 //!
-//! Transactions come all three ways into the engine. Those that run without the lock meet others that commit meanwhile: a
-//! closure lets another client in while it runs, and an interactive transaction stays open over several turns.
+//! Transactions come all three ways into the engine. Those that run without the lock meet others
+//! that commit meanwhile: a closure lets another client in while it runs, and an interactive
+//! transaction stays open over several turns.
 
 use std::time::Duration;
 

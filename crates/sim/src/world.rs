@@ -1,4 +1,5 @@
-//! One engine in a world that a seed decides: its disk, its time, the order of its work, and when it loses power.
+//! One engine in a world that a seed decides: its disk, its time, the order of its work, and when
+//! it loses power.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

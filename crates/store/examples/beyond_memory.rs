@@ -1,9 +1,12 @@
-//! The ssd engine's store by itself with more data than memory: random reads, and nine reads to a write.
+//! The ssd engine's store by itself with more data than memory: random reads, and nine reads to a
+//! write.
 //!
-//! `cargo run --release -p quartet-store --example beyond_memory -- DIRECTORY GIGABYTES CACHE_MEBIBYTES SECONDS BUFFER_MEBIBYTES`
+//! `cargo run --release -p quartet-store --example beyond_memory -- DIRECTORY GIGABYTES
+//! CACHE_MEBIBYTES SECONDS BUFFER_MEBIBYTES`
 //!
-//! An empty directory is filled; with no seconds that is all. Keys have 16 bytes, values 8 to 100. `benchmarks/storage.py` runs it beside `benchmarks/rocksdb.c`, which does the same with
-//! RocksDB, each in a process that is limited to the same memory. Neither writes a log of its own.
+//! An empty directory is filled; with no seconds that is all. Keys have 16 bytes, values 8 to 100.
+//! `benchmarks/storage.py` runs it beside `benchmarks/rocksdb.c`, which does the same with RocksDB,
+//! each in a process that is limited to the same memory. Neither writes a log of its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;

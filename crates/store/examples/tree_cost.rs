@@ -3,10 +3,11 @@
 //!
 //! `cargo run --release -p quartet-store --example tree_cost [rows]`
 //!
-//! Keys are 16 random bytes and values 64, except for the memory figures, which also weigh 21-byte keys with 65-byte
-//! values. "hot" touches 1000 keys again and again, "cold" all keys in random order. Bytes are counted as asked for and
-//! as they would be rounded up to mimalloc's size classes, which is the allocator of the server; times are taken with
-//! the system's allocator. Every tree owns its rows, as every map owns its keys and values.
+//! Keys are 16 random bytes and values 64, except for the memory figures, which also weigh 21-byte
+//! keys with 65-byte values. "hot" touches 1000 keys again and again, "cold" all keys in random
+//! order. Bytes are counted as asked for and as they would be rounded up to mimalloc's size
+//! classes, which is the allocator of the server; times are taken with the system's allocator.
+//! Every tree owns its rows, as every map owns its keys and values.
 
 #![allow(unsafe_code)]
 
@@ -46,7 +47,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// mimalloc's size classes: steps of 16 bytes up to 64 bytes, from there four classes between powers of two.
+/// mimalloc's size classes: steps of 16 bytes up to 64 bytes, from there four classes between
+/// powers of two.
 fn rounded(bytes: usize) -> usize {
     let step = if bytes <= 64 { 16 } else { bytes.next_power_of_two() / 8 };
     let step = if bytes > 64 && bytes.is_power_of_two() {
@@ -121,7 +123,8 @@ fn together(tree: &mut Tree, cold: &[[u8; 16]]) {
     println!("{:<34}{replace:>8.0}", "replace, cold, ten together");
 }
 
-/// Replacing while somebody holds a snapshot: one taken before all of it, and a new one every 100 writes.
+/// Replacing while somebody holds a snapshot: one taken before all of it, and a new one every 100
+/// writes.
 fn with_snapshots(tree: &mut Tree, cold: &[[u8; 16]]) {
     let snapshot = tree.clone();
     let (first, rest) = cold.split_at(cold.len() / 10);

@@ -1,7 +1,8 @@
 //! The contract of a store, as one check that any engine's tests can call.
 //!
-//! Random but seeded steps are applied to the store and to a standard sorted map side by side; every answer and, now
-//! and then, the whole content, the snapshots taken on the way and the undoing of range clears are compared.
+//! Random but seeded steps are applied to the store and to a standard sorted map side by side;
+//! every answer and, now and then, the whole content, the snapshots taken on the way and the
+//! undoing of range clears are compared.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -173,7 +174,8 @@ impl<S: Store> Check<S> {
         Row::new(&key, &value, Version(version))
     }
 
-    /// Keys that collide often, extend one another, share long beginnings, and hold the extreme bytes.
+    /// Keys that collide often, extend one another, share long beginnings, and hold the extreme
+    /// bytes.
     fn key(&mut self) -> Vec<u8> {
         let mut key = [&b""[..], b"\0\0", b"a long beginning shared by many "][self.below(3) as usize].to_vec();
         for _ in 0..self.below(5) {

@@ -14,7 +14,8 @@ pub enum Damage {
     Mended(String),
 }
 
-/// Rows that cannot be read, somewhere in an interval of keys; what was read of the interval beside them is kept.
+/// Rows that cannot be read, somewhere in an interval of keys; what was read of the interval beside
+/// them is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// No row below this key is concerned.
@@ -23,7 +24,8 @@ pub struct Lost {
     pub before: Option<Vec<u8>>,
     /// How many rows they are, where something sound says so.
     pub rows: Option<u64>,
-    /// Keys that the damaged bytes name: likely to be among them, and nothing more. At most a few thousand.
+    /// Keys that the damaged bytes name: likely to be among them, and nothing more. At most a few
+    /// thousand.
     pub likely: Vec<Vec<u8>>,
     /// Which part of which file, and what is wrong with it.
     pub what: String,
@@ -34,8 +36,8 @@ pub struct Lost {
 pub struct Salvaged {
     /// Whose rows they are.
     pub kind: StoreKind,
-    /// The point of history that they were written at. If the store no longer tells, it is one before it that the log can be
-    /// applied from.
+    /// The point of history that they were written at. If the store no longer tells, it is one
+    /// before it that the log can be applied from.
     pub position: Position,
     /// How many rows were read.
     pub rows: u64,

@@ -37,7 +37,8 @@ impl StoreError {
         }))
     }
 
-    /// True if what is on disk is not what was written. Otherwise the disk failed, and asking again may help.
+    /// True if what is on disk is not what was written. Otherwise the disk failed, and asking again
+    /// may help.
     pub fn is_damage(&self) -> bool {
         matches!(*self.0, Failure::Damaged { .. })
     }

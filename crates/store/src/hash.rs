@@ -1,8 +1,10 @@
-//! The hash by which two replicas, or a checkpoint and the store it came from, show that they hold the same rows.
+//! The hash by which two replicas, or a checkpoint and the store it came from, show that they hold
+//! the same rows.
 //!
-//! XXH3-128 over every row in key order, each as key length u32, value length u32, version u64 (all little-endian), key,
-//! value. Lengths come first, so no two different sequences of rows give the same bytes. It guards against accidents,
-//! not against an adversary. The value is stored in checkpoints: changing it needs a new format version there.
+//! XXH3-128 over every row in key order, each as key length u32, value length u32, version u64 (all
+//! little-endian), key, value. Lengths come first, so no two different sequences of rows give the
+//! same bytes. It guards against accidents, not against an adversary. The value is stored in
+//! checkpoints: changing it needs a new format version there.
 
 use std::ops::ControlFlow;
 

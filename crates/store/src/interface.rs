@@ -14,8 +14,9 @@ pub trait Read {
     /// The row under `key`. O(log n).
     fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError>;
 
-    /// Visits the rows of the range in key order, or against it if `reverse`, until the visitor breaks.
-    /// O(log n) and then constant for each row. After an error, what was visited is right and not all there is.
+    /// Visits the rows of the range in key order, or against it if `reverse`, until the visitor
+    /// breaks. O(log n) and then constant for each row. After an error, what was visited is right
+    /// and not all there is.
     fn scan(
         &self,
         start: &[u8],
@@ -24,8 +25,8 @@ pub trait Read {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Visits all rows from `start` on in key order until the visitor breaks: the one range without an end. For who reads everything
-    /// once: nothing that others use is put out of a cache for it.
+    /// Visits all rows from `start` on in key order until the visitor breaks: the one range without
+    /// an end. For who reads everything once: nothing that others use is put out of a cache for it.
     fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
 
     /// The number of rows in the range. About O(log n).
@@ -38,8 +39,8 @@ pub trait Read {
     /// memory.
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;
 
-    /// Whether a row of the range is newer than `version`. About O(log n), however many rows there are. A row that was removed
-    /// since it was that new may count as one that is there.
+    /// Whether a row of the range is newer than `version`. About O(log n), however many rows there
+    /// are. A row that was removed since it was that new may count as one that is there.
     fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError>;
 
     /// The number of all rows. O(1).
@@ -62,8 +63,8 @@ pub trait Read {
 
 /// A store as it was when the snapshot was taken; later writes do not show.
 pub trait Snapshot: Read + Send + Sync {
-    /// Visits all rows in key order until the visitor breaks, and lets go of what it has visited as it goes: whoever writes
-    /// there meanwhile need not keep what was there before.
+    /// Visits all rows in key order until the visitor breaks, and lets go of what it has visited as
+    /// it goes: whoever writes there meanwhile need not keep what was there before.
     fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
 }
 
@@ -76,7 +77,8 @@ pub trait Cleared: Send {
     fn row_bytes(&self) -> u64;
 }
 
-/// The latest state, written by one thread at a time. A write that answers an error has changed nothing.
+/// The latest state, written by one thread at a time. A write that answers an error has changed
+/// nothing.
 ///
 /// Writes can be taken back in reverse order: [`Store::set`] the row that a set replaced or a clear
 /// removed, [`Store::clear`] the row that a set added, [`Store::restore`] a range. Taking back
@@ -103,7 +105,8 @@ pub trait Store: Read + Send {
     /// Removes and returns the row under `key`. O(log n).
     fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError>;
 
-    /// Removes and returns the row with `index` rows of the range before it, if the range is that long. About O(log n).
+    /// Removes and returns the row with `index` rows of the range before it, if the range is that
+    /// long. About O(log n).
     fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
         match self.nth(start, end, index)? {
             Some(row) => self.clear(row.key()),
@@ -127,11 +130,12 @@ pub trait Store: Read + Send {
     /// Takes out all rows of the range. O(log n) and the number of nodes cut off whole.
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<Self::Cleared, StoreError>;
 
-    /// Puts back what `clear_range` took out. Whatever was written there since has been taken back before.
-    /// O(log n) for each row that was in memory.
+    /// Puts back what `clear_range` took out. Whatever was written there since has been taken back
+    /// before. O(log n) for each row that was in memory.
     fn restore(&mut self, cleared: &Self::Cleared);
 
-    /// The store as it is now. O(1); while a snapshot lives, the first write to each node copies that node.
+    /// The store as it is now. O(1); while a snapshot lives, the first write to each node copies
+    /// that node.
     fn snapshot(&self) -> Self::Snapshot;
 
     /// How far into the log what is on disk reaches: opening needs the log from there on.
@@ -140,8 +144,8 @@ pub trait Store: Read + Send {
     /// Begins to bring to disk what the store holds now. No other flush is running. O(1).
     fn begin_flush(&mut self) -> Self::Flush;
 
-    /// Takes over what a flush has made; `None` if it failed or never ran. O(1). The answer is to be dropped where nobody waits:
-    /// that frees memory and removes files.
+    /// Takes over what a flush has made; `None` if it failed or never ran. O(1). The answer is to
+    /// be dropped where nobody waits: that frees memory and removes files.
     fn end_flush(&mut self, flushed: Option<<Self::Flush as Flush>::Flushed>) -> Self::Outdated;
 }
 
@@ -150,8 +154,9 @@ pub trait Flush: Send + 'static {
     /// The result that the store takes over by [`Store::end_flush`].
     type Flushed: Flushed;
 
-    /// Writes what the store held when the flush began, which is the state at `position` of the log, and makes it durable as
-    /// a whole: after an error or a crash, what was on disk before is there. Gives back what nobody needs any more.
+    /// Writes what the store held when the flush began, which is the state at `position` of the
+    /// log, and makes it durable as a whole: after an error or a crash, what was on disk before is
+    /// there. Gives back what nobody needs any more.
     fn run(self, position: Position) -> Result<Self::Flushed, StoreError>;
 }
 

@@ -1,9 +1,9 @@
 //! Ordered storage of rows: what the engine reads and writes, and the engines behind it.
 //!
-//! A store holds the latest row of every key and hands out snapshots: the whole store as it was at that moment, to be
-//! read on any thread without a lock. It keeps no log and no clock and judges no conflicts; rows carry the version that
-//! wrote them, and that is all it knows of time. Ranges include their start and exclude their end, and are empty when
-//! `start >= end`.
+//! A store holds the latest row of every key and hands out snapshots: the whole store as it was at
+//! that moment, to be read on any thread without a lock. It keeps no log and no clock and judges no
+//! conflicts; rows carry the version that wrote them, and that is all it knows of time. Ranges
+//! include their start and exclude their end, and are empty when `start >= end`.
 //!
 //! A store on disk reaches up to a [`Position`] of the log, and is opened with that and the log's
 //! rest. A [`Flush`] brings it forward; it runs beside reads and writes.

@@ -8,7 +8,8 @@ use crate::error::StoreError;
 /// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The newest checkpoint cannot be read. Nothing else holds its rows; only damage makes that final.
+    /// The newest checkpoint cannot be read. Nothing else holds its rows; only damage makes that
+    /// final.
     #[error("checkpoint {file}: {source}; restore it from a backup or a replica: the log before it has been trimmed")]
     Checkpoint {
         /// Its name in the data directory.
@@ -39,7 +40,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read it, now or ever.
+    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read
+    /// it, now or ever.
     pub fn is_damage(&self) -> bool {
         match self {
             OpenError::Checkpoint { source, .. } => matches!(source, CheckpointError::Damaged { .. }),

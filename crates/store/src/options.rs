@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 pub enum StoreKind {
     /// Every row is in memory; the disk holds checkpoints and the log.
     Memory,
-    /// Rows are in a tree of files; memory holds a cache, and what has changed since the last flush.
+    /// Rows are in a tree of files; memory holds a cache, and what has changed since the last
+    /// flush.
     Ssd,
 }
 
@@ -37,10 +38,11 @@ pub struct StoreOptions {
     pub kind: Option<StoreKind>,
     /// Bytes of disk reads that are cached in memory.
     pub cache_bytes: u64,
-    /// Bytes to keep reserved on the disk, so that a small checkpoint can be written when it is full.
+    /// Bytes to keep reserved on the disk, so that a small checkpoint can be written when it is
+    /// full.
     pub reserved_bytes: u64,
-    /// Set while a checkpoint is written, it ends that without result, soon. The store on disk goes on: its flush is what gives
-    /// memory back.
+    /// Set while a checkpoint is written, it ends that without result, soon. The store on disk goes
+    /// on: its flush is what gives memory back.
     pub checkpoint_given_up: Arc<AtomicBool>,
 }
 

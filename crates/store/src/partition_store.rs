@@ -1,6 +1,7 @@
 //! Whichever store a data directory holds.
 //!
-//! One `match` a call instead of a call through a table: reading a row is the hottest thing there is.
+//! One `match` a call instead of a call through a table: reading a row is the hottest thing there
+//! is.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -86,8 +87,8 @@ pub enum PartitionFlushed {
 }
 
 impl PartitionStore {
-    /// Opens what is in `disk`, an empty store if that is empty; `progress` hears how many rows have been read. Changes
-    /// nothing on the disk, unless that is empty and a kind is asked for.
+    /// Opens what is in `disk`, an empty store if that is empty; `progress` hears how many rows
+    /// have been read. Changes nothing on the disk, unless that is empty and a kind is asked for.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &StoreOptions,
@@ -128,9 +129,9 @@ impl PartitionStore {
         }
     }
 
-    /// Writes the rows, which are the state at `position` of the log, in the form of the other kind of store, and then takes away
-    /// this one's files: a crash leaves the directory one kind's or the other's, with every row. The directory is to be opened
-    /// anew.
+    /// Writes the rows, which are the state at `position` of the log, in the form of the other kind
+    /// of store, and then takes away this one's files: a crash leaves the directory one kind's or
+    /// the other's, with every row. The directory is to be opened anew.
     pub fn convert(&mut self, disk: Arc<dyn Disk>, position: Position) -> Result<StoreKind, StoreError> {
         match self {
             PartitionStore::Memory(store) => {
@@ -147,7 +148,8 @@ impl PartitionStore {
         }
     }
 
-    /// Begins to fill the store, which is empty. Until the load has ended it stays so, and nothing else writes to it.
+    /// Begins to fill the store, which is empty. Until the load has ended it stays so, and nothing
+    /// else writes to it.
     pub fn begin_load(&self) -> PartitionLoad {
         PartitionLoad::new(match self {
             PartitionStore::Memory(_) => Rows::Memory(MemoryBuilder::new()),
@@ -156,8 +158,8 @@ impl PartitionStore {
         })
     }
 
-    /// Takes over what was loaded, which is the state at `position`. Rows of a store on disk are durable then, others with the next
-    /// flush.
+    /// Takes over what was loaded, which is the state at `position`. Rows of a store on disk are
+    /// durable then, others with the next flush.
     pub fn end_load(&mut self, load: PartitionLoad, position: Position) -> Result<(), StoreError> {
         match (self, load.into_rows()) {
             (PartitionStore::Memory(store), Rows::Memory(rows)) => {
@@ -169,7 +171,8 @@ impl PartitionStore {
         }
     }
 
-    /// Takes away what unfinished flushes have left on the disk, and keeps the reserved bytes ready. Never while one runs.
+    /// Takes away what unfinished flushes have left on the disk, and keeps the reserved bytes
+    /// ready. Never while one runs.
     pub fn tidy(&self) {
         match self {
             PartitionStore::Memory(store) => store.tidy(ssd::remove),
@@ -178,7 +181,8 @@ impl PartitionStore {
         }
     }
 
-    /// Reads everything that is on disk and was not read when the store was opened, and verifies it.
+    /// Reads everything that is on disk and was not read when the store was opened, and verifies
+    /// it.
     pub fn verify(&self) -> Result<(), StoreError> {
         match self {
             PartitionStore::Memory(_) | PartitionStore::Frozen(_) => Ok(()),
@@ -194,7 +198,8 @@ impl PartitionStore {
         }
     }
 
-    /// Memory that what is not in the store's files yet takes, in bytes; zero for a store whose rows are all in memory. O(1).
+    /// Memory that what is not in the store's files yet takes, in bytes; zero for a store whose
+    /// rows are all in memory. O(1).
     pub fn unflushed_bytes(&self) -> u64 {
         match self {
             PartitionStore::Memory(_) | PartitionStore::Frozen(_) => 0,

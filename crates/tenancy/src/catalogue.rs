@@ -1,4 +1,5 @@
-//! All logical databases but the default one: rows of the engine's system space, and an index of them in memory.
+//! All logical databases but the default one: rows of the engine's system space, and an index of
+//! them in memory.
 //!
 //! ```text
 //! 'D' id   the definition, as JSON
@@ -6,9 +7,10 @@
 //! 'I'      the id that was given last
 //! ```
 //!
-//! A change is a transaction like any other: it is in the log before it is in the index, and whoever made it is answered once
-//! it is durable. All that an idle database costs is its entry in the index. An id is given again only after all others, and
-//! only when nothing of the database that had it is left.
+//! A change is a transaction like any other: it is in the log before it is in the index, and
+//! whoever made it is answered once it is durable. All that an idle database costs is its entry in
+//! the index. An id is given again only after all others, and only when nothing of the database
+//! that had it is left.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -255,7 +257,8 @@ impl Catalogue {
         }
     }
 
-    /// Makes a database with new credentials. The hash of what is returned is kept, the rest is gone once shown.
+    /// Makes a database with new credentials. The hash of what is returned is kept, the rest is
+    /// gone once shown.
     pub fn create(&self, mut definition: Definition) -> Result<(Arc<Database>, Secrets), CatalogueError> {
         let _changing = self.changing.lock();
         if !is_name(&definition.name) {
@@ -299,7 +302,8 @@ impl Catalogue {
         Ok((database, secrets))
     }
 
-    /// Closes a database for good: nobody gets in any more. Its rows are still there until [`Catalogue::forget`].
+    /// Closes a database for good: nobody gets in any more. Its rows are still there until
+    /// [`Catalogue::forget`].
     pub fn close(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
         let database = self.change(name, |definition| definition.deleted = true)?;
         let mut index = self.index.write();
@@ -335,7 +339,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Writes down what has been used since the last time. `at_the_end`: of every database, durably.
+    /// Writes down what has been used since the last time. `at_the_end`: of every database,
+    /// durably.
     pub fn keep_usage(&self, at_the_end: bool) {
         let now_micros = self.engine.now_micros();
         let used = |database: &Arc<Database>| database.meter.take_changed() && !database.is_closed();

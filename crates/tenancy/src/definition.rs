@@ -1,8 +1,9 @@
 //! An operator's decisions about a logical database, and the JSON in which the catalogue keeps
 //! them.
 //!
-//! Passwords, tokens and Fauna's keys are kept as SHA-256 only: they are made here, of 192 random bits. A secret access key of
-//! DynamoDB is kept as it is, because a signature can only be verified with the secret itself.
+//! Passwords, tokens and Fauna's keys are kept as SHA-256 only: they are made here, of 192 random
+//! bits. A secret access key of DynamoDB is kept as it is, because a signature can only be verified
+//! with the secret itself.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ pub struct Definition {
     #[serde(serialize_with = "write_durability", deserialize_with = "read_durability")]
     pub durability: Durability,
     pub consistency: Consistency,
-    /// Where no room is left, old keys make some, instead of writes being refused. Redis' keys only.
+    /// Where no room is left, old keys make some, instead of writes being refused. Redis' keys
+    /// only.
     pub eviction: bool,
     pub quotas: Quotas,
     pub credentials: KeptCredentials,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Verification, Repair};
+use quartet_engine::{Invariants, Repair, Verification};
 use quartet_model::{DatabaseId, LayerId};
 
 use crate::Definition;

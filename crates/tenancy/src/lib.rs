@@ -1,4 +1,5 @@
-//! Logical databases: which there are, whose credentials open them, how much each may use and has used.
+//! Logical databases: which there are, whose credentials open them, how much each may use and has
+//! used.
 //!
 //! ```text
 //!   catalogue   a row a database in the engine's system space, and an index of all of them in memory
@@ -8,8 +9,9 @@
 //!   share       how long a busy database waits so that the others get their turn
 //! ```
 //!
-//! Knows no protocol, no socket and no clock: time is passed in. The default database, which every server has, is not in the
-//! catalogue: nobody meters it and no quota holds it, so it pays for none of this.
+//! Knows no protocol, no socket and no clock: time is passed in. The default database, which every
+//! server has, is not in the catalogue: nobody meters it and no quota holds it, so it pays for none
+//! of this.
 
 mod catalogue;
 mod definition;

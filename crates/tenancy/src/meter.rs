@@ -1,7 +1,8 @@
 //! How much a logical database has used.
 //!
-//! Relaxed atomics: each figure is exact, no two are read at one moment. The catalogue writes them to the system space now
-//! and then and when the server stops; a crash loses what was counted since, a few seconds' worth at most.
+//! Relaxed atomics: each figure is exact, no two are read at one moment. The catalogue writes them
+//! to the system space now and then and when the server stops; a crash loses what was counted
+//! since, a few seconds' worth at most.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,7 +52,8 @@ pub struct Meter {
 /// Durations in a few buckets, because there is one for each database.
 #[derive(Default)]
 pub struct BriefHistogram {
-    /// How many took no longer than each bound, and longer than the one before; the last: longer than any.
+    /// How many took no longer than each bound, and longer than the one before; the last: longer
+    /// than any.
     counts: [AtomicU64; DURATION_BOUNDS.len() + 1],
     micros: AtomicU64,
 }
@@ -125,7 +127,8 @@ impl Meter {
         }
     }
 
-    /// Counts a command, unless there have been too many. One that is refused is not counted as executed.
+    /// Counts a command, unless there have been too many. One that is refused is not counted as
+    /// executed.
     pub fn command(&self, limits: &Limits, now_micros: u64) -> Result<(), Exceeded> {
         self.active_micros.store(now_micros, Ordering::Relaxed);
         self.changed.store(true, Ordering::Relaxed);

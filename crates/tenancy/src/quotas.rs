@@ -1,7 +1,7 @@
 //! How much a logical database may use, and which limit a request ran into.
 //!
-//! The words an operator sets are [`Quotas`]; what requests are held against are [`Limits`], the same as atomics, so that a
-//! change holds from the next request on and nobody takes a lock to ask.
+//! The words an operator sets are [`Quotas`]; what requests are held against are [`Limits`], the
+//! same as atomics, so that a change holds from the next request on and nobody takes a lock to ask.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +29,8 @@ pub struct Quotas {
     pub script_millis: Option<u64>,
 }
 
-/// How long a script may run if nobody has decided: while it does, nobody else of the partition is served.
+/// How long a script may run if nobody has decided: while it does, nobody else of the partition is
+/// served.
 const SCRIPT_MILLIS: u64 = 100;
 const NONE: u64 = u64::MAX;
 

@@ -5,8 +5,8 @@
 //! holds the lock for at most one n-th of the time, however many connections it opens, and another
 //! waits for at most the turn that is running. Alone, nobody owes anything.
 //!
-//! A start-time fair queue in spirit (Goyal, Vin, Cheng 1996) without a queue: each database has one figure, the time at which
-//! its next turn begins.
+//! A start-time fair queue in spirit (Goyal, Vin, Cheng 1996) without a queue: each database has
+//! one figure, the time at which its next turn begins.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -56,8 +56,9 @@ impl Share {
 }
 
 impl Turns {
-    /// Begins a turn that takes long, unless another one is running: many connections that each begin one before any has ended
-    /// would owe nothing yet. True: [`Turns::end_long`] is to follow.
+    /// Begins a turn that takes long, unless another one is running: many connections that each
+    /// begin one before any has ended would owe nothing yet. True: [`Turns::end_long`] is to
+    /// follow.
     pub fn begin_long(&self) -> bool {
         !self.is_long.swap(true, Ordering::SeqCst)
     }
@@ -81,7 +82,8 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Two databases that always want the lock get half of the time each; a third that wants little is never made to wait.
+    /// Two databases that always want the lock get half of the time each; a third that wants little
+    /// is never made to wait.
     #[test]
     fn everybody_gets_an_equal_part() {
         let share = Share::default();

@@ -1,4 +1,5 @@
-//! The parts of a frame: numbers are little-endian; byte strings have their length before them, or reach to the end.
+//! The parts of a frame: numbers are little-endian; byte strings have their length before them, or
+//! reach to the end.
 
 /// A frame is not what this version of the protocol allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

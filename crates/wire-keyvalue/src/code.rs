@@ -1,4 +1,5 @@
-//! The numbers of errors. They are FoundationDB's, so that a client of its interface passes them on as they are.
+//! The numbers of errors. They are FoundationDB's, so that a client of its interface passes them on
+//! as they are.
 
 use crate::texts::TEXTS;
 
@@ -28,7 +29,8 @@ codes! {
     TRANSACTION_TOO_OLD = 1007;
     /// The server has not reached the version that the client named: wait a little, then repeat.
     FUTURE_VERSION = 1009;
-    /// Something in the read conflict ranges was written after the read version. Nothing was committed: begin anew.
+    /// Something in the read conflict ranges was written after the read version. Nothing was
+    /// committed: begin anew.
     NOT_COMMITTED = 1020;
     /// The connection was lost before the reply: the commit is whole in the database or not at all.
     COMMIT_UNKNOWN_RESULT = 1021;
@@ -126,8 +128,9 @@ impl ErrorCode {
         )
     }
 
-    /// `on_error` waits and begins anew. Not the same as `is_retryable`: the original's client deals with a change of the
-    /// cluster's protocol version elsewhere, and retries what only its blob granules answer.
+    /// `on_error` waits and begins anew. Not the same as `is_retryable`: the original's client
+    /// deals with a change of the cluster's protocol version elsewhere, and retries what only its
+    /// blob granules answer.
     pub fn is_retried(self) -> bool {
         self.is_retryable() && self != ErrorCode::CLUSTER_VERSION_CHANGED || self.0 == 1079
     }

@@ -5,8 +5,8 @@
 //!              <------- length bytes ------->
 //! ```
 //!
-//! A connection begins with eight bytes from the client, [`PREAMBLE`], which no other protocol begins with; frames follow in
-//! both directions.
+//! A connection begins with eight bytes from the client, [`PREAMBLE`], which no other protocol
+//! begins with; frames follow in both directions.
 
 use crate::bytes::Malformed;
 
@@ -36,8 +36,8 @@ pub struct Frame<'a> {
     pub bytes: usize,
 }
 
-/// The first frame of `input`; `None` until all of it has arrived. A frame larger than `bytes_max` is refused as soon as its
-/// length is known.
+/// The first frame of `input`; `None` until all of it has arrived. A frame larger than `bytes_max`
+/// is refused as soon as its length is known.
 pub fn next_frame(input: &[u8], bytes_max: usize) -> Result<Option<Frame<'_>>, Malformed> {
     let Some((length, rest)) = input.split_at_checked(LENGTH_BYTES) else {
         return Ok(None);

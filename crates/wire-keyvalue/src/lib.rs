@@ -1,7 +1,9 @@
-//! The key-value protocol: bytes in, requests out; replies in, bytes out. No I/O. `docs/keyvalue-protocol.md` draws it.
+//! The key-value protocol: bytes in, requests out; replies in, bytes out. No I/O.
+//! `docs/keyvalue-protocol.md` draws it.
 //!
-//! Both sides send frames. A request names itself by a number that its reply repeats, so any number may be under way and
-//! replies come in any order. Everything decoded borrows from the frame; nothing is allocated by an announced length.
+//! Both sides send frames. A request names itself by a number that its reply repeats, so any number
+//! may be under way and replies come in any order. Everything decoded borrows from the frame;
+//! nothing is allocated by an announced length.
 //!
 //! | file      | what it is                                        |
 //! |-----------|---------------------------------------------------|

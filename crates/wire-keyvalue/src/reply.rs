@@ -11,7 +11,8 @@ const FAILED: u8 = 1;
 /// A reply: what was asked for, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// The body, whose form follows from the request: read it with the function here that is named for that form.
+    /// The body, whose form follows from the request: read it with the function here that is named
+    /// for that form.
     Done(&'a [u8]),
     /// The request was refused or could not be carried out.
     Failed {
@@ -30,9 +31,11 @@ pub struct Welcome {
     pub protocol_version: u16,
     /// Another number each time the server starts: what was promised before is gone.
     pub instance: u64,
-    /// How long a version stays readable, in microseconds; a commit may rest on what was read this long ago at most.
+    /// How long a version stays readable, in microseconds; a commit may rest on what was read this
+    /// long ago at most.
     pub read_window_micros: u64,
-    /// A commit of more bytes is refused: keys, values and the ends of conflict ranges, with an overhead for each.
+    /// A commit of more bytes is refused: keys, values and the ends of conflict ranges, with an
+    /// overhead for each.
     pub transaction_bytes_max: u32,
 }
 
@@ -45,7 +48,8 @@ pub struct RangeReply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Tells success from failure. `Malformed`: neither, or a failure without its number; end the connection.
+    /// Tells success from failure. `Malformed`: neither, or a failure without its number; end the
+    /// connection.
     pub fn parse(frame: &Frame<'a>) -> Result<Reply<'a>, Malformed> {
         match frame.code {
             DONE => Ok(Reply::Done(frame.body)),
@@ -78,8 +82,9 @@ impl<'a> Reply<'a> {
         Reply::put_failure(output, id, ErrorCode::NOT_COMMITTED, &positions);
     }
 
-    /// Reads the detail of a failure with [`ErrorCode::NOT_COMMITTED`]. The positions are the peer's word: they may lie behind
-    /// the last range that was sent. Bytes of an incomplete position at the end are ignored.
+    /// Reads the detail of a failure with [`ErrorCode::NOT_COMMITTED`]. The positions are the
+    /// peer's word: they may lie behind the last range that was sent. Bytes of an incomplete
+    /// position at the end are ignored.
     pub fn conflict_positions(detail: &[u8]) -> Vec<usize> {
         let positions = detail.chunks_exact(4);
         positions
@@ -113,7 +118,8 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// Reads what [`Reply::put_value`] wrote. `None` is a key that is absent, unlike one with an empty value.
+    /// Reads what [`Reply::put_value`] wrote. `None` is a key that is absent, unlike one with an
+    /// empty value.
     pub fn value(body: &[u8]) -> Result<Option<&[u8]>, Malformed> {
         let mut input = Input(body);
         let present = input.bool()?;
@@ -163,7 +169,8 @@ impl<'a> RangeReply<'a> {
         body.put_bytes(value);
     }
 
-    /// Reads what [`Reply::put_range`] wrote, and looks through all rows once: a row that is cut short is an error here.
+    /// Reads what [`Reply::put_range`] wrote, and looks through all rows once: a row that is cut
+    /// short is an error here.
     pub fn parse(body: &'a [u8]) -> Result<RangeReply<'a>, Malformed> {
         let mut input = Input(body);
         let more = input.bool()?;

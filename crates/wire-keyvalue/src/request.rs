@@ -10,10 +10,12 @@ use crate::frame::{Frame, put_frame};
 pub enum Request<'a> {
     /// The first of a connection; anything else before it ends the connection.
     Hello(Hello<'a>),
-    /// A version to read at: the state of everything acknowledged before the request. It stays readable until it is released
-    /// as often as it was given, or the server's window for reads has passed.
+    /// A version to read at: the state of everything acknowledged before the request. It stays
+    /// readable until it is released as often as it was given, or the server's window for reads has
+    /// passed.
     ReadVersion,
-    /// The same for a version that the client names. The server answers with the version it kept, the first at or after it.
+    /// The same for a version that the client names. The server answers with the version it kept,
+    /// the first at or after it.
     OpenVersion {
         /// The version asked for; need not be that of a commit.
         version: u64,
@@ -43,13 +45,15 @@ pub enum Request<'a> {
     },
     /// Rows between two keys, as many as the limits allow.
     GetRange(RangeRequest<'a>),
-    /// Certifies and applies a transaction as a whole, or refuses it. The reply, a version, waits until it is durable.
+    /// Certifies and applies a transaction as a whole, or refuses it. The reply, a version, waits
+    /// until it is durable.
     Commit(Commit<'a>),
     /// Answered once the value of `key` is not `value` any more; `None` is a key that is absent.
     Watch {
         /// Keys that begin with 0xff are in reach.
         system: bool,
-        /// The key, compared with `value` at once: a change that has happened already is answered too.
+        /// The key, compared with `value` at once: a change that has happened already is answered
+        /// too.
         key: &'a [u8],
         /// The value that the client knows.
         value: Option<&'a [u8]>,
@@ -88,21 +92,23 @@ pub enum Request<'a> {
 pub struct Hello<'a> {
     /// The newest version of the protocol that the client speaks.
     pub protocol_version: u16,
-    /// Chosen by the client at random, the same for all its connections. The server lets a connection in when the session's
-    /// others have ended. Zero: there is no session.
+    /// Chosen by the client at random, the same for all its connections. The server lets a
+    /// connection in when the session's others have ended. Zero: there is no session.
     pub session: [u8; 16],
     /// A credential of a logical database; empty if there is none.
     pub token: &'a [u8],
 }
 
-/// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset` keys on.
+/// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset`
+/// keys on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector<'a> {
     /// Where to begin; need not exist.
     pub key: &'a [u8],
     /// Whether `key` itself may be the key that counting begins at.
     pub or_equal: bool,
-    /// How many keys to go on, or back if negative. Beyond the first or last key, the answer is the edge of the space.
+    /// How many keys to go on, or back if negative. Beyond the first or last key, the answer is the
+    /// edge of the space.
     pub offset: i32,
 }
 
@@ -117,7 +123,8 @@ pub struct RangeRequest<'a> {
     pub end: Selector<'a>,
     /// Most rows; 0: as many as there are.
     pub rows_max: u32,
-    /// The row that reaches this many bytes (8 more than its key and value, for each) is the last; 0: the server's limit.
+    /// The row that reaches this many bytes (8 more than its key and value, for each) is the last;
+    /// 0: the server's limit.
     pub bytes_max: u32,
     /// Begin at the end: limits then keep the last rows.
     pub reverse: bool,
@@ -136,7 +143,8 @@ pub struct Commit<'a> {
     pub system: bool,
     /// Ranges that must not have changed since `read_version`, as begin and end, the end excluded.
     pub read_conflicts: Vec<(&'a [u8], &'a [u8])>,
-    /// Ranges that count as written for the transactions of others, beside those that the mutations write.
+    /// Ranges that count as written for the transactions of others, beside those that the mutations
+    /// write.
     pub write_conflicts: Vec<(&'a [u8], &'a [u8])>,
     /// Writes, applied in this order.
     pub mutations: Vec<Mutation<'a>>,
@@ -164,7 +172,8 @@ pub enum MutationKind {
     Clear,
     /// The new value is computed from the old one, at the commit, with `value` as the operand.
     Atomic(AtomicOperation),
-    /// The versionstamp goes into the key, or into the value, at an offset that follows it in four bytes.
+    /// The versionstamp goes into the key, or into the value, at an offset that follows it in four
+    /// bytes.
     SetVersionstampedKey,
     /// See [`MutationKind::SetVersionstampedKey`].
     SetVersionstampedValue,
@@ -201,7 +210,8 @@ impl MutationKind {
         }
     }
 
-    /// The kind of a byte, which is also FoundationDB's number of a mutation; `None` for a number that is not served.
+    /// The kind of a byte, which is also FoundationDB's number of a mutation; `None` for a number
+    /// that is not served.
     pub fn numbered(number: u8) -> Option<MutationKind> {
         match number {
             0 => Some(MutationKind::Set),
@@ -234,7 +244,8 @@ mod code {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a client's frame. `Malformed` covers unknown codes and bytes left over; the server ends the connection.
+    /// Reads a client's frame. `Malformed` covers unknown codes and bytes left over; the server
+    /// ends the connection.
     pub fn parse(frame: &Frame<'a>) -> Result<Request<'a>, Malformed> {
         let mut input = Input(frame.body);
         let request = match frame.code {
@@ -416,7 +427,8 @@ impl<'a> Commit<'a> {
         !self.mutations.iter().all(clears)
     }
 
-    /// Each list is its length in bytes and then its parts, so nothing is allocated for what is not there.
+    /// Each list is its length in bytes and then its parts, so nothing is allocated for what is not
+    /// there.
     fn parse(input: &mut Input<'a>) -> Result<Commit<'a>, Malformed> {
         let mut commit = Commit {
             read_version: input.u64()?,

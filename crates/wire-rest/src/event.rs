@@ -1,8 +1,9 @@
 //! The events of a listener: RESP2 messages as lines of an event stream (`text/event-stream`, the
 //! WHATWG HTML standard's 9.2).
 //!
-//! A message of publish and subscribe is `data: message,channel,payload`; a line of MONITOR is `data: ` and the line, and what
-//! confirms MONITOR is `data: "OK"`. A payload that has lines of its own takes a `data: ` for each.
+//! A message of publish and subscribe is `data: message,channel,payload`; a line of MONITOR is
+//! `data: ` and the line, and what confirms MONITOR is `data: "OK"`. A payload that has lines of
+//! its own takes a `data: ` for each.
 
 use quartet_wire_resp::value::{Item, Reader};
 

@@ -5,12 +5,15 @@
 //!                                                                      RESP2 messages --event--> lines of an event stream
 //! ```
 //!
-//! RESP stands in the middle because it is what queues of MULTI, blocked commands and scripts of the layer keep: a second form of
-//! a request or of a reply would have to be understood by all of them. Each direction is one pass over the bytes.
+//! RESP stands in the middle because it is what queues of MULTI, blocked commands and scripts of
+//! the layer keep: a second form of a request or of a reply would have to be understood by all of
+//! them. Each direction is one pass over the bytes.
 //!
-//! No input panics, and nothing is allocated by a length that a peer announced. No I/O, no knowledge of any command.
+//! No input panics, and nothing is allocated by a length that a peer announced. No I/O, no
+//! knowledge of any command.
 //!
-//! Follows <https://upstash.com/docs/redis/features/restapi> and what `@upstash/redis` 1.38 sends and reads.
+//! Follows <https://upstash.com/docs/redis/features/restapi> and what `@upstash/redis` 1.38 sends
+//! and reads.
 
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]

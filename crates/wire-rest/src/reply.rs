@@ -1,8 +1,9 @@
 //! The answers to a client: RESP2 replies as JSON.
 //!
-//! `{"result": null | integer | string | array}` or `{"error": text}`. A byte that is not UTF-8 becomes U+FFFD unless the client
-//! asked for Base64, which is then put on every string but the status `OK`; the text of an error always stays plain. An error
-//! inside an array, which only scripts make, is its text.
+//! `{"result": null | integer | string | array}` or `{"error": text}`. A byte that is not UTF-8
+//! becomes U+FFFD unless the client asked for Base64, which is then put on every string but the
+//! status `OK`; the text of an error always stays plain. An error inside an array, which only
+//! scripts make, is its text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,7 +28,8 @@ pub struct Written {
     pub is_error: bool,
 }
 
-/// Appends the first of `replies` as an object with a result or an error. `None` if there is no whole reply: nothing is written.
+/// Appends the first of `replies` as an object with a result or an error. `None` if there is no
+/// whole reply: nothing is written.
 pub fn write_result(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Option<Written> {
     let start = out.len();
     let mut reader = Reader::new(replies);
@@ -44,8 +46,8 @@ pub fn write_result(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Op
     })
 }
 
-/// Appends the whole ones of `replies`, `count` at most, as an array of objects, each with a result or an error. Returns how
-/// many there were.
+/// Appends the whole ones of `replies`, `count` at most, as an array of objects, each with a result
+/// or an error. Returns how many there were.
 pub fn write_results(replies: &[u8], count: usize, encoding: Encoding, out: &mut Vec<u8>) -> usize {
     let mut rest = replies;
     let mut written_count = 0;
@@ -66,8 +68,9 @@ pub fn write_results(replies: &[u8], count: usize, encoding: Encoding, out: &mut
     written_count
 }
 
-/// Appends what a transaction answers: the replies of its commands as an array, or the one error for which none was executed.
-/// `replies` are those of MULTI, the queued commands and EXEC. `None` if they are not whole.
+/// Appends what a transaction answers: the replies of its commands as an array, or the one error
+/// for which none was executed. `replies` are those of MULTI, the queued commands and EXEC. `None`
+/// if they are not whole.
 pub fn write_transaction(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Option<Written> {
     let mut rest = replies;
     loop {

@@ -1,10 +1,12 @@
 //! A client's request: one command in the path or the body, or several in the body.
 //!
-//! Arguments may be written as strings, numbers, booleans or null. All but strings are taken as they are written: `1.50` stays
-//! `1.50`, `null` is the word `null`, an object or array inside a command is its JSON text.
+//! Arguments may be written as strings, numbers, booleans or null. All but strings are taken as
+//! they are written: `1.50` stays `1.50`, `null` is the word `null`, an object or array inside a
+//! command is its JSON text.
 //!
-//! Half of a surrogate pair, which JavaScript and Python write as an escape for a string that was cut
-//! inside an emoji, has no UTF-8: it becomes U+FFFD, as in Upstash, whose server reads JSON as Go does.
+//! Half of a surrogate pair, which JavaScript and Python write as an escape for a string that was
+//! cut inside an emoji, has no UTF-8: it becomes U+FFFD, as in Upstash, whose server reads JSON as
+//! Go does.
 
 use quartet_wire_resp::{Protocol, Reply, encode_command};
 use serde_json::value::RawValue;
@@ -84,8 +86,9 @@ impl Commands {
         whole
     }
 
-    /// The command of a request with a path: its segments are the command's words, a body is one more, and so are the names
-    /// and values of the query behind it, but for `_token`. Without a path the body is the command.
+    /// The command of a request with a path: its segments are the command's words, a body is one
+    /// more, and so are the names and values of the query behind it, but for `_token`. Without a
+    /// path the body is the command.
     pub fn of_path(path: &str, query: Option<&str>, body: &[u8]) -> Result<Commands, Malformed> {
         let path = path.strip_prefix('/').unwrap_or(path);
         if path.is_empty() {
@@ -177,7 +180,8 @@ fn pairs(query: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     })
 }
 
-/// The bytes that a segment of a path, or a part of a query, stands for. Only in a query does `+` stand for a blank.
+/// The bytes that a segment of a path, or a part of a query, stands for. Only in a query does `+`
+/// stand for a blank.
 pub fn decoded(text: &str, is_query: bool) -> Result<Vec<u8>, Malformed> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,8 +1,10 @@
-//! Which file of a crate leads to which: an arrow for each name that a file's code takes from another.
+//! Which file of a crate leads to which: an arrow for each name that a file's code takes from
+//! another.
 //!
-//! A name that is passed on (`pub use`) leads to where it is defined, so a `lib.rs` that only lists modules and names is no
-//! part of any circle. A module that is declared (`mod x;`) is no arrow. Methods are not seen: they are called by value, and
-//! the file that gets hold of the value has named its type.
+//! A name that is passed on (`pub use`) leads to where it is defined, so a `lib.rs` that only lists
+//! modules and names is no part of any circle. A module that is declared (`mod x;`) is no arrow.
+//! Methods are not seen: they are called by value, and the file that gets hold of the value has
+//! named its type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +16,8 @@ use crate::modules::{ModuleId, Modules};
 /// For each file, the files it leads to, and by which names.
 pub type Arrows = BTreeMap<PathBuf, BTreeMap<PathBuf, BTreeSet<String>>>;
 
-/// The arrows between the files of the crate in `folder`, by their paths below `src`. Also every file that was read.
+/// The arrows between the files of the crate in `folder`, by their paths below `src`. Also every
+/// file that was read.
 pub fn of_crate(folder: &Path) -> Result<(Arrows, BTreeSet<PathBuf>)> {
     let source = folder.join("src");
     let mut modules = Modules::default();

@@ -56,8 +56,8 @@ fn reached<'a, I: Iterator<Item = &'a PathBuf>>(
     reached
 }
 
-/// The arrows between the folders below `src`; a file that is in none stands for itself. `lib.rs` and
-/// `main.rs` only put the rooms together.
+/// The arrows between the folders below `src`; a file that is in none stands for itself. `lib.rs`
+/// and `main.rs` only put the rooms together.
 pub fn between_rooms(arrows: &Arrows) -> Arrows {
     let room = |file: &PathBuf| PathBuf::from(file.components().next().expect("a file has a name").as_os_str());
     let is_a_root = |file: &PathBuf| file == Path::new("lib.rs") || file == Path::new("main.rs");
@@ -79,8 +79,8 @@ pub fn between_rooms(arrows: &Arrows) -> Arrows {
     between
 }
 
-/// Prints the circles of one crate, with the names that make each arrow: of its files for `NAME`, of
-/// its rooms for `NAME/`.
+/// Prints the circles of one crate, with the names that make each arrow: of its files for `NAME`,
+/// of its rooms for `NAME/`.
 pub fn show(root: &Path, name: &str) -> Result<()> {
     let (arrows, _) = arrows::of_crate(&root.join("crates").join(name))?;
     let arrows = if name.ends_with('/') {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// One complaint for each relative link in the documents at the root and below `docs` whose file is not there.
+/// One complaint for each relative link in the documents at the root and below `docs` whose file is
+/// not there.
 pub fn dead(root: &Path) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for document in documents(root)? {

@@ -1,4 +1,5 @@
-//! Chores of this repository that need more than one line of shell: `cargo xtask tidy`, `cargo xtask circles CRATE`.
+//! Chores of this repository that need more than one line of shell: `cargo xtask tidy`, `cargo
+//! xtask circles CRATE`.
 
 mod arrows;
 mod circles;

@@ -1,4 +1,5 @@
-//! The map of the house: every crate is in the root manifest, with a word about it, and in ARCHITECTURE; every file is reached.
+//! The map of the house: every crate is in the root manifest, with a word about it, and in
+//! ARCHITECTURE; every file is reached.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,8 @@ pub fn missing(root: &Path) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// Complaints about source files of a crate that no module declares. `reached`: what its programs and library consist of.
+/// Complaints about source files of a crate that no module declares. `reached`: what its programs
+/// and library consist of.
 pub fn unreached(folder: &Path, reached: &BTreeSet<PathBuf>) -> Result<Vec<String>> {
     let mut modules = Modules::default();
     for root in test_roots(folder) {

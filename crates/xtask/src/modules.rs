@@ -110,7 +110,8 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// The file of a module that `declaring` declares, and the folder in which that module's own modules lie.
+/// The file of a module that `declaring` declares, and the folder in which that module's own
+/// modules lie.
 fn file_of(declaring: &Path, folder: &Path, name: &str, attributes: &[Attribute]) -> Result<(PathBuf, PathBuf)> {
     if let Some(named) = attributes.iter().find_map(path_attribute) {
         let file = folder_of(declaring).join(named);
@@ -267,7 +268,8 @@ impl<'ast> Visit<'ast> for Module {
             .extend(leaves(&import.tree).into_iter().map(|leaf| leaf.path));
     }
 
-    /// A path in a string, as in `#[serde(with = "crate::name")]`, is called by what the macro makes.
+    /// A path in a string, as in `#[serde(with = "crate::name")]`, is called by what the macro
+    /// makes.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         match &attribute.meta {
             Meta::List(list) if !list.path.is_ident("doc") => paths_in_strings(list.tokens.clone(), &mut self.named),
@@ -312,7 +314,8 @@ fn paths_in_strings(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
     }
 }
 
-/// Paths of two segments or more among the tokens given to a macro, which nobody but the macro can parse.
+/// Paths of two segments or more among the tokens given to a macro, which nobody but the macro can
+/// parse.
 fn paths_in(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
     let mut path: Segments = Vec::new();
     let mut colons = 0;

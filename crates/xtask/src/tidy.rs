@@ -1,9 +1,9 @@
 //! `cargo xtask tidy`: what must hold of the sources themselves, and no compiler checks.
 //!
-//! The largest circle of imports in each crate is on record in `circles.txt`, and may only shrink: a
-//! larger one fails, and a smaller one asks to be recorded. `NAME` counts files, `NAME/` the rooms:
-//! the folders below `src`, and each file beside them. Phrases that the style replaces are on record
-//! in `english.txt` in the same way.
+//! The largest circle of imports in each crate is on record in `circles.txt`, and may only shrink:
+//! a larger one fails, and a smaller one asks to be recorded. `NAME` counts files, `NAME/` the
+//! rooms: the folders below `src`, and each file beside them. Phrases that the style replaces are
+//! on record in `english.txt` in the same way.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The same transactions on an engine in this process, called by one thread: what the protocol, the sockets and the client add
-//! is the difference to the other figures.
+//! The same transactions on an engine in this process, called by one thread: what the protocol, the
+//! sockets and the client add is the difference to the other figures.
 //!
 //! A transaction that writes counts when it is on disk. Up to `--parallelism` of them may wait for
 //! that, as those of that many clients would.

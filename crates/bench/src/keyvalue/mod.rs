@@ -1,7 +1,8 @@
-//! The key-value benchmark: transactions of ten operations on keys of 16 bytes, as FoundationDB's published figures were made.
+//! The key-value benchmark: transactions of ten operations on keys of 16 bytes, as FoundationDB's
+//! published figures were made.
 //!
-//! A request is a transaction. Its reads are asked for together, as the published load generators do, and its phases are
-//! timed apart: getting the read version, the reads, the commit.
+//! A request is a transaction. Its reads are asked for together, as the published load generators
+//! do, and its phases are timed apart: getting the read version, the reads, the commit.
 
 mod in_process;
 
@@ -39,7 +40,8 @@ pub struct KeyValueArguments {
     /// Operations of a transaction
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub operations: u64,
-    /// Without a server: the engine in this process, called by one thread; --parallelism is then how many commits may wait for the disk
+    /// Without a server: the engine in this process, called by one thread; --parallelism is then
+    /// how many commits may wait for the disk
     #[arg(long, conflicts_with_all = ["target", "flush"])]
     pub in_process: bool,
 }

@@ -1,7 +1,8 @@
 //! How a database does what the workloads ask. One file a protocol.
 //!
-//! A connection belongs to the event loop of the thread that opened it. Its operations reuse their buffers: on a machine
-//! shared with the server, whatever the load generator burns is missing from the measured throughput.
+//! A connection belongs to the event loop of the thread that opened it. Its operations reuse their
+//! buffers: on a machine shared with the server, whatever the load generator burns is missing from
+//! the measured throughput.
 
 mod dynamodb;
 mod endpoint;
@@ -29,7 +30,8 @@ pub trait Target: Send + Sync {
     /// An open, authenticated connection that has already answered a request.
     async fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
 
-    /// An open connection that has asked nothing, for one request: what shows its credentials goes out with that.
+    /// An open connection that has asked nothing, for one request: what shows its credentials goes
+    /// out with that.
     async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>>;
 
     /// Where it is, without credentials.
@@ -51,7 +53,8 @@ pub fn of_url(url: &str, trust: &Trust) -> anyhow::Result<Box<dyn Target>> {
     })
 }
 
-/// The operations that the workloads are made of. Each returns once the reply is complete and is what was expected.
+/// The operations that the workloads are made of. Each returns once the reply is complete and is
+/// what was expected.
 #[async_trait(?Send)]
 pub trait Connection {
     /// The server's name and version.
@@ -85,8 +88,8 @@ pub trait Connection {
     /// The operations of YCSB.
     fn records(&mut self) -> &mut dyn Records;
 
-    /// Inserts the instances of the calvin benchmark as one transaction. Refused where there are no secondary indexes that
-    /// commit with what they index.
+    /// Inserts the instances of the calvin benchmark as one transaction. Refused where there are no
+    /// secondary indexes that commit with what they index.
     async fn insert_instances(&mut self, _strings: &ByteStrings) -> Result<(), OperationError> {
         let reason = "calvin needs transactions over several documents and their indexes: fauna:// has them";
         Err(OperationError::Lost(reason.to_owned()))

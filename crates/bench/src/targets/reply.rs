@@ -1,7 +1,8 @@
 //! Reads RESP2 replies, one element at a time, from anything that they come from.
 //!
-//! An array is given as its length; its elements follow as the next elements. Small on purpose and to be replaced by
-//! the decoder of `quartet-wire-resp`. Every length is checked before it is believed.
+//! An array is given as its length; its elements follow as the next elements. Small on purpose and
+//! to be replaced by the decoder of `quartet-wire-resp`. Every length is checked before it is
+//! believed.
 
 use std::io;
 

@@ -1,6 +1,7 @@
 //! Redis over REST: commands as JSON arrays, posted over HTTP/1.1 on a socket that stays open.
 //!
-//! Keys and members are those of the Redis target. YCSB is not for it: its binding is one to Redis itself.
+//! Keys and members are those of the Redis target. YCSB is not for it: its binding is one to Redis
+//! itself.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

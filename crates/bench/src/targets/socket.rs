@@ -1,4 +1,5 @@
-//! A TCP socket of the load generator, in clear text or over TLS, on the event loop of the thread that opened it.
+//! A TCP socket of the load generator, in clear text or over TLS, on the event loop of the thread
+//! that opened it.
 
 use std::future::poll_fn;
 use std::io;

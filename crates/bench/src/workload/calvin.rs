@@ -1,6 +1,6 @@
-//! The write benchmark that FaunaDB published (2017): each transaction inserts four instances with four small random strings
-//! each into a class with four indexes, 36 writes in all: an instance is one, and in each index its entry and the entry's
-//! event.
+//! The write benchmark that FaunaDB published (2017): each transaction inserts four instances with
+//! four small random strings each into a class with four indexes, 36 writes in all: an instance is
+//! one, and in each index its entry and the entry's event.
 
 use async_trait::async_trait;
 

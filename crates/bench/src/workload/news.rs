@@ -1,8 +1,9 @@
-//! The news benchmark (2021): the ten most viewed articles of a section, while their view counts keep changing.
+//! The news benchmark (2021): the ten most viewed articles of a section, while their view counts
+//! keep changing.
 //!
-//! 7,001 articles, as in a month of a newspaper's archive, lie in one ordered collection a section. A request reads
-//! the ten best of "World" and parses them (timed); afterwards the ten get new random scores (not timed). The articles
-//! are generated: the archive itself is not ours to ship.
+//! 7,001 articles, as in a month of a newspaper's archive, lie in one ordered collection a section.
+//! A request reads the ten best of "World" and parses them (timed); afterwards the ten get new
+//! random scores (not timed). The articles are generated: the archive itself is not ours to ship.
 
 use async_trait::async_trait;
 

@@ -1,8 +1,10 @@
-//! The product benchmark (2020): records of twelve fields, read, inserted, overwritten and updated by key.
+//! The product benchmark (2020): records of twelve fields, read, inserted, overwritten and updated
+//! by key.
 //!
-//! Which fields "update" changes was never published; `update_time`, `count` and `price` are taken. Field values are
-//! written as text into buffers that each worker reuses, before the clock of a request starts: making data is the
-//! load generator's work and must not be taken for the database's.
+//! Which fields "update" changes was never published; `update_time`, `count` and `price` are taken.
+//! Field values are written as text into buffers that each worker reuses, before the clock of a
+//! request starts: making data is the load generator's work and must not be taken for the
+//! database's.
 
 use async_trait::async_trait;
 
@@ -65,7 +67,8 @@ impl Test {
     }
 }
 
-/// A record, or the changed part of one: the values as text, in the order of `FIELD_NAMES` or `UPDATED_FIELD_NAMES`.
+/// A record, or the changed part of one: the values as text, in the order of `FIELD_NAMES` or
+/// `UPDATED_FIELD_NAMES`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Product {
     pid: u64,
@@ -169,7 +172,8 @@ pub async fn load(connection: &mut dyn Connection, seed: u64) -> Result<(), Oper
     Ok(())
 }
 
-/// One closed loop of a test. Worker `index` of `count` inserts the pids that are `index` modulo `count`.
+/// One closed loop of a test. Worker `index` of `count` inserts the pids that are `index` modulo
+/// `count`.
 pub struct ProductWorker {
     test: Test,
     connection: Box<dyn Connection>,

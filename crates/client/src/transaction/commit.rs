@@ -31,8 +31,9 @@ impl Transaction {
         async move { receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE)) }
     }
 
-    /// The same for callers without tasks: `take` is called with the outcome, before this returns or later on the runtime. It must
-    /// be quick, and is dropped without a call when the runtime goes.
+    /// The same for callers without tasks: `take` is called with the outcome, before this returns
+    /// or later on the runtime. It must be quick, and is dropped without a call when the runtime
+    /// goes.
     pub fn commit_and_tell(&self, take: impl FnOnce(Result<(), ErrorCode>) + Send + 'static) {
         let mut state = self.state();
         if let Err(code) = state.check_operation() {

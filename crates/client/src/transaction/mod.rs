@@ -5,8 +5,9 @@
 //!     ^                             +--> failed  --on_error--> active
 //! ```
 //!
-//! Every operation takes effect when it is called, in the order of the calls; a future only waits for the outcome. Writes have
-//! no outcome: the first that could not be done is kept, and what is asked later, the commit too, answers with it.
+//! Every operation takes effect when it is called, in the order of the calls; a future only waits
+//! for the outcome. Writes have no outcome: the first that could not be done is kept, and what is
+//! asked later, the commit too, answers with it.
 
 mod commit;
 mod size;
@@ -140,7 +141,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The first failure of an operation that had no outcome is what later ones answer. For options that cannot be.
+    /// The first failure of an operation that had no outcome is what later ones answer. For options
+    /// that cannot be.
     pub fn fail(&self, code: ErrorCode) {
         self.state().failed.get_or_insert(code);
     }
@@ -175,7 +177,8 @@ impl Transaction {
         }
     }
 
-    /// The ten bytes that a commit puts where versionstamps were asked for. To be called before the commit.
+    /// The ten bytes that a commit puts where versionstamps were asked for. To be called before the
+    /// commit.
     pub fn versionstamp(&self) -> impl Future<Output = Result<[u8; STAMP_BYTES], ErrorCode>> + Send + use<> {
         let mut state = self.state();
         let (checked, attempt) = (state.check_operation(), state.attempt.clone());
@@ -214,8 +217,8 @@ impl Transaction {
         }
     }
 
-    /// The same for callers without tasks: `take` is called with the value, before this returns or later on the runtime. It must
-    /// be quick, and is dropped without a call when the runtime goes.
+    /// The same for callers without tasks: `take` is called with the value, before this returns or
+    /// later on the runtime. It must be quick, and is dropped without a call when the runtime goes.
     pub fn take_value(
         &self,
         key: &[u8],
@@ -295,8 +298,8 @@ impl Transaction {
         }
     }
 
-    /// Returns what a read sees, with the state behind computed keys if it reads those. Computed keys can also be read during a
-    /// commit and after it.
+    /// Returns what a read sees, with the state behind computed keys if it reads those. Computed
+    /// keys can also be read during a commit and after it.
     fn begin_read(
         &self,
         snapshot: bool,
@@ -408,7 +411,8 @@ impl Transaction {
         });
     }
 
-    /// Applies a write. A cancelled transaction takes writes, too: its size grows, and what is asked of it fails.
+    /// Applies a write. A cancelled transaction takes writes, too: its size grows, and what is
+    /// asked of it fails.
     fn write(&self, write: impl FnOnce(&mut State) -> Result<(), ErrorCode>) {
         let mut state = self.state();
         let done = state.check_phase().and_then(|()| {
@@ -530,8 +534,8 @@ impl Transaction {
 
     // ---- the end
 
-    /// Waits as long as `code` asks for and makes the transaction ready for another attempt; or fails with `code` if trying
-    /// again is no use.
+    /// Waits as long as `code` asks for and makes the transaction ready for another attempt; or
+    /// fails with `code` if trying again is no use.
     pub fn on_error(&self, code: ErrorCode) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let decided = self.decide_retry(code);
         let transaction = self.clone();
@@ -663,8 +667,8 @@ impl State {
         self.failed.or(self.ended()).map_or(Ok(()), Err)
     }
 
-    /// Fails if no operation is possible now. An operation during a commit makes the commit's future fail as well, unless the
-    /// options say otherwise.
+    /// Fails if no operation is possible now. An operation during a commit makes the commit's
+    /// future fail as well, unless the options say otherwise.
     fn check_operation(&mut self) -> Result<(), ErrorCode> {
         self.failed.map_or(Ok(()), Err)?;
         self.check_phase()?;
@@ -794,8 +798,8 @@ impl State {
         Ok(())
     }
 
-    /// Refuses keys that a plain set may not write. The metadata's version takes nothing but a versionstamp, whatever the
-    /// options say.
+    /// Refuses keys that a plain set may not write. The metadata's version takes nothing but a
+    /// versionstamp, whatever the options say.
     fn check_writable_key(&self, key: &[u8]) -> Result<(), ErrorCode> {
         if key == METADATA_VERSION_KEY {
             return Err(ErrorCode::CLIENT_INVALID_OPERATION);
@@ -865,7 +869,8 @@ fn cut_bound(bound: &[u8]) -> &[u8] {
     &bound[..bound.len().min(key_bytes_max(bound) + 1)]
 }
 
-/// A number from 0 to 1 that differs from call to call, so that those who conflicted do not meet again.
+/// A number from 0 to 1 that differs from call to call, so that those who conflicted do not meet
+/// again.
 fn fraction() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::time::Instant::now()) as f64 / u64::MAX as f64
@@ -876,7 +881,8 @@ mod tests {
     use super::*;
     use crate::Cluster;
 
-    /// The future of a read is moved a few times before it rests, and thousands are under way at once.
+    /// The future of a read is moved a few times before it rests, and thousands are under way at
+    /// once.
     #[tokio::test]
     async fn the_future_of_a_read_is_small() {
         let database = Database::open(Cluster::parse("a:b@127.0.0.1:1").expect("a cluster"));

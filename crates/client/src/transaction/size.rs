@@ -1,15 +1,17 @@
 //! The size of a transaction: the one that programs ask for, and the one that is sent.
 //!
-//! The reported size follows FoundationDB's client (`ReadYourWritesTransaction` of release 7.3.79). It grows with each call and
-//! counts the structures that this client keeps: a write of a key for its mutation and again for its write conflict, and a
-//! range that was read once for each piece of it between the transaction's own writes. The size that is sent is counted as the
-//! server counts it.
+//! The reported size follows FoundationDB's client (`ReadYourWritesTransaction` of release 7.3.79).
+//! It grows with each call and counts the structures that this client keeps: a write of a key for
+//! its mutation and again for its write conflict, and a range that was read once for each piece of
+//! it between the transaction's own writes. The size that is sent is counted as the server counts
+//! it.
 
 use quartet_wire_keyvalue::{ErrorCode, Mutation, MutationKind};
 
 use super::{State, Transaction};
 
-/// Bytes that a mutation and a conflict range count for in the reported size, beside their keys and values.
+/// Bytes that a mutation and a conflict range count for in the reported size, beside their keys and
+/// values.
 const REPORTED_MUTATION_BYTES: usize = 44;
 pub(crate) const REPORTED_RANGE_BYTES: usize = 24;
 /// The same in the size that is sent.
@@ -67,7 +69,8 @@ impl State {
 }
 
 impl Transaction {
-    /// Returns about how large the transaction is, in bytes, also when it was cancelled or has committed.
+    /// Returns about how large the transaction is, in bytes, also when it was cancelled or has
+    /// committed.
     pub fn approximate_size(&self) -> impl Future<Output = Result<i64, ErrorCode>> + Send + use<> {
         let state = self.state();
         let size = i64::try_from(state.reported_size()).unwrap_or(i64::MAX);

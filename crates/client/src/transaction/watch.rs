@@ -1,7 +1,8 @@
 //! Watches: telling that the value of a key is another one than the transaction saw.
 //!
-//! Writes of others count once the transaction has committed. Its own count at once, whether it commits or not, as in
-//! FoundationDB: a write after the watch that changes the value fires it where it is called.
+//! Writes of others count once the transaction has committed. Its own count at once, whether it
+//! commits or not, as in FoundationDB: a write after the watch that changes the value fires it
+//! where it is called.
 
 use quartet_wire_keyvalue::{Mutation, MutationKind};
 use tokio::sync::{oneshot, watch};

@@ -1,9 +1,10 @@
 //! One attempt of an optimistic transaction: its reads and writes, their certification, and their
 //! landing.
 //!
-//! A transaction commits if nothing it read was written between its read version and its commit. Present rows carry the
-//! version that wrote them; for absent ones the engine keeps recent clears (`changes`). So a point is checked by one look-up
-//! and a range by a descent past what is older. A read version older than the kept conflict history is answered `TooOld`.
+//! A transaction commits if nothing it read was written between its read version and its commit.
+//! Present rows carry the version that wrote them; for absent ones the engine keeps recent clears
+//! (`changes`). So a point is checked by one look-up and a range by a descent past what is older. A
+//! read version older than the kept conflict history is answered `TooOld`.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,8 @@ impl Write {
     }
 }
 
-/// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has its own placeholder there.
+/// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has
+/// its own placeholder there.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// Where the eight bytes begin.

@@ -1,16 +1,20 @@
-//! Recent changes that left no row behind: cleared keys, cleared ranges, and write conflicts declared without a write.
+//! Recent changes that left no row behind: cleared keys, cleared ranges, and write conflicts
+//! declared without a write.
 //!
-//! A present row carries the version that wrote it; an absent one carries nothing. This is the missing evidence, kept only
-//! as long as somebody can still need it: until the change is durable (a reader of the gap must wait for it), and until no
-//! optimistic transaction can have read before it (certification).
+//! A present row carries the version that wrote it; an absent one carries nothing. This is the
+//! missing evidence, kept only as long as somebody can still need it: until the change is durable
+//! (a reader of the gap must wait for it), and until no optimistic transaction can have read before
+//! it (certification).
 //!
-//! Evidence is kept by space, so nobody's look-up passes through what others have cleared, and costs O(log n) of the
-//! space's own. It is bounded: a space that clears more than [`Limits`] allow while somebody reads loses its evidence, and
-//! those who read there before can no longer be judged; other spaces keep theirs.
+//! Evidence is kept by space, so nobody's look-up passes through what others have cleared, and
+//! costs O(log n) of the space's own. It is bounded: a space that clears more than [`Limits`] allow
+//! while somebody reads loses its evidence, and those who read there before can no longer be
+//! judged; other spaces keep theirs.
 //!
-//! Two generations stand behind each other. Changes join the young one; once nobody needs anything of the old one, it goes
-//! as a whole and the young one takes its place. So forgetting searches for nothing, and what outlasts its use is harmless:
-//! versions that everybody has read at, or that are durable, decide nothing.
+//! Two generations stand behind each other. Changes join the young one; once nobody needs anything
+//! of the old one, it goes as a whole and the young one takes its place. So forgetting searches for
+//! nothing, and what outlasts its use is harmless: versions that everybody has read at, or that are
+//! durable, decide nothing.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +50,8 @@ pub(crate) struct RecentChanges {
     limits: Limits,
     young: Generation,
     old: Generation,
-    /// By space, the newest change of which no evidence of its own is kept: until it is durable, every gap of the space may
-    /// be its doing, and whoever read before it cannot be judged there.
+    /// By space, the newest change of which no evidence of its own is kept: until it is durable,
+    /// every gap of the space may be its doing, and whoever read before it cannot be judged there.
     unrecorded: BTreeMap<SpacePrefix, Version>,
     /// Evidence about changes at or below this version may be gone.
     forgotten: Version,
@@ -66,7 +70,8 @@ pub(crate) struct Generation {
 struct ConflictHistory {
     points: NewestOfKeys,
     ranges: NewestOfRanges,
-    /// Write conflicts declared without a write: they matter to certification, and no reader waits for them.
+    /// Write conflicts declared without a write: they matter to certification, and no reader waits
+    /// for them.
     declared: NewestOfRanges,
 }
 
@@ -98,8 +103,8 @@ impl RecentChanges {
         });
     }
 
-    /// Something in the space of `key` was cleared, and only the version of that is kept. Nobody who read there before can
-    /// be judged any more.
+    /// Something in the space of `key` was cleared, and only the version of that is kept. Nobody
+    /// who read there before can be judged any more.
     pub fn add_unrecorded(&mut self, key: &[u8], version: Version) {
         self.unrecorded.insert(space_of(key), version);
     }
@@ -269,8 +274,8 @@ mod tests {
         assert!(changes.is_empty());
     }
 
-    /// Cleared ranges of all databases used to stand in one list, which each read of an absent key walked under the lock
-    /// as long as somebody's long transaction ran.
+    /// Cleared ranges of all databases used to stand in one list, which each read of an absent key
+    /// walked under the lock as long as somebody's long transaction ran.
     #[test]
     fn a_miss_costs_nothing_for_what_others_cleared() {
         let work = |others: u32| {

@@ -1,10 +1,11 @@
-//! Interactive transactions: a client reads at a version for as long as it likes, and then sends what it read and what it
-//! writes, to be certified and applied together.
+//! Interactive transactions: a client reads at a version for as long as it likes, and then sends
+//! what it read and what it writes, to be certified and applied together.
 //!
-//! The client says what it depends on (read conflict ranges) and what others must take as written by it (write conflict
-//! ranges, beyond what its mutations write). A mutation counts as a write also where it changes nothing: clearing a range in
-//! which nothing is refuses those who have read in it. Certification is that of `attempt`: a conflict is a change of something
-//! read, after the read version. A read version older than the kept conflict history is answered `TooOld`.
+//! The client says what it depends on (read conflict ranges) and what others must take as written
+//! by it (write conflict ranges, beyond what its mutations write). A mutation counts as a write
+//! also where it changes nothing: clearing a range in which nothing is refuses those who have read
+//! in it. Certification is that of `attempt`: a conflict is a change of something read, after the
+//! read version. A read version older than the kept conflict history is answered `TooOld`.
 
 use std::sync::atomic::Ordering;
 
@@ -17,8 +18,9 @@ use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, 
 /// Why `commit` refused; nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitError {
-    /// Something it read was written since: read again and retry. Carries the positions, in `read_conflicts`, of the ranges
-    /// that changed: all of them if the request asked for that, else none.
+    /// Something it read was written since: read again and retry. Carries the positions, in
+    /// `read_conflicts`, of the ranges that changed: all of them if the request asked for that,
+    /// else none.
     Conflict(Vec<usize>),
     /// The read version is outside the conflict window: read again and retry.
     TooOld,
@@ -126,8 +128,8 @@ impl PartitionGuard<'_> {
         self.state().fetch(&space.prefix(), keys.take(FETCHED_TOGETHER));
     }
 
-    /// Certifies an interactive transaction and applies its writes. The version is where it committed; of one that writes
-    /// nothing, the newest at which what it read still held.
+    /// Certifies an interactive transaction and applies its writes. The version is where it
+    /// committed; of one that writes nothing, the newest at which what it read still held.
     pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
         if self.state().has_stepped_down {
             return Err(CommitError::NotHome);

@@ -33,7 +33,8 @@ pub enum Mutation {
         /// The operation's operand, beside the present value.
         operand: Vec<u8>,
     },
-    /// The versionstamp overwrites ten bytes of the key. Precondition: `offset + VERSIONSTAMP_BYTES <= key.len()`.
+    /// The versionstamp overwrites ten bytes of the key. Precondition: `offset + VERSIONSTAMP_BYTES
+    /// <= key.len()`.
     SetVersionstampedKey {
         /// With room for the versionstamp.
         key: Vec<u8>,
@@ -42,7 +43,8 @@ pub enum Mutation {
         /// The row's new value.
         value: Vec<u8>,
     },
-    /// The versionstamp overwrites ten bytes of the value. Precondition: `offset + VERSIONSTAMP_BYTES <= value.len()`.
+    /// The versionstamp overwrites ten bytes of the value. Precondition: `offset +
+    /// VERSIONSTAMP_BYTES <= value.len()`.
     SetVersionstampedValue {
         /// Whose value it is.
         key: Vec<u8>,
@@ -77,8 +79,8 @@ impl Mutation {
         }
     }
 
-    /// Applies it. Returns the range that it writes without leaving a trace, because nothing was there: its readers must still
-    /// conflict.
+    /// Applies it. Returns the range that it writes without leaving a trace, because nothing was
+    /// there: its readers must still conflict.
     #[must_use]
     pub(crate) fn apply(&self, target: &mut Transaction<'_>) -> Option<KeyRange> {
         match self {

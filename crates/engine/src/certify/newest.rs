@@ -1,10 +1,12 @@
 //! An ordered map from keys to versions that knows the newest version of any interval of keys.
 //!
-//! A treap: a search tree by key and a heap by random priority, so its depth is logarithmic whatever order the keys come
-//! in. Each node keeps the newest version of its subtree, so an interval is answered from O(log n) nodes and not from all
-//! that lie in it. [`NewestOfRanges`] is the same for versions that cover ranges.
+//! A treap: a search tree by key and a heap by random priority, so its depth is logarithmic
+//! whatever order the keys come in. Each node keeps the newest version of its subtree, so an
+//! interval is answered from O(log n) nodes and not from all that lie in it. [`NewestOfRanges`] is
+//! the same for versions that cover ranges.
 //!
-//! Versions are inserted in the order in which transactions commit: none is older than the ones there.
+//! Versions are inserted in the order in which transactions commit: none is older than the ones
+//! there.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
@@ -18,8 +20,8 @@ pub(crate) struct NewestOfKeys {
     count: usize,
     /// Size of the nodes, their keys included.
     bytes: usize,
-    /// The state of the generator of priorities; zero before the first. Seeded anew for each map, so that nobody can choose
-    /// keys that make the tree deep.
+    /// The state of the generator of priorities; zero before the first. Seeded anew for each map,
+    /// so that nobody can choose keys that make the tree deep.
     random: u64,
 }
 
@@ -219,7 +221,8 @@ fn compare(left: &[u8], right: &[u8]) -> Ordering {
     left.cmp(right)
 }
 
-/// The newest version of ranges that may overlap: a line of bounds, each with the newest version from there to the next.
+/// The newest version of ranges that may overlap: a line of bounds, each with the newest version
+/// from there to the next.
 #[derive(Default)]
 pub(crate) struct NewestOfRanges {
     bounds: NewestOfKeys,

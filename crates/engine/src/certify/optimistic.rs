@@ -1,4 +1,5 @@
-//! A transaction that runs without the lock: it reads a snapshot and its own writes, and remembers what it has read.
+//! A transaction that runs without the lock: it reads a snapshot and its own writes, and remembers
+//! what it has read.
 
 use std::ops::ControlFlow;
 
@@ -39,7 +40,8 @@ impl OptimisticTransaction {
         self.present_micros
     }
 
-    /// The value at `key`: its own, or the snapshot's. A later change of it by somebody else is a conflict.
+    /// The value at `key`: its own, or the snapshot's. A later change of it by somebody else is a
+    /// conflict.
     pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         match self.get_row(key)? {
             RowValue::Stored(row) => Some(row.value().to_vec()),
@@ -74,8 +76,8 @@ impl OptimisticTransaction {
         self.attempt.writes.insert(key, Write::plain(Some(value.to_vec())));
     }
 
-    /// Sets a row in whose key and value the commit version is to be filled in. Offsets into the key count from the
-    /// layer's part of it. Later reads of this transaction see the placeholders.
+    /// Sets a row in whose key and value the commit version is to be filled in. Offsets into the
+    /// key count from the layer's part of it. Later reads of this transaction see the placeholders.
     pub fn set_stamped(&mut self, key: &[u8], key_stamps: &[Stamp], value: Vec<u8>, value_stamps: Vec<Stamp>) {
         let key = self.full_key(key);
         let below_prefix = |stamp: &Stamp| Stamp {
@@ -172,7 +174,8 @@ impl OptimisticTransaction {
     }
 }
 
-/// Merges the transaction's own writes, held in reverse visiting order, into a scan of the snapshot.
+/// Merges the transaction's own writes, held in reverse visiting order, into a scan of the
+/// snapshot.
 struct Merge<'a> {
     own: Vec<(&'a Vec<u8>, &'a Option<Vec<u8>>)>,
     reverse: bool,

@@ -1,4 +1,5 @@
-//! Running a closure on a snapshot, without the lock, until nothing that it read has changed when its writes land.
+//! Running a closure on a snapshot, without the lock, until nothing that it read has changed when
+//! its writes land.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -38,8 +39,8 @@ impl<E> From<Busy> for RunError<E> {
 }
 
 impl Engine {
-    /// Runs `body` on a snapshot without the lock, certifies what it read, and lands its writes together. Tried at most
-    /// `attempts` times.
+    /// Runs `body` on a snapshot without the lock, certifies what it read, and lands its writes
+    /// together. Tried at most `attempts` times.
     pub fn run<R, E>(
         &self,
         space: Space,
@@ -141,8 +142,8 @@ impl Engine {
     }
 }
 
-/// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a panic in the layer or because
-/// the lock is not to be had.
+/// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a
+/// panic in the layer or because the lock is not to be had.
 struct Reading<'e> {
     engine: &'e Engine,
     version: Version,
@@ -209,8 +210,9 @@ mod tests {
         place
     }
 
-    /// A transaction that still held its snapshot when its writes landed copied the nodes on the way of each: an update of FaunaDB's
-    /// took 17% more of the server's time. A node that is copied lies elsewhere, because the old one is still there.
+    /// A transaction that still held its snapshot when its writes landed copied the nodes on the
+    /// way of each: an update of FaunaDB's took 17% more of the server's time. A node that is
+    /// copied lies elsewhere, because the old one is still there.
     #[test]
     fn writes_that_land_copy_no_nodes() {
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));

@@ -1,9 +1,11 @@
 //! How fast epochs go to the log while the store is being flushed.
 //!
-//! What is written meanwhile gathers in memory, up to a limit; how much has, is a share of that here. Writes that ran into it at full speed would then stand still until
-//! the flush has ended: seconds in which nothing commits. So from half of it on they are slowed down, each epoch by as much as makes
-//! what room is left last for as long as the flush will still take, going by the one before. An eighth of it is kept for one that takes
-//! much longer: then a few epochs a second go on until that is used up too. The limit itself still holds.
+//! What is written meanwhile gathers in memory, up to a limit; how much has, is a share of that
+//! here. Writes that ran into it at full speed would then stand still until the flush has ended:
+//! seconds in which nothing commits. So from half of it on they are slowed down, each epoch by as
+//! much as makes what room is left last for as long as the flush will still take, going by the one
+//! before. An eighth of it is kept for one that takes much longer: then a few epochs a second go on
+//! until that is used up too. The limit itself still holds.
 
 use std::time::Duration;
 
@@ -40,7 +42,8 @@ impl Backlog {
         self.took
     }
 
-    /// True if the next epoch is not due; `gathered` is the share of the limit that has gathered since the flush began.
+    /// True if the next epoch is not due; `gathered` is the share of the limit that has gathered
+    /// since the flush began.
     pub fn holds(&self, now: Duration, gathered: f64) -> bool {
         gathered > 1.0 || now < self.not_before
     }
@@ -56,7 +59,8 @@ impl Backlog {
         self.not_before = now + Duration::from_secs_f64(pause);
     }
 
-    /// How long the flush will still take. It is never taken to be further than four fifths through.
+    /// How long the flush will still take. It is never taken to be further than four fifths
+    /// through.
     fn left(&self, now: Duration) -> Duration {
         let elapsed = now.saturating_sub(self.began);
         let by_the_last = self.took.saturating_sub(elapsed);

@@ -1,7 +1,8 @@
 //! Epochs that are full.
 //!
-//! One hold of the lock may commit more than a log record can carry, or than memory should keep. So an epoch that has grown
-//! to its limit is closed at the end of a transaction and queued, and the holder waits while too many are queued (`lock`).
+//! One hold of the lock may commit more than a log record can carry, or than memory should keep. So
+//! an epoch that has grown to its limit is closed at the end of a transaction and queued, and the
+//! holder waits while too many are queued (`lock`).
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,10 @@
 //! Taking what was committed to the log.
 //!
-//! The flusher takes the epoch that has gathered, appends it, makes it durable when somebody waits for that, and publishes
-//! the durable version; meanwhile the next epoch gathers. It also starts checkpoints at an epoch's edge, trims the log
-//! behind them, and frees what transactions have cleared. It has a thread; somebody who has nothing to do but wait may do
-//! its next turn instead, and saves two changes of thread.
+//! The flusher takes the epoch that has gathered, appends it, makes it durable when somebody waits
+//! for that, and publishes the durable version; meanwhile the next epoch gathers. It also starts
+//! checkpoints at an epoch's edge, trims the log behind them, and frees what transactions have
+//! cleared. It has a thread; somebody who has nothing to do but wait may do its next turn instead,
+//! and saves two changes of thread.
 //!
 //! It also has the log's next segment made ahead of need, on a thread that may wait for the disk.
 //!
@@ -39,16 +40,19 @@ use crate::{EngineOptions, OpenError};
 const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the flusher's thread waits for the lock before it looks whether something it has written is to be synced.
+/// How long the flusher's thread waits for the lock before it looks whether something it has
+/// written is to be synced.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long a thread that would flush by itself waits for the flusher's to end its turn, and then for the lock.
+/// How long a thread that would flush by itself waits for the flusher's to end its turn, and then
+/// for the lock.
 const TURN_TIMEOUT: Duration = Duration::from_millis(2);
 /// How soon an epoch for which there is no room is tried again: twice as late each time.
 const KEPT_RETRY_MIN: Duration = Duration::from_millis(5);
 const KEPT_RETRY_MAX: Duration = Duration::from_millis(500);
 /// How often room for the next segment is looked for while there is none.
 const PREPARE_RETRY: Duration = Duration::from_secs(1);
-/// How long after a checkpoint that failed, or that a full disk asked for, none is begun unless somebody asks.
+/// How long after a checkpoint that failed, or that a full disk asked for, none is begun unless
+/// somebody asks.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(30);
 /// How often whoever waits for a checkpoint looks whether it is done.
 const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
@@ -62,8 +66,8 @@ const UNFLUSHED_MAX: u64 = 4;
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// How often what the disk has free is looked at.
 const DISK_LOOK: Duration = Duration::from_millis(100);
-/// With less free, the log takes so much a second that it would last for some time, but never less than this many bytes a second, and never
-/// nothing for longer than this.
+/// With less free, the log takes so much a second that it would last for some time, but never less
+/// than this many bytes a second, and never nothing for longer than this.
 const NEARLY_FULL_BYTES: u64 = 512 << 20;
 const DISK_LASTS_SECONDS: u64 = 10;
 const NEARLY_FULL_RATE_MIN: u64 = 1 << 20;
@@ -178,7 +182,8 @@ impl Flusher {
         }
     }
 
-    /// Makes everything up to `version` durable on the calling thread. False if somebody else keeps the log, or it failed.
+    /// Makes everything up to `version` durable on the calling thread. False if somebody else keeps
+    /// the log, or it failed.
     pub fn flush_here(&self, version: Version) -> bool {
         // The flusher's thread often is at the end of a turn that found nothing.
         let Some(mut worker) = self.worker.try_lock_for(TURN_TIMEOUT) else {
@@ -236,11 +241,13 @@ struct Worker {
     disk: Arc<dyn Disk>,
     options: EngineOptions,
     control: Arc<Control>,
-    /// Where the log ends as far as this home knows. An append names it; if the log ends elsewhere, so is the home.
+    /// Where the log ends as far as this home knows. An append names it; if the log ends elsewhere,
+    /// so is the home.
     tail: LogSequence,
     /// The sequence up to which the log has reported itself durable.
     durable: LogSequence,
-    /// Records that may not be durable yet, oldest first, each with the newest version in it and before it.
+    /// Records that may not be durable yet, oldest first, each with the newest version in it and
+    /// before it.
     unsynced: VecDeque<(LogSequence, Version)>,
     /// The log says how far it is durable.
     marked: bool,
@@ -345,8 +352,8 @@ impl Service {
 }
 
 impl Worker {
-    /// Does a step, unless the log has failed before. A panic, of a listener for example, stops acknowledgements like a
-    /// failed disk.
+    /// Does a step, unless the log has failed before. A panic, of a listener for example, stops
+    /// acknowledgements like a failed disk.
     fn attempt<T>(&mut self, step: impl FnOnce(&mut Worker) -> Result<T, LogError>) -> Result<T, LogError> {
         if self.failure.is_none() {
             return Err(LogError::Failed);
@@ -383,8 +390,9 @@ impl Worker {
         }
     }
 
-    /// The state at the newest record that is known to be durable: from the store's files and the log, as when opening, because
-    /// a root kept for each epoch would make every write copy its way through the tree.
+    /// The state at the newest record that is known to be durable: from the store's files and the
+    /// log, as when opening, because a root kept for each epoch would make every write copy its way
+    /// through the tree.
     fn confirmed_state(&self) -> Result<Replayer, OpenError> {
         let store_options = StoreOptions {
             kind: Some(self.store),
@@ -416,7 +424,8 @@ impl Worker {
         if self.shared.durable() < version {
             self.sync()?;
         }
-        // The flusher's thread rests as long as others flush, so nobody else would see that a checkpoint is done.
+        // The flusher's thread rests as long as others flush, so nobody else would see that a
+        // checkpoint is done.
         self.tend()
     }
 
@@ -471,8 +480,8 @@ impl Worker {
         }
     }
 
-    /// Takes one epoch to the log, if any waits. False if there is nothing more to do, or if the lock was not free within
-    /// `timeout`; with `None` the server stops, and it is waited for.
+    /// Takes one epoch to the log, if any waits. False if there is nothing more to do, or if the
+    /// lock was not free within `timeout`; with `None` the server stops, and it is waited for.
     fn flush_epoch(&mut self, timeout: Option<Duration>) -> Result<bool, LogError> {
         if !self.write_kept()? {
             return Ok(false);
@@ -493,7 +502,8 @@ impl Worker {
             return Ok(false);
         };
         let full = shared.partition.pop(&mut partition);
-        // Somebody who writes much under one hold of the lock would put off the flush without end if it began only when no epoch is left.
+        // Somebody who writes much under one hold of the lock would put off the flush without end
+        // if it began only when no epoch is left.
         let is_last = partition.full_epochs.queue.is_empty() && self.checkpoint_is_wanted(&partition.store);
         if let Some(epoch) = full {
             if is_last {
@@ -510,7 +520,8 @@ impl Worker {
         self.flush_gathered(None, partition, timeout.is_none())
     }
 
-    /// Takes a full epoch, if one is given, and what has gathered since the last one to the log. True if there was something.
+    /// Takes a full epoch, if one is given, and what has gathered since the last one to the log.
+    /// True if there was something.
     fn flush_gathered(
         &mut self,
         full: Option<Epoch>,
@@ -555,7 +566,8 @@ impl Worker {
         Ok(wrote)
     }
 
-    /// Takes both to the log, in this order. True if there was something; once one is kept, the other waits in the queue.
+    /// Takes both to the log, in this order. True if there was something; once one is kept, the
+    /// other waits in the queue.
     fn write_both(&mut self, full: Option<Epoch>, epoch: Epoch) -> Result<bool, LogError> {
         let wrote = match full {
             Some(full) => self.write(full)?,
@@ -568,7 +580,8 @@ impl Worker {
         Ok(self.write(epoch)? || wrote)
     }
 
-    /// Takes `epoch` to the log unless it is empty. True if it did; an epoch for which there is no room is kept.
+    /// Takes `epoch` to the log unless it is empty. True if it did; an epoch for which there is no
+    /// room is kept.
     fn write(&mut self, epoch: Epoch) -> Result<bool, LogError> {
         if epoch.payload.is_empty() {
             self.spare = epoch.payload.into_buffer();
@@ -666,8 +679,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A log that stays idle says how far it is durable; after each sync would be too often, since the next epoch says it of the
-    /// one before it as well.
+    /// A log that stays idle says how far it is durable; after each sync would be too often, since
+    /// the next epoch says it of the one before it as well.
     fn mark_if_idle(&mut self) -> Result<(), LogError> {
         let is_idle = !self.shared.flusher.is_woken() && self.now() - self.last_sync >= GATHER;
         if is_idle && self.unsynced.is_empty() && !self.marked {
@@ -681,8 +694,8 @@ impl Worker {
         self.shared.runtime.now()
     }
 
-    /// A disk that is nearly full is filled ever more slowly while a checkpoint or a flush runs, or removed files still hold room: what they give
-    /// back has time to come.
+    /// A disk that is nearly full is filled ever more slowly while a checkpoint or a flush runs, or
+    /// removed files still hold room: what they give back has time to come.
     fn spare_the_disk(&mut self, bytes: u64) {
         let now = self.now();
         if now - self.disk_looked >= DISK_LOOK {
@@ -703,14 +716,16 @@ impl Worker {
         self.is_flushing_rows() && self.backlog.holds(self.now(), self.gathered_share())
     }
 
-    /// How much has gathered since the flush began, as a share of what may: of the log, or of memory, whichever is more.
+    /// How much has gathered since the flush began, as a share of what may: of the log, or of
+    /// memory, whichever is more.
     fn gathered_share(&self) -> f64 {
         let pressure = &self.shared.pressure;
         let log_bytes_max = self.options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX).max(1);
         let of_log = self.log_bytes_since_checkpoint as f64 / log_bytes_max as f64;
         let limit = pressure.limit_bytes();
         let more = pressure.unflushed_bytes().saturating_sub(self.unflushed_at_flush);
-        // More than three sevenths, and the next flush would begin with so much that little could gather beside it.
+        // More than three sevenths, and the next flush would begin with so much that little could
+        // gather beside it.
         let room = limit
             .saturating_sub(self.unflushed_at_flush)
             .clamp(limit / 8, limit / 7 * 3)
@@ -824,7 +839,8 @@ impl Worker {
         drop(partition);
         self.shared.statistics.store_takes(used.unwrap_or_default());
         drop(outdated);
-        // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
+        // The log still holds everything: a failed checkpoint costs space, not data. It is tried
+        // again when due.
         let failure = written.map(|bytes| self.checkpoint_written(position, bytes)).err();
         if failure.is_none() {
             let statistics = &self.shared.statistics;
@@ -952,7 +968,8 @@ impl Worker {
         self.was_full = is_full;
     }
 
-    /// True if a checkpoint should give back what has been deleted, because the disk is full, and may fit.
+    /// True if a checkpoint should give back what has been deleted, because the disk is full, and
+    /// may fit.
     fn full_disk_wants_checkpoint(&self) -> bool {
         if !self.was_full || self.log_bytes_since_checkpoint == 0 {
             return false;

@@ -55,17 +55,19 @@ impl Engine {
         self.shared().log_readers.durable()
     }
 
-    /// Reads the log from the record `from` on, which is at most the one behind the newest durable one. Reads from the disk.
+    /// Reads the log from the record `from` on, which is at most the one behind the newest durable
+    /// one. Reads from the disk.
     ///
     /// Errors: `TooOld`; `Beyond`; `Unreadable`.
     pub fn read_log(&self, from: LogSequence) -> Result<LogReader, LogReadError> {
         LogReader::begin(self.shared_arc(), from.max(LogSequence::ZERO.next()))
     }
 
-    /// Reads the log from the first record on that holds a transaction newer than `version`. That record may hold older ones
-    /// before it. Reads from the disk, as much as a segment of the log.
+    /// Reads the log from the first record on that holds a transaction newer than `version`. That
+    /// record may hold older ones before it. Reads from the disk, as much as a segment of the log.
     ///
-    /// Errors: those of [`Engine::read_log`]; `TooOld` also where a transaction newer than `version` may have been dropped.
+    /// Errors: those of [`Engine::read_log`]; `TooOld` also where a transaction newer than
+    /// `version` may have been dropped.
     pub fn read_log_after(&self, version: Version) -> Result<LogReader, LogReadError> {
         let shared = self.shared_arc();
         let readers = &shared.log_readers;
@@ -109,10 +111,11 @@ impl LogReader {
         }
     }
 
-    /// The next record, unless all that is durable has been given; `None` is no end. The record, and all behind it, are held until the
-    /// next call. Reads from the disk.
+    /// The next record, unless all that is durable has been given; `None` is no end. The record,
+    /// and all behind it, are held until the next call. Reads from the disk.
     ///
-    /// Errors: after `TooOld` the reader is of no use any more; after `Unreadable` the same record is tried again.
+    /// Errors: after `TooOld` the reader is of no use any more; after `Unreadable` the same record
+    /// is tried again.
     #[expect(clippy::should_implement_trait, reason = "what it gives borrows from it")]
     pub fn next(&mut self) -> Result<Option<LogRecord<'_>>, LogReadError> {
         let readers = &self.shared.log_readers;
@@ -139,7 +142,8 @@ impl LogReader {
         self.cursor.position()
     }
 
-    /// Calls `listener` each time there is more to read after [`LogReader::next`] has answered `None`, and when the place is lost.
+    /// Calls `listener` each time there is more to read after [`LogReader::next`] has answered
+    /// `None`, and when the place is lost.
     pub fn on_more(&self, listener: OnMore) {
         *self.holder.on_more.lock() = Some(listener);
     }
@@ -152,8 +156,9 @@ impl LogReader {
         LogReadError::TooOld { oldest }
     }
 
-    /// The last of `starts` whose first transaction is `version` or older. All before it are older then. `None` if there is none: what
-    /// follows `version` may have been dropped, unless the log is there from its beginning.
+    /// The last of `starts` whose first transaction is `version` or older. All before it are older
+    /// then. `None` if there is none: what follows `version` may have been dropped, unless the log
+    /// is there from its beginning.
     fn last_start_at_or_before(
         &self,
         starts: &[LogSequence],

@@ -66,14 +66,16 @@ impl LogReaders {
         self.holders.lock().len()
     }
 
-    /// The lowest record that a reader may still ask for; `None` if there is no reader that holds anything.
+    /// The lowest record that a reader may still ask for; `None` if there is no reader that holds
+    /// anything.
     pub fn held(&self) -> Option<LogSequence> {
         let holders = self.holders.lock();
         let held = holders.iter().filter(|holder| !holder.is_lost.load(Ordering::SeqCst));
         held.map(|holder| LogSequence(holder.from.load(Ordering::SeqCst))).min()
     }
 
-    /// Records below `floor` will be dropped: readers that had not come so far have lost their place. How many those are.
+    /// Records below `floor` will be dropped: readers that had not come so far have lost their
+    /// place. How many those are.
     pub fn give_up_below(&self, floor: LogSequence) -> u64 {
         let mut lost = 0;
         for holder in self.holders.lock().iter() {

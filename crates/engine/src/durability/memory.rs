@@ -11,9 +11,10 @@
 //!   budget               what all of it may take
 //! ```
 //!
-//! Counting costs nothing and is exact at once; measuring tells the truth and is late. So there is room while what is
-//! counted is below both the budget and what the newest measurement leaves of the budget and an eighth. The kernel acts on
-//! resident memory, and the eighth is what may lie between it and the figures.
+//! Counting costs nothing and is exact at once; measuring tells the truth and is late. So there is
+//! room while what is counted is below both the budget and what the newest measurement leaves of
+//! the budget and an eighth. The kernel acts on resident memory, and the eighth is what may lie
+//! between it and the figures.
 //!
 //! Every layer asks before it executes a request that may make its data larger. Reads and deletions
 //! never ask. Layers that may choose what to lose evict instead of refusing
@@ -28,7 +29,8 @@ pub struct Memory {
     budget: AtomicU64,
     /// Counted bytes up to which there is room, by the newest measurement.
     ceiling: AtomicU64,
-    /// The same without the budget itself: what the kernel's limit alone leaves. `ceiling <= last_resort`.
+    /// The same without the budget itself: what the kernel's limit alone leaves. `ceiling <=
+    /// last_resort`.
     last_resort: AtomicU64,
     reserved: AtomicU64,
     /// What was freed of what is counted, as far as the allocator has it.
@@ -38,7 +40,8 @@ pub struct Memory {
     resident_then: AtomicU64,
     /// Up to here reserving never fails.
     granted: AtomicU64,
-    /// A checkpoint was given up because of what it held: whoever evicts leaves room for the next one.
+    /// A checkpoint was given up because of what it held: whoever evicts leaves room for the next
+    /// one.
     leaves_room_for_checkpoint: AtomicBool,
 }
 
@@ -72,7 +75,8 @@ impl Memory {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
 
-    /// Grants peers' bytes so much in any case, however much the rows take: they wait for each other otherwise, where rows are flushed.
+    /// Grants peers' bytes so much in any case, however much the rows take: they wait for each
+    /// other otherwise, where rows are flushed.
     pub fn grant_reserved(&self, bytes: u64) {
         self.granted.store(bytes, Ordering::Relaxed);
     }
@@ -91,8 +95,9 @@ impl Memory {
         self.ceiling.store(last_resort.min(budget), Ordering::Relaxed);
     }
 
-    /// What the allocator keeps of what was counted. It is less by what was given back to the system and by what is used again; memory that
-    /// grows although some is kept shows that not all of that can be used.
+    /// What the allocator keeps of what was counted. It is less by what was given back to the
+    /// system and by what is used again; memory that grows although some is kept shows that not all
+    /// of that can be used.
     fn retained_beside(&self, counted: u64, resident: u64) -> u64 {
         let counted_then = self.counted_then.swap(counted, Ordering::Relaxed);
         let resident_then = self.resident_then.swap(resident, Ordering::Relaxed);
@@ -109,8 +114,8 @@ impl Memory {
         quartet_store::all_rows_bytes() + self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` more, for as long as whoever calls this says. [`Reserved`] keeps the books for one owner; this is for those who
-    /// keep them for many.
+    /// Counts `bytes` more, for as long as whoever calls this says. [`Reserved`] keeps the books
+    /// for one owner; this is for those who keep them for many.
     pub fn reserve(&self, bytes: u64) {
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -131,8 +136,8 @@ impl Memory {
         self.counted_bytes() > self.ceiling.load(Ordering::Relaxed)
     }
 
-    /// The same for those who evict: they go on until the kernel's limit is near, since what they evict may be held by a
-    /// checkpoint for a while.
+    /// The same for those who evict: they go on until the kernel's limit is near, since what they
+    /// evict may be held by a checkpoint for a while.
     #[inline]
     pub fn is_nearly_gone(&self) -> bool {
         self.counted_bytes() > self.last_resort.load(Ordering::Relaxed)
@@ -156,7 +161,8 @@ impl Memory {
     }
 }
 
-/// A byte by which memory grows beside what the allocator keeps means that so many of those are not of use.
+/// A byte by which memory grows beside what the allocator keeps means that so many of those are not
+/// of use.
 const UNUSABLE_FACTOR: u64 = 8;
 
 fn with_an_eighth(bytes: u64) -> u64 {
@@ -190,8 +196,8 @@ impl Reserved {
         }
     }
 
-    /// Counts `bytes` if there is room for what they are more than now. If not, nothing changes, and the owner ends what
-    /// it was about to do in its protocol's words.
+    /// Counts `bytes` if there is room for what they are more than now. If not, nothing changes,
+    /// and the owner ends what it was about to do in its protocol's words.
     pub fn try_set(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let counted = self.memory.counted_bytes();
@@ -254,8 +260,9 @@ mod tests {
         assert_eq!(memory.reserved_bytes(), 0);
     }
 
-    /// Half of the rows were deleted, one here and one there, and writes went on being refused: the allocator could give nothing back to the
-    /// system, though all of it was there for the next rows.
+    /// Half of the rows were deleted, one here and one there, and writes went on being refused: the
+    /// allocator could give nothing back to the system, though all of it was there for the next
+    /// rows.
     #[test]
     fn what_was_freed_is_room_though_the_allocator_keeps_it() {
         let memory = memory(8 * MUCH);

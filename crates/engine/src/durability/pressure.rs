@@ -1,17 +1,20 @@
 //! Whether a request that makes the data larger may begin now.
 //!
-//! With the memory engine that is a matter of room alone: rows stay where they are, so without room it is refused. The ssd engine writes
-//! what has gathered to its files and has the memory again. So nothing is refused for what is not flushed yet: it waits.
+//! With the memory engine that is a matter of room alone: rows stay where they are, so without room
+//! it is refused. The ssd engine writes what has gathered to its files and has the memory again. So
+//! nothing is refused for what is not flushed yet: it waits.
 //!
 //! ```text
 //!   unflushed   what is not in the store's files, in memory      <= limit, and one request more
 //!   waiting     epochs that the log has not taken                <= two epochs, or half of one while the flusher takes none
 //! ```
 //!
-//! Who is to wait holds nothing meanwhile, neither a thread nor a lock: it answers [`Admission::Later`], and the request is looked at again
-//! once the listeners of [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the waiting depends on the
-//! flusher alone, which takes the log's epochs and ends flushes without those who wait. Writers are slowed down long before, by
-//! [`crate::durability::backlog`]; this is where they stop.
+//! Who is to wait holds nothing meanwhile, neither a thread nor a lock: it answers
+//! [`Admission::Later`], and the request is looked at again once the listeners of
+//! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the
+//! waiting depends on the flusher alone, which takes the log's epochs and ends flushes without
+//! those who wait. Writers are slowed down long before, by [`crate::durability::backlog`]; this is
+//! where they stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +28,8 @@ use crate::partition::state::PartitionState;
 pub enum Admission {
     /// It may.
     Now,
-    /// It is to be asked again soon: what was written before is on its way to the disk. Nothing of it may be done.
+    /// It is to be asked again soon: what was written before is on its way to the disk. Nothing of
+    /// it may be done.
     Later,
     /// There is no room, and waiting would give none.
     Refused,
@@ -46,8 +50,8 @@ pub(crate) struct Pressure {
     short_since_micros: AtomicU64,
 }
 
-/// What is measured of memory is this late at most, the allocator's giving back included. For so long a shortage that no flush would
-/// cure is waited for.
+/// What is measured of memory is this late at most, the allocator's giving back included. For so
+/// long a shortage that no flush would cure is waited for.
 const SHORT_MICROS_MAX: u64 = 2_000_000;
 
 /// How long a thread is kept by waiting, and how often it looks.
@@ -118,8 +122,8 @@ impl Shared {
         unflushed > pressure.limit_bytes || waiting > waiting_max || self.snapshots_hold_much(unflushed)
     }
 
-    /// Snapshots hold rows that are in the files by now. What may gather beside them is as much as a flush is worth, or nobody would ever
-    /// write while an old snapshot is read.
+    /// Snapshots hold rows that are in the files by now. What may gather beside them is as much as
+    /// a flush is worth, or nobody would ever write while an old snapshot is read.
     fn snapshots_hold_much(&self, unflushed: u64) -> bool {
         let pressure = &self.pressure;
         let is_process = self.memory.budget().is_some();
@@ -179,8 +183,9 @@ impl Engine {
         admission
     }
 
-    /// Waits on the calling thread until what makes the data larger may begin. For threads that may be kept; others ask
-    /// [`Engine::admission`] again. [`Admission::Later`]: that has taken too long, because the disk takes nothing.
+    /// Waits on the calling thread until what makes the data larger may begin. For threads that may
+    /// be kept; others ask [`Engine::admission`] again. [`Admission::Later`]: that has taken too
+    /// long, because the disk takes nothing.
     pub fn wait_for_room(&self) -> Admission {
         let runtime = &self.shared().runtime;
         let until = runtime.now() + WAIT_MAX;
@@ -199,8 +204,8 @@ impl Engine {
         !shared.is_all_in_memory && shared.gathers_too_much()
     }
 
-    /// A flush is due or runs, because much has gathered: what is held of states beside the newest should be little. Never with the memory
-    /// engine.
+    /// A flush is due or runs, because much has gathered: what is held of states beside the newest
+    /// should be little. Never with the memory engine.
     pub fn gathers_much(&self) -> bool {
         let shared = self.shared();
         !shared.is_all_in_memory && shared.pressure.wants_flush(shared.pressure.unflushed_bytes())

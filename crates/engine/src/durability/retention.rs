@@ -1,4 +1,5 @@
-//! How much of the log is kept although the store does not need it any more: for readers, and for readers to come.
+//! How much of the log is kept although the store does not need it any more: for readers, and for
+//! readers to come.
 //!
 //! Kept are the records that a [`LogReader`](crate::LogReader) holds and those younger than the
 //! retention time, together no more than the retention's bytes, no more than half of the disk's
@@ -46,8 +47,9 @@ impl Retention {
         }
     }
 
-    /// Records below the answer are to be dropped. The store needs those from `needed` on, readers those from `held` on; `parts` is
-    /// what the log holds, and the disk has `available_bytes` beside it: none while it is short of room.
+    /// Records below the answer are to be dropped. The store needs those from `needed` on, readers
+    /// those from `held` on; `parts` is what the log holds, and the disk has `available_bytes`
+    /// beside it: none while it is short of room.
     pub fn floor(
         &self,
         now: Duration,

@@ -6,8 +6,8 @@
 //! writes instead of ending the server. A refused transaction is rolled back under the lock; nobody
 //! has seen it.
 //!
-//! Transactions that make the database smaller may use the last of the room, `kept_bytes`, which others may not: without
-//! room to delete in, a full disk would stay full.
+//! Transactions that make the database smaller may use the last of the room, `kept_bytes`, which
+//! others may not: without room to delete in, a full disk would stay full.
 //!
 //! Invariant: `taken_bytes`, and what is gathering, never exceed the room that the reserve has.
 
@@ -27,7 +27,8 @@ pub(crate) struct Room {
     kept_bytes: u64,
     /// Something was refused that would have fitted with the next segment in place.
     has_refused: AtomicBool,
-    /// The disk was full although the room was reserved: nothing more is promised until the log goes on.
+    /// The disk was full although the room was reserved: nothing more is promised until the log
+    /// goes on.
     is_stuck: AtomicBool,
 }
 
@@ -43,7 +44,8 @@ impl Room {
         }
     }
 
-    /// True if an epoch that has grown to `payload_bytes` is sure to fit. Called with the partition's lock held.
+    /// True if an epoch that has grown to `payload_bytes` is sure to fit. Called with the
+    /// partition's lock held.
     #[inline]
     pub fn admits(&self, payload_bytes: usize, makes_smaller: bool) -> bool {
         let bytes = self.wanted(payload_bytes, makes_smaller);
@@ -72,7 +74,8 @@ impl Room {
         has_room
     }
 
-    /// An epoch was closed; it takes its room until it has been appended. Called with the partition's lock held.
+    /// An epoch was closed; it takes its room until it has been appended. Called with the
+    /// partition's lock held.
     pub fn take(&self, payload_bytes: usize) {
         if payload_bytes > 0 {
             self.taken_bytes

@@ -35,7 +35,8 @@ pub(crate) struct Shared {
     pub checkpoint_given_up: Arc<AtomicBool>,
     /// When that was last asked for.
     pub checkpoint_given_up_micros: AtomicU64,
-    /// Every row is, so that checkpoints hold memory. Not with the ssd engine, whose flushes give memory back.
+    /// Every row is, so that checkpoints hold memory. Not with the ssd engine, whose flushes give
+    /// memory back.
     pub is_all_in_memory: bool,
     pub stored: StoredBytes,
     pub epoch_bytes_max: usize,

@@ -4,7 +4,8 @@
 //! and needs no lock. The rows of a cleared range count until the flusher has freed them: walking
 //! the range under the lock would make others wait.
 //!
-//! Invariant: once nothing is left to be freed, each figure is the sum over the rows of that database.
+//! Invariant: once nothing is left to be freed, each figure is the sum over the rows of that
+//! database.
 
 use std::array;
 use std::sync::OnceLock;

@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Something has kept the partition's lock for longer than the calling thread may wait. Nothing was done; the same may succeed
-/// once the lock is free.
+/// Something has kept the partition's lock for longer than the calling thread may wait. Nothing was
+/// done; the same may succeed once the lock is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the partition is busy with something that takes long")]
 pub struct Busy;
 
-/// How long a thread that serves connections waits for the lock: longer than anybody keeps it in the usual course of things.
+/// How long a thread that serves connections waits for the lock: longer than anybody keeps it in
+/// the usual course of things.
 const SERVING_TIMEOUT: Duration = Duration::from_millis(10);
 /// How long any other thread waits.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,13 +31,14 @@ thread_local! {
     static SERVES_CONNECTIONS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Declares that the calling thread serves many connections: it never waits long for the partition's lock.
+/// Declares that the calling thread serves many connections: it never waits long for the
+/// partition's lock.
 pub fn serve_on_this_thread() {
     SERVES_CONNECTIONS.set(true);
 }
 
-/// While this is there, the calling thread waits for the partition's lock as briefly as one that serves connections, because
-/// such threads may be waiting for it.
+/// While this is there, the calling thread waits for the partition's lock as briefly as one that
+/// serves connections, because such threads may be waiting for it.
 pub struct BriefWaits {
     before: bool,
 }

@@ -1,7 +1,8 @@
-//! A space as it was at one version, read without the lock by code that is written for transactions.
+//! A space as it was at one version, read without the lock by code that is written for
+//! transactions.
 //!
-//! It holds what was live then, however long that takes: whoever freezes a space reads it through and drops it. Nothing may be
-//! written: a transaction of it panics.
+//! It holds what was live then, however long that takes: whoever freezes a space reads it through
+//! and drops it. Nothing may be written: a transaction of it panics.
 
 use quartet_model::Version;
 use quartet_store::PartitionStore;

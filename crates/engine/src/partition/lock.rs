@@ -1,7 +1,9 @@
-//! The lock around the partition's state, and how its holder waits until the flusher has taken full epochs.
+//! The lock around the partition's state, and how its holder waits until the flusher has taken full
+//! epochs.
 //!
-//! Letting somebody in between two transactions of one hold would surprise the holder. So it only *lends* the lock while it
-//! waits: the flusher takes it, everybody else who gets hold of it sees that it is lent, and waits until it is returned.
+//! Letting somebody in between two transactions of one hold would surprise the holder. So it only
+//! *lends* the lock while it waits: the flusher takes it, everybody else who gets hold of it sees
+//! that it is lent, and waits until it is returned.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,7 +32,8 @@ struct Left {
 pub(crate) struct PartitionLock {
     state: Mutex<PartitionState>,
     taken: Condvar,
-    /// How often the lent lock was returned. Waited for without the lock itself, which whoever returns it may keep for long.
+    /// How often the lent lock was returned. Waited for without the lock itself, which whoever
+    /// returns it may keep for long.
     returns: Mutex<u64>,
     returned: Condvar,
     /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
@@ -99,14 +102,15 @@ impl PartitionLock {
         self.state.try_lock().filter(|state| !state.full_epochs.is_lent)
     }
 
-    /// Looks once more afterwards: a holder that let go before it could see the announcement tells nobody.
+    /// Looks once more afterwards: a holder that let go before it could see the announcement tells
+    /// nobody.
     fn announce_busy(&self) -> Result<MutexGuard<'_, PartitionState>, Busy> {
         self.announcement.announce();
         self.try_lock().ok_or(Busy)
     }
 
-    /// For whoever only looks or tidies up, which may be done between any two transactions: it does not wait for a lock
-    /// that is lent.
+    /// For whoever only looks or tidies up, which may be done between any two transactions: it does
+    /// not wait for a lock that is lent.
     pub fn borrow(&self) -> MutexGuard<'_, PartitionState> {
         self.state.lock()
     }
@@ -139,7 +143,8 @@ impl PartitionLock {
         left.watches.into_iter().for_each(|watch| state.watches.remove(watch));
     }
 
-    /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the log takes them.
+    /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the
+    /// log takes them.
     pub fn push(
         &self,
         state: &mut MutexGuard<'_, PartitionState>,

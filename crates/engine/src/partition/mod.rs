@@ -23,7 +23,8 @@ use crate::partition::transaction::{Refused, Transaction};
 use crate::partition::watch::{Callback, WatchId};
 use crate::{Dependency, Durability, SPACE_BYTES, Space, Statistics};
 
-/// An epoch that will not be synced at once is still handed to the log when it has grown to this size.
+/// An epoch that will not be synced at once is still handed to the log when it has grown to this
+/// size.
 const PENDING_BYTES_WAKE: usize = 1 << 20;
 
 /// The transaction was rolled back and has changed nothing.
@@ -85,7 +86,8 @@ impl<'e> PartitionGuard<'e> {
         }
     }
 
-    /// Hands what was committed before to the flusher, for a holder that may take long: replies that wait for it leave meanwhile.
+    /// Hands what was committed before to the flusher, for a holder that may take long: replies
+    /// that wait for it leave meanwhile.
     pub(crate) fn hand_over_pending(&mut self) {
         if !self.state.pending.is_empty() {
             let Shared { partition, room, .. } = self.shared;
@@ -99,8 +101,8 @@ impl<'e> PartitionGuard<'e> {
         self.now_micros
     }
 
-    /// Has every later commit land above `micros` since the Unix epoch, until the engine is closed. For a layer that shows times
-    /// which are in no record of the log.
+    /// Has every later commit land above `micros` since the Unix epoch, until the engine is closed.
+    /// For a layer that shows times which are in no record of the log.
     pub fn land_above(&mut self, micros: u64) {
         self.state.land_above(micros);
     }
@@ -115,8 +117,8 @@ impl<'e> PartitionGuard<'e> {
         self.now_micros = self.shared.clock.now_micros();
     }
 
-    /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits while the log cannot keep up; no
-    /// other transaction comes in between.
+    /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits while the log
+    /// cannot keep up; no other transaction comes in between.
     pub fn execute<R, E>(
         &mut self,
         space: Space,
@@ -153,7 +155,8 @@ impl<'e> PartitionGuard<'e> {
         Ok((answer, dependency))
     }
 
-    /// Frees at once what range clears took out, instead of leaving it to the flusher: for whoever clears because memory is short.
+    /// Frees at once what range clears took out, instead of leaving it to the flusher: for whoever
+    /// clears because memory is short.
     pub fn free_cleared(&mut self) {
         for (database, cleared) in std::mem::take(&mut self.state.garbage) {
             self.shared.stored.freed(database, &cleared);
@@ -170,7 +173,8 @@ impl<'e> PartitionGuard<'e> {
         }
     }
 
-    /// Calls `callback` with the key whenever `key` of `space` is written, cleared or touched by a committed transaction.
+    /// Calls `callback` with the key whenever `key` of `space` is written, cleared or touched by a
+    /// committed transaction.
     pub fn watch_key(&mut self, space: Space, key: &[u8], callback: Callback) -> WatchId {
         self.state.watches.add_point([&space.prefix(), key].concat(), callback)
     }

@@ -1,6 +1,7 @@
 //! Reading without a transaction: the state as it was, for layers that keep their own history.
 //!
-//! A [`Reader`] is never judged and never waits; whoever shows what is newer than `durable` holds the answer back.
+//! A [`Reader`] is never judged and never waits; whoever shows what is newer than `durable` holds
+//! the answer back.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +25,8 @@ pub struct Reader {
     pub dependency: Dependency,
     /// The clock's time when it began, in microseconds since the Unix epoch.
     pub now_micros: u64,
-    /// The microsecond before, but never before a commit or an earlier reader's, also if the clock was set back. Later commits
-    /// land above it.
+    /// The microsecond before, but never before a commit or an earlier reader's, also if the clock
+    /// was set back. Later commits land above it.
     pub present_micros: u64,
 }
 
@@ -161,15 +162,15 @@ impl Reader {
         self.snapshot.count(&start, &end)
     }
 
-    /// The row at position `index` of `start..end`, counted from zero. Its key carries the space's prefix: see
-    /// [`crate::Transaction::layer_key`].
+    /// The row at position `index` of `start..end`, counted from zero. Its key carries the space's
+    /// prefix: see [`crate::Transaction::layer_key`].
     pub fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
         let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
         self.snapshot.nth(&start, &end, index)
     }
 
-    /// Visits the rows of `start..end` in key order until `visit` breaks. Their keys carry the space's prefix: see
-    /// [`crate::Transaction::layer_key`].
+    /// Visits the rows of `start..end` in key order until `visit` breaks. Their keys carry the
+    /// space's prefix: see [`crate::Transaction::layer_key`].
     pub fn scan_rows(&self, start: &[u8], end: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
         self.snapshot.scan(&start, &end, false, visit);

@@ -1,8 +1,8 @@
 //! The partition's current state: what the lock guards.
 //!
-//! Invariants: versions of committed transactions strictly increase, and reach the log; `full_epochs` and then `pending` hold
-//! exactly the effects of committed transactions that the flusher has not taken yet, in version order; the journal is empty
-//! between transactions.
+//! Invariants: versions of committed transactions strictly increase, and reach the log;
+//! `full_epochs` and then `pending` hold exactly the effects of committed transactions that the
+//! flusher has not taken yet, in version order; the journal is empty between transactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,8 @@ pub(crate) struct PartitionState {
     /// open it may be that one's. A version that does not reach the log is never seen outside:
     /// after a restart with the clock set back it may be given again.
     last: Version,
-    /// Commits land above it, in microseconds since the Unix epoch: a time that a reader was given or a layer has shown.
+    /// Commits land above it, in microseconds since the Unix epoch: a time that a reader was given
+    /// or a layer has shown.
     floor_micros: u64,
     pub full_epochs: FullEpochs,
     pub pending: EffectsWriter,
@@ -133,8 +134,8 @@ impl PartitionState {
         self.floor_micros = self.floor_micros.max(micros);
     }
 
-    /// The time of a reader when the clock shows `now_micros`: the microsecond before, which is over. It never goes back, and
-    /// later commits land above it.
+    /// The time of a reader when the clock shows `now_micros`: the microsecond before, which is
+    /// over. It never goes back, and later commits land above it.
     pub fn present(&mut self, now_micros: u64) -> u64 {
         self.land_above(now_micros.saturating_sub(1).max(self.last.0));
         self.floor_micros
@@ -168,7 +169,8 @@ impl PartitionState {
         self.close_journal(version, durability);
     }
 
-    /// Closes the open transaction, which had no effects. `last` is the version before it: its own is taken back.
+    /// Closes the open transaction, which had no effects. `last` is the version before it: its own
+    /// is taken back.
     pub fn commit_without_effects(&mut self, last: Version) {
         self.pending.rollback();
         self.last = last;
@@ -276,8 +278,8 @@ impl PartitionState {
     }
 }
 
-/// Removes a row that was added. It is made old first, so that nothing remembers a version that never was
-/// ([`quartet_store::Read::has_newer`]).
+/// Removes a row that was added. It is made old first, so that nothing remembers a version that
+/// never was ([`quartet_store::Read::has_newer`]).
 fn take_back_added(store: &mut PartitionStore, key: &[u8]) -> Result<Option<Row>, StoreError> {
     store.set(Row::new(key, b"", Version::ZERO))?;
     store.clear(key)

@@ -54,8 +54,8 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Counts a transaction. Under the partition's lock, as everything is that changes these two: a load and a store lose nothing
-    /// there, and take a fraction of the time of an atomic addition.
+    /// Counts a transaction. Under the partition's lock, as everything is that changes these two: a
+    /// load and a store lose nothing there, and take a fraction of the time of an atomic addition.
     #[inline]
     pub(crate) fn transaction_ended(&self, has_written: bool) {
         let count = |counter: &AtomicU64| {

@@ -1,7 +1,8 @@
 //! A transaction that executes at the latest state, under the partition's lock.
 //!
-//! It sees its own writes. Keys are relative to its space: the prefix is added here and nowhere else, so a layer cannot
-//! reach outside its logical database. Dropped without a commit (an error, a panic in the layer), it takes everything back.
+//! It sees its own writes. Keys are relative to its space: the prefix is added here and nowhere
+//! else, so a layer cannot reach outside its logical database. Dropped without a commit (an error,
+//! a panic in the layer), it takes everything back.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,8 @@ use crate::partition::state::{Change, ClearedRange, PartitionState};
 use crate::partition::watch::{Callback, WatchId};
 use crate::{Dependency, Durability, SPACE_BYTES, Space};
 
-/// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
+/// A transaction whose effects have grown larger than this is refused. Its last effect may exceed
+/// it by one row.
 const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
 /// Overhead of a row beside its key and value, in bytes.
@@ -33,7 +35,8 @@ impl AsRef<[u8]> for ValueOf {
     }
 }
 
-/// Never given out twice in a space's life: the transaction's version and a counter within it. Sorts by age.
+/// Never given out twice in a space's life: the transaction's version and a counter within it.
+/// Sorts by age.
 pub type UniqueId = [u8; 10];
 
 /// A transaction at the latest state. Keys are relative to its space.
@@ -41,7 +44,8 @@ pub struct Transaction<'h> {
     state: &'h mut PartitionState,
     space: Space,
     prefix: [u8; SPACE_BYTES],
-    /// The durable version when the transaction began: whatever it reads above it must be waited for.
+    /// The durable version when the transaction began: whatever it reads above it must be waited
+    /// for.
     durable: Version,
     /// The newest version when the transaction began.
     last: Version,
@@ -58,7 +62,8 @@ pub struct Transaction<'h> {
     rows_cleared: u64,
     /// True if its writes serve to delete something.
     deletes: bool,
-    /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
+    /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until
+    /// nothing is left never would end.
     too_large: bool,
     /// True if something could not be read: its work is in vain, and its answer is never sent.
     unreadable: bool,
@@ -101,13 +106,14 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// The time of this transaction, in microseconds since the Unix epoch. The same for all it does.
+    /// The time of this transaction, in microseconds since the Unix epoch. The same for all it
+    /// does.
     pub fn now_micros(&self) -> u64 {
         self.now_micros
     }
 
-    /// The version at which this transaction will commit. Asking makes it a write, also if nothing else does: a version
-    /// that somebody knows must not be given again after a restart.
+    /// The version at which this transaction will commit. Asking makes it a write, also if nothing
+    /// else does: a version that somebody knows must not be given again after a restart.
     pub fn commit_version(&mut self) -> Version {
         self.version_told = true;
         self.take_version()
@@ -373,7 +379,8 @@ impl<'h> Transaction<'h> {
         })
     }
 
-    /// Tells the watchers of `key` that it changed, although its row did not: what it stands for did.
+    /// Tells the watchers of `key` that it changed, although its row did not: what it stands for
+    /// did.
     pub fn touch(&mut self, key: &[u8]) {
         if !self.state.watches.is_empty() {
             let key = [&self.prefix, key].concat().into();
@@ -391,7 +398,8 @@ impl<'h> Transaction<'h> {
         self.state.watches.remove(id);
     }
 
-    /// It has written more than a transaction may, and will be refused: whatever is done in it from now on is in vain.
+    /// It has written more than a transaction may, and will be refused: whatever is done in it from
+    /// now on is in vain.
     pub fn is_too_large(&self) -> bool {
         self.too_large
     }
@@ -410,8 +418,8 @@ impl<'h> Transaction<'h> {
         self.grown_bytes
     }
 
-    /// On a full disk there is room for this transaction as long as there is any, because it serves to delete something,
-    /// even if it leaves a trace that takes more than what it clears.
+    /// On a full disk there is room for this transaction as long as there is any, because it serves
+    /// to delete something, even if it leaves a trace that takes more than what it clears.
     pub fn deletes(&mut self) {
         self.deletes = true;
     }
@@ -449,7 +457,8 @@ impl<'h> Transaction<'h> {
         self.dependency.min(self.last)
     }
 
-    /// Something could not be read: the transaction will be refused, and whatever its code answers is dropped.
+    /// Something could not be read: the transaction will be refused, and whatever its code answers
+    /// is dropped.
     pub fn is_unreadable(&self) -> bool {
         self.unreadable
     }
@@ -497,7 +506,8 @@ impl<'h> Transaction<'h> {
         key.iter().for_each(|part| self.state.key.extend_from_slice(part));
     }
 
-    /// Reads between two keys as the store knows them, which stand in the scratch while `read` runs.
+    /// Reads between two keys as the store knows them, which stand in the scratch while `read`
+    /// runs.
     fn between<R>(&mut self, start: &[u8], end: &[u8], read: impl FnOnce(&mut Self, &[u8], &[u8]) -> R) -> R {
         let mut bounds = std::mem::take(&mut self.state.key);
         bounds.clear();

@@ -1,7 +1,7 @@
 //! Change notification: who wants to know that a key or a range changed.
 //!
-//! Registered and called under the partition's lock, in commit order, once per change. A callback must be
-//! quick and must not take the lock: it notes the change and wakes somebody.
+//! Registered and called under the partition's lock, in commit order, once per change. A callback
+//! must be quick and must not take the lock: it notes the change and wakes somebody.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;

@@ -1,4 +1,5 @@
-//! Reading a partition's directory to see whether it is sound: all that opening does, and nothing on disk changed.
+//! Reading a partition's directory to see whether it is sound: all that opening does, and nothing
+//! on disk changed.
 
 use std::sync::Arc;
 
@@ -26,14 +27,15 @@ pub struct CheckReport {
     pub version: Version,
     /// How many rows there are.
     pub rows: u64,
-    /// As [`Engine::state_hash`](crate::Engine::state_hash) of the whole partition, once it is opened.
+    /// As [`Engine::state_hash`](crate::Engine::state_hash) of the whole partition, once it is
+    /// opened.
     pub state_hash: u128,
     /// Breached invariants between the rows of a layer.
     pub findings: Findings,
 }
 
-/// Verifies every checksum, the structure of every record, that versions ascend, and what the layers promise about their rows.
-/// Needs as much memory as opening.
+/// Verifies every checksum, the structure of every record, that versions ascend, and what the
+/// layers promise about their rows. Needs as much memory as opening.
 ///
 /// Errors: those with which [`Engine::open`](crate::Engine::open) would refuse.
 pub fn check(

@@ -9,8 +9,8 @@ use quartet_store::{PartitionStore, Position, Store, StoreKind, StoreOptions};
 use crate::recovery::replay::Replayer;
 use crate::{OpenError, OpenProgress, Parts};
 
-/// Converts the directory unless it is of that kind already; true if it was not. A crash leaves it of one kind or the other, with
-/// everything that was acknowledged.
+/// Converts the directory unless it is of that kind already; true if it was not. A crash leaves it
+/// of one kind or the other, with everything that was acknowledged.
 pub fn convert(
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,

@@ -13,7 +13,8 @@ pub enum Durability {
     Always,
     /// At once; written to the log within 10 milliseconds and synced every second.
     Interval,
-    /// At once; written to the log within 10 milliseconds. When it is synced is not promised; at present like `Interval`.
+    /// At once; written to the log within 10 milliseconds. When it is synced is not promised; at
+    /// present like `Interval`.
     None,
 }
 
@@ -38,10 +39,12 @@ impl Durability {
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Room in the log, and as much beside it for a checkpoint, that only transactions may use which make the database
-    /// smaller. A deletion takes about a hundred bytes. At most a quarter of the room that the log makes ahead.
+    /// Room in the log, and as much beside it for a checkpoint, that only transactions may use
+    /// which make the database smaller. A deletion takes about a hundred bytes. At most a quarter
+    /// of the room that the log makes ahead.
     pub kept_bytes: u64,
-    /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint, whichever is more.
+    /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint,
+    /// whichever is more.
     pub checkpoint_log_bytes: u64,
     /// Which store; `None`: the one that the directory holds.
     pub store: Option<StoreKind>,
@@ -50,16 +53,17 @@ pub struct EngineOptions {
     /// Log bytes since the ssd store's last flush at which a flush starts; the changes stay in
     /// memory until then. At four times as many, while a flush still runs, writes wait.
     pub unflushed_log_bytes: u64,
-    /// Memory that what is not in the ssd store's files may take, in bytes, rows and the nodes that hold them. A flush starts at a sixth of
-    /// it; beyond it, what would make the data larger waits ([`Admission::Later`](crate::Admission::Later)).
+    /// Memory that what is not in the ssd store's files may take, in bytes, rows and the nodes that
+    /// hold them. A flush starts at a sixth of it; beyond it, what would make the data larger waits
+    /// ([`Admission::Later`](crate::Admission::Later)).
     pub unflushed_bytes_max: u64,
     /// Bytes of the log that are kept for its readers ([`LogReader`](crate::LogReader)), present or
     /// future, although the store does not need them any more.
     pub log_retention_bytes: u64,
     /// For so long the log is kept for readers to come.
     pub log_retention: Duration,
-    /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such epochs may wait in memory
-    /// for the log, then whoever executes waits.
+    /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such
+    /// epochs may wait in memory for the log, then whoever executes waits.
     pub epoch_bytes_max: usize,
 }
 
@@ -117,7 +121,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read it, now or ever.
+    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read
+    /// it, now or ever.
     pub fn is_damage(&self) -> bool {
         match self {
             OpenError::Log(error) => matches!(error, LogError::Damaged(_)),

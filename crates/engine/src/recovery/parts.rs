@@ -18,7 +18,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a server that stands alone: its log is files of the same disk, its threads are the machine's.
+    /// The parts of a server that stands alone: its log is files of the same disk, its threads are
+    /// the machine's.
     pub fn on_one_machine(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Parts {
         Parts::with_file_log(disk, clock, FileLogOptions::default())
     }

@@ -1,4 +1,5 @@
-//! Applying the log's records to the store that was opened, which reaches up to the record before them.
+//! Applying the log's records to the store that was opened, which reaches up to the record before
+//! them.
 
 use quartet_log::{Cause, LogError};
 use quartet_model::{Effect, EffectsError, EffectsReader, Version};

@@ -1,5 +1,6 @@
-//! Making the files of a partition out of a backup's rows and records: the rows are loaded in their order, and what the records say
-//! is then written into the store. While that goes on, what came before is written to disk on another thread.
+//! Making the files of a partition out of a backup's rows and records: the rows are loaded in their
+//! order, and what the records say is then written into the store. While that goes on, what came
+//! before is written to disk on another thread.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -68,8 +69,8 @@ impl Restoration {
         load.push(key, value, version).map_err(failed)
     }
 
-    /// Applies the transactions of a record whose versions are above `after` and not above `through`; the newest of them, zero if there
-    /// is none.
+    /// Applies the transactions of a record whose versions are above `after` and not above
+    /// `through`; the newest of them, zero if there is none.
     pub fn record(&mut self, payload: &[u8], after: Version, through: Version) -> Result<Version, OpenError> {
         let malformed = |_| OpenError::Log(quartet_log::LogError::Damaged("a record is malformed".into()));
         let mut transactions = EffectsReader::new(payload);

@@ -16,8 +16,8 @@ pub fn salvage(damaged: &Arc<dyn Disk>, tell: &mut dyn FnMut(Damage)) -> Result<
     Ok(salvage::salvage(damaged, &mut |_| ControlFlow::Continue(()), tell)?)
 }
 
-/// The same, and writes it into `anew`, an empty directory. Its files have names under which they can be moved beside those of
-/// `damaged`, but for the one that takes the place of the damaged one.
+/// The same, and writes it into `anew`, an empty directory. Its files have names under which they
+/// can be moved beside those of `damaged`, but for the one that takes the place of the damaged one.
 pub fn rebuild(
     damaged: &Arc<dyn Disk>,
     anew: Arc<dyn Disk>,

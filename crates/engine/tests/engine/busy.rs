@@ -43,7 +43,8 @@ fn a_thread_that_serves_connections_never_waits_for_long() {
     assert_eq!(freed.load(Ordering::SeqCst), 1, "nobody had waited");
 }
 
-/// A transaction that cannot be judged because the lock is kept leaves nothing behind: its evidence is forgotten later.
+/// A transaction that cannot be judged because the lock is kept leaves nothing behind: its evidence
+/// is forgotten later.
 #[test]
 fn an_optimistic_transaction_gives_up_at_its_commit() {
     let world = World::default();

@@ -18,7 +18,8 @@ fn try_convert(world: &World, to: StoreKind) -> Result<bool, OpenError> {
     convert(Arc::new(world.disk.clone()), world.clock.clone(), to, &mut |_| {})
 }
 
-/// A closed directory of that kind: some rows are in a checkpoint, some in the log alone, some cleared there.
+/// A closed directory of that kind: some rows are in a checkpoint, some in the log alone, some
+/// cleared there.
 fn filled(kind: StoreKind) -> (World, u128) {
     let world = World {
         store: Some(kind),

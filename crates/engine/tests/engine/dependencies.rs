@@ -12,8 +12,8 @@ use quartet_model::{KeyRange, Version};
 
 use crate::world::{ALWAYS, OTHER_RELAXED, RELAXED, World, execute, set};
 
-/// An error reply tells what the failed command had read (WRONGTYPE: the key is there). It carried no dependency, so it was sent
-/// before the row it spoke of was durable.
+/// An error reply tells what the failed command had read (WRONGTYPE: the key is there). It carried
+/// no dependency, so it was sent before the row it spoke of was durable.
 #[test]
 fn an_error_waits_for_what_it_read() {
     let engine = World::default().open();
@@ -40,8 +40,9 @@ fn an_error_waits_for_what_it_read() {
     assert_eq!(failed, Err(RunError::Layer("seen", Version::ZERO)));
 }
 
-/// A transaction that took a version and then wrote nothing was given that version as its dependency. It never reached the log,
-/// so the reply hung until somebody else wrote; so did every snapshot taken after it.
+/// A transaction that took a version and then wrote nothing was given that version as its
+/// dependency. It never reached the log, so the reply hung until somebody else wrote; so did every
+/// snapshot taken after it.
 #[test]
 fn versions_without_effects_are_not_waited_for_or_reach_the_log() {
     let engine = World::default().open();
@@ -99,7 +100,8 @@ fn a_version_that_was_told_is_not_given_again() {
     assert_eq!(engine.commit(ALWAYS, &request), Err(CommitError::Conflict(Vec::new())));
 }
 
-/// The row a transaction read may be its own: its version is taken back with it, and waiting for it hung the error reply.
+/// The row a transaction read may be its own: its version is taken back with it, and waiting for it
+/// hung the error reply.
 #[test]
 fn a_failed_transaction_does_not_wait_for_itself() {
     let engine = World::default().open();
@@ -115,8 +117,9 @@ fn a_failed_transaction_does_not_wait_for_itself() {
     assert!(engine.is_durable(dependency));
 }
 
-/// Clearing in a relaxed database forgot the evidence of everybody's clears: a reader of a key cleared under `always` did
-/// not wait, and saw a removal that a crash could take back. So did a reader after a switch from `interval` to `always`.
+/// Clearing in a relaxed database forgot the evidence of everybody's clears: a reader of a key
+/// cleared under `always` did not wait, and saw a removal that a crash could take back. So did a
+/// reader after a switch from `interval` to `always`.
 #[test]
 fn gaps_are_waited_for_whoever_made_them() {
     let engine = World::default().open();
@@ -164,7 +167,8 @@ fn a_waiting_reader_hurries_the_sync() {
     );
 }
 
-/// Writes that change nothing had the empty dependency of their commit, although the answer rests on what was read.
+/// Writes that change nothing had the empty dependency of their commit, although the answer rests
+/// on what was read.
 #[test]
 fn optimistic_writes_without_effect_wait_for_their_reads() {
     let world = World::default();
@@ -216,8 +220,8 @@ fn a_panic_in_a_layer_takes_its_transaction_back() {
     );
 }
 
-/// The evidence against old read versions is lost with the process, but a read version from before a restart was judged as
-/// if nothing had been cleared since.
+/// The evidence against old read versions is lost with the process, but a read version from before
+/// a restart was judged as if nothing had been cleared since.
 #[test]
 fn a_read_version_from_before_a_restart_is_too_old() {
     let world = World::default();
@@ -249,7 +253,8 @@ fn a_thread_with_nobody_else_to_serve_makes_its_write_durable_itself() {
     assert_eq!(syncs(), before);
 }
 
-/// Invariant 6: an interactive transaction reads at a version of the partition, and sees one logical database of it.
+/// Invariant 6: an interactive transaction reads at a version of the partition, and sees one
+/// logical database of it.
 #[test]
 fn a_read_version_shows_one_logical_database() {
     let world = World::default();

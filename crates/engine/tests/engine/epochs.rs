@@ -1,4 +1,5 @@
-//! However much is committed under one hold of the lock, no log record and no memory has to hold it all.
+//! However much is committed under one hold of the lock, no log record and no memory has to hold it
+//! all.
 
 use std::sync::atomic::Ordering;
 
@@ -19,12 +20,14 @@ fn world() -> World {
     }
 }
 
-/// Under one hold of the lock, `count` transactions that each fill an epoch. Also the epochs in the log before it ends.
+/// Under one hold of the lock, `count` transactions that each fill an epoch. Also the epochs in the
+/// log before it ends.
 fn fill(engine: &Engine, count: u64) -> (Dependency, u64) {
     let mut dependency = Version::ZERO;
     let mut partition = engine.partition();
     for number in 0..count {
-        // A failure that hits the making of the next segment refuses one transaction, as a full disk does.
+        // A failure that hits the making of the next segment refuses one transaction, as a full
+        // disk does.
         dependency = loop {
             let set: Result<_, ExecuteError<()>> =
                 partition.execute(ALWAYS, |tx| Ok(tx.set(&number.to_be_bytes(), &[1; EPOCH_BYTES])));
@@ -36,7 +39,8 @@ fn fill(engine: &Engine, count: u64) -> (Dependency, u64) {
     (dependency, engine.statistics().epochs.load(Ordering::SeqCst))
 }
 
-/// All that one pipeline wrote was one record: past 4 GiB the log refused it, and memory had held it all.
+/// All that one pipeline wrote was one record: past 4 GiB the log refused it, and memory had held
+/// it all.
 #[test]
 fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
     let world = world();

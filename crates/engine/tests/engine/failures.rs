@@ -1,4 +1,5 @@
-//! A write or a sync that fails ends all acknowledgements; what was acknowledged before is there after a restart.
+//! A write or a sync that fails ends all acknowledgements; what was acknowledged before is there
+//! after a restart.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,8 +53,8 @@ fn a_failed_write_ends_acknowledgements() {
     }
 }
 
-/// A disk that takes less than it had reserved, as some file systems do: what was committed waits, and is acknowledged once
-/// there is room.
+/// A disk that takes less than it had reserved, as some file systems do: what was committed waits,
+/// and is acknowledged once there is room.
 #[test]
 fn a_full_disk_is_no_failure() {
     for nth in 1..20 {
@@ -71,8 +72,8 @@ fn a_full_disk_is_no_failure() {
     }
 }
 
-/// The newest segment is never trimmed, and it counted: a log whose newest segment alone was over the limit asked for one
-/// checkpoint after another, without a single write.
+/// The newest segment is never trimmed, and it counted: a log whose newest segment alone was over
+/// the limit asked for one checkpoint after another, without a single write.
 #[test]
 fn a_large_newest_segment_asks_for_one_checkpoint() {
     let world = World {

@@ -100,8 +100,8 @@ fn make_older(world: &World, name: &str) {
     world.disk.open(name).unwrap().write_at(0, &header).unwrap();
 }
 
-/// The room for deletions may be in a segment that an older version has begun, and is none any more; then they are refused like other
-/// writes until there is space, and nothing fails.
+/// The room for deletions may be in a segment that an older version has begun, and is none any
+/// more; then they are refused like other writes until there is space, and nothing fails.
 #[test]
 fn a_full_disk_with_the_log_of_an_older_version_opens_and_waits_for_space() {
     let world = world();
@@ -225,7 +225,8 @@ fn a_checkpoint_that_fails_leaves_nothing_and_is_seen() {
     engine.close().unwrap();
 }
 
-/// One transaction larger than all the room that is reserved: room is made while there is any, else it alone is refused.
+/// One transaction larger than all the room that is reserved: room is made while there is any, else
+/// it alone is refused.
 #[test]
 fn a_large_transaction_has_room_made_for_it() {
     let world = world();
@@ -242,8 +243,8 @@ fn a_large_transaction_has_room_made_for_it() {
     assert!(engine.wait_durable(try_set(&engine, 3, 100).unwrap()));
 }
 
-/// The disk fills up and empties again and again, with and without loss of power: what was acknowledged is there, what was
-/// refused is not, and the log never fails.
+/// The disk fills up and empties again and again, with and without loss of power: what was
+/// acknowledged is there, what was refused is not, and the log never fails.
 #[test]
 fn nothing_acknowledged_is_lost_while_the_disk_fills_and_empties() {
     for seed in 0..12 {

@@ -1,4 +1,5 @@
-//! Concurrent histories are equal to running the transactions one at a time in the order of their versions.
+//! Concurrent histories are equal to running the transactions one at a time in the order of their
+//! versions.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -70,7 +71,8 @@ fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     })
 }
 
-/// The same through `commit`: read at a version, then judged with what was read and written named by itself.
+/// The same through `commit`: read at a version, then judged with what was read and written named
+/// by itself.
 fn interactive_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     let (start, end) = (vec![random.below(KEYS) as u8], vec![random.below(KEYS + 1) as u8]);
     let reader = engine.read_version(ALWAYS);
@@ -221,7 +223,8 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
     assert_eq!(commit(3, b"l"), Ok(()));
 }
 
-/// While a transaction runs, what it may be judged by is kept, durable or not: it is not refused for clears elsewhere.
+/// While a transaction runs, what it may be judged by is kept, durable or not: it is not refused
+/// for clears elsewhere.
 #[test]
 fn a_running_transaction_can_be_judged() {
     let engine = World::default().open();
@@ -240,7 +243,8 @@ fn a_running_transaction_can_be_judged() {
     assert!(outcome.is_ok());
 }
 
-/// A relaxed database keeps no evidence of its clears while nobody can be judged; who read before is then refused.
+/// A relaxed database keeps no evidence of its clears while nobody can be judged; who read before
+/// is then refused.
 #[test]
 fn a_read_version_without_evidence_is_too_old() {
     let world = World::default();
@@ -259,7 +263,8 @@ fn a_read_version_without_evidence_is_too_old() {
     assert_eq!(engine.commit(RELAXED, &request), Err(CommitError::TooOld));
 }
 
-/// Two interactive transactions read at one version; the second to commit must not land if the first wrote what it read.
+/// Two interactive transactions read at one version; the second to commit must not land if the
+/// first wrote what it read.
 fn second_of_two(reads: [KeyRange; 2], first: Mutation, second: Mutation) -> Result<(), CommitError> {
     let engine = World::default().open();
     set(&engine, ALWAYS, b"a", b"1");
@@ -414,8 +419,9 @@ fn a_read_version_shows_one_space_only() {
     assert_eq!(reader.count(b"", b"\xff"), 1);
 }
 
-/// Programs fence each other off with a clear of an empty range. It left no row, and no trace either, so those who had read in it
-/// committed. What a mutation writes counts, whether anything was there or not.
+/// Programs fence each other off with a clear of an empty range. It left no row, and no trace
+/// either, so those who had read in it committed. What a mutation writes counts, whether anything
+/// was there or not.
 #[test]
 fn clearing_what_is_not_there_refuses_those_who_have_read_it() {
     let clear = |key: &[u8]| Mutation::Clear { key: key.to_vec() };

@@ -1,4 +1,5 @@
-//! Reading the log of a running engine: in order, without gaps, only what is durable; and what is kept for whoever reads.
+//! Reading the log of a running engine: in order, without gaps, only what is durable; and what is
+//! kept for whoever reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

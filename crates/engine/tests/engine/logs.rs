@@ -128,7 +128,8 @@ fn no_more_is_acknowledged_than_the_log_says_is_durable() {
     engine.close().unwrap();
 }
 
-/// The flusher named the log's own tail as the one it believed in, so it appended behind whatever another had appended.
+/// The flusher named the log's own tail as the one it believed in, so it appended behind whatever
+/// another had appended.
 #[test]
 fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
     let disk = FaultyDisk::new();

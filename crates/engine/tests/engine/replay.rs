@@ -289,7 +289,8 @@ fn a_failure_beside_the_log_leaves_a_prefix_with_everything_acknowledged() {
     }
 }
 
-/// A small closed directory with a checkpoint and a log behind it, and every state that it went through.
+/// A small closed directory with a checkpoint and a log behind it, and every state that it went
+/// through.
 fn small_directory() -> (World, Vec<u128>) {
     let world = World::default();
     let engine = world.open();

@@ -99,7 +99,8 @@ fn open_with(disk: &HeldDisk, options: EngineOptions) -> Engine {
     Engine::open_with(parts, options, failure, &mut |_| {}).unwrap()
 }
 
-/// Writes stood still once four times as much had gathered as starts a flush. From half of that on they are slower, and go on.
+/// Writes stood still once four times as much had gathered as starts a flush. From half of that on
+/// they are slower, and go on.
 #[test]
 fn writes_become_slower_and_go_on() {
     let disk = HeldDisk::default();
@@ -111,7 +112,8 @@ fn writes_become_slower_and_go_on() {
         }
     };
     let hold = disk.hold();
-    // The flush begins with the seventeenth; half of what may gather until it ends has gathered with the fiftieth.
+    // The flush begins with the seventeenth; half of what may gather until it ends has gathered
+    // with the fiftieth.
     write(0..50);
     let began = Instant::now();
     write(50..64);
@@ -153,8 +155,9 @@ fn count(engine: &Engine) -> usize {
     .0
 }
 
-/// Small rows were counted by the log, which has less than half of what they take in memory, against a bound that was no part of the
-/// budget. So memory ran out before it, and every write was refused for good.
+/// Small rows were counted by the log, which has less than half of what they take in memory,
+/// against a bound that was no part of the budget. So memory ran out before it, and every write was
+/// refused for good.
 #[test]
 fn what_would_grow_waits_for_the_flush_and_is_not_refused() {
     let disk = HeldDisk::default();
@@ -186,7 +189,8 @@ fn what_would_grow_waits_for_the_flush_and_is_not_refused() {
     engine.close().unwrap();
 }
 
-/// A flush began only when no full epoch was left, and somebody who writes without letting go of the lock always leaves one.
+/// A flush began only when no full epoch was left, and somebody who writes without letting go of
+/// the lock always leaves one.
 #[test]
 fn one_hold_of_the_lock_writes_more_than_may_gather() {
     let engine = open_with(&HeldDisk::default(), with_little_memory());

@@ -85,7 +85,8 @@ impl Seen {
     }
 }
 
-/// Commits as if `range` had been read at `seen`; whenever that is allowed, the range must be now as it was then.
+/// Commits as if `range` had been read at `seen`; whenever that is allowed, the range must be now
+/// as it was then.
 fn check_commit(engine: &Engine, seen: &Seen, range: (Vec<u8>, Vec<u8>), story: &str) -> Result<(), CommitError> {
     let now = rows_in(&engine.reader(ALWAYS).unwrap(), &range);
     let version = seen.reader.version;
@@ -107,7 +108,8 @@ fn check_commit(engine: &Engine, seen: &Seen, range: (Vec<u8>, Vec<u8>), story: 
     Ok(())
 }
 
-/// Sets, clears, cleared ranges, rollbacks, relaxed writes, evidence forgotten, a clock that jumps, closing and crashes.
+/// Sets, clears, cleared ranges, rollbacks, relaxed writes, evidence forgotten, a clock that jumps,
+/// closing and crashes.
 #[test]
 fn no_commit_lands_over_a_read_that_has_changed() {
     let (mut landed, mut refused) = (0, 0);
@@ -283,7 +285,8 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
     assert!(lost > 5, "only {lost} crashes took something back");
 }
 
-/// Whatever a transaction did before it failed, nothing tells that it ever ran: no row, no version, no log record.
+/// Whatever a transaction did before it failed, nothing tells that it ever ran: no row, no version,
+/// no log record.
 #[test]
 fn a_failed_transaction_leaves_no_trace() {
     for seed in 0..200 {

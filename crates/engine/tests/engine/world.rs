@@ -90,7 +90,8 @@ impl World {
     }
 }
 
-/// One transaction that cannot fail, unless it meets a moment when the disk is full: then it is tried again.
+/// One transaction that cannot fail, unless it meets a moment when the disk is full: then it is
+/// tried again.
 pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Transaction<'_>) -> R) -> (R, Dependency) {
     loop {
         let outcome: Result<_, ExecuteError<()>> = engine.partition().execute(space, |tx| Ok(body(tx)));

@@ -121,7 +121,8 @@ fn refusal(answer: &Answer) -> Refused {
     }
 }
 
-/// A CreateTable request for a table like the one that is described, with what its server has made of it left out.
+/// A CreateTable request for a table like the one that is described, with what its server has made
+/// of it left out.
 pub fn like(description: &Value, name: &str) -> Value {
     let mut wanted = json!({
         "TableName": name,

@@ -1,5 +1,6 @@
-//! An export as DynamoDB lays it out (`quartet_dynamodb_export`), in a folder or a bucket. Beside the manifests stands a file of
-//! our own, `table.json`: the table's description, so that it can be made again.
+//! An export as DynamoDB lays it out (`quartet_dynamodb_export`), in a folder or a bucket. Beside
+//! the manifests stands a file of our own, `table.json`: the table's description, so that it can be
+//! made again.
 
 use quartet_backup::{Target, open_target};
 use quartet_dynamodb_export::{DataFile, FILES, FULL_VERSION, FileLine, SUMMARY, Summary};
@@ -17,7 +18,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// An export that is there: the folder, or s3://BUCKET/PREFIX, that holds manifest-summary.json.
+    /// An export that is there: the folder, or s3://BUCKET/PREFIX, that holds
+    /// manifest-summary.json.
     pub fn open(address: &str) -> Result<Export> {
         let export = Export::at(address, false)?;
         let summary = export.summary()?;

@@ -1,5 +1,5 @@
-//! DynamoDB's tables: from an export as ExportTableToPointInTime lays it out, from a live table by a parallel Scan, and back into
-//! such a layout.
+//! DynamoDB's tables: from an export as ExportTableToPointInTime lays it out, from a live table by
+//! a parallel Scan, and back into such a layout.
 
 mod client;
 mod export;
@@ -41,7 +41,8 @@ pub struct To<'t> {
     pub merges: bool,
 }
 
-/// Copies all items. `schema` describes the table to be made if it is not there; a live table describes itself.
+/// Copies all items. `schema` describes the table to be made if it is not there; a live table
+/// describes itself.
 pub fn import(
     from: &From<'_>,
     to: &To<'_>,

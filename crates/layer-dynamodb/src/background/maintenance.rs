@@ -1,7 +1,8 @@
 //! The service's own work: filling new indexes, deleting expired items, forgetting old records.
 //!
-//! All in small transactions, so that nobody waits long for the lock. How far the filling of an index has come is a row,
-//! so it goes on after a restart; writes maintain a new index from its first moment, and filling it twice is harmless.
+//! All in small transactions, so that nobody waits long for the lock. How far the filling of an
+//! index has come is a row, so it goes on after a restart; writes maintain a new index from its
+//! first moment, and filling it twice is harmless.
 
 use std::ops::ControlFlow;
 
@@ -54,7 +55,8 @@ impl DynamoDb {
         self.for_a_while(history::sweep);
     }
 
-    /// Goes on with what was asked for and takes room, a little at a time. True if there may be more to do.
+    /// Goes on with what was asked for and takes room, a little at a time. True if there may be
+    /// more to do.
     pub fn go_on(&self) -> bool {
         self.engine.admission() == Admission::Now && self.for_a_while(restore::go_on)
     }

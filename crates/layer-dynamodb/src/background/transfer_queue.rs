@@ -1,4 +1,5 @@
-//! The queue of exports and imports: what is in it is done one after another, on a thread that may wait for files.
+//! The queue of exports and imports: what is in it is done one after another, on a thread that may
+//! wait for files.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +10,8 @@ use crate::operations::transfers::Transfer;
 use crate::{DynamoDb, operations::exports, operations::imports};
 
 impl DynamoDb {
-    /// Does what is in the queue, as long as `may_go_on`. It waits for files and for the disk: for a thread that may.
+    /// Does what is in the queue, as long as `may_go_on`. It waits for files and for the disk: for
+    /// a thread that may.
     pub fn transfer(&self, may_go_on: &dyn Fn() -> bool) {
         while may_go_on() {
             let Ok(Some((number, row_key))) = self.settle(first_queued) else {

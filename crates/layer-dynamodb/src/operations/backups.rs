@@ -1,7 +1,8 @@
-//! CreateBackup, DescribeBackup, ListBackups and DeleteBackup; and the backup that the service takes of a table with
-//! point-in-time recovery when it is deleted.
+//! CreateBackup, DescribeBackup, ListBackups and DeleteBackup; and the backup that the service
+//! takes of a table with point-in-time recovery when it is deleted.
 //!
-//! A backup is a row that says what the table was made of, and a pin on its state (`history`): taking one copies nothing.
+//! A backup is a row that says what the table was made of, and a pin on its state (`history`):
+//! taking one copies nothing.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -96,7 +97,8 @@ fn take(transaction: &mut Transaction<'_>, table: &mut Table, name: String, kind
     backup
 }
 
-/// Clears a table that is deleted, or keeps what its backups need. One with point-in-time recovery leaves a backup.
+/// Clears a table that is deleted, or keeps what its backups need. One with point-in-time recovery
+/// leaves a backup.
 pub fn keep_or_clear(transaction: &mut Transaction<'_>, table: &Table) {
     let mut table = table.clone();
     if table.recovery.is_some() {

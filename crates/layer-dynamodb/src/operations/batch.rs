@@ -1,4 +1,5 @@
-//! BatchGetItem and BatchWriteItem: many items at once, each by itself in the original; here all at one moment.
+//! BatchGetItem and BatchWriteItem: many items at once, each by itself in the original; here all at
+//! one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -93,7 +94,8 @@ pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
-/// The rows of each table. Those of a table that was throttled end early; if there are none at all, the batch is throttled.
+/// The rows of each table. Those of a table that was throttled end early; if there are none at all,
+/// the batch is throttled.
 fn execute_all_gets(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,

@@ -1,8 +1,10 @@
-//! ExportTableToPointInTime, DescribeExport and ListExports: a table as it was, or what changed in it, into a bucket.
+//! ExportTableToPointInTime, DescribeExport and ListExports: a table as it was, or what changed in
+//! it, into a bucket.
 //!
-//! The request pins the state, as backups do, so that items that change meanwhile are exported as they were. Files are written one
-//! after another, and what is in the bucket is a row, so an export that was interrupted goes on behind its last whole file.
-//! The manifests come last. An incremental export compares the states of two versions.
+//! The request pins the state, as backups do, so that items that change meanwhile are exported as
+//! they were. Files are written one after another, and what is in the bucket is a row, so an export
+//! that was interrupted goes on behind its last whole file. The manifests come last. An incremental
+//! export compares the states of two versions.
 //!
 //! The layout is the service's (`quartet_dynamodb_export`).
 
@@ -445,7 +447,8 @@ impl Filled {
         Ok(Some(filled))
     }
 
-    /// Adds the items behind the place `after`; answers the place of the last that was looked at, if there are more.
+    /// Adds the items behind the place `after`; answers the place of the last that was looked at,
+    /// if there are more.
     fn add_page(&mut self, layer: &DynamoDb, export: &Export, after: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let (id, version) = (export.table.id, Version(export.version));
         let mut line = Vec::new();

@@ -1,8 +1,9 @@
 //! ImportTable, DescribeImport and ListImports: a new table from files in a bucket.
 //!
-//! The request makes the table, empty and CREATING, so that nobody reads or changes it. Items come in batches, each in a
-//! transaction with how far the import is: after a restart it goes on behind the last record that is there. A record that
-//! is no item of the table is counted and left out; an import that fails takes its table along.
+//! The request makes the table, empty and CREATING, so that nobody reads or changes it. Items come
+//! in batches, each in a transaction with how far the import is: after a restart it goes on behind
+//! the last record that is there. A record that is no item of the table is counted and left out; an
+//! import that fails takes its table along.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};

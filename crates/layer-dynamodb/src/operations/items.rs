@@ -52,7 +52,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Units of a replay of the transaction that this was a part of: those of reading the larger of what was there and what is.
+    /// Units of a replay of the transaction that this was a part of: those of reading the larger of
+    /// what was there and what is.
     pub fn replay_units(&self) -> u32 {
         let size = self.new.as_deref().map_or(0, item_size).max(self.old.size());
         (2.0 * read_units(size, true)) as u32
@@ -70,7 +71,8 @@ impl Action {
 }
 
 impl Write {
-    /// Finds the table and refuses what cannot be written to it. To be called before any write of the same transaction.
+    /// Finds the table and refuses what cannot be written to it. To be called before any write of
+    /// the same transaction.
     pub fn check(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Arc<Table>, Failure> {
         let table = layer.table(transaction, &self.table)?;
         match &self.action {
@@ -89,7 +91,8 @@ impl Write {
         Ok(table)
     }
 
-    /// True if what is wrong with it does not depend on any type the table expects: an empty key, or a key to be updated.
+    /// True if what is wrong with it does not depend on any type the table expects: an empty key,
+    /// or a key to be updated.
     pub fn is_plainly_wrong(&self, table: &Table) -> bool {
         let empty_key = table
             .keys()
@@ -109,7 +112,8 @@ impl Write {
         Ok(written)
     }
 
-    /// The same, for whoever charges for several writes at once, so that the first of them do not throttle the last.
+    /// The same, for whoever charges for several writes at once, so that the first of them do not
+    /// throttle the last.
     pub fn execute_uncharged(
         &self,
         layer: &DynamoDb,
@@ -363,7 +367,8 @@ pub fn parse_key(request: &Json<'_>) -> Result<Item, Failure> {
     parse_item(request.get("Key").unwrap_or(&Json::Null))
 }
 
-/// Which parameters may stand together comes before what is in them, and the item or key before placeholders.
+/// Which parameters may stand together comes before what is in them, and the item or key before
+/// placeholders.
 fn parse_write(
     request: &Json<'_>,
     expressions: &[&str],

@@ -1,7 +1,9 @@
-//! Resource policies of tables and streams: kept with their revisions and shown, allowing or denying nothing here.
+//! Resource policies of tables and streams: kept with their revisions and shown, allowing or
+//! denying nothing here.
 //!
-//! Each change of a policy makes a new revision; a caller may name the revision that it expects, or `NO_POLICY` for none
-//! (API reference of DynamoDB: PutResourcePolicy, GetResourcePolicy, DeleteResourcePolicy).
+//! Each change of a policy makes a new revision; a caller may name the revision that it expects, or
+//! `NO_POLICY` for none (API reference of DynamoDB: PutResourcePolicy, GetResourcePolicy,
+//! DeleteResourcePolicy).
 
 use quartet_engine::Transaction;
 
@@ -75,7 +77,8 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     change_policy(layer, request, Ok(()), |_, _| None)
 }
 
-/// Answers with the revision that is there afterwards or, if none is, with the one that was there before.
+/// Answers with the revision that is there afterwards or, if none is, with the one that was there
+/// before.
 fn change_policy(
     layer: &DynamoDb,
     request: &Json<'_>,
@@ -88,7 +91,8 @@ fn change_policy(
             let mut resource = Resource::of(layer, transaction, request)?;
             check_revision(&mut resource, request)?;
             let before = resource.policy().clone();
-            // A revision is named to change no other, so no two are alike: a clock that was set back gives none.
+            // A revision is named to change no other, so no two are alike: a clock that was set
+            // back gives none.
             let after = change(before.clone(), transaction.commit_version().0);
             if after != before {
                 *resource.policy() = after.clone();

@@ -87,7 +87,8 @@ pub fn write_projected(projection: Option<&[Path]>, stored_item: &[u8], out: &mu
     }
 }
 
-/// Refuses parameters that do not go together, in a request that has no expression but a projection.
+/// Refuses parameters that do not go together, in a request that has no expression but a
+/// projection.
 pub fn check_projection_allowed(request: &Json<'_>) -> Result<(), Failure> {
     legacy::check_not_mixed(request, &["AttributesToGet"], &["ProjectionExpression"])?;
     Placeholders::check_allowed(request, &["ProjectionExpression"])

@@ -1,7 +1,9 @@
-//! RestoreTableFromBackup and RestoreTableToPointInTime: a new table from the state of another at one version.
+//! RestoreTableFromBackup and RestoreTableToPointInTime: a new table from the state of another at
+//! one version.
 //!
-//! The request makes the table, empty and CREATING, and pins the state. The items come a page at a time, each in a transaction
-//! with its index entries and with how far that is, so it goes on after a restart; nobody reads or changes the table before.
+//! The request makes the table, empty and CREATING, and pins the state. The items come a page at a
+//! time, each in a transaction with its index entries and with how far that is, so it goes on after
+//! a restart; nobody reads or changes the table before.
 
 use std::ops::ControlFlow;
 
@@ -98,8 +100,8 @@ fn asked_version(transaction: &mut Transaction<'_>, table: &Table, request: &Jso
     })
 }
 
-/// The version that stands for a time, or for now; `None` if recovery does not cover it. SDKs cut times to seconds: the second
-/// in which recovery begins stands for its beginning.
+/// The version that stands for a time, or for now; `None` if recovery does not cover it. SDKs cut
+/// times to seconds: the second in which recovery begins stands for its beginning.
 pub fn recoverable_version(
     transaction: &mut Transaction<'_>,
     table: &Table,
@@ -177,7 +179,8 @@ fn store(transaction: &mut Transaction<'_>, row_key: &[u8], restoring: &Restorin
 
 // ---- what the new table is made of
 
-/// The table as it is restored: without what the service does not restore, and with what the request says otherwise.
+/// The table as it is restored: without what the service does not restore, and with what the
+/// request says otherwise.
 fn overridden(layer: &DynamoDb, request: &Json<'_>, source: &Table) -> Result<Table, Failure> {
     let mut table = Table {
         stream: None,

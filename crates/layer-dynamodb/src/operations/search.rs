@@ -1,4 +1,5 @@
-//! Query and Scan. Under the lock a page only collects rows; filters, projections and JSON come after it.
+//! Query and Scan. Under the lock a page only collects rows; filters, projections and JSON come
+//! after it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,11 +22,13 @@ use crate::wire::json::{Json, Writer};
 use crate::wire::value::{Item, Value, parse_item, write_item};
 use crate::{DynamoDb, Outcome, settled, storage::stored, wire::legacy};
 
-/// A page holds no more than this, measured before the filter, as the service's documents say. Pages recorded from the service
-/// also hold the item that passes it; but clients that set memory aside believe the documents.
+/// A page holds no more than this, measured before the filter, as the service's documents say.
+/// Pages recorded from the service also hold the item that passes it; but clients that set memory
+/// aside believe the documents.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// A filter tests no more than this, so a page of tiny items behind a long filter ends early: it goes on as any other does.
+/// A filter tests no more than this, so a page of tiny items behind a long filter ends early: it
+/// goes on as any other does.
 const PAGE_TESTS: usize = 1 << 20;
 
 /// The part of each item that is wanted.
@@ -43,8 +46,8 @@ pub struct Search {
     pub table: String,
     pub index: Option<String>,
     pub keys: Option<Vec<KeyTerm>>,
-    /// Values of the hash attribute, whose partitions are read one after the other in this order; the terms then say nothing of
-    /// that attribute. Empty: the one that the terms name.
+    /// Values of the hash attribute, whose partitions are read one after the other in this order;
+    /// the terms then say nothing of that attribute. Empty: the one that the terms name.
     pub partitions: Vec<Value>,
     pub filter: Option<Condition>,
     pub projection: Option<Vec<Path>>,
@@ -478,7 +481,8 @@ pub struct Page {
     /// The number of the index that was searched.
     index: Option<u16>,
     rows: Vec<Row>,
-    /// The items of the table, where the index does not hold enough; as many as there are rows, or none.
+    /// The items of the table, where the index does not hold enough; as many as there are rows, or
+    /// none.
     fetched: Vec<Row>,
     fetch_units: f64,
     has_more: bool,

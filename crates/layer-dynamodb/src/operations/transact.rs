@@ -192,7 +192,8 @@ fn parse_writes(layer: &DynamoDb, request: &Json<'_>) -> Result<Writes, Failure>
 }
 
 impl DynamoDb {
-    /// A client's name for a transaction, which has no meaning in another region. No region's name has a zero byte.
+    /// A client's name for a transaction, which has no meaning in another region. No region's name
+    /// has a zero byte.
     pub fn token_of(&self, given: &str) -> String {
         match self.own_region() {
             None => given.to_owned(),
@@ -222,7 +223,8 @@ pub fn fingerprint(request: &Json<'_>) -> u128 {
     xxh3_128(&text)
 }
 
-/// Writes JSON so that neither the order of members and of sets matters, nor how a number is spelled.
+/// Writes JSON so that neither the order of members and of sets matters, nor how a number is
+/// spelled.
 fn write_canonical(json: &Json<'_>, text: &mut Vec<u8>) {
     match json {
         Json::Object(_) if is_unordered(json) => match Value::parse(json) {
@@ -408,8 +410,8 @@ impl Writes {
         }))
     }
 
-    /// Keeps the token, if there is one: when it was used, what for, and the read units that each write costs when it is
-    /// repeated, as u32 in big-endian order.
+    /// Keeps the token, if there is one: when it was used, what for, and the read units that each
+    /// write costs when it is repeated, as u32 in big-endian order.
     pub fn remember(&self, transaction: &mut Transaction<'_>, replay_units: &[u32]) {
         let Some((token, fingerprint)) = &self.token else {
             return;

@@ -1,7 +1,8 @@
 //! The common parts of exports and imports: buckets, a queue, and lists.
 //!
-//! A request puts what is to be done into a queue of rows and answers at once; [`DynamoDb::transfer`] does it, one after another,
-//! on a thread that may wait for files. How far that is is a row too, so it goes on after a restart.
+//! A request puts what is to be done into a queue of rows and answers at once;
+//! [`DynamoDb::transfer`] does it, one after another, on a thread that may wait for files. How far
+//! that is is a row too, so it goes on after a restart.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -21,7 +22,8 @@ use crate::{DynamoDb, storage::key};
 
 /// Transfers of one database that may wait or be under way.
 const AT_ONCE: u64 = 50;
-/// Transfers that are looked through for one of the same token, and that one page of a list looks at.
+/// Transfers that are looked through for one of the same token, and that one page of a list looks
+/// at.
 const LOOKED_AT_MAX: usize = 1000;
 /// For how long the service tells of one.
 const KEPT_MILLISECONDS: u64 = 90 * 24 * 3600 * 1000;
@@ -126,7 +128,8 @@ pub fn of_token<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>
     found
 }
 
-/// Visits transfers of this region after `after`, or backwards from the newest. True if it ended before it had seen all.
+/// Visits transfers of this region after `after`, or backwards from the newest. True if it ended
+/// before it had seen all.
 fn scan<T: Transfer>(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,

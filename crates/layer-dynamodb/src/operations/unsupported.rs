@@ -1,6 +1,7 @@
-//! Operations on what this server does not have: replicas in other regions, bulk loading from S3, streams of Kinesis
-//! and vector indexes. Lists are empty, descriptions say that nothing is there, and what would need one of
-//! them is refused with an exception that the service's model gives the operation and no client repeats.
+//! Operations on what this server does not have: replicas in other regions, bulk loading from S3,
+//! streams of Kinesis and vector indexes. Lists are empty, descriptions say that nothing is there,
+//! and what would need one of them is refused with an exception that the service's model gives the
+//! operation and no client repeats.
 
 use quartet_engine::Transaction;
 
@@ -44,7 +45,8 @@ fn not_here(what: &str) -> Failure {
 
 // ---- backups
 
-/// Refuses what concerns the backups of a table named by `member`, with another exception if there is no such table.
+/// Refuses what concerns the backups of a table named by `member`, with another exception if there
+/// is no such table.
 fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn() -> Failure) -> Outcome {
     let execute = |transaction: &mut Transaction<'_>, (): &()| {
         backed_up_table(layer, transaction, given)?;

@@ -1,4 +1,5 @@
-//! Capacity units that requests consume, and how replies tell them ("Provisioned capacity mode", "Capacity units").
+//! Capacity units that requests consume, and how replies tell them ("Provisioned capacity mode",
+//! "Capacity units").
 
 use std::collections::BTreeMap;
 
@@ -80,7 +81,8 @@ impl Consumed {
         }
     }
 
-    /// The same as a part of a transaction, which costs the table twice, and indexes what they cost anyway.
+    /// The same as a part of a transaction, which costs the table twice, and indexes what they cost
+    /// anyway.
     pub fn in_transaction(mut self) -> Consumed {
         self.table *= 2.0;
         self

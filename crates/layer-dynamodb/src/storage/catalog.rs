@@ -1,7 +1,8 @@
 //! The tables of the logical database: looking them up, keeping them, numbering them.
 //!
-//! A table's row is read in every transaction that uses it, so its version takes part in what the transaction depends on.
-//! The parsed form is kept beside, under that version, and is never trusted without it.
+//! A table's row is read in every transaction that uses it, so its version takes part in what the
+//! transaction depends on. The parsed form is kept beside, under that version, and is never trusted
+//! without it.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

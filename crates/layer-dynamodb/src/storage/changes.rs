@@ -128,8 +128,8 @@ impl DynamoDbChanges {
     }
 }
 
-/// The key attributes of the item that stands at a place of its table: what `key::write_partition` and `key::write_range` made of
-/// them, read back.
+/// The key attributes of the item that stands at a place of its table: what `key::write_partition`
+/// and `key::write_range` made of them, read back.
 fn key_at(table: &Table, place: &[u8]) -> Option<Item> {
     let (_, rest) = place.split_first_chunk::<4>()?;
     let (length, rest) = rest.split_first_chunk::<2>()?;

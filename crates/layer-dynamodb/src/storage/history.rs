@@ -1,8 +1,9 @@
 //! Earlier states of items, for backups and for restoring a table to a point in time.
 //!
-//! A change of an item keeps what was there as a row of history, if somebody needs it: point-in-time recovery is on, or a
-//! backup is newer than the item. So a backup costs nothing when it is taken, is the state at one version exactly, and takes
-//! room only for what has changed since.
+//! A change of an item keeps what was there as a row of history, if somebody needs it:
+//! point-in-time recovery is on, or a backup is newer than the item. So a backup costs nothing when
+//! it is taken, is the state at one version exactly, and takes room only for what has changed
+//! since.
 //!
 //! ```text
 //! item     |---- a ----|-- b --|      |---- c ...      c is the item's row, from its version on
@@ -10,9 +11,10 @@
 //! state at a version: the history that has begun by it and ends after it, else the row if it is not newer
 //! ```
 //!
-//! A **pin** says that the state at a version is needed: by a backup, or by what reads that state. Each table knows its newest
-//! one. History that neither a pin nor recovery needs is swept away in small steps: when a pin goes, and once a day.
-//! A table that is deleted while it has pins keeps its items, under its number, until the last pin has gone.
+//! A **pin** says that the state at a version is needed: by a backup, or by what reads that state.
+//! Each table knows its newest one. History that neither a pin nor recovery needs is swept away in
+//! small steps: when a pin goes, and once a day. A table that is deleted while it has pins keeps
+//! its items, under its number, until the last pin has gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -79,7 +81,8 @@ pub fn newest_pin(transaction: &mut Transaction<'_>, table: u32) -> Option<Versi
     newest
 }
 
-/// Takes a pin away; `table` as it was when it was pinned. The last one of a deleted table takes its items along.
+/// Takes a pin away; `table` as it was when it was pinned. The last one of a deleted table takes
+/// its items along.
 pub fn unpin(layer: &DynamoDb, transaction: &mut Transaction<'_>, table: &Table, version: Version, number: u32) {
     transaction.clear(&key::pin(table.id, version, number));
     let newest = newest_pin(transaction, table.id);
@@ -140,7 +143,8 @@ pub struct Page {
     pub last: Option<Vec<u8>>,
 }
 
-/// The items that a table held at `version` behind the place `after`. The version is pinned, or recovery covers it.
+/// The items that a table held at `version` behind the place `after`. The version is pinned, or
+/// recovery covers it.
 pub fn page(transaction: &mut Transaction<'_>, table: u32, version: Version, after: &[u8]) -> Page {
     let mut page = present(transaction, table, version, after);
     let mut place = after.to_vec();
@@ -398,7 +402,8 @@ pub fn sweep(layer: &DynamoDb, transaction: &mut Transaction<'_>) -> bool {
     true
 }
 
-/// Removes what is not needed of some rows of history. Answers the last one looked at, if there may be more.
+/// Removes what is not needed of some rows of history. Answers the last one looked at, if there may
+/// be more.
 fn sweep_rows(transaction: &mut Transaction<'_>, table: u32, after: &[u8], earliest: Option<u64>) -> Option<Vec<u8>> {
     let all = key::history_of(table);
     let start = match after {

@@ -1,13 +1,13 @@
 //! The invariants between the rows of the DynamoDB layer, for `quartet check`: items and their
 //! indexes, expiries, streams, names and numbers of tables.
 //!
-//! Each item's entries are looked up; an index that has as many entries as the items asked for holds no others. Only if it
-//! has more are its entries walked, each looked up in the table.
+//! Each item's entries are looked up; an index that has as many entries as the items asked for
+//! holds no others. Only if it has more are its entries walked, each looked up in the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Verification, Repair, decoded};
+use quartet_engine::{Invariants, Repair, Verification, decoded};
 use quartet_model::{KeyRange, LayerId, Version};
 
 use crate::operations::backups::Backup;
@@ -183,7 +183,8 @@ fn dropped(verification: &mut Verification<'_>) -> BTreeSet<u32> {
     dropped
 }
 
-/// History and pins belong to a table that is or was, each backup has its pin, and each table knows its newest.
+/// History and pins belong to a table that is or was, each backup has its pin, and each table knows
+/// its newest.
 fn verify_history(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
     for (letter, next, what) in [(b"H", b"I", "history"), (b"P", b"Q", "pins")] {
         let mut start = letter.to_vec();
@@ -223,7 +224,8 @@ fn verify_history(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Ta
     }
 }
 
-/// Items and entries belong to a table, entries to one of its indexes; of a deleted table there are only items.
+/// Items and entries belong to a table, entries to one of its indexes; of a deleted table there are
+/// only items.
 fn verify_strays(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
     let mut start = b"I".to_vec();
     while let Some(row) = verification.rows.nth(&start, b"J", 0) {

@@ -23,8 +23,8 @@
 //! 'G' time u64 | table u32                                    -> when to look for history that is not needed, and how far that is
 //! ```
 //!
-//! The hash in front spreads partitions over the whole range, so that parallel scans divide it evenly. Within a partition
-//! rows sort by the range attributes, each of which tells its own end.
+//! The hash in front spreads partitions over the whole range, so that parallel scans divide it
+//! evenly. Within a partition rows sort by the range attributes, each of which tells its own end.
 
 use std::borrow::Cow;
 

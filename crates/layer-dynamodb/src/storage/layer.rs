@@ -1,4 +1,5 @@
-//! The layer over one logical database, as its operations see it: what it is set up with, and its one way to a transaction.
+//! The layer over one logical database, as its operations see it: what it is set up with, and its
+//! one way to a transaction.
 
 use std::sync::Arc;
 

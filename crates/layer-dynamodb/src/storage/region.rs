@@ -1,8 +1,8 @@
 //! Regions: which one a request names, and whether each has tables of its own.
 //!
-//! Shared, all regions see the same tables, and resource names tell the region that was asked. Separate, each region has tables,
-//! streams and tokens of its own; those of [`HOME`] are kept under their plain names, so they are the ones that all regions see
-//! when they share.
+//! Shared, all regions see the same tables, and resource names tell the region that was asked.
+//! Separate, each region has tables, streams and tokens of its own; those of [`HOME`] are kept
+//! under their plain names, so they are the ones that all regions see when they share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use parking_lot::RwLock;
 use crate::DynamoDb;
 use crate::wire::failure::Failure;
 
-/// The region of a request that names none, and of the tables that were there before regions could be separate.
+/// The region of a request that names none, and of the tables that were there before regions could
+/// be separate.
 pub const HOME: &str = "us-east-1";
 /// Layers of other regions that are kept; a client may name any region.
 const KEPT_MAX: usize = 64;

@@ -34,7 +34,8 @@ impl<'t> Source<'t> {
         self.index.map_or(self.table.range.as_slice(), |index| &index.range)
     }
 
-    /// The attributes it is ordered by, without those that only tell equal entries of an index apart.
+    /// The attributes it is ordered by, without those that only tell equal entries of an index
+    /// apart.
     pub fn keys(&self) -> impl Iterator<Item = &'t KeyPart> {
         self.hash_parts().iter().chain(self.range_parts())
     }
@@ -76,7 +77,8 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Refuses key conditions that select no part of one partition, and a start key that is no place in that part.
+    /// Refuses key conditions that select no part of one partition, and a start key that is no
+    /// place in that part.
     pub fn check_query(&self, terms: &[KeyTerm], start: Option<&Item>) -> Result<(), Failure> {
         if !self.is_composite() && !(1..=2).contains(&terms.len()) {
             return Err(wrong_count());
@@ -114,7 +116,8 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Range attributes are used in their order: none may have a term if one before it has none, or one that is no equality.
+    /// Range attributes are used in their order: none may have a term if one before it has none, or
+    /// one that is no equality.
     fn check_range_term(&self, position: usize, part: &KeyPart, terms: &[KeyTerm]) -> Result<(), Failure> {
         let is_before = |term: &KeyTerm| self.keys().take(position).any(|part| part.name == term.attribute);
         let is_later = |part: &KeyPart| term(terms, part).is_some();

@@ -7,8 +7,9 @@
 //! number flags (1 = negative) | exponent i16 | coefficient LEB128
 //! ```
 //!
-//! The size is the one that the service counts, kept so that a page can be measured without decoding. Bytes come from our
-//! own log, whose checksums were verified: a wrong byte here is a broken invariant and panics.
+//! The size is the one that the service counts, kept so that a page can be measured without
+//! decoding. Bytes come from our own log, whose checksums were verified: a wrong byte here is a
+//! broken invariant and panics.
 
 use crate::wire::json::write_text;
 use crate::wire::number::Number;

@@ -1,8 +1,9 @@
 //! Streams: the changes of a table's items, in the order of their commits, for 24 hours.
 //!
-//! A record is written by the transaction of its change. A stream has a number of shards, by what its table could
-//! write when it was started, that never close while it is on; a partition key always lands in the same one. A sequence number is the version of the commit and the number
-//! of the change within it, so it grows within a shard.
+//! A record is written by the transaction of its change. A stream has a number of shards, by what
+//! its table could write when it was started, that never close while it is on; a partition key
+//! always lands in the same one. A sequence number is the version of the commit and the number of
+//! the change within it, so it grows within a shard.
 
 use std::ops::ControlFlow;
 
@@ -60,7 +61,8 @@ pub fn shards_of_old() -> u8 {
     SHARDS_MAX
 }
 
-/// A table has a partition, and its stream a shard, for every thousand units that it may write in a second.
+/// A table has a partition, and its stream a shard, for every thousand units that it may write in a
+/// second.
 fn shards_for(table: &Table) -> u8 {
     match table.capacity.on_demand {
         true => SHARDS_MAX,
@@ -146,8 +148,8 @@ pub fn label(micros: u64) -> String {
     time.format(format).expect("a format of digits")
 }
 
-/// The label of a new stream: its time, or the next that no stream of the table's name has. Streams are kept for a day after
-/// they end, and the clock may have been set back since.
+/// The label of a new stream: its time, or the next that no stream of the table's name has. Streams
+/// are kept for a day after they end, and the clock may have been set back since.
 fn free_label(transaction: &mut Transaction<'_>, table: &Table, now_micros: u64) -> String {
     let mut others = all(transaction);
     others.retain(|other| other.table == table.name && other.region == table.region);
@@ -723,7 +725,8 @@ mod tests {
         assert_eq!(label(1_709_210_096_789_000), "2024-02-29T12:34:56.789");
     }
 
-    /// A stream that began in the millisecond of an earlier one had that one's ARN: the clock stands still here, and is set back.
+    /// A stream that began in the millisecond of an earlier one had that one's ARN: the clock
+    /// stands still here, and is set back.
     #[test]
     fn a_label_is_given_once() {
         let fixture = Fixture::start();

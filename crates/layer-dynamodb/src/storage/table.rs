@@ -41,10 +41,12 @@ pub struct Table {
     pub warm_throughput: Option<(i64, i64)>,
     pub on_demand_maximum: Option<(i64, i64)>,
     pub resource_policy: Option<Policy>,
-    /// Tables of earlier builds have it as `recovery`, and no history with it: there it counts as off.
+    /// Tables of earlier builds have it as `recovery`, and no history with it: there it counts as
+    /// off.
     #[serde(default, rename = "point_in_time")]
     pub recovery: Option<Recovery>,
-    /// The newest version whose state is needed: what is older than it becomes history when it changes.
+    /// The newest version whose state is needed: what is older than it becomes history when it
+    /// changes.
     #[serde(default)]
     pub pinned: u64,
     #[serde(default)]
@@ -380,8 +382,8 @@ impl Index {
         }
     }
 
-    /// The row of `item` in this index; `None` if it lacks one of the index's attributes, or has one that cannot be a key:
-    /// such items may be older than the index.
+    /// The row of `item` in this index; `None` if it lacks one of the index's attributes, or has
+    /// one that cannot be a key: such items may be older than the index.
     pub fn item_key(&self, table: &Table, item: &Item) -> Option<Vec<u8>> {
         let fits = |(part, bytes_max): (&KeyPart, usize)| {
             let value = item.get(&part.name).filter(|value| has_type(value, part.kind))?;

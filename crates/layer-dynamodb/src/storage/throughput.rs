@@ -1,13 +1,13 @@
-//! Throttling: what a table or a global index may consume a second, and what happens beyond ("Burst capacity",
-//! "Maximum throughput for on-demand tables").
+//! Throttling: what a table or a global index may consume a second, and what happens beyond ("Burst
+//! capacity", "Maximum throughput for on-demand tables").
 //!
 //! Each limit has a bucket of units. A request is admitted while the bucket is not empty, and takes
 //! its consumption, which is known only afterwards, perhaps into debt: so a request that is larger
 //! than the bucket still happens, and the next ones wait for it. Provisioned units that are not
 //! used are kept for five minutes; a maximum on demand is one of each second.
 //!
-//! Buckets are in memory only: after a restart they are full. Time arrives with the request. A table without limits never
-//! comes here, and a bucket that is full again is forgotten.
+//! Buckets are in memory only: after a restart they are full. Time arrives with the request. A
+//! table without limits never comes here, and a bucket that is full again is forgotten.
 
 use std::collections::HashMap;
 
@@ -98,7 +98,8 @@ impl Throughput {
         self.buckets.is_some() && (!table.capacity.on_demand || table.on_demand_maximum.is_some() || has_maximum())
     }
 
-    /// Takes `units` from the bucket of a table or an index, if it has one, and says what was in it before.
+    /// Takes `units` from the bucket of a table or an index, if it has one, and says what was in it
+    /// before.
     fn take(
         &self,
         now_micros: u64,

@@ -1,4 +1,5 @@
-//! One item changes: the row, its index entries, its expiry and its stream record, in the same transaction.
+//! One item changes: the row, its index entries, its expiry and its stream record, in the same
+//! transaction.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;

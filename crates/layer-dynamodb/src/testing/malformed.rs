@@ -1,5 +1,5 @@
-//! Malformed requests for every operation, derived from its shape: members that are missing, of another kind, too short,
-//! too long, not of an enumeration, and many of these at once.
+//! Malformed requests for every operation, derived from its shape: members that are missing, of
+//! another kind, too short, too long, not of an enumeration, and many of these at once.
 //!
 //! Only requests are made here. Their answers stand in `testdata/malformed.txt`, which is read and
 //! judged by people.

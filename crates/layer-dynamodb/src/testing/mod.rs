@@ -1,7 +1,9 @@
 //! A layer over a fresh engine in memory, and the golden scripts that run against it.
 //!
-//! A script in `testdata/` is requests (`> Operation {json}`) each followed by the reply; `+ SECONDS` lets time pass and
-//! does what the service does by itself; `! throttled` makes tables live from their units. `QUARTET_REWRITE=1` writes the observed replies into the scripts: review the diff.
+//! A script in `testdata/` is requests (`> Operation {json}`) each followed by the reply; `+
+//! SECONDS` lets time pass and does what the service does by itself; `! throttled` makes tables
+//! live from their units. `QUARTET_REWRITE=1` writes the observed replies into the scripts: review
+//! the diff.
 
 mod malformed;
 

@@ -1,7 +1,8 @@
 //! The bytes of a file that is imported, decompressed.
 //!
-//! The file comes from a stranger: it may expand without end, never come to a record's end, or be damaged. So each read asks
-//! whether there is still somebody to read for, and a file that expands far more than items do is refused.
+//! The file comes from a stranger: it may expand without end, never come to a record's end, or be
+//! damaged. So each read asks whether there is still somebody to read for, and a file that expands
+//! far more than items do is refused.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -18,7 +19,8 @@ const EXPANDED_BYTES_ALWAYS: u64 = 16 << 20;
 /// uses more.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
-/// The content of a file, compressed as an import's InputCompressionType says. It fails once `may_go_on` is false.
+/// The content of a file, compressed as an import's InputCompressionType says. It fails once
+/// `may_go_on` is false.
 pub fn expand<'w>(
     file: Box<dyn Read + Send>,
     compression: &str,

@@ -133,9 +133,10 @@ impl Failure {
         }
     }
 
-    /// Puts the failure behind the words that open the validation of whole requests in PutItem, UpdateItem and DeleteItem, and
-    /// that of Limit and Select in Query. Recordings of the service of August 2026 show that failures of attribute values stand
-    /// without them, and so does every failure of the other operations.
+    /// Puts the failure behind the words that open the validation of whole requests in PutItem,
+    /// UpdateItem and DeleteItem, and that of Limit and Select in Query. Recordings of the service
+    /// of August 2026 show that failures of attribute values stand without them, and so does every
+    /// failure of the other operations.
     pub fn in_envelope(mut self) -> Failure {
         if self.exception == Exception::Validation && !self.of_data {
             self.message.insert_str(0, "1 validation error detected: ");

@@ -10,7 +10,8 @@
 //! SS $dynamodb_SS::["a"]        NS $dynamodb_NS::[1.]      BS $dynamodb_BS::[{{…}}]
 //! ```
 //!
-//! Source: the Amazon Ion specification, and the DynamoDB developer guide, "DynamoDB table export output format".
+//! Source: the Amazon Ion specification, and the DynamoDB developer guide, "DynamoDB table export
+//! output format".
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -139,7 +140,8 @@ fn text(text: String) -> Json<'static> {
     Json::Text(text.into())
 }
 
-/// Each method takes what it names from the beginning of the rest, and answers nothing if something else is there.
+/// Each method takes what it names from the beginning of the rest, and answers nothing if something
+/// else is there.
 struct Reader<'l> {
     rest: &'l str,
 }

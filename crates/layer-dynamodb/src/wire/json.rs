@@ -1,7 +1,8 @@
 //! JSON as requests carry it: a tree that borrows its strings from the body; and writing JSON.
 //!
-//! Objects keep their members in order; of two with the same name the last one counts, as in DynamoDB: the parser drops the
-//! others. It refuses more than 128 levels, so a tree can be walked by recursion.
+//! Objects keep their members in order; of two with the same name the last one counts, as in
+//! DynamoDB: the parser drops the others. It refuses more than 128 levels, so a tree can be walked
+//! by recursion.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -314,8 +315,8 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 
 /// The same for a text that is known to be UTF-8.
 ///
-/// Eight bytes at a time are copied whole, and what of them was too much is taken back: most words hold nothing to be
-/// escaped, and copying a length that is known costs one instruction.
+/// Eight bytes at a time are copied whole, and what of them was too much is taken back: most words
+/// hold nothing to be escaped, and copying a length that is known costs one instruction.
 pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.reserve(text.len() + 2);
     out.push(b'"');
@@ -351,11 +352,13 @@ fn write_escaped(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// The high bit of each byte that must be escaped; the lowest one is right, those above it may be wrong.
+/// The high bit of each byte that must be escaped; the lowest one is right, those above it may be
+/// wrong.
 fn must_escape(word: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    // The high bit of each byte that is below `limit`, if `limit` is at most 0x80; of those above 0x7f it is cleared.
+    // The high bit of each byte that is below `limit`, if `limit` is at most 0x80; of those above
+    // 0x7f it is cleared.
     let below = |word: u64, limit: u64| word.wrapping_sub(LOW * limit) & !word & HIGH;
     let quote = below(word ^ (LOW * u64::from(b'"')), 1);
     let backslash = below(word ^ (LOW * u64::from(b'\\')), 1);

@@ -1,4 +1,5 @@
-//! JSON of another kind than the model's, in the words of the service's framework, which is written in Java and says so.
+//! JSON of another kind than the model's, in the words of the service's framework, which is written
+//! in Java and says so.
 
 use crate::wire::failure::Failure;
 use crate::wire::json::Json;

@@ -1,5 +1,6 @@
-//! The parameters that came before expressions: Expected, AttributeUpdates, KeyConditions, QueryFilter, ScanFilter and
-//! AttributesToGet. Each becomes the tree that an expression would have become.
+//! The parameters that came before expressions: Expected, AttributeUpdates, KeyConditions,
+//! QueryFilter, ScanFilter and AttributesToGet. Each becomes the tree that an expression would have
+//! become.
 
 use crate::wire::expression::condition::{Comparison, Operand};
 use crate::wire::expression::{Condition, KeyTerm, KeyTest, Path, Update, update};

@@ -1,13 +1,13 @@
 //! Decimal numbers of up to 38 significant digits, exact.
 //!
-//! A number is `coefficient * 10^exponent`, kept without trailing zeros in the coefficient, so equal numbers are equal
-//! values. 38 digits fit into 127 bits. Nothing is ever rounded: what does not fit is an error, as in DynamoDB
-//! ("Naming rules and data types", Number).
+//! A number is `coefficient * 10^exponent`, kept without trailing zeros in the coefficient, so
+//! equal numbers are equal values. 38 digits fit into 127 bits. Nothing is ever rounded: what does
+//! not fit is an error, as in DynamoDB ("Naming rules and data types", Number).
 
 use std::cmp::Ordering;
 
-/// Invariants: `coefficient < 10^38`, not divisible by ten unless zero; zero is not negative and has exponent zero;
-/// otherwise `-130 <= exponent + digits - 1 <= 125`.
+/// Invariants: `coefficient < 10^38`, not divisible by ten unless zero; zero is not negative and
+/// has exponent zero; otherwise `-130 <= exponent + digits - 1 <= 125`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Number {
     negative: bool,
@@ -97,7 +97,8 @@ impl Number {
         } else {
             (other, self)
         };
-        // The lowest digit of `low` is not zero, so a `high` that does not fit at its scale leaves more than 38 digits.
+        // The lowest digit of `low` is not zero, so a `high` that does not fit at its scale leaves
+        // more than 38 digits.
         let scale = u32::from(high.exponent.abs_diff(low.exponent));
         let factor = 10u128.checked_pow(scale).ok_or(NumberError::TooManyDigits)?;
         let scaled = high.coefficient.checked_mul(factor).ok_or(NumberError::TooManyDigits)?;
@@ -151,8 +152,9 @@ impl Number {
         i64::from(self.exponent) + i64::from(digit_count(self.coefficient)) - 1
     }
 
-    /// Bytes that DynamoDB counts for it: one, half of one for each significant digit before the point and for each behind it, both
-    /// rounded up, and one if it is negative. Zero has no significant digit. Recorded from the service, August 2026.
+    /// Bytes that DynamoDB counts for it: one, half of one for each significant digit before the
+    /// point and for each behind it, both rounded up, and one if it is negative. Zero has no
+    /// significant digit. Recorded from the service, August 2026.
     pub fn size(self) -> usize {
         if self.coefficient == 0 {
             return 1;

@@ -1,7 +1,8 @@
 //! Shapes of requests: which members an operation takes, of what kind, within which bounds.
 //!
-//! First every member's kind is checked (`SerializationException`), then every bound (`ValidationException`, up to ten
-//! complaints at once), as the service's framework does. Unknown members are ignored.
+//! First every member's kind is checked (`SerializationException`), then every bound
+//! (`ValidationException`, up to ten complaints at once), as the service's framework does. Unknown
+//! members are ignored.
 
 use std::fmt;
 
@@ -105,7 +106,8 @@ pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     Err(detected(&complaints))
 }
 
-/// Attribute values are checked when they are read, but a wrong kind in one comes before any complaint.
+/// Attribute values are checked when they are read, but a wrong kind in one comes before any
+/// complaint.
 fn check_values(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
     let mut values = members
         .iter()

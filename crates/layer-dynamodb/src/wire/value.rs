@@ -443,7 +443,8 @@ mod tests {
     fn sizes_are_the_documented_ones() {
         for (given, size) in [
             (r#"{"S":"abc"}"#, 3),
-            // Numbers as recorded at the limit of an item's size, where what is behind the point counts by itself.
+            // Numbers as recorded at the limit of an item's size, where what is behind the point
+            // counts by itself.
             (r#"{"N":"0"}"#, 1),
             (r#"{"N":"1"}"#, 2),
             (r#"{"N":"123"}"#, 3),

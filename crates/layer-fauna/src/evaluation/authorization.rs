@@ -52,9 +52,10 @@ enum Own {
 /// The action of replacing one's password by proving the one before.
 pub const CHANGE_PASSWORD: &str = "change_password";
 
-/// The actions that need no role. None of them can make the caller somebody else: a token keeps its document, credentials
-/// keep theirs, and a key its role. The original grants the same, with two differences: it lets nobody change a password
-/// without a role, which its documentation promises, and does not let a document be read by itself, which drivers expect.
+/// The actions that need no role. None of them can make the caller somebody else: a token keeps its
+/// document, credentials keep theirs, and a key its role. The original grants the same, with two
+/// differences: it lets nobody change a password without a role, which its documentation promises,
+/// and does not let a document be read by itself, which drivers expect.
 const OWN: [(Own, &[&str]); 4] = [
     (Own::Token, &["read", "delete"]),
     (Own::Credentials, &["read", CHANGE_PASSWORD]),
@@ -90,7 +91,8 @@ fn is_for_admins(native: Native) -> bool {
 }
 
 impl Evaluation<'_> {
-    /// Fails unless `action` is granted on the document that a ref names. `arguments` are what a predicate is given.
+    /// Fails unless `action` is granted on the document that a ref names. `arguments` are what a
+    /// predicate is given.
     pub fn permit(&mut self, action: &str, reference: &Ref, arguments: &[Value]) -> Result<()> {
         let owns = matches!(self.authorization.rights, Rights::Roles(_)) && self.owns(reference, action);
         match (owns, reference.collection()) {
@@ -221,8 +223,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// The arguments that a predicate declares to take: the ref behind old and new, and behind the data of a document whose id
-/// is chosen, is given to those who ask for it.
+/// The arguments that a predicate declares to take: the ref behind old and new, and behind the data
+/// of a document whose id is chosen, is given to those who ask for it.
 fn taken<'v>(action: &str, predicate: &Closure, arguments: &'v [Value]) -> &'v [Value] {
     let declared = match predicate.lambda.parameters {
         Parameters::One => 1,

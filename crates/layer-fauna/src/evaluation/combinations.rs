@@ -8,10 +8,12 @@
 //! - an intersection as many as the part that has fewest,
 //! - a difference those of its first part, unless another part has the group,
 //! - a join one: that of the least document,
-//! - a distinct set one for each run of the same values, that of its least document: 1 and 1.0 are equal, but not the same.
+//! - a distinct set one for each run of the same values, that of its least document: 1 and 1.0 are
+//!   equal, but not the same.
 //!
-//! Parts may differ in the number of their values, and in whether they are indexed in reverse order or turned round. Then keys of one form
-//! are made for all of their elements, which are read whole: nobody pages through such sets for speed.
+//! Parts may differ in the number of their values, and in whether they are indexed in reverse order
+//! or turned round. Then keys of one form are made for all of their elements, which are read whole:
+//! nobody pages through such sets for speed.
 //!
 //! The share that a set has of a group depends on the whole group, never on where a page begins: a
 //! group that a range cuts is read whole and cut then. So the pages of a set, in either direction
@@ -125,7 +127,8 @@ impl Evaluation<'_> {
         Ok(shown(chosen.collect(), range, backwards, limit))
     }
 
-    /// All elements of a set in the order in which they are listed, with keys that go with those of any other.
+    /// All elements of a set in the order in which they are listed, with keys that go with those of
+    /// any other.
     fn all_with_mixed_keys(&mut self, of: &Readable) -> Result<Vec<Element>> {
         let shape = self.shape(&of.set)?;
         let reversals = shape.mixed().reversals;
@@ -261,8 +264,8 @@ impl Evaluation<'_> {
         Ok(shown(least.into_values().collect(), range, backwards, limit))
     }
 
-    /// The first groups of a set in reading direction, at most `count`, each with its elements in the order of their keys. The
-    /// range must not cut a group.
+    /// The first groups of a set in reading direction, at most `count`, each with its elements in
+    /// the order of their keys. The range must not cut a group.
     fn groups(&mut self, set: &Set, range: &Range, backwards: bool, count: usize) -> Result<Vec<Vec<Element>>> {
         let mut groups: Vec<Vec<Element>> = Vec::new();
         let (mut rest, mut wanted) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
@@ -292,7 +295,8 @@ impl Evaluation<'_> {
         Ok(groups)
     }
 
-    /// The element of the least document of each of the first groups, at most `count`. The range must not cut a group.
+    /// The element of the least document of each of the first groups, at most `count`. The range
+    /// must not cut a group.
     fn least_of_groups(&mut self, of: &Readable, range: &Range, backwards: bool, count: usize) -> Result<Vec<Element>> {
         let mut least: Vec<Element> = Vec::new();
         let (mut rest, wanted) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
@@ -382,7 +386,8 @@ fn of_group_in(set: &Set, of_parts: Vec<Vec<Element>>) -> Vec<Element> {
     }
 }
 
-/// Whether a set is no combination of several: then all of a group begins with the same bytes, and nothing else does.
+/// Whether a set is no combination of several: then all of a group begins with the same bytes, and
+/// nothing else does.
 fn is_of_one_index(set: &Set) -> bool {
     match set {
         Set::Match { .. } | Set::Documents(_) | Set::Singleton(_) => true,

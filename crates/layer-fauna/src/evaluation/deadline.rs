@@ -1,8 +1,9 @@
 //! How long a query may take, and what happens when it takes longer.
 //!
-//! A query begins on a thread that serves many connections. If it comes to hash a password, must wait for an issuer's keys, or
-//! is still running after [`HAND_OVER_MICROS`], nothing of it is kept and it begins again where it may take long. There it has
-//! until its deadline. Time is the engine's; it is looked at every few steps.
+//! A query begins on a thread that serves many connections. If it comes to hash a password, must
+//! wait for an issuer's keys, or is still running after [`HAND_OVER_MICROS`], nothing of it is kept
+//! and it begins again where it may take long. There it has until its deadline. Time is the
+//! engine's; it is looked at every few steps.
 
 use crate::evaluation::Evaluation;
 use crate::language::error::{Code, Errors, Result};
@@ -105,7 +106,8 @@ impl Evaluation<'_> {
         in_time.map_err(|errors| self.interrupt(errors))
     }
 
-    /// Ends the query with these errors, whoever on the way takes an error for an answer: predicates do.
+    /// Ends the query with these errors, whoever on the way takes an error for an answer:
+    /// predicates do.
     pub fn interrupt(&mut self, errors: Errors) -> Errors {
         self.next_look = 0;
         self.interrupted.get_or_insert(errors).clone()

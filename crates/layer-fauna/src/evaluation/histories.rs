@@ -1,4 +1,5 @@
-//! Histories of sets that are made of other sets: when elements came into the whole, and when they left it.
+//! Histories of sets that are made of other sets: when elements came into the whole, and when they
+//! left it.
 //!
 //! Each part records when an element came into it and left it. Walked in the order of time, that
 //! gives the parts that have the element, and so the times at which the whole gets or loses it. An

@@ -1,6 +1,7 @@
 //! An evaluation's needs of the server around it.
 //!
-//! Time arrives with the transaction, ids and randomness from here: so an evaluation names neither the service nor its engine.
+//! Time arrives with the transaction, ids and randomness from here: so an evaluation names neither
+//! the service nor its engine.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Evaluates expressions: one evaluation is one attempt at one transaction.
 //!
-//! Evaluating recurses with the query, so its depth is limited, and the stack grows on the heap rather than overflow. Work is
-//! counted: a query that asks for too much of it is refused, whatever form the asking takes.
+//! Evaluating recurses with the query, so its depth is limited, and the stack grows on the heap
+//! rather than overflow. Work is counted: a query that asks for too much of it is refused, whatever
+//! form the asking takes.
 
 pub mod authorization;
 pub mod combinations;
@@ -9,10 +10,10 @@ pub mod deadline;
 pub mod definitions;
 pub mod functions;
 pub mod histories;
+pub mod host;
 pub mod pages;
 pub mod permitted;
 pub mod sets;
-pub mod host;
 
 use std::sync::Arc;
 
@@ -54,7 +55,8 @@ pub struct Cost {
     made_bytes: u64,
 }
 
-/// `Evaluation::allowed_in` of a stream: what is refused there has the words that the drivers' own suites expect.
+/// `Evaluation::allowed_in` of a stream: what is refused there has the words that the drivers' own
+/// suites expect.
 pub const STREAMS: &str = "stream requests";
 
 pub struct Evaluation<'a> {
@@ -329,7 +331,8 @@ impl<'a> Evaluation<'a> {
         answer
     }
 
-    /// To be asked when an answer may depend on a time: nothing will be committed at or below it any more.
+    /// To be asked when an answer may depend on a time: nothing will be committed at or below it
+    /// any more.
     pub fn show(&mut self, micros: u64) {
         self.shown_micros = self.shown_micros.max(micros);
     }
@@ -467,7 +470,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// The value if its type is what the parameter takes; each element of an array for parameters that take many.
+/// The value if its type is what the parameter takes; each element of an array for parameters that
+/// take many.
 fn check(kind: Kind, value: Value) -> Result<Value> {
     match &value {
         Value::Array(items) if kind.takes_many() => {
@@ -492,7 +496,8 @@ fn stack_overflow() -> Errors {
     Errors::new(Code::StackOverflow, "Call stack reached the maximum limit of 200.")
 }
 
-/// Gathers values and errors. An error that ends the whole query ends the gathering too: its siblings would only meet it again.
+/// Gathers values and errors. An error that ends the whole query ends the gathering too: its
+/// siblings would only meet it again.
 pub fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) -> Result<()> {
     match result {
         Ok(value) => values.push(value),

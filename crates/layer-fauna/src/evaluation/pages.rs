@@ -1,7 +1,7 @@
 //! Pages: a stretch of a set, or of its history, and the cursors to the stretches beside it.
 //!
-//! `after` names the first element of a page, `before` the first one behind it. The cursor that was given always comes back on
-//! its own side, whether there is anything there or not.
+//! `after` names the first element of a page, `before` the first one behind it. The cursor that was
+//! given always comes back on its own side, whether there is anything there or not.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub struct Request {
     pub sources: bool,
 }
 
-/// How many elements a page shows. None at all if it was asked for less, and then it does not tell what is beyond either.
+/// How many elements a page shows. None at all if it was asked for less, and then it does not tell
+/// what is beyond either.
 #[derive(Clone, Copy)]
 pub struct Size(i64);
 
@@ -224,8 +225,9 @@ impl Evaluation<'_> {
         Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)))
     }
 
-    /// The place among events that a cursor names, and the cursor as a page shows it: an event without what it says. One
-    /// that names a time but no document stands behind all events of that time, and is shown as null (as in the original).
+    /// The place among events that a cursor names, and the cursor as a page shows it: an event
+    /// without what it says. One that names a time but no document stands behind all events of that
+    /// time, and is shown as null (as in the original).
     pub fn event_cursor(&mut self, cursor: &Value) -> Result<(EventKey, Value)> {
         let is_written_out = matches!(cursor, Value::Object(_));
         let (ts, action, document, data) = match cursor {
@@ -621,8 +623,8 @@ impl Event {
     }
 }
 
-/// The set that tells the events of another: a set itself, of the history of one that history. A set that is made of others
-/// leaves that to them.
+/// The set that tells the events of another: a set itself, of the history of one that history. A
+/// set that is made of others leaves that to them.
 fn source_of(set: &Value) -> Option<Value> {
     let is_whole = |set: &Set| matches!(set, Set::Match { .. } | Set::Documents(_) | Set::Singleton(_));
     let set = as_set(set)?;

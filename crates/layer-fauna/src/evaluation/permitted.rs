@@ -1,10 +1,11 @@
 //! The readable part of a set.
 //!
-//! Whether an index, a collection or a history may be looked at is asked once, before anything is read. A part of a union or
-//! an intersection that may not be read is left out, and so is what a difference would take away; a set of which nothing is
-//! left is denied. Whether each element's document is to be asked for too depends on the parts: one that is checked makes the
-//! whole checked. It is asked of what the whole set has, not of its parts, so that a difference takes away what the caller
-//! does not see as well.
+//! Whether an index, a collection or a history may be looked at is asked once, before anything is
+//! read. A part of a union or an intersection that may not be read is left out, and so is what a
+//! difference would take away; a set of which nothing is left is denied. Whether each element's
+//! document is to be asked for too depends on the parts: one that is checked makes the whole
+//! checked. It is asked of what the whole set has, not of its parts, so that a difference takes
+//! away what the caller does not see as well.
 
 use std::sync::Arc;
 
@@ -145,7 +146,8 @@ impl Evaluation<'_> {
         self.permit_on("read", index, &terms).is_ok().then_some(true)
     }
 
-    /// The same of a collection. One of users' documents can always be asked for: nothing is shown of it that may not be read.
+    /// The same of a collection. One of users' documents can always be asked for: nothing is shown
+    /// of it that may not be read.
     fn is_collection_checked(&mut self, collection: &Ref) -> Option<bool> {
         let is_native = matches!(collection.target, Target::Native(_));
         if self.authorization.reads_everything() {

@@ -1,8 +1,8 @@
 //! Sets: asked for their elements within a range of keys, in either direction, a few at a time.
 //!
-//! Every element has a key: its values in index order, then its document. Sets of one shape share one order of keys, and a
-//! cursor is a key or the beginning of one. `reverse` turns the direction of reading, not the keys. Sets that are made of
-//! others are in `combinations`.
+//! Every element has a key: its values in index order, then its document. Sets of one shape share
+//! one order of keys, and a cursor is a key or the beginning of one. `reverse` turns the direction
+//! of reading, not the keys. Sets that are made of others are in `combinations`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -71,7 +71,8 @@ impl Element {
         self.group() == other.group() && values.all(|(one, other)| order::same(one, other))
     }
 
-    /// Whether elements of its group may show something else: numbers are equal whether they are whole or not.
+    /// Whether elements of its group may show something else: numbers are equal whether they are
+    /// whole or not.
     pub fn has_equals_of_other_kinds(&self) -> bool {
         self.values.iter().any(|value| {
             matches!(
@@ -187,7 +188,8 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The first elements of the range, whether they may be read or not. Fewer than `limit` only if there are no more.
+    /// The first elements of the range, whether they may be read or not. Fewer than `limit` only if
+    /// there are no more.
     pub fn unchecked(&mut self, set: &Set, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
         self.step(1)?;
         if limit == 0 || range.is_empty() {

@@ -1,7 +1,7 @@
 //! Errors of the protocol: code, HTTP status, description, and where in the query.
 //!
-//! A position is gathered on the way out: whoever evaluates a part adds the key of that part, so a correct query pays nothing
-//! for positions. Codes and statuses are one table.
+//! A position is gathered on the way out: whoever evaluates a part adds the key of that part, so a
+//! correct query pays nothing for positions. Codes and statuses are one table.
 
 use std::sync::Arc;
 
@@ -242,7 +242,8 @@ impl Errors {
         self
     }
 
-    /// Says that they arose at this place, given from the inside out, whatever is around the place of evaluation.
+    /// Says that they arose at this place, given from the inside out, whatever is around the place
+    /// of evaluation.
     pub fn placed_at(self, place: &[Step]) -> Errors {
         place
             .iter()

@@ -1,6 +1,7 @@
 //! Expressions as a tree: what a query is after parsing.
 //!
-//! Variables are resolved: a variable is its slot among the variables in scope, counted from the outermost.
+//! Variables are resolved: a variable is its slot among the variables in scope, counted from the
+//! outermost.
 
 use std::sync::Arc;
 

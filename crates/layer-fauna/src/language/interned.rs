@@ -1,7 +1,7 @@
 //! Names that come again and again, shared: the keys of requests and of stored documents.
 //!
-//! A small table of each thread, one name a slot; a name that falls on another's slot takes it over. So nothing grows, nothing
-//! is locked, and at worst a name is copied as it would be anyway.
+//! A small table of each thread, one name a slot; a name that falls on another's slot takes it
+//! over. So nothing grows, nothing is locked, and at worst a name is copied as it would be anyway.
 
 use std::cell::RefCell;
 use std::hash::Hasher;

@@ -1,8 +1,9 @@
-//! JSON as the protocol reads it: whether a number is an integer or a double is decided by its spelling.
+//! JSON as the protocol reads it: whether a number is an integer or a double is decided by its
+//! spelling.
 //!
-//! Follows the original where they differ from the standard (observed replies): the first of two equal keys wins, text after
-//! the value is ignored, a lone surrogate becomes `?`, an integer beyond 64 bits is refused. Nesting is limited before
-//! anything recurses.
+//! Follows the original where they differ from the standard (observed replies): the first of two
+//! equal keys wins, text after the value is ignored, a lone surrogate becomes `?`, an integer
+//! beyond 64 bits is refused. Nesting is limited before anything recurses.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -340,9 +341,9 @@ impl SeenKeys {
     }
 }
 
-/// How many bytes stand before the first one that a JSON string has to escape: a quote, a backslash or a control character.
-/// Eight at a time: each of the three tests sets the highest bit of the bytes that it finds. Where a borrow makes one too
-/// many, that is behind the first.
+/// How many bytes stand before the first one that a JSON string has to escape: a quote, a backslash
+/// or a control character. Eight at a time: each of the three tests sets the highest bit of the
+/// bytes that it finds. Where a borrow makes one too many, that is behind the first.
 fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);

@@ -1,4 +1,5 @@
-//! From JSON to expressions and back: versions of the API, values, errors, the table of signatures, parsing and showing.
+//! From JSON to expressions and back: versions of the API, values, errors, the table of signatures,
+//! parsing and showing.
 //!
 //! Nothing here knows of rows or of transactions.
 

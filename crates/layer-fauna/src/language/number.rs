@@ -1,10 +1,12 @@
-//! Doubles as Java writes them, which every driver's decoder relies on: always with a point or an exponent.
+//! Doubles as Java writes them, which every driver's decoder relies on: always with a point or an
+//! exponent.
 
 use std::fmt::Write;
 use std::ops::Range;
 
-/// The shortest digits that read back as the same double, at least two of them if a second brings it closer
-/// (the rule of `Double.toString` since JDK 19). NaN and the infinities are strings on the wire: see `render`.
+/// The shortest digits that read back as the same double, at least two of them if a second brings
+/// it closer (the rule of `Double.toString` since JDK 19). NaN and the infinities are strings on
+/// the wire: see `render`.
 pub fn write_double(value: f64, out: &mut String) {
     if !PLAIN.contains(&value.abs()) {
         return out.push_str(&java_double(value));

@@ -143,7 +143,8 @@ pub fn parse_id(id: &str) -> Option<i64> {
     id.parse().ok()
 }
 
-/// `collections/spells/42`, `indexes/by_name`, `keys/self`: documents, schema objects and built-in collections.
+/// `collections/spells/42`, `indexes/by_name`, `keys/self`: documents, schema objects and built-in
+/// collections.
 fn of_path(path: &str) -> Option<Written> {
     let parts: Vec<&str> = path.split('/').collect();
     let (first, rest) = parts.split_first()?;

@@ -105,7 +105,8 @@ impl Renderer {
         }
     }
 
-    /// Lambdas stand bare in a set, and of what a set is the history of nothing says that it is a set.
+    /// Lambdas stand bare in a set, and of what a set is the history of nothing says that it is a
+    /// set.
     fn set(&mut self, set: &Set) {
         self.out.push('{');
         for (key, value) in set_parts(set) {
@@ -406,7 +407,8 @@ pub fn lambda_source(closure: &Closure) -> Json {
     Json::object([("lambda", part("lambda")), ("expr", body)])
 }
 
-/// The expression with bindings as one object wherever their names differ: so the original shows them.
+/// The expression with bindings as one object wherever their names differ: so the original shows
+/// them.
 fn canonical(json: &Json) -> Json {
     let each = |fields: &[(Arc<str>, Json)]| {
         let fields = fields.iter().map(|(key, value)| (key.clone(), canonical(value)));

@@ -625,7 +625,8 @@ mod tests {
     /// Without those that only old versions have.
     const DOCUMENTED: &[Signature] = SIGNATURES.split_at(SIGNATURES.len() - 2).0;
 
-    /// One line of the page of compatibility: the keys, optional ones with a question mark, and the effect.
+    /// One line of the page of compatibility: the keys, optional ones with a question mark, and the
+    /// effect.
     fn line(signature: &Signature) -> String {
         let keys = signature.parameters.iter().map(|parameter| match parameter.required {
             true => format!("`{}`", parameter.key),

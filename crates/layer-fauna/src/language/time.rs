@@ -1,7 +1,8 @@
-//! Times with nanoseconds, dates, their ISO spellings and calendar arithmetic (proleptic Gregorian).
+//! Times with nanoseconds, dates, their ISO spellings and calendar arithmetic (proleptic
+//! Gregorian).
 //!
-//! Years of dates run from -999,999,999 to 999,999,999, those of times one further, as in Java; what would leave that range is
-//! refused, never wrapped.
+//! Years of dates run from -999,999,999 to 999,999,999, those of times one further, as in Java;
+//! what would leave that range is refused, never wrapped.
 
 use std::fmt;
 

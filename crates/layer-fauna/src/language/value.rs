@@ -1,7 +1,8 @@
 //! The values that an expression evaluates to.
 //!
-//! Values are shared, never changed. Each container knows how deep and how large it would be written out, so that a query
-//! which keeps doubling a shared value is refused long before anything walks it: see `LIMITS` in `eval`.
+//! Values are shared, never changed. Each container knows how deep and how large it would be
+//! written out, so that a query which keeps doubling a shared value is refused long before anything
+//! walks it: see `LIMITS` in `eval`.
 
 use std::sync::Arc;
 
@@ -184,7 +185,8 @@ impl Names for NoNames {
     }
 }
 
-/// When a version was written, in microseconds; `PENDING` until the transaction that writes it commits.
+/// When a version was written, in microseconds; `PENDING` until the transaction that writes it
+/// commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
@@ -297,7 +299,8 @@ pub struct Ref {
     pub target: Target,
     /// The databases to walk down from the request's own. Empty: its own.
     pub scope: Arc<[Arc<str>]>,
-    /// Made from a name that only this query has given: names are looked up in the schema as it was before the query.
+    /// Made from a name that only this query has given: names are looked up in the schema as it was
+    /// before the query.
     pub is_unknown: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Callers: from a secret to a database and the rights in it.
 //!
-//! A key or a token is found in the installation's registry by its id, and believed by its hash; a JWT is believed if a key of
-//! the access provider that its issuer is known as has signed it. An admin's secret may be followed by a database and a role.
+//! A key or a token is found in the installation's registry by its id, and believed by its hash; a
+//! JWT is believed if a key of the access provider that its issuer is known as has signed it. An
+//! admin's secret may be followed by a database and a role.
 
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ fn unauthorized() -> Errors {
     Errors::protocol(Code::Unauthorized, "Unauthorized")
 }
 
-/// The number of the logical database that a secret, or the audience of a JWT, says it is known in. Nothing is proved by that.
+/// The number of the logical database that a secret, or the audience of a JWT, says it is known in.
+/// Nothing is proved by that.
 pub fn database_named_by(secret: &str) -> Option<u16> {
     match jwt::is_token(secret) {
         true => databases_of(&Token::parse(secret)?)?.0,
@@ -93,7 +95,8 @@ impl Host for Fauna {
 }
 
 impl Fauna {
-    /// Everything that is needed to evaluate for a caller, as of a time (`None`: as of the latest commit).
+    /// Everything that is needed to evaluate for a caller, as of a time (`None`: as of the latest
+    /// commit).
     pub fn evaluation<'v>(
         &'v self,
         mut view: View<'v>,
@@ -137,7 +140,8 @@ impl Fauna {
         }
     }
 
-    /// Whom a JWT names: its audience the database, its issuer the access provider, whose keys must have signed it.
+    /// Whom a JWT names: its audience the database, its issuer the access provider, whose keys must
+    /// have signed it.
     fn claimant(&self, view: &mut View<'_>, text: &str) -> Option<Caller> {
         let token = Token::parse(text)?;
         let (database, provider) = self.provider_of(view, &token)?;
@@ -237,7 +241,8 @@ impl Fauna {
         true
     }
 
-    /// Another database, another role. Only an admin may ask for that; a server for one of its documents.
+    /// Another database, another role. Only an admin may ask for that; a server for one of its
+    /// documents.
     fn suffixed(&self, view: &mut View<'_>, caller: Caller, suffix: &str) -> Result<Caller> {
         let own = match &caller.grant {
             Grant::Role(Value::String(own), _) => own,
@@ -287,7 +292,8 @@ impl Fauna {
     }
 }
 
-/// The rights of a document: those of the roles whose membership covers it. Their predicates know who asks, and with what.
+/// The rights of a document: those of the roles whose membership covers it. Their predicates know
+/// who asks, and with what.
 fn identity_authorization(
     evaluation: &mut Evaluation<'_>,
     identity: Ref,
@@ -334,7 +340,8 @@ fn claims_authorization(
     }
 }
 
-/// By what a credential is known to the rate limits: whichever database and role are asked for with it.
+/// By what a credential is known to the rate limits: whichever database and role are asked for with
+/// it.
 pub fn base_hash(secret: &str) -> [u8; 32] {
     secrets::hash(secret.split_once(':').map_or(secret, |(secret, _)| secret))
 }

@@ -253,7 +253,8 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, trace: &[u8; 24]
     reply
 }
 
-/// W3C trace context: the caller's trace if it sent a valid one, else a new one; `fresh` has the bytes of both ids.
+/// W3C trace context: the caller's trace if it sent a valid one, else a new one; `fresh` has the
+/// bytes of both ids.
 fn traceparent(given: Option<&str>, fresh: &[u8; 24]) -> String {
     let mut header = String::with_capacity(55);
     header.push_str("00-");

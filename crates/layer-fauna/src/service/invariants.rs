@@ -1,14 +1,15 @@
 //! The invariants between the rows of the Fauna layer, for `quartet check`: documents and entries
 //! of indexes, histories, names, registered databases, credentials.
 //!
-//! Each document's entries are computed as its next write would and looked up; an index that has as many entries as the documents
-//! asked for holds no others. Only if it has more are its entries walked, each computed from its document.
+//! Each document's entries are computed as its next write would and looked up; an index that has as
+//! many entries as the documents asked for holds no others. Only if it has more are its entries
+//! walked, each computed from its document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use quartet_engine::{Invariants, Verification, Reader, Repair};
+use quartet_engine::{Invariants, Reader, Repair, Verification};
 use quartet_model::LayerId;
 
 use crate::evaluation::Evaluation;
@@ -45,9 +46,11 @@ impl Invariants for FaunaInvariants {
             if moment.reader.is_unreadable() {
                 // Noticed by whoever asked, who has the reason as well.
                 let everything = Key::database(database);
-                verification.rows.scan(&everything.0, &everything.end(), false, &mut |_, _| {
-                    ControlFlow::Continue(())
-                });
+                verification
+                    .rows
+                    .scan(&everything.0, &everything.end(), false, &mut |_, _| {
+                        ControlFlow::Continue(())
+                    });
             }
         }
         verify_registry(verification);

@@ -1,7 +1,7 @@
 //! Work that no request waits for: filling large new indexes, clearing what was deleted.
 //!
-//! Done a bounded piece at a time, each piece one transaction, so that requests run in between and a crash loses nothing: the
-//! rows that ask for the work go in the transaction that finishes it.
+//! Done a bounded piece at a time, each piece one transaction, so that requests run in between and
+//! a crash loses nothing: the rows that ask for the work go in the transaction that finishes it.
 
 use std::sync::Arc;
 
@@ -86,13 +86,15 @@ impl Fauna {
             .run(self.space, ATTEMPTS, |transaction| self.build(transaction, &build));
         match ran {
             Ok(_) | Err(RunError::Conflict) => true,
-            // The disk is full or cannot be read, or the log has failed: it goes on when that is over.
+            // The disk is full or cannot be read, or the log has failed: it goes on when that is
+            // over.
             Err(RunError::DiskFull(_) | RunError::Unreadable(_) | RunError::NotHome) => false,
             Err(RunError::Busy) => {
                 self.work_is_left();
                 false
             }
-            // An index that cannot be built stays inactive; what stands in its way is in its documents.
+            // An index that cannot be built stays inactive; what stands in its way is in its
+            // documents.
             Err(RunError::Layer(..) | RunError::TooLarge(_)) => self.give_up(&build),
         }
     }

@@ -1,7 +1,9 @@
-//! One request, one reply: finds out who asks, parses, evaluates as one transaction, writes the answer.
+//! One request, one reply: finds out who asks, parses, evaluates as one transaction, writes the
+//! answer.
 //!
-//! A query that cannot write reads the newest durable state and never waits. One that may write runs as an optimistic
-//! transaction; its reply is held back until what it wrote is durable. The transport is somebody else's business.
+//! A query that cannot write reads the newest durable state and never waits. One that may write
+//! runs as an optimistic transaction; its reply is held back until what it wrote is durable. The
+//! transport is somebody else's business.
 
 pub mod callers;
 pub mod changes;
@@ -213,8 +215,8 @@ impl Fauna {
         bytes
     }
 
-    /// Bytes for the ids of a trace: they differ, but are no secret, so they are SplitMix64 from a random start and not the
-    /// system's randomness, which costs more than many a query.
+    /// Bytes for the ids of a trace: they differ, but are no secret, so they are SplitMix64 from a
+    /// random start and not the system's randomness, which costs more than many a query.
     pub fn trace(&self) -> [u8; 24] {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let start = self.traces.fetch_add(STEP.wrapping_mul(3), Ordering::Relaxed);
@@ -319,7 +321,8 @@ impl Fauna {
         }
     }
 
-    /// Refuses a query whose secret is wrong, before its body is decoded. `None`: it is to be answered.
+    /// Refuses a query whose secret is wrong, before its body is decoded. `None`: it is to be
+    /// answered.
     pub fn refuse_stranger(&self, request: Request<'_>) -> Option<Reply> {
         let path = request.target.split('?').next().unwrap_or_default();
         let is_query = matches!(
@@ -450,7 +453,8 @@ impl Fauna {
         parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))
     }
 
-    /// Whether the query may begin, as far as room is concerned: those that read or delete always may.
+    /// Whether the query may begin, as far as room is concerned: those that read or delete always
+    /// may.
     fn admission(&self, query: &Query, may_take_long: bool) -> Admission {
         match (query.may_write && !is_deletion(&query.root), may_take_long) {
             (false, _) => Admission::Now,
@@ -480,8 +484,9 @@ impl Fauna {
         Outcome::failed(busy(), self.engine.durable())
     }
 
-    /// Runs a query that writes nothing on the newest durable state; or on the latest, and holds the answer back, if the caller
-    /// has seen something newer or it looks at something newer that has no history.
+    /// Runs a query that writes nothing on the newest durable state; or on the latest, and holds
+    /// the answer back, if the caller has seen something newer or it looks at something newer that
+    /// has no history.
     fn read(&self, plan: &Plan<'_>) -> Outcome {
         let Ok(moment) = self.moment() else {
             return self.outcome_of_busy();
@@ -549,7 +554,8 @@ impl Fauna {
         }
     }
 
-    /// The outcome of a query that has committed nothing: it is told once what it has shown of the time is kept.
+    /// The outcome of a query that has committed nothing: it is told once what it has shown of the
+    /// time is kept.
     fn keeping_shown(&self, outcome: Outcome, shown_micros: u64) -> Outcome {
         let (value, dependency) = match self.keep_shown(shown_micros, outcome.version) {
             Ok(kept) => (outcome.value, kept),

@@ -1,8 +1,9 @@
-//! How much each credential may ask for in a second: operations of reading, of writing and of computing.
+//! How much each credential may ask for in a second: operations of reading, of writing and of
+//! computing.
 //!
-//! One bucket for each credential and kind, filled as time goes by, at most to what one second gives. A query runs if there is
-//! anything left, and what it cost is taken then, so a large query is paid for by those after it. Only secrets that were good
-//! have buckets; full ones are dropped.
+//! One bucket for each credential and kind, filled as time goes by, at most to what one second
+//! gives. A query runs if there is anything left, and what it cost is taken then, so a large query
+//! is paid for by those after it. Only secrets that were good have buckets; full ones are dropped.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,7 @@
 //! Secrets of keys and tokens, and passwords.
 //!
-//! A generated secret carries 160 random bits, so a plain SHA-256 keeps it; a password is chosen by somebody and gets bcrypt.
+//! A generated secret carries 160 random bits, so a plain SHA-256 keeps it; a password is chosen by
+//! somebody and gets bcrypt.
 
 use base64::Engine as _;
 use sha2::{Digest, Sha256};
@@ -12,7 +13,8 @@ const PASSWORD_BYTES_MAX: usize = 72;
 
 const KEY_MARK: [u8; 2] = [0x7e, 0x70];
 const TOKEN_MARK: [u8; 2] = [0x7e, 0x71];
-/// The same of a logical database that is one of several: its number follows the mark, so that a secret tells where it is known.
+/// The same of a logical database that is one of several: its number follows the mark, so that a
+/// secret tells where it is known.
 const KEY_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x72];
 const TOKEN_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x73];
 
@@ -88,7 +90,8 @@ pub fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-/// Reads which key or token a secret belongs to. The bytes `7E 70` and `7E 71` make every secret begin with `fn`.
+/// Reads which key or token a secret belongs to. The bytes `7E 70` and `7E 71` make every secret
+/// begin with `fn`.
 pub fn claim(secret: &str) -> Option<Claim> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret).ok()?;
     let id_at = |position: usize| crate::storage::rows::number_at(&bytes, position);

@@ -1,10 +1,12 @@
 //! Keeps true after a restart what a reply has shown of the time.
 //!
-//! A reply may show a time that is in no record of the log: that of `Now`, that in an id of `NewId`, or the state as of a
-//! moment after the newest commit. No commit may land at or below it afterwards, or the same question about the past has
-//! another answer. While the server runs the engine sees to that: commits land above the time that a reader was given. The
-//! clock of the next start may show an earlier time, so a row says above which time that start commits. The row is written
-//! ahead of the time, and a query waits for it once a second at most. Nothing is written for what shows no time.
+//! A reply may show a time that is in no record of the log: that of `Now`, that in an id of
+//! `NewId`, or the state as of a moment after the newest commit. No commit may land at or below it
+//! afterwards, or the same question about the past has another answer. While the server runs the
+//! engine sees to that: commits land above the time that a reader was given. The clock of the next
+//! start may show an earlier time, so a row says above which time that start commits. The row is
+//! written ahead of the time, and a query waits for it once a second at most. Nothing is written
+//! for what shows no time.
 
 use quartet_engine::{Busy, Dependency, RunError};
 use quartet_model::Version;
@@ -16,7 +18,8 @@ use crate::storage::rows::{self, Key};
 /// By how much the row is ahead of the time that is shown, in microseconds.
 const AHEAD_MICROS: u64 = 1_000_000;
 
-/// The latest time that may be shown, in microseconds since the Unix epoch, once the dependency is durable.
+/// The latest time that may be shown, in microseconds since the Unix epoch, once the dependency is
+/// durable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown {
     until_micros: u64,
@@ -38,7 +41,8 @@ impl Fauna {
         }
     }
 
-    /// Lets `micros` be shown once the dependency is durable. `newest` is a durable commit, or one that the reply waits for.
+    /// Lets `micros` be shown once the dependency is durable. `newest` is a durable commit, or one
+    /// that the reply waits for.
     pub(crate) fn keep_shown(&self, micros: u64, newest: Version) -> Result<Dependency, RunError<Errors>> {
         if micros <= newest.0 {
             return Ok(Version::ZERO);

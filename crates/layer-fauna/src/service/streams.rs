@@ -92,7 +92,8 @@ impl Drop for Stream {
 }
 
 impl Fauna {
-    /// Opens a stream if the request asks for one: the head of the answer, and what follows; or the refusal.
+    /// Opens a stream if the request asks for one: the head of the answer, and what follows; or the
+    /// refusal.
     pub fn stream(
         self: &Arc<Self>,
         request: Request<'_>,

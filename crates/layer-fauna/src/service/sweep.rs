@@ -1,8 +1,10 @@
-//! Clears what time has outdated: expired documents, versions and index entries older than their collection keeps.
+//! Clears what time has outdated: expired documents, versions and index entries older than their
+//! collection keeps.
 //!
-//! A write drops what it finds outdated in its own document; this is for the documents that nobody writes any more. All rows
-//! are walked over, a few at a time, and again after a rest. A piece looks at a snapshot without the lock; what it finds is
-//! looked at again in the transaction that clears it, so that whatever happens meanwhile wins.
+//! A write drops what it finds outdated in its own document; this is for the documents that nobody
+//! writes any more. All rows are walked over, a few at a time, and again after a rest. A piece
+//! looks at a snapshot without the lock; what it finds is looked at again in the transaction that
+//! clears it, so that whatever happens meanwhile wins.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -178,7 +180,8 @@ fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u
             found.entries.push(key.to_vec());
         }
         b'L' => {
-            // After the index come its terms, which begin with their length: 0xff stands for a hash.
+            // After the index come its terms, which begin with their length: 0xff stands for a
+            // hash.
             let terms = match rest.get(8) {
                 Some(0xff) => 32,
                 Some(length) => usize::from(*length),
@@ -227,7 +230,8 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Drops every version that is followed by one too old to be missed, and a deletion that is itself so old.
+    /// Drops every version that is followed by one too old to be missed, and a deletion that is
+    /// itself so old.
     fn drop_all_outdated(&mut self, place: &Place) {
         let retained = self.history_micros(&place.schema, place.collection);
         let cutoff = self.now_micros.saturating_sub(retained);

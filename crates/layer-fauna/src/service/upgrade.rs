@@ -1,10 +1,11 @@
 //! Indexes as earlier versions wrote them are written anew before the first request.
 //!
-//! Those had their entries in rows of the kinds `I` and `J`: documents by collection and then id, refs in that order too, and
-//! 1 and 1.0 as one term; and none at all of tokens, credentials and other built-in collections. Read as they are they would
-//! give other pages and miss other terms, without a word. A row says how entries are written; it comes with the first index.
-//! Where there are indexes and it is missing, all of them are computed from the documents and their history, and only then
-//! the old rows go and the row is written: a crash in between begins it again.
+//! Those had their entries in rows of the kinds `I` and `J`: documents by collection and then id,
+//! refs in that order too, and 1 and 1.0 as one term; and none at all of tokens, credentials and
+//! other built-in collections. Read as they are they would give other pages and miss other terms,
+//! without a word. A row says how entries are written; it comes with the first index. Where there
+//! are indexes and it is missing, all of them are computed from the documents and their history,
+//! and only then the old rows go and the row is written: a crash in between begins it again.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -28,7 +29,8 @@ const DOCUMENTS_AT_ONCE: usize = 64;
 const ATTEMPTS: u32 = 20;
 
 impl Fauna {
-    /// Brings the indexes of all databases into the form that this version reads. Nobody may be using them yet.
+    /// Brings the indexes of all databases into the form that this version reads. Nobody may be
+    /// using them yet.
     pub(crate) fn upgrade_indexes(&self) -> std::result::Result<(), Busy> {
         let moment = self.moment()?;
         let reader = &moment.reader;

@@ -1,7 +1,8 @@
 //! The fields of a document in its row.
 //!
-//! Most documents that are read are only shown, and most that are replaced go into the history as they are: both is done from
-//! the bytes of the row. They are decoded once somebody wants the fields.
+//! Most documents that are read are only shown, and most that are replaced go into the history as
+//! they are: both is done from the bytes of the row. They are decoded once somebody wants the
+//! fields.
 
 use std::sync::{Arc, OnceLock};
 

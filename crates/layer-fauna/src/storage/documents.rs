@@ -1,7 +1,9 @@
-//! Documents as chains of versions: reading one as of a time, writing the next, and rewriting the past.
+//! Documents as chains of versions: reading one as of a time, writing the next, and rewriting the
+//! past.
 //!
-//! The current version stands alone, so that reading it is one look-up. When it is replaced it joins the history, where a
-//! mark stands for each deletion. Versions that no read may ask for any more are dropped by the next write of the document.
+//! The current version stands alone, so that reading it is one look-up. When it is replaced it
+//! joins the history, where a mark stands for each deletion. Versions that no read may ask for any
+//! more are dropped by the next write of the document.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -99,7 +101,8 @@ impl Evaluation<'_> {
         Some(rows::number_at(&row, 0))
     }
 
-    /// Where the document of a ref is, or would be. Fails if its collection, or the named thing itself, is not there.
+    /// Where the document of a ref is, or would be. Fails if its collection, or the named thing
+    /// itself, is not there.
     pub fn resolve(&mut self, reference: &Ref) -> Result<Place> {
         let schema = self.schema_in(&reference.scope)?;
         let place = match &reference.target {
@@ -122,7 +125,8 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Fails if what the ref needs is not there: its database, its collection, the named thing itself.
+    /// Fails if what the ref needs is not there: its database, its collection, the named thing
+    /// itself.
     pub fn check_defined(&mut self, reference: &Ref) -> Result<()> {
         match reference.target {
             Target::Native(_) => self.schema_in(&reference.scope).map(drop),
@@ -198,8 +202,8 @@ impl Evaluation<'_> {
         versions
     }
 
-    /// The versions that may still be asked for, oldest first: of those that are older than the collection keeps them only
-    /// the one that was there then.
+    /// The versions that may still be asked for, oldest first: of those that are older than the
+    /// collection keeps them only the one that was there then.
     pub fn history(&mut self, place: &Place) -> Vec<Version> {
         let minimum = self.minimum(&place.schema, place.collection);
         let mut versions = self.versions(place);
@@ -350,15 +354,16 @@ impl Evaluation<'_> {
         }
     }
 
-    /// An id that has never been given out, rising with time. A document may have it all the same: its writer may have chosen it.
+    /// An id that has never been given out, rising with time. A document may have it all the same:
+    /// its writer may have chosen it.
     pub fn new_id(&mut self) -> u64 {
         let id = self.host.new_id(self.now_micros);
         self.show(id >> ID_COUNT_BITS);
         id
     }
 
-    /// An id for a new document of a built-in collection, which no other has there or, where it is known by its id alone,
-    /// anywhere.
+    /// An id for a new document of a built-in collection, which no other has there or, where it is
+    /// known by its id alone, anywhere.
     pub fn free_id(&mut self, native: Native) -> Result<u64> {
         loop {
             self.step(1)?;

@@ -1,8 +1,10 @@
-//! Entries of indexes: computed from documents, written in the same transaction, kept with their history.
+//! Entries of indexes: computed from documents, written in the same transaction, kept with their
+//! history.
 //!
-//! A document's entries are the product of what its terms and its values come to: a path through arrays maps over them, and
-//! an array at its end stands for each of its elements. An entry whose terms are all null is left out, as is one whose values
-//! are all null. A unique index allows one document for each combination of terms and values.
+//! A document's entries are the product of what its terms and its values come to: a path through
+//! arrays maps over them, and an array at its end stands for each of its elements. An entry whose
+//! terms are all null is left out, as is one whose values are all null. A unique index allows one
+//! document for each combination of terms and values.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -98,7 +100,8 @@ impl Evaluation<'_> {
                 is_new: false,
             }))
         };
-        // The place of an entry cannot wait for the commit: as a term the time of a version is null, now and later.
+        // The place of an entry cannot wait for the commit: as a term the time of a version is
+        // null, now and later.
         let mut terms = self.combinations(&index.terms, source, &document(Timestamp::PENDING));
         let timeless = terms.iter_mut().flatten();
         timeless
@@ -508,7 +511,8 @@ fn entry(index: &Index, schema: &Schema, terms: Vec<Value>, values: Vec<Value>) 
     }
 }
 
-/// Follows a path into a value; arrays on the way and at the end stand for their elements, objects at the end for null.
+/// Follows a path into a value; arrays on the way and at the end stand for their elements, objects
+/// at the end for null.
 fn extract(value: &Value, path: &[Value], found: &mut Vec<Value>) {
     let Some((step, rest)) = path.split_first() else {
         return flatten(value, found);

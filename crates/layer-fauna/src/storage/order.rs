@@ -1,11 +1,11 @@
 //! The order of values, for comparisons and as bytes for the keys of index entries.
 //!
-//! numbers < bytes < strings < arrays < objects < refs < times < dates < queries < transaction time < uuid < false < true < null.
-//! Integers and doubles are ordered by magnitude together; strings by the Unicode collation of the root locale, ties by their
-//! bytes; refs by id, then by collection.
+//! numbers < bytes < strings < arrays < objects < refs < times < dates < queries < transaction time
+//! < uuid < false < true < null. Integers and doubles are ordered by magnitude together; strings by
+//! the Unicode collation of the root locale, ties by their bytes; refs by id, then by collection.
 //!
-//! The bytes of a value begin with its tag and end by themselves, so they can stand one after another, and inverting every
-//! bit inverts their order.
+//! The bytes of a value begin with its tag and end by themselves, so they can stand one after
+//! another, and inverting every bit inverts their order.
 
 use std::cmp::Ordering;
 
@@ -142,7 +142,8 @@ fn compare_refs(left: &Ref, right: &Ref) -> Ordering {
         .then_with(|| place(left).cmp(&place(right)))
 }
 
-/// Equal as the operands of `equals` are: of two numbers the doubles nearest to them, so 1 is 1.0; of everything else, what is in it.
+/// Equal as the operands of `equals` are: of two numbers the doubles nearest to them, so 1 is 1.0;
+/// of everything else, what is in it.
 pub fn equal(left: &Value, right: &Value) -> bool {
     let bits = |number: f64| {
         if number.is_nan() {
@@ -330,7 +331,8 @@ impl<'n> KeyWriter<'n> {
         }
     }
 
-    /// The id of what a ref names and the number of its collection; and the name that has no number, if it has such a one.
+    /// The id of what a ref names and the number of its collection; and the name that has no
+    /// number, if it has such a one.
     fn place<'r>(&self, reference: &'r Ref) -> (u64, u64, Option<&'r str>) {
         match &reference.target {
             Target::Native(native) => (*native as u64, Native::Collections as u64, None),

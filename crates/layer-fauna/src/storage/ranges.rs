@@ -1,8 +1,9 @@
 //! Parts of the keys of a set, from one edge to another.
 //!
-//! The key of an element is its values in index order, then its document. A cursor or a bound names the beginning of keys. Sets
-//! that compare elements by their values look at whole groups of equal values, so an edge knows which of its bytes are of a
-//! document: without them it stands at the border of a group.
+//! The key of an element is its values in index order, then its document. A cursor or a bound names
+//! the beginning of keys. Sets that compare elements by their values look at whole groups of equal
+//! values, so an edge knows which of its bytes are of a document: without them it stands at the
+//! border of a group.
 
 use crate::language::value::{Native, Ref, Target, Value};
 use crate::storage::order::{self, KeyWriter};
@@ -27,7 +28,8 @@ impl Edge {
         }
     }
 
-    /// The edge before what begins with values and a document. Without values the document itself is the group.
+    /// The edge before what begins with values and a document. Without values the document itself
+    /// is the group.
     fn before_document(bytes: Vec<u8>) -> Edge {
         let has_values = bytes.len() > DOCUMENT_BYTES;
         Edge::before(bytes, if has_values { DOCUMENT_BYTES } else { 0 })
@@ -87,7 +89,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether the values come in the same directions, as far as both have them; the document counts as a last value.
+    /// Whether the values come in the same directions, as far as both have them; the document
+    /// counts as a last value.
     pub fn is_compatible(&self, other: &Shape) -> bool {
         let mut directions = self.directions().into_iter().zip(other.directions());
         let is_open = self.is_open || other.is_open;
@@ -259,7 +262,8 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
     }
 }
 
-/// Among keys of several forms. A ref behind values ends a whole key; one that stands alone is a value itself.
+/// Among keys of several forms. A ref behind values ends a whole key; one that stands alone is a
+/// value itself.
 fn edge_among_mixed(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
     match cursor {
         [values @ .., Value::Ref(document)] if !values.is_empty() => {

@@ -17,11 +17,11 @@
 //!   0 S                                      the latest time that may have been shown: see `shown_times`
 //! ```
 //!
-//! A document stands in the keys of entries as its id and then its collection, which is the order of refs. Earlier versions kept
-//! entries in the kinds I and J: see `upgrade`.
+//! A document stands in the keys of entries as its id and then its collection, which is the order
+//! of refs. Earlier versions kept entries in the kinds I and J: see `upgrade`.
 //!
-//! Numbers are eight bytes, most significant first. A time that only the commit knows is `Timestamp::PENDING` until then, so
-//! that it sorts after every known one.
+//! Numbers are eight bytes, most significant first. A time that only the commit knows is
+//! `Timestamp::PENDING` until then, so that it sorts after every known one.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -39,10 +39,11 @@ pub const ROOT: DatabaseNumber = DatabaseNumber(0);
 
 /// The state that a query sees which only reads.
 ///
-/// Documents and entries have times, so such a query sees them as of the newest durable version. Rows without a time (the
-/// stamp of a schema, keys, tokens, the registry of databases) are there only as the latest commit left them. The newest
-/// change among those that were looked at is noted: while it is durable they were the same at the durable version, so that all
-/// that was read is one state. Otherwise the query is to be evaluated at the latest commit, and its answer held.
+/// Documents and entries have times, so such a query sees them as of the newest durable version.
+/// Rows without a time (the stamp of a schema, keys, tokens, the registry of databases) are there
+/// only as the latest commit left them. The newest change among those that were looked at is noted:
+/// while it is durable they were the same at the durable version, so that all that was read is one
+/// state. Otherwise the query is to be evaluated at the latest commit, and its answer held.
 pub struct Moment {
     pub reader: Reader,
     newest: Cell<Version>,
@@ -88,7 +89,8 @@ impl View<'_> {
         }
     }
 
-    /// Reads a row that has no time of its own. One that is not there may have been there a moment ago.
+    /// Reads a row that has no time of its own. One that is not there may have been there a moment
+    /// ago.
     pub fn get_latest(&mut self, key: &[u8]) -> Option<RowValue> {
         let row = self.get(key);
         if let View::Reader(moment) = self {
@@ -100,7 +102,8 @@ impl View<'_> {
         row
     }
 
-    /// Reads a row that is written again and again but never cleared: if it is not there, it never was.
+    /// Reads a row that is written again and again but never cleared: if it is not there, it never
+    /// was.
     pub fn get_stamp(&mut self, key: &[u8]) -> Option<RowValue> {
         let row = self.get(key);
         if let (View::Reader(moment), Some(RowValue::Stored(row))) = (self, &row) {
@@ -148,8 +151,8 @@ impl View<'_> {
         }
     }
 
-    /// The time of the query, in microseconds since the Unix epoch. It never goes back with the clock, so what has expired
-    /// stays so, and nothing that was committed is in the future.
+    /// The time of the query, in microseconds since the Unix epoch. It never goes back with the
+    /// clock, so what has expired stays so, and nothing that was committed is in the future.
     pub fn now_micros(&self) -> u64 {
         match self {
             View::Reader(moment) => moment.reader.present_micros,
@@ -157,7 +160,8 @@ impl View<'_> {
         }
     }
 
-    /// The clock's time, in microseconds since the Unix epoch: for how long something takes, and for others' times.
+    /// The clock's time, in microseconds since the Unix epoch: for how long something takes, and
+    /// for others' times.
     pub fn clock_micros(&self) -> u64 {
         match self {
             View::Reader(moment) => moment.reader.now_micros,

@@ -1,8 +1,9 @@
 //! The schema of one database, compiled: what its collections, indexes, functions and roles say.
 //!
-//! A transaction works with the schema as it was when the transaction began (observed: a collection cannot be used in the
-//! query that creates it). Compiled schemas are kept until the database's schema stamp changes; every transaction reads the
-//! stamp, so none can commit against a schema that has changed.
+//! A transaction works with the schema as it was when the transaction began (observed: a collection
+//! cannot be used in the query that creates it). Compiled schemas are kept until the database's
+//! schema stamp changes; every transaction reads the stamp, so none can commit against a schema
+//! that has changed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -333,7 +334,8 @@ impl Schema {
     }
 }
 
-/// The sources of an index: each a collection, all of them, or an object of one or several with what is computed of them.
+/// The sources of an index: each a collection, all of them, or an object of one or several with
+/// what is computed of them.
 fn sources_of(value: Option<&Value>, names: &Schema) -> Vec<Source> {
     let sources = value.map_or(&[][..], Value::one_or_many).iter();
     sources.flat_map(|source| source_of(source, names)).collect()

@@ -1,9 +1,11 @@
-//! Starts with a clock that was set: back by an hour, ahead by an hour, or to the very microsecond of the start before.
+//! Starts with a clock that was set: back by an hour, ahead by an hour, or to the very microsecond
+//! of the start before.
 //!
-//! A document created after such a start had the ref of an earlier one and replaced it without a word, because ids began
-//! anew from the clock. And what a reply had shown as the past changed: reads told the clock as their time, the clock was
-//! set back, and the next commits landed below. Ids begin above all that the log holds, reads tell versions of the log, and
-//! a time that is shown otherwise is kept in a row first.
+//! A document created after such a start had the ref of an earlier one and replaced it without a
+//! word, because ids began anew from the clock. And what a reply had shown as the past changed:
+//! reads told the clock as their time, the clock was set back, and the next commits landed below.
+//! Ids begin above all that the log holds, reads tell versions of the log, and a time that is shown
+//! otherwise is kept in a row first.
 
 use std::sync::Arc;
 
@@ -209,7 +211,8 @@ fn a_clock_that_is_set_back_while_the_server_runs_changes_no_past() {
     assert!(starts.ask(NOW).as_u64().unwrap() >= later["ts"].as_u64().unwrap());
 }
 
-/// A failed query shows its time as well, and a query that writes shows one that is not its commit's.
+/// A failed query shows its time as well, and a query that writes shows one that is not its
+/// commit's.
 #[test]
 fn what_errors_and_writes_show_of_the_time_is_kept() {
     let mut starts = Starts::new();

@@ -1,9 +1,10 @@
 //! Schema objects are read back as they were written.
 //!
-//! A deployment tool compares what it finds with what it is to deploy, and ends if an index has another `source`, `terms` or
-//! `values`. An index whose source was given as a list of one came back with the source alone, and a field given as a text
-//! came back as a path: the second run of such a tool failed for good. The original keeps the forms that it accepts (its
-//! validators select parts and write nothing anew).
+//! A deployment tool compares what it finds with what it is to deploy, and ends if an index has
+//! another `source`, `terms` or `values`. An index whose source was given as a list of one came
+//! back with the source alone, and a field given as a text came back as a path: the second run of
+//! such a tool failed for good. The original keeps the forms that it accepts (its validators select
+//! parts and write nothing anew).
 
 use serde_json::{Value, json};
 
@@ -55,8 +56,9 @@ fn lambda(arity: usize) -> Value {
     json!({ "@query": { "api_version": "4", "lambda": parameters, "expr": true } })
 }
 
-/// Creates an object with each form of a part of its definition, and reads it back: from the creation, with `get`, after an
-/// update of something else, after an update with the same, and after a replacement where there can be one.
+/// Creates an object with each form of a part of its definition, and reads it back: from the
+/// creation, with `get`, after an update of something else, after an update with the same, and
+/// after a replacement where there can be one.
 fn check_kept(kind: &str, create: &str, part: &str, rest: &Value, forms: &[Value]) {
     let world = world();
     for (number, form) in forms.iter().enumerate() {

@@ -1,11 +1,13 @@
 //! Small programs, generated, against a plain model of what is documented.
 //!
-//! A program writes documents of two collections, rewrites their past and asks for sets over three indexes: one over refs, one
-//! over values, one over a binding in reverse order and values. The model keeps every version of every document in a list and
-//! computes a set from all of them each time; it shares nothing with the layer. Each set is read whole, page by page in both
-//! directions and counted, now or at an earlier time, by an admin and with keys of two roles.
+//! A program writes documents of two collections, rewrites their past and asks for sets over three
+//! indexes: one over refs, one over values, one over a binding in reverse order and values. The
+//! model keeps every version of every document in a list and computes a set from all of them each
+//! time; it shares nothing with the layer. Each set is read whole, page by page in both directions
+//! and counted, now or at an earlier time, by an admin and with keys of two roles.
 //!
-//! `FAUNA_PROGRAMS` says how many programs there are (the short form has 40), `FAUNA_SEED` where to begin.
+//! `FAUNA_PROGRAMS` says how many programs there are (the short form has 40), `FAUNA_SEED` where to
+//! begin.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -630,7 +632,8 @@ impl Program {
         versions.insert(past.unwrap_or(committed), version);
     }
 
-    /// Writes more documents than sets are read at a time, with few values, so that equal ones stand at the borders.
+    /// Writes more documents than sets are read at a time, with few values, so that equal ones
+    /// stand at the borders.
     fn write_many(&mut self) {
         let numbers: Vec<u64> = (0..300).collect();
         let number = |expression: Json| json!({ "object": { "t": "b", "v": expression, "n": { "modulo": [{ "var": "i" }, 6] } } });
@@ -695,7 +698,8 @@ impl Program {
             let page = self.page(caller, &query).unwrap();
             pages.push(page["data"].as_array().unwrap().iter().map(normal).collect());
             cursor = page.get(key).cloned();
-            // A cursor is the values and the document; of what is turned round without values the ref comes twice.
+            // A cursor is the values and the document; of what is turned round without values the
+            // ref comes twice.
             if let Some(Json::Array(parts)) = &cursor
                 && set.get("reverse").is_none()
             {

@@ -1,4 +1,5 @@
-//! Replays what the original server was observed to answer: `tests/fauna/golden.jsonl`, in order, on a fresh database.
+//! Replays what the original server was observed to answer: `tests/fauna/golden.jsonl`, in order,
+//! on a fresh database.
 //!
 //! Values that depend on the moment (times, generated ids, secrets) are matched by pairing: a
 //! recorded value must stand for the same value of ours wherever it occurs. Everything else must be

@@ -1,4 +1,5 @@
-//! The layer as its transport sees it: requests in, replies out, over an engine in memory and a clock that the test moves.
+//! The layer as its transport sees it: requests in, replies out, over an engine in memory and a
+//! clock that the test moves.
 
 mod clock;
 mod definitions;

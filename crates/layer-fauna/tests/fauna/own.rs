@@ -1,12 +1,14 @@
 //! Things that belong to a caller grant it a few actions without any role, and none by which it
 //! becomes another identity.
 //!
-//! A user's token could once be updated by that user: with another document as its instance it was that user's token from then
-//! on. Everything that was "own" granted every action. Now there is one table of what grants which.
+//! A user's token could once be updated by that user: with another document as its instance it was
+//! that user's token from then on. Everything that was "own" granted every action. Now there is one
+//! table of what grants which.
 
 use crate::world::World;
 
-/// A server's secret, two users of a collection that no role covers, with two tokens of the first and one of the second.
+/// A server's secret, two users of a collection that no role covers, with two tokens of the first
+/// and one of the second.
 struct Users {
     world: World,
     /// The first user's token.

@@ -1,8 +1,9 @@
 //! A query that only reads sees one state, and nobody sees what a crash can take back.
 //!
-//! Documents were read as of the durable version, but names, schemas, keys and tokens as of the latest commit, and the reply
-//! was not held: half of a transaction that renamed a collection and changed a document was seen, and a key's deletion showed
-//! before it was durable. Here the disk stands still, so that what is committed stays ahead of what is durable.
+//! Documents were read as of the durable version, but names, schemas, keys and tokens as of the
+//! latest commit, and the reply was not held: half of a transaction that renamed a collection and
+//! changed a document was seen, and a key's deletion showed before it was durable. Here the disk
+//! stands still, so that what is committed stays ahead of what is durable.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};

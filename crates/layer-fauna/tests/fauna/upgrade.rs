@@ -1,7 +1,8 @@
 //! Data of earlier versions is read by this one as what it means.
 //!
-//! Entries of indexes were in rows of other kinds and in another order, and none were there for built-in collections. A layer
-//! that finds indexes without the row that says how entries are written computes them anew before it answers.
+//! Entries of indexes were in rows of other kinds and in another order, and none were there for
+//! built-in collections. A layer that finds indexes without the row that says how entries are
+//! written computes them anew before it answers.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ fn rows(kind: u8) -> Vec<u8> {
     [&[1][..], &[0; 8], &[kind]].concat()
 }
 
-/// Makes the rows what an earlier version left: entries of other kinds, which say nothing of use now, and no mark.
+/// Makes the rows what an earlier version left: entries of other kinds, which say nothing of use
+/// now, and no mark.
 fn make_former(world: &World) {
     let former = |transaction: &mut Transaction<'_>| -> Result<(), std::convert::Infallible> {
         for kind in [b'E', b'L'] {

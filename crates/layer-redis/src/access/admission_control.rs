@@ -1,9 +1,10 @@
 //! Admission around the layer of a logical database that is one of several: quotas, metering, and
 //! the way in.
 //!
-//! The layer asks a [`AdmissionControl`] before each command and tells it what went through; it does not know what is counted, nor
-//! against which limit. The default database has no admission control: its commands pay one test for that. A [`Directory`] knows which
-//! password opens which database; a connection that shows one goes on in that database's layer.
+//! The layer asks a [`AdmissionControl`] before each command and tells it what went through; it
+//! does not know what is counted, nor against which limit. The default database has no admission
+//! control: its commands pay one test for that. A [`Directory`] knows which password opens which
+//! database; a connection that shows one goes on in that database's layer.
 
 use std::sync::{Arc, OnceLock};
 
@@ -55,10 +56,12 @@ pub enum Cost {
 
 /// Knows the logical databases.
 pub trait Directory: Send + Sync {
-    /// The database, and the user of it, that these may open. Quick, and takes no lock of the engine's.
+    /// The database, and the user of it, that these may open. Quick, and takes no lock of the
+    /// engine's.
     fn find(&self, name: &[u8], password: &[u8]) -> Option<DatabaseLogin>;
 
-    /// The layer of a database; `None` if it is gone. Not to be called with the partition's lock held.
+    /// The layer of a database; `None` if it is gone. Not to be called with the partition's lock
+    /// held.
     fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
 }
 
@@ -83,7 +86,8 @@ const OPERATORS: &[&str] = &[
     "migrate",
 ];
 
-/// Parameters that CONFIG SET changes where there is admission control: those that concern one database and can cost nobody else.
+/// Parameters that CONFIG SET changes where there is admission control: those that concern one
+/// database and can cost nobody else.
 pub const PARAMETERS_OF_TENANTS: &[&str] = &[
     "notify-keyspace-events",
     "maxmemory-policy",

@@ -17,7 +17,8 @@ pub enum Failure {
     Block(Block),
     /// Must be done after the lock is released, before the reply.
     Deferred(Deferred),
-    /// An error reply, but what was done before it stays. `counted`: the statistics know of it already.
+    /// An error reply, but what was done before it stays. `counted`: the statistics know of it
+    /// already.
     Kept {
         text: String,
         counted: bool,
@@ -28,9 +29,11 @@ pub enum Failure {
     },
     /// What was written before is not on disk yet: the request is to be received again.
     Behind,
-    /// The credentials open another logical database: the connection is to go on there, with this request.
+    /// The credentials open another logical database: the connection is to go on there, with this
+    /// request.
     SwitchDatabase(DatabaseLogin),
-    /// A script takes too long for the thread that runs it: take all back and run it where it may take long.
+    /// A script takes too long for the thread that runs it: take all back and run it where it may
+    /// take long.
     LongRunning,
 }
 
@@ -45,7 +48,8 @@ pub struct Block {
     pub in_exec: EmptyReply,
     /// The request to be asked again, if words of the original meant the moment when it came.
     pub ask_again: Option<Vec<u8>>,
-    /// It is asked again also when a key is gone or holds another kind, and its error ends the wait.
+    /// It is asked again also when a key is gone or holds another kind, and its error ends the
+    /// wait.
     pub even_if_gone: bool,
 }
 
@@ -59,25 +63,27 @@ pub enum EmptyReply {
 pub enum Deferred {
     /// Write a checkpoint and answer OK when it is on disk.
     Checkpoint,
-    /// Write the users down with [`Redis::save_users`](crate::Redis::save_users) and answer OK when that is done.
+    /// Write the users down with [`Redis::save_users`](crate::Redis::save_users) and answer OK when
+    /// that is done.
     SaveUsers,
     /// Write the parameters that were changed to the configuration file with
     /// [`Redis::rewrite_config`](crate::Redis::rewrite_config) and answer OK when that is done.
     RewriteConfig,
-    /// Use another certificate with [`Redis::change_tls`](crate::Redis::change_tls), keep these parameters, of which some are about
-    /// it, and answer OK when that is done.
+    /// Use another certificate with [`Redis::change_tls`](crate::Redis::change_tls), keep these
+    /// parameters, of which some are about it, and answer OK when that is done.
     ChangeTls(Vec<Change>),
     /// Shut the server down.
     Shutdown,
-    /// Talk to another server, and hand what it said to [`Session::end_migration`](crate::Session::end_migration). No OK is
-    /// written yet.
+    /// Talk to another server, and hand what it said to
+    /// [`Session::end_migration`](crate::Session::end_migration). No OK is written yet.
     Migrate(Box<Migration>),
     /// The connection is a replica from now on. No OK is written.
     Replicate(Box<ReplicaRequest>),
     /// Waits until this many replicas have the committed writes, or the time is over, and answers
     /// how many do. No OK is written.
     AwaitReplicas { count: u64, timeout_ms: u64 },
-    /// Be a replica of the server at this host and port, or of none, and answer OK when that is written down.
+    /// Be a replica of the server at this host and port, or of none, and answer OK when that is
+    /// written down.
     ReplicaOf(Option<(String, u16)>),
     /// Start writing a checkpoint, and the RDB file beside it.
     SaveInBackground,

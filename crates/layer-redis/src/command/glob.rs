@@ -1,6 +1,7 @@
 //! Patterns of KEYS, SCAN and their like: `*`, `?`, `[a-z]`, `[^x]`, `\x`.
 //!
-//! Iterative, with one point to go back to: the last star. So the work is bounded by pattern times text, whatever the pattern.
+//! Iterative, with one point to go back to: the last star. So the work is bounded by pattern times
+//! text, whatever the pattern.
 
 /// True if the whole text matches the pattern.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
@@ -42,7 +43,8 @@ pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
     &pattern[..end]
 }
 
-/// Matches one byte against the pattern's element at `p`. The position after the element, if it matches.
+/// Matches one byte against the pattern's element at `p`. The position after the element, if it
+/// matches.
 fn one(pattern: &[u8], p: usize, byte: u8, ignore_case: bool) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -129,7 +131,8 @@ mod tests {
         assert!(matches_case(b"HE*", b"hello", true));
     }
 
-    /// Many stars once meant exponential work (CVE-2022-36021). Now each star forgets the one before.
+    /// Many stars once meant exponential work (CVE-2022-36021). Now each star forgets the one
+    /// before.
     #[test]
     fn many_stars_are_cheap() {
         let pattern = [b"a*".repeat(10_000), b"b".to_vec()].concat();

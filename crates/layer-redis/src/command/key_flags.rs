@@ -1,12 +1,13 @@
-//! What each command does to its keys, as COMMAND INFO and COMMAND GETKEYSANDFLAGS say it; observed of Redis
-//! 7.0.15, and of 8.2.3 for newer commands.
+//! What each command does to its keys, as COMMAND INFO and COMMAND GETKEYSANDFLAGS say it; observed
+//! of Redis 7.0.15, and of 8.2.3 for newer commands.
 
 use quartet_wire_resp::Arguments;
 
 use crate::command::parse;
 use crate::command::{Command, READONLY};
 
-/// Flags of the command's key at `index`, separated by blanks. Keys behind the last one listed are like that one.
+/// Flags of the command's key at `index`, separated by blanks. Keys behind the last one listed are
+/// like that one.
 pub fn key_flags(command: &Command, index: usize) -> &'static str {
     let listed = FLAGS
         .iter()
@@ -92,8 +93,8 @@ pub fn access(command: &Command, arguments: Arguments<'_>, index: usize) -> Acce
     }
 }
 
-/// Flags of the first and the following keys, with the commands that have them. Left out: "RO access" of readers and
-/// "RW access update" of writers.
+/// Flags of the first and the following keys, with the commands that have them. Left out: "RO
+/// access" of readers and "RW access update" of writers.
 #[rustfmt::skip]
 const FLAGS: &[(&[&str], &str)] = &[
     (&["RW update"], "expire expireat geoadd hexpire hexpireat hmset hpersist hpexpire hpexpireat hset hsetex lset persist pexpire pexpireat setrange xack xadd xclaim xgroup|setid xsetid zadd"),

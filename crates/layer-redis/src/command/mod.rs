@@ -34,13 +34,15 @@ pub struct Command {
 #[derive(Clone, Copy)]
 pub enum Keys {
     None,
-    /// Positions of the first and last key and the step between them. A negative last counts from the end (-1: the last).
+    /// Positions of the first and last key and the step between them. A negative last counts from
+    /// the end (-1: the last).
     Range {
         first: i32,
         last: i32,
         step: i32,
     },
-    /// The argument at `count` says how many keys follow it; `also` is the position of one more key, 0 for none.
+    /// The argument at `count` says how many keys follow it; `also` is the position of one more
+    /// key, 0 for none.
     Counted {
         count: usize,
         also: usize,
@@ -53,7 +55,8 @@ pub enum Keys {
     },
 }
 
-/// One of a command's key specifications: where a client finds keys in a request, and what the command does to them.
+/// One of a command's key specifications: where a client finds keys in a request, and what the
+/// command does to them.
 #[derive(Clone, Copy)]
 pub struct Specification {
     /// Separated by blanks.
@@ -74,8 +77,8 @@ pub enum Begin {
 /// How keys are found from there.
 #[derive(Clone, Copy)]
 pub enum Find {
-    /// `last` is relative to the first key, or counts from the end if it is negative. A `limit` of 2 or more leaves only the first
-    /// half, third and so on of the words found.
+    /// `last` is relative to the first key, or counts from the end if it is negative. A `limit` of
+    /// 2 or more leaves only the first half, third and so on of the words found.
     Range {
         last: i32,
         step: i32,
@@ -201,7 +204,8 @@ impl Group {
         }
     }
 
-    /// The ACL category that the family's commands have. That of publish and subscribe comes by their flag.
+    /// The ACL category that the family's commands have. That of publish and subscribe comes by
+    /// their flag.
     pub fn category(self) -> Option<&'static str> {
         match self {
             Group::String => Some("string"),
@@ -244,7 +248,8 @@ pub const ALLOW_BUSY: u32 = 1 << 15;
 pub const NO_ASYNC_LOADING: u32 = 1 << 16;
 /// ACL category only: an administrator's command without the flag.
 pub const ADMIN_CATEGORY: u32 = 1 << 17;
-/// ACL category only: the command stands in those of lists, sets and sorted sets, not in its family's.
+/// ACL category only: the command stands in those of lists, sets and sorted sets, not in its
+/// family's.
 pub const ORDERED_CATEGORIES: u32 = 1 << 18;
 
 /// Its place is channels, not keys.
@@ -276,7 +281,8 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (NO_MANDATORY_KEYS, "no_mandatory_keys"),
 ];
 
-/// ACL categories: every category of Redis 7.0, those without a command here included, and that of JSON, which Redis has since 8.0.
+/// ACL categories: every category of Redis 7.0, those without a command here included, and that of
+/// JSON, which Redis has since 8.0.
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",

@@ -1,4 +1,5 @@
-//! Arguments as numbers, by the rules of Redis: strict decimal integers, C-like floats without surrounding blanks.
+//! Arguments as numbers, by the rules of Redis: strict decimal integers, C-like floats without
+//! surrounding blanks.
 
 use crate::command::errors;
 use crate::command::failure::Failure;
@@ -23,7 +24,8 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// The part of a word that C reads as a text: it ends where a NUL stands. Only bounds of scores and IDs of streams are cut so.
+/// The part of a word that C reads as a text: it ends where a NUL stands. Only bounds of scores and
+/// IDs of streams are cut so.
 pub fn before_nul(word: &[u8]) -> &[u8] {
     word.split(|&byte| byte == 0).next().unwrap_or_default()
 }

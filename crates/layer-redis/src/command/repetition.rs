@@ -1,8 +1,9 @@
 //! Work that a request multiplies by naming the same key again and again.
 //!
-//! A union of a thousand keys costs what the keys hold, which somebody had to store. A union of one key a hundred thousand times is a
-//! request of 400 KB that keeps everybody waiting for minutes; nobody needs it. So what a key holds may be met several times, but
-//! all of it together no more than a few times what there is.
+//! A union of a thousand keys costs what the keys hold, which somebody had to store. A union of one
+//! key a hundred thousand times is a request of 400 KB that keeps everybody waiting for minutes;
+//! nobody needs it. So what a key holds may be met several times, but all of it together no more
+//! than a few times what there is.
 
 use rustc_hash::FxHashSet;
 

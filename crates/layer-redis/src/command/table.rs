@@ -13,7 +13,8 @@ const NAME_BYTES_MAX: usize = 32;
 pub struct Table {
     /// Full name (`get`, `config|get`) to the index in `all`.
     by_name: FxHashMap<&'static [u8], usize>,
-    /// The address of each to its index in `all`: a shorter way than the name for those that came from this table.
+    /// The address of each to its index in `all`: a shorter way than the name for those that came
+    /// from this table.
     by_address: FxHashMap<usize, usize>,
     all: Vec<&'static Command>,
 }
@@ -86,8 +87,8 @@ impl Table {
         &self.all[first..first + command.subcommand_count]
     }
 
-    /// The same for a client whose latest command has this number: in a pipeline it is mostly the same again, and its name need
-    /// not be looked for.
+    /// The same for a client whose latest command has this number: in a pipeline it is mostly the
+    /// same again, and its name need not be looked for.
     #[inline]
     pub fn find_of_after(&self, latest: usize, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
         let name = &arguments[0];

@@ -1,9 +1,10 @@
 //! MIGRATE: keys to another server, and away from here once they are there.
 //!
-//! Two transactions with a conversation between them, which holds no lock. The first reads the values and makes the requests;
-//! whoever owns the connection sends them, once what was read is durable, and brings the replies; the second removes the keys
-//! that the other server has taken, in one step. A key that was changed meanwhile stays: what arrived there is not it. Redis
-//! stands still during the conversation, so there no key can change.
+//! Two transactions with a conversation between them, which holds no lock. The first reads the
+//! values and makes the requests; whoever owns the connection sends them, once what was read is
+//! durable, and brings the replies; the second removes the keys that the other server has taken, in
+//! one step. A key that was changed meanwhile stays: what arrived there is not it. Redis stands
+//! still during the conversation, so there no key can change.
 
 use quartet_engine::{Dependency, PartitionGuard};
 use quartet_wire_resp::{Args, Arguments, Reply, Value, encode_command};
@@ -161,7 +162,8 @@ impl Migration {
             words.push(b"REPLACE");
         }
         encode_command(&words, &mut self.requests);
-        // The payload is an argument of its own: it ends before its line end and, perhaps, before the last word.
+        // The payload is an argument of its own: it ends before its line end and, perhaps, before
+        // the last word.
         let behind = if replaces {
             b"\r\n$7\r\nREPLACE\r\n".len()
         } else {
@@ -214,7 +216,8 @@ impl Migration {
         dependency
     }
 
-    /// Removes keys in one transaction. Returns how many were left because they are no longer what was sent.
+    /// Removes keys in one transaction. Returns how many were left because they are no longer what
+    /// was sent.
     fn remove(
         &self,
         layer: &Redis,

@@ -86,7 +86,8 @@ struct Options {
 impl Options {
     fn read(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, Failure> {
         let (mut replace, mut is_absolute) = (false, false);
-        // An idle time is checked and dropped: it is counted from the latest write, which is this one.
+        // An idle time is checked and dropped: it is counted from the latest write, which is this
+        // one.
         let (mut has_idle_time, mut given_frequency) = (false, None);
         let mut words = arguments.iter().skip(4);
         while let Some(word) = words.next() {
@@ -168,7 +169,8 @@ fn check_lengths(value: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the value. Fields that have expired meanwhile are left out, and with the last one the key.
+/// Writes the value. Fields that have expired meanwhile are left out, and with the last one the
+/// key.
 fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
     let layer = context.layer;
     let keys = &mut context.keys();

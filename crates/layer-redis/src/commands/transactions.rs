@@ -1,10 +1,12 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! Queued requests run in one engine transaction. As in Redis an error of one command does not take the others back; each
-//! command validates before it writes, so its own effects are all or none. WATCH registers with the engine's change
-//! notification; a key touched since, or expired since, makes EXEC answer null.
+//! Queued requests run in one engine transaction. As in Redis an error of one command does not take
+//! the others back; each command validates before it writes, so its own effects are all or none.
+//! WATCH registers with the engine's change notification; a key touched since, or expired since,
+//! makes EXEC answer null.
 //!
-//! A queue that takes long is taken back and run again where it may, as a script that takes long is.
+//! A queue that takes long is taken back and run again where it may, as a script that takes long
+//! is.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -322,7 +324,8 @@ pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
     client.watched.drain(..).map(|watched| watched.id).collect()
 }
 
-/// WATCH while nobody can look at the keys: the next EXEC finds them touched, and the client tries again.
+/// WATCH while nobody can look at the keys: the next EXEC finds them touched, and the client tries
+/// again.
 pub fn watch_blindly(client: &mut ClientState) -> Result<(), Failure> {
     if client.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
@@ -331,8 +334,8 @@ pub fn watch_blindly(client: &mut ClientState) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A watched key was written, or has expired since it was watched. One that had expired before, and whose rows have only been
-/// removed since, does not count.
+/// A watched key was written, or has expired since it was watched. One that had expired before, and
+/// whose rows have only been removed since, does not count.
 fn is_touched(context: &mut Context<'_, '_>) -> bool {
     let watched = std::mem::take(&mut context.client.watched);
     let touched = watched.iter().any(|watched| {

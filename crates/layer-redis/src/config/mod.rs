@@ -1,8 +1,8 @@
 //! Parameters that CONFIG GET and SET know.
 //!
-//! One table ([`table::PARAMETERS`]) names them all with type, bounds and default. The ones on a command's path are atomics of
-//! their own; the others are texts, kept only when they differ from the default. CONFIG SET checks every pair before it
-//! changes any, so it sets all or none.
+//! One table ([`table::PARAMETERS`]) names them all with type, bounds and default. The ones on a
+//! command's path are atomics of their own; the others are texts, kept only when they differ from
+//! the default. CONFIG SET checks every pair before it changes any, so it sets all or none.
 
 pub mod table;
 mod values;
@@ -86,8 +86,9 @@ parameters! {
     acl_pubsub_allchannels = 0;
 }
 
-/// Gives parameters new values in the file that the server was started with, and leaves everything else of it as it is. The
-/// old file or the whole new one is there afterwards, whatever happens. The server supplies it: the layer touches no file.
+/// Gives parameters new values in the file that the server was started with, and leaves everything
+/// else of it as it is. The old file or the whole new one is there afterwards, whatever happens.
+/// The server supplies it: the layer touches no file.
 pub type WriteParameters = dyn Fn(&[(&'static str, String)]) -> Result<(), String> + Send + Sync;
 
 /// A checked value, ready to be stored.
@@ -119,7 +120,8 @@ impl Config {
         self.text(Parameter::find(name.as_bytes()).expect("a parameter of the table"))
     }
 
-    /// Checks a value that a client wants to set. The error is the part of the reply that tells why not.
+    /// Checks a value that a client wants to set. The error is the part of the reply that tells why
+    /// not.
     pub fn check(&self, parameter: &'static Parameter, value: &[u8]) -> Result<Change, String> {
         match parameter.access {
             Access::Immutable => return Err("can't set immutable config".into()),
@@ -178,14 +180,15 @@ impl Config {
         }
     }
 
-    /// Sets what the server decided when it started, immutable parameters included. Panics on an unknown name.
+    /// Sets what the server decided when it started, immutable parameters included. Panics on an
+    /// unknown name.
     pub fn start_with(&self, name: &str, text: String) {
         let parameter = Parameter::find(name.as_bytes()).expect("a parameter of the table");
         self.apply(vec![Change { parameter, text }]);
     }
 
-    /// Keeps what client-output-buffer-limit says of the classes `normal` and `pubsub`: hard and soft limit, and the soft
-    /// one's seconds.
+    /// Keeps what client-output-buffer-limit says of the classes `normal` and `pubsub`: hard and
+    /// soft limit, and the soft one's seconds.
     pub(crate) fn limit_output(&self, text: &str) {
         let normal = [
             &self.output_bytes_hard,
@@ -204,7 +207,8 @@ impl Config {
         }
     }
 
-    /// How much of the stream of commands is kept: for replicas that come back, and at most, for one that lags.
+    /// How much of the stream of commands is kept: for replicas that come back, and at most, for
+    /// one that lags.
     pub fn backlog_limits(&self) -> (usize, usize) {
         const LAG_BYTES_MAX: usize = 1 << 30;
         let kept = self.text_of("repl-backlog-size").parse().unwrap_or(1 << 20);
@@ -250,8 +254,8 @@ impl Config {
         usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
     }
 
-    /// The names and values that match one of the patterns, in the table's order, an alias beside its parameter. Hidden
-    /// parameters answer to their whole name only.
+    /// The names and values that match one of the patterns, in the table's order, an alias beside
+    /// its parameter. Hidden parameters answer to their whole name only.
     pub fn matching(
         &self,
         matches: impl Fn(&str) -> bool,

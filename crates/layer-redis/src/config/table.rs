@@ -1,7 +1,9 @@
-//! The table of parameters: name, alias, type with bounds, default, who may change it, and whether Quartet acts on it.
+//! The table of parameters: name, alias, type with bounds, default, who may change it, and whether
+//! Quartet acts on it.
 //!
-//! Names, types, bounds and defaults follow `CONFIG GET *` of Redis 7.0.15 (the listpack limits of sets: 7.2), except where
-//! Quartet's truth differs: everything is logged (`appendonly`, `appendfsync`), and DEBUG is allowed.
+//! Names, types, bounds and defaults follow `CONFIG GET *` of Redis 7.0.15 (the listpack limits of
+//! sets: 7.2), except where Quartet's truth differs: everything is logged (`appendonly`,
+//! `appendfsync`), and DEBUG is allowed.
 
 use std::sync::atomic::AtomicI64;
 

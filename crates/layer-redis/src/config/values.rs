@@ -1,4 +1,5 @@
-//! Values of parameters: from what a client sent to what is stored and shown, with the errors of Redis 7.0.
+//! Values of parameters: from what a client sent to what is stored and shown, with the errors of
+//! Redis 7.0.
 
 use crate::command::parse;
 use crate::config::table::Kind;

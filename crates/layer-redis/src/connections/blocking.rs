@@ -1,11 +1,13 @@
 //! Commands that wait for a key: BLPOP and its kin.
 //!
-//! A waiting command stands in the queue of each of its keys. When a transaction commits that changed such a key, the
-//! engine's watch puts the key on the ready list, and the session that committed, still holding the partition's lock, asks the
-//! waiting commands again, oldest first. So they are served in order, after the whole transaction, before any other client.
+//! A waiting command stands in the queue of each of its keys. When a transaction commits that
+//! changed such a key, the engine's watch puts the key on the ready list, and the session that
+//! committed, still holding the partition's lock, asks the waiting commands again, oldest first. So
+//! they are served in order, after the whole transaction, before any other client.
 //!
-//! Invariants: changed only under the partition's lock, so a waiter is answered exactly once: by being served, by its
-//! timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone before its connection is.
+//! Invariants: changed only under the partition's lock, so a waiter is answered exactly once: by
+//! being served, by its timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone
+//! before its connection is.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +27,8 @@ use crate::keyspace::key_row;
 #[derive(Default)]
 struct Ready {
     work: Mutex<Work>,
-    /// There is some. Changed with it: an end may be asked for by who does not hold the partition's lock.
+    /// There is some. Changed with it: an end may be asked for by who does not hold the partition's
+    /// lock.
     any: AtomicBool,
 }
 
@@ -237,7 +240,8 @@ impl Blocking {
         Some(waiter)
     }
 
-    /// Ends the wait once the transaction that asks for it is over. False if the client does not wait.
+    /// Ends the wait once the transaction that asks for it is over. False if the client does not
+    /// wait.
     pub fn end_soon(&self, client_id: u64, error: Option<&'static str>) -> bool {
         if !self.queues.lock().waiters.contains_key(&client_id) {
             return false;

@@ -1,8 +1,9 @@
 //! The listeners of each channel.
 //!
-//! Changed only under the partition's lock, like everything that commands do, so that a message has the listeners of its place
-//! in the order of transactions. A list of listeners is shared with the messages that are on their way to it and copied by
-//! whoever changes it meanwhile: publishing to many costs one count, not one copy of the list.
+//! Changed only under the partition's lock, like everything that commands do, so that a message has
+//! the listeners of its place in the order of transactions. A list of listeners is shared with the
+//! messages that are on their way to it and copied by whoever changes it meanwhile: publishing to
+//! many costs one count, not one copy of the list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

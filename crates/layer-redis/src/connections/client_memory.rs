@@ -1,14 +1,17 @@
-//! The memory that connections take, counted for the whole process, and what happens when it is too much.
+//! The memory that connections take, counted for the whole process, and what happens when it is too
+//! much.
 //!
-//! Every connection may hold requests, replies, a transaction's queue and messages that its peer does not read. Each has limits
-//! of its own, but a thousand connections within theirs can still take everything. So all of it is counted in one place, which
-//! the layers of all logical databases share. Beyond the limit the connections that take most are closed first, as Redis does
-//! it ("Client eviction", redis.io): `maxmemory-clients`, or, if that is 0, a limit of the process.
+//! Every connection may hold requests, replies, a transaction's queue and messages that its peer
+//! does not read. Each has limits of its own, but a thousand connections within theirs can still
+//! take everything. So all of it is counted in one place, which the layers of all logical databases
+//! share. Beyond the limit the connections that take most are closed first, as Redis does it
+//! ("Client eviction", redis.io): `maxmemory-clients`, or, if that is 0, a limit of the process.
 //!
-//! It counts in the process's budget too (`quartet_engine::Memory`), so that data and connections share one limit.
+//! It counts in the process's budget too (`quartet_engine::Memory`), so that data and connections
+//! share one limit.
 //!
-//! A message to many connections is one allocation. Here it counts once, for as long as somebody has yet to be sent it. A
-//! connection's own limits count it in full, as Redis counts it.
+//! A message to many connections is one allocation. Here it counts once, for as long as somebody
+//! has yet to be sent it. A connection's own limits count it in full, as Redis counts it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

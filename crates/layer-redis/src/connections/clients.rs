@@ -33,7 +33,8 @@ pub struct ClientState {
     pub close_after_reply: bool,
     /// The request is no request: close at once.
     pub close_without_reply: bool,
-    /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind the lock.
+    /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind
+    /// the lock.
     pub sleep_micros: u64,
     /// The clock's time when the previous command had ended, or the lock was taken, if nothing that
     /// takes time has been done since: then the next command begins there.
@@ -49,7 +50,8 @@ pub struct ClientState {
     pub caching: Option<bool>,
     /// Its statements about itself as a replica, before it is one.
     pub replica: ReplicaRequest,
-    /// It brings what the server that we are a replica of has sent: nothing is refused, and nothing expires before it says so.
+    /// It brings what the server that we are a replica of has sent: nothing is refused, and nothing
+    /// expires before it says so.
     pub is_upstream: bool,
 }
 
@@ -134,8 +136,8 @@ impl ClientState {
         self.user = user;
     }
 
-    /// The wish of CLIENT CACHING holds for one command or one transaction: not beyond the command of this name, unless it is
-    /// CLIENT or stands inside MULTI (Redis' `resetClient`).
+    /// The wish of CLIENT CACHING holds for one command or one transaction: not beyond the command
+    /// of this name, unless it is CLIENT or stands inside MULTI (Redis' `resetClient`).
     pub fn forget_caching_behind(&mut self, command: &[u8]) {
         if self.caching.is_some() && self.multi.is_none() && !command.eq_ignore_ascii_case(b"client") {
             self.caching = None;
@@ -338,8 +340,8 @@ impl Client {
         self.note_mail(&mailbox);
     }
 
-    /// Closes a connection that listens and has left more unread than the soft limit allows for too long, though nothing more was
-    /// left for it since.
+    /// Closes a connection that listens and has left more unread than the soft limit allows for too
+    /// long, though nothing more was left for it since.
     fn enforce_soft_limit(&self, delivery: &Delivery) {
         let mut mailbox = self.mailbox.lock();
         if self.is_cut_off(mailbox.bytes(), delivery, &mut mailbox) {
@@ -349,7 +351,8 @@ impl Client {
         }
     }
 
-    /// Nothing more is kept for a connection that reads too slowly: the limits of listeners, or of any connection.
+    /// Nothing more is kept for a connection that reads too slowly: the limits of listeners, or of
+    /// any connection.
     fn is_cut_off(&self, mailbox_bytes: usize, delivery: &Delivery, mailbox: &mut Mailbox) -> bool {
         if self.killed.load(Ordering::Relaxed) || mailbox_bytes > MAILBOX_BYTES_MAX {
             return true;
@@ -372,7 +375,8 @@ impl Client {
         is_over_soft || delivery.bytes_hard > 0 && waiting > delivery.bytes_hard
     }
 
-    /// Something was left. Asked by the connection itself, of what its own commands have left for it.
+    /// Something was left. Asked by the connection itself, of what its own commands have left for
+    /// it.
     #[inline]
     pub fn has_mail(&self) -> bool {
         self.has_mail.load(Ordering::Relaxed)
@@ -485,7 +489,8 @@ impl Clients {
         self.list().iter().for_each(|client| (client.wake)());
     }
 
-    /// Wakes the connections that hold buffers and have been idle since `micros`: they can give them back.
+    /// Wakes the connections that hold buffers and have been idle since `micros`: they can give
+    /// them back.
     pub fn wake_idle(&self, micros: u64) {
         for client in self.list() {
             let is_idle = client.last_active_micros.load(Ordering::Relaxed) <= micros;
@@ -508,8 +513,9 @@ impl Clients {
         self.all.lock().len()
     }
 
-    /// Begins to listen to all commands, or ends that. Once it has ended, no further line comes, and
-    /// lines that wait are dropped: a client would take them for the replies of its next commands.
+    /// Begins to listen to all commands, or ends that. Once it has ended, no further line comes,
+    /// and lines that wait are dropped: a client would take them for the replies of its next
+    /// commands.
     pub fn set_monitor(&self, client: &Client, on: bool) {
         let mut mailbox = client.mailbox.lock();
         if client.monitor.swap(on, Ordering::SeqCst) == on {
@@ -542,7 +548,8 @@ impl Clients {
         }
     }
 
-    /// Closes the connections that have left more unread than their soft limit allows for too long. Called about once a second.
+    /// Closes the connections that have left more unread than their soft limit allows for too long.
+    /// Called about once a second.
     pub fn enforce_soft_limits(&self, delivery: &Delivery) {
         let clients = self.list();
         let listening = clients.iter().filter(|client| client.subscriptions.any());

@@ -4,8 +4,9 @@
 //!   pieces: [own bytes | shared message | shared message | own bytes]   tail: own bytes, growing
 //! ```
 //!
-//! Small things are copied into the tail. A larger message that goes to many connections is one allocation for all of them,
-//! and is copied only when a connection is about to send it, a part at a time.
+//! Small things are copied into the tail. A larger message that goes to many connections is one
+//! allocation for all of them, and is copied only when a connection is about to send it, a part at
+//! a time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! CLIENT PAUSE: for a while no command, or no command that writes, is begun.
 //!
-//! A session that meets a paused command leaves it in the input, counts as blocked, and is woken when the pause ends. Nothing
-//! expires by itself while writes are paused.
+//! A session that meets a paused command leaves it in the input, counts as blocked, and is woken
+//! when the pause ends. Nothing expires by itself while writes are paused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

@@ -27,7 +27,8 @@ impl Redis {
             .add(partition, self.space, client, command, request, block);
     }
 
-    /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
+    /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client
+    /// does not wait.
     pub fn end_wait(&self, partition: &mut PartitionGuard<'_>, client_id: u64, error: Option<&str>) -> bool {
         let Some(waiter) = self.connections.blocking.remove(partition, client_id) else {
             return false;
@@ -48,7 +49,8 @@ impl Redis {
         true
     }
 
-    /// Serves whoever waits for keys that changed since the last call. Called with the lock held, after each transaction.
+    /// Serves whoever waits for keys that changed since the last call. Called with the lock held,
+    /// after each transaction.
     #[inline]
     pub fn serve_blocked(&self, partition: &mut PartitionGuard<'_>) {
         while self.connections.blocking.has_work() {
@@ -79,7 +81,8 @@ impl Redis {
             {
                 waiter.client.post(&bytes, dependency, true);
                 self.send_outbox();
-                // Once it is gone, nobody is asked as if it were there, even if a command has brought it back.
+                // Once it is gone, nobody is asked as if it were there, even if a command has
+                // brought it back.
                 is_there = is_there.filter(|is_there| !is_there);
             }
         }
@@ -90,8 +93,8 @@ impl Redis {
     }
 }
 
-/// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most commands do while the key is of
-/// another kind.
+/// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most
+/// commands do while the key is of another kind.
 fn retry(
     partition: &mut PartitionGuard<'_>,
     layer: &Redis,

@@ -1,4 +1,5 @@
-//! Telling those who cache of the keys that changed, and remembering who has read what ([`crate::connections::tracking`]).
+//! Telling those who cache of the keys that changed, and remembering who has read what
+//! ([`crate::connections::tracking`]).
 
 use crate::command::{Command, Group, PUBSUB, READONLY};
 use crate::connections::clients::{Client, Content, Delivery};
@@ -93,8 +94,8 @@ impl Redis {
         }
     }
 
-    /// Forgets, before a command and in the expiry cycle, what no longer fits into the table, and tells who remembers it.
-    /// Called with the lock held.
+    /// Forgets, before a command and in the expiry cycle, what no longer fits into the table, and
+    /// tells who remembers it. Called with the lock held.
     #[inline]
     pub fn trim_tracking(&self) {
         if self.connections.tracking.is_on() {
@@ -146,8 +147,9 @@ pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Argumen
     }
 }
 
-/// After a command of a script: who caches what the script answers knows it by the keys that the script was given, as Redis
-/// 7.0 does. Redis 7.2 remembers only the keys that the command has read; they are remembered too.
+/// After a command of a script: who caches what the script answers knows it by the keys that the
+/// script was given, as Redis 7.0 does. Redis 7.2 remembers only the keys that the command has
+/// read; they are remembered too.
 pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared: &[&[u8]]) {
     if remembers(context, command) {
         for name in declared {
@@ -175,7 +177,8 @@ fn remembers(context: &Context<'_, '_>, command: &Command) -> bool {
     }
 }
 
-/// Leaves the message that the names are no longer what they were (`None`: no name is), where the connection wants it.
+/// Leaves the message that the names are no longer what they were (`None`: no name is), where the
+/// connection wants it.
 pub fn send(layer: &Redis, client: &Arc<Client>, names: Option<&[Vec<u8>]>, delivery: &Delivery) {
     let redirect = client.tracking.lock().as_ref().and_then(|mode| mode.redirect);
     let target = match redirect {

@@ -160,7 +160,8 @@ fn answer_kept(layer: &Redis, reply: &mut Reply<'_>, text: &str, counted: bool) 
     reply.error(text);
 }
 
-/// A script takes too long for this thread: the transaction is to be taken back and run where it may.
+/// A script takes too long for this thread: the transaction is to be taken back and run where it
+/// may.
 #[derive(Debug)]
 pub struct LongRunning;
 
@@ -178,7 +179,8 @@ fn denied(context: &Context<'_, '_>, denial: &Denial, command: &'static Command,
     text
 }
 
-/// Runs one queued command, or one of a script, inside the present transaction. Its errors become its reply.
+/// Runs one queued command, or one of a script, inside the present transaction. Its errors become
+/// its reply.
 pub fn call_queued(
     context: &mut Context<'_, '_>,
     command: &'static Command,
@@ -259,7 +261,8 @@ pub fn count_rejected(layer: &Redis, command: &'static Command) {
     counter.rejected.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a call of `command`, which stands at `index` of the table, under the partition's lock. Returns when it ended.
+/// Counts a call of `command`, which stands at `index` of the table, under the partition's lock.
+/// Returns when it ended.
 fn account(
     layer: &Redis,
     client: &ClientState,

@@ -6,8 +6,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// To be called often. Closes connections until the rest take no more than the limit, those that take most first. `operators` is the layer whose
-/// `maxmemory-clients` counts, and whose clients may be exempt by CLIENT NO-EVICT; it is the first of `layers`.
+/// To be called often. Closes connections until the rest take no more than the limit, those that
+/// take most first. `operators` is the layer whose `maxmemory-clients` counts, and whose clients
+/// may be exempt by CLIENT NO-EVICT; it is the first of `layers`.
 pub fn evict(operators: &Redis, layers: &[Arc<Redis>]) {
     let memory = &operators.connections.clients.memory;
     let limit = operators.config.client_bytes_max();

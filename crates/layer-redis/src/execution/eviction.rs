@@ -17,7 +17,8 @@ use crate::keyspace::eviction_policy::{Order, Policy, Pool};
 use crate::keyspace::{Keyspace, key_with_deadline, keys_with_deadlines};
 use crate::layer::Redis;
 
-/// Keys removed before one command, so that the others need not wait long for the lock; the next command goes on.
+/// Keys removed before one command, so that the others need not wait long for the lock; the next
+/// command goes on.
 const EVICTED_AT_ONCE: usize = 1000;
 
 /// A key that may go.
@@ -305,7 +306,8 @@ mod tests {
         memory.set_budget(Some(1 << 60));
         connection.check("SET k v => OK");
         connection.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
-        // Rows of other tests count against what is refused, only this engine's against what is evicted.
+        // Rows of other tests count against what is refused, only this engine's against what is
+        // evicted.
         memory.set_budget(Some((fixture.layer.engine.live_bytes() - 50_000) * 2));
         memory.measured(u64::MAX);
         connection.run(&["GET", "nosuch"]);

@@ -4,8 +4,8 @@
 //! so that nobody waits long for the lock. Its removals are logged like any other transaction, so
 //! replaying needs no clock.
 //!
-//! A key that a reader has found to be expired is removed right after the reader's command, in a transaction of its own: no
-//! reader writes, and none waits until the removal is durable.
+//! A key that a reader has found to be expired is removed right after the reader's command, in a
+//! transaction of its own: no reader writes, and none waits until the removal is durable.
 
 use crate::commands;
 use crate::keyspace::{Keyspace, Missing, due};
@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering;
 const BATCH: usize = 200;
 
 impl Redis {
-    /// Removes the keys that the command before has found to be expired. Called with the lock held, after each command.
+    /// Removes the keys that the command before has found to be expired. Called with the lock held,
+    /// after each command.
     #[inline]
     pub fn expire_found(&self, partition: &mut PartitionGuard<'_>) {
         if self.expiry.found.any() {
@@ -67,7 +68,8 @@ impl Redis {
         }
     }
 
-    /// Tells of the keys that a committed transaction has removed because their time was over, or memory short.
+    /// Tells of the keys that a committed transaction has removed because their time was over, or
+    /// memory short.
     pub(crate) fn tell_removed(&self, dependency: Dependency) {
         if self.changes.are_wanted() {
             let changes = self.changes.take();
@@ -171,7 +173,8 @@ impl Redis {
 mod tests {
     use crate::testing::Fixture;
 
-    /// An expired key that somebody asked for used to stay in DBSIZE, and out of `expired_keys`, until the cycle came by.
+    /// An expired key that somebody asked for used to stay in DBSIZE, and out of `expired_keys`,
+    /// until the cycle came by.
     #[test]
     fn a_reader_makes_an_expired_key_go() {
         let fixture = Fixture::new();

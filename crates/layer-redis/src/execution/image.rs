@@ -1,7 +1,8 @@
-//! Everything that a Redis database holds, at one version, as an RDB file: for SAVE, and for the first copy of a replica.
+//! Everything that a Redis database holds, at one version, as an RDB file: for SAVE, and for the
+//! first copy of a replica.
 //!
-//! It is read from a snapshot, so nobody waits for it. JSON documents have no form that Redis reads without a module: they are
-//! counted and left out.
+//! It is read from a snapshot, so nobody waits for it. JSON documents have no form that Redis reads
+//! without a module: they are counted and left out.
 
 use std::ops::ControlFlow;
 
@@ -66,8 +67,8 @@ impl Image {
         self.frozen.dependency
     }
 
-    /// Gives the file to `take`, part by part: equal parts each time it is called. `position`: where the stream of commands behind it
-    /// begins.
+    /// Gives the file to `take`, part by part: equal parts each time it is called. `position`:
+    /// where the stream of commands behind it begins.
     pub fn write<E>(
         &mut self,
         position: Option<(&str, u64)>,

@@ -1,4 +1,5 @@
-//! A request that takes too long for a thread that serves connections, run on one that may take long.
+//! A request that takes too long for a thread that serves connections, run on one that may take
+//! long.
 //!
 //! The request was begun, and all of it taken back, before: nobody has seen anything of it. The
 //! connection's state comes along and goes back with the reply. While it runs it holds the
@@ -103,8 +104,8 @@ impl Redis {
         }
     }
 
-    /// Takes the partition's lock, unless somebody keeps it for longer than the calling thread may wait, or a script has kept it
-    /// for longer than `busy-reply-threshold`.
+    /// Takes the partition's lock, unless somebody keeps it for longer than the calling thread may
+    /// wait, or a script has kept it for longer than `busy-reply-threshold`.
     pub fn partition_in_time(&self) -> Result<PartitionGuard<'_>, Busy> {
         if self.scripting.long_scripts.is_busy() {
             return Err(Busy);

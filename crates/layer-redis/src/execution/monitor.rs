@@ -7,8 +7,8 @@ use crate::handler::context::Context;
 use crate::layer::Redis;
 use quartet_wire_resp::Arguments;
 
-/// Sends MONITOR's line: time, database, address, and the arguments quoted. A password is never shown, nor, as in Redis, an
-/// administrator's command.
+/// Sends MONITOR's line: time, database, address, and the arguments quoted. A password is never
+/// shown, nor, as in Redis, an administrator's command.
 pub fn tell_monitors(
     layer: &Redis,
     client: &ClientState,
@@ -22,7 +22,8 @@ pub fn tell_monitors(
     write_to_monitors(layer, client, command, now_micros, arguments);
 }
 
-/// A script's own line stands before those of its commands, so it is written when the script begins.
+/// A script's own line stands before those of its commands, so it is written when the script
+/// begins.
 pub fn tell_monitors_of_script(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
     if context.layer.connections.clients.has_monitors()
         && let Ok(command) = context.layer.table.find_of(arguments)

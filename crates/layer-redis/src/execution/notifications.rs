@@ -1,8 +1,10 @@
-//! Keyspace notifications: which events a command tells of the keys that it changed, and on which channels.
+//! Keyspace notifications: which events a command tells of the keys that it changed, and on which
+//! channels.
 //!
-//! Handlers know nothing of this. The keyspace notes what happened to each key ([`crate::keyspace::changes`]); the table here says what a
-//! command calls it. Names, classes and order follow <https://redis.io/docs/latest/develop/use/keyspace-notifications/> and
-//! what Redis 7.0.15 was seen to send (fields of hashes: 7.4).
+//! Handlers know nothing of this. The keyspace notes what happened to each key
+//! ([`crate::keyspace::changes`]); the table here says what a command calls it. Names, classes and
+//! order follow <https://redis.io/docs/latest/develop/use/keyspace-notifications/> and what Redis
+//! 7.0.15 was seen to send (fields of hashes: 7.4).
 
 use std::sync::LazyLock;
 
@@ -330,7 +332,8 @@ fn getex(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Argu
     }
 }
 
-/// The key under its new name is always new: what was there before is removed first, without an event.
+/// The key under its new name is always new: what was there before is removed first, without an
+/// event.
 fn rename(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let Some(target) = effect_on(effects, &arguments[2]) else {
         return;
@@ -364,8 +367,8 @@ fn restore(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<
     }
 }
 
-/// LMPOP numkeys key... LEFT|RIGHT; BLMPOP has a timeout in front. The first word of the two is the option: a key may be
-/// called so too, but stands before it, within the announced number.
+/// LMPOP numkeys key... LEFT|RIGHT; BLMPOP has a timeout in front. The first word of the two is the
+/// option: a key may be called so too, but stands before it, within the announced number.
 fn lmpop(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let event = if is_first_end(arguments, "left") {
         "lpop"

@@ -8,7 +8,8 @@ use quartet_engine::Dependency;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 impl Redis {
-    /// Sends what committed transactions have to tell. Called with the lock held, after the replies of their commands.
+    /// Sends what committed transactions have to tell. Called with the lock held, after the replies
+    /// of their commands.
     #[inline]
     pub fn send_outbox(&self) {
         if self.outbox.any() {
@@ -35,7 +36,8 @@ impl Redis {
         }
     }
 
-    /// Closes listeners that have been over their soft limit for too long. Called about once a second.
+    /// Closes listeners that have been over their soft limit for too long. Called about once a
+    /// second.
     pub fn enforce_soft_limits(&self) {
         self.connections
             .clients

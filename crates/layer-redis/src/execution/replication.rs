@@ -2,9 +2,11 @@
 //! before it, its taken elements if that is all that it did, and otherwise the keys as they are
 //! afterwards.
 //!
-//! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are absolute, an entry of a stream has its
-//! ID, and what a command met although its time was over, a key or a field of a hash, is removed before the command is sent. What an older Redis does not know as a
-//! command it is told as a key. JSON documents have no form that it knows: for it they are absent.
+//! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are
+//! absolute, an entry of a stream has its ID, and what a command met although its time was over, a
+//! key or a field of a hash, is removed before the command is sent. What an older Redis does not
+//! know as a command it is told as a key. JSON documents have no form that it knows: for it they
+//! are absent.
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
@@ -97,7 +99,8 @@ const AWAITED: &[(&str, &str)] = &[
 /// Commands that waited, and those that do the same with the same arguments but the last.
 const AWAITED_MOVES: &[(&str, &str)] = &[("blmove", "LMOVE"), ("brpoplpush", "RPOPLPUSH")];
 
-/// Gathers what the command amounts to, behind what had ended before. Its reply begins at `answered_from`.
+/// Gathers what the command amounts to, behind what had ended before. Its reply begins at
+/// `answered_from`.
 pub fn gather(
     context: &mut Context<'_, '_>,
     command: &Command,
@@ -218,7 +221,8 @@ fn changed_keys(changes: &[Change]) -> Vec<(u8, &[u8])> {
     changed
 }
 
-/// The fields of a hash that the request names, if nothing else can have changed and its outcome is a matter of clocks or rounding.
+/// The fields of a hash that the request names, if nothing else can have changed and its outcome is
+/// a matter of clocks or rounding.
 fn named_fields<'a>(command: &str, arguments: Arguments<'a>) -> Option<Vec<&'a [u8]>> {
     let step = match command {
         "hincrbyfloat" => return arguments.get(2).map(|field| vec![field]),
@@ -364,7 +368,8 @@ fn gather_deadline(context: &mut Context<'_, '_>, db: u8, name: &[u8]) {
 }
 
 impl Redis {
-    /// Lets replicas know that we live, and ends the stream that nobody follows. Called about ten times a second.
+    /// Lets replicas know that we live, and ends the stream that nobody follows. Called about ten
+    /// times a second.
     pub(crate) fn keep_replicas(&self, now_micros: u64) {
         if self.replication.is_on() {
             let seconds: u64 = self.config.text_of("repl-ping-replica-period").parse().unwrap_or(10);
@@ -406,7 +411,8 @@ impl Redis {
         }
     }
 
-    /// Gathers the keys and fields that went by themselves: whatever was written behind them was written in their absence.
+    /// Gathers the keys and fields that went by themselves: whatever was written behind them was
+    /// written in their absence.
     pub(crate) fn gather_ended(&self, changes: &[Change], expired_fields: &[ExpiredField]) {
         for change in changes.iter().filter(|change| change.what.is_end()) {
             self.replication.gather(change.db, &[b"DEL".as_slice(), &change.name]);
@@ -526,8 +532,8 @@ mod tests {
         assert_eq!(told(&prepared, &commands), expected);
     }
 
-    /// HINCRBY of an expired field was sent as it came, and added to the old field, which a replica still has: the two sides kept
-    /// different hashes.
+    /// HINCRBY of an expired field was sent as it came, and added to the old field, which a replica
+    /// still has: the two sides kept different hashes.
     #[test]
     fn fields_that_were_met_expired_are_told_of_first() {
         let prepared = ["HSET h old 1 live 1", "HPEXPIRE h 5 FIELDS 1 old"];

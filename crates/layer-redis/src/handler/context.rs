@@ -78,7 +78,8 @@ impl<'c, 't> Context<'c, 't> {
         found
     }
 
-    /// A key that a command looks at from outside, such as TTL: counted as a hit or a miss, but not as used.
+    /// A key that a command looks at from outside, such as TTL: counted as a hit or a miss, but not
+    /// as used.
     pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
         let found = self.keys().look_up(name);
         self.layer.observation.statistics.key_read(found.is_ok());
@@ -133,8 +134,9 @@ impl<'c, 't> Context<'c, 't> {
         self.retry_for.is_some()
     }
 
-    /// A blocking command may be served by `name`: by any of its keys at first, later only by the one that changed, so that
-    /// several keys of one transaction serve in the order in which they were written.
+    /// A blocking command may be served by `name`: by any of its keys at first, later only by the
+    /// one that changed, so that several keys of one transaction serve in the order in which they
+    /// were written.
     pub fn may_be_served_by(&self, name: &[u8]) -> bool {
         self.retry_for.is_none_or(|changed| changed == name)
     }

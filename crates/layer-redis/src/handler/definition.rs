@@ -7,7 +7,8 @@ pub use crate::command::failure::{Deferred, Failure};
 pub use crate::command::*;
 use crate::handler::context::Context;
 
-/// Runs a command. It validates everything before its first write, so an error never leaves half of a command behind.
+/// Runs a command. It validates everything before its first write, so an error never leaves half of
+/// a command behind.
 pub type Handler = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), Failure>;
 
 /// A command with what runs it, and with its subcommands.
@@ -35,7 +36,8 @@ impl Definition {
     }
 }
 
-/// One entry of the table. A `const fn` with named positions keeps a family's table one line a command.
+/// One entry of the table. A `const fn` with named positions keeps a family's table one line a
+/// command.
 #[allow(
     clippy::too_many_arguments,
     reason = "one entry of a table; a builder would hide its columns"
@@ -68,7 +70,8 @@ pub const fn command(
     }
 }
 
-/// A command that only holds subcommands. Called without one, or with an unknown one, it answers an error by itself.
+/// A command that only holds subcommands. Called without one, or with an unknown one, it answers an
+/// error by itself.
 pub const fn container(
     name: &'static str,
     group: Group,

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Verification, Repair, decoded};
+use quartet_engine::{Repair, Verification, decoded};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::json::{self, Json};
@@ -115,7 +115,12 @@ fn index_key(found: &Found<'_>, number: u64, element: &[u8]) -> Vec<u8> {
 }
 
 /// Each index row has its element with that number; others go.
-fn verify_index(verification: &mut Verification<'_>, found: &Found<'_>, what: &str, number_of: impl Fn(&[u8]) -> Option<u64>) {
+fn verify_index(
+    verification: &mut Verification<'_>,
+    found: &Found<'_>,
+    what: &str,
+    number_of: impl Fn(&[u8]) -> Option<u64>,
+) {
     let (prefix, _) = found.elements();
     let start = [prefix.as_slice(), &INDEX].concat();
     let end = [prefix.as_slice(), &scan::FIRST].concat();
@@ -157,7 +162,8 @@ fn verify_index_row(verification: &mut Verification<'_>, found: &Found<'_>, inde
     }
 }
 
-/// The deadline in an element's row; `None` if it has none, or the row is none that a version has written.
+/// The deadline in an element's row; `None` if it has none, or the row is none that a version has
+/// written.
 fn deadline(row: &[u8]) -> Option<u64> {
     let (1, rest) = row.split_first()? else { return None };
     rest.first_chunk().map(|deadline| u64::from_be_bytes(*deadline))
@@ -190,7 +196,8 @@ pub(super) fn verify_hash(verification: &mut Verification<'_>, found: &Found<'_>
     verify_count(verification, found, value, counted);
 }
 
-/// Between the ends of a list its blocks follow each other, each at its place. If they do not, those that can be read are moved together.
+/// Between the ends of a list its blocks follow each other, each at its place. If they do not,
+/// those that can be read are moved together.
 pub(super) fn verify_blocks(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let Some(ends) = Ends::of(found.entry) else {
         return;

@@ -10,7 +10,7 @@ mod streams;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Verification, Repair, Transaction, decoded};
+use quartet_engine::{Invariants, Repair, Transaction, Verification, decoded};
 use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 

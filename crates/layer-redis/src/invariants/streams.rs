@@ -1,10 +1,10 @@
-//! Streams: the length, the ends, nodes, and what groups say of consumers and pending entries. Their bytes:
-//! `commands/streams/stream.rs`, `commands/streams/groups.rs`.
+//! Streams: the length, the ends, nodes, and what groups say of consumers and pending entries.
+//! Their bytes: `commands/streams/stream.rs`, `commands/streams/groups.rs`.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use quartet_engine::{Verification, Repair};
+use quartet_engine::{Repair, Verification};
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::streams::stream::Stream;
@@ -27,7 +27,12 @@ pub(super) fn judge(verification: &mut Verification<'_>, found: &Found<'_>, valu
 }
 
 /// Visits the rows of one kind: what stands behind the kind, and the value.
-fn each(verification: &mut Verification<'_>, found: &Found<'_>, kind: u8, mut visit: impl FnMut(&mut Verification<'_>, &[u8], &[u8])) {
+fn each(
+    verification: &mut Verification<'_>,
+    found: &Found<'_>,
+    kind: u8,
+    mut visit: impl FnMut(&mut Verification<'_>, &[u8], &[u8]),
+) {
     let (prefix, _) = found.elements();
     let bounds = [kind, kind + 1].map(|kind| [prefix.as_slice(), &[kind]].concat());
     let rows = verification.rows;
@@ -71,15 +76,17 @@ fn verify_entries(verification: &mut Verification<'_>, found: &Found<'_>, value:
 /// Answers the numbers of the groups.
 fn verify_groups(verification: &mut Verification<'_>, found: &Found<'_>) -> HashSet<[u8; 4]> {
     let mut groups = HashSet::new();
-    each(verification, found, b'g', |verification, name, value| match value.first_chunk() {
-        Some(number) if groups.insert(*number) => {}
-        _ => {
-            let what = format!(
-                "group \"{}\" of {} has no number of its own",
-                name.escape_ascii(),
-                found.name()
-            );
-            verification.found(what, Vec::new());
+    each(verification, found, b'g', |verification, name, value| {
+        match value.first_chunk() {
+            Some(number) if groups.insert(*number) => {}
+            _ => {
+                let what = format!(
+                    "group \"{}\" of {} has no number of its own",
+                    name.escape_ascii(),
+                    found.name()
+                );
+                verification.found(what, Vec::new());
+            }
         }
     });
     groups

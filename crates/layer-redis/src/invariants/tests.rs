@@ -6,7 +6,8 @@ use quartet_model::next_prefix;
 use super::*;
 use crate::testing::{Connection, Fixture, show};
 
-/// Large collections of every kind, expiring keys and fields, groups with pending entries, a library.
+/// Large collections of every kind, expiring keys and fields, groups with pending entries, a
+/// library.
 fn start() -> (Fixture, Connection) {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();

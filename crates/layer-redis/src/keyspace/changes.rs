@@ -1,8 +1,8 @@
 //! The changes of keys by the command that runs, in order: the source of keyspace notifications and
 //! client-side caching.
 //!
-//! [`Keyspace`](crate::keyspace::Keyspace) notes every change; handlers need not know. While nobody wants to hear of changes,
-//! noting one is one load.
+//! [`Keyspace`](crate::keyspace::Keyspace) notes every change; handlers need not know. While nobody
+//! wants to hear of changes, noting one is one load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,8 +22,8 @@ pub enum What {
     Evicted,
     /// A reader looked for it in vain.
     Missed,
-    /// A group of the stream goes on elsewhere. To those who watch or cache the key it is what it was; so with the next two, while
-    /// the last one comes with a change of its own.
+    /// A group of the stream goes on elsewhere. To those who watch or cache the key it is what it
+    /// was; so with the next two, while the last one comes with a change of its own.
     GroupMoved,
     ConsumerAdded,
     ConsumerRemoved,

@@ -29,7 +29,8 @@ const fn policy(pool: Pool, order: Order) -> Policy {
     Policy { pool, order }
 }
 
-/// The last is no parameter of Redis': it is what `eviction` of a database means, as Upstash has it.
+/// The last is no parameter of Redis': it is what `eviction` of a database means, as Upstash has
+/// it.
 const POLICIES: [(&str, Policy); 9] = [
     ("noeviction", policy(Pool::Nothing, Order::Random)),
     ("allkeys-lru", policy(Pool::All, Order::LeastRecent)),

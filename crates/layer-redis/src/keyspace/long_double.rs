@@ -1,8 +1,8 @@
 //! The 80-bit float of x86, in which Redis adds floats: INCRBYFLOAT and HINCRBYFLOAT.
 //!
-//! A 64-bit float would print 10.5 + 0.1 with an error in the 17th decimal, where Redis prints 10.6. So the wider type is
-//! done here in integers: parsing and adding round to nearest, ties to even; printing is exact. Every machine therefore
-//! gets the same digits.
+//! A 64-bit float would print 10.5 + 0.1 with an error in the 17th decimal, where Redis prints
+//! 10.6. So the wider type is done here in integers: parsing and adding round to nearest, ties to
+//! even; printing is exact. Every machine therefore gets the same digits.
 //!
 //! ```text
 //!   value = mantissa * 2^exponent, the mantissa's top bit set unless the value is zero
@@ -52,7 +52,8 @@ impl Parsed {
     }
 }
 
-/// A float as C's strtold reads it, the whole text, no blanks. `None` also if it is out of range or not a number.
+/// A float as C's strtold reads it, the whole text, no blanks. `None` also if it is out of range or
+/// not a number.
 pub fn parse(text: &[u8]) -> Option<Parsed> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
@@ -70,7 +71,8 @@ pub fn parse(text: &[u8]) -> Option<Parsed> {
     LongDouble::from_decimal(negative, &digits, scale).map(Parsed::Finite)
 }
 
-/// Splits `12.5e3` into the digits 125 and the power of ten they are to be multiplied with. Leading zeros are dropped.
+/// Splits `12.5e3` into the digits 125 and the power of ten they are to be multiplied with. Leading
+/// zeros are dropped.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let exponent_at = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
     let (number, exponent) = text.split_at(exponent_at.unwrap_or(text.len()));
@@ -133,7 +135,8 @@ impl LongDouble {
         )
     }
 
-    /// The nearest number to `digits * 10^scale`; `None` if it is too large, or too small but not zero.
+    /// The nearest number to `digits * 10^scale`; `None` if it is too large, or too small but not
+    /// zero.
     fn from_decimal(negative: bool, digits: &[u8], scale: i64) -> Option<LongDouble> {
         if digits.is_empty() {
             return Some(LongDouble {
@@ -161,7 +164,8 @@ impl LongDouble {
         LongDouble::rounded(negative, top, exponent + dropped, sticky || lost)
     }
 
-    /// Rounds `value * 2^exponent` to 64 bits. `sticky`: the true value is a little larger. `None`: out of range.
+    /// Rounds `value * 2^exponent` to 64 bits. `sticky`: the true value is a little larger. `None`:
+    /// out of range.
     fn rounded(negative: bool, value: u128, exponent: i32, sticky: bool) -> Option<LongDouble> {
         if value == 0 {
             return Some(LongDouble {
@@ -228,7 +232,8 @@ impl LongDouble {
         sum.or_else(|| (exponent < 0).then_some(LongDouble::ZERO))
     }
 
-    /// The number scaled to a whole number of 10^-17, rounded to even; only for exponents below zero.
+    /// The number scaled to a whole number of 10^-17, rounded to even; only for exponents below
+    /// zero.
     fn whole_decimals(self) -> u128 {
         let shift = -self.exponent as u32;
         let product = u128::from(self.mantissa) * 10u128.pow(DECIMALS);

@@ -12,10 +12,11 @@
 //!          that of a hash with FLAG_B ends with the deadline of its first expiring field (8 bytes, big-endian)
 //! ```
 //!
-//! A name whose expiry has passed is absent for every reader; the expiry cycle or the next writer removes its rows.
-//! Invariants: a key with an expiry has exactly one 'T' row, and a hash with FLAG_B exactly one 'F' row, written in the same
-//! transaction as the key and by nobody but this file, so whoever moves, copies or replaces a key need not know of them;
-//! elements under an id exist only while a key with that id exists.
+//! A name whose expiry has passed is absent for every reader; the expiry cycle or the next writer
+//! removes its rows. Invariants: a key with an expiry has exactly one 'T' row, and a hash with
+//! FLAG_B exactly one 'F' row, written in the same transaction as the key and by nobody but this
+//! file, so whoever moves, copies or replaces a key need not know of them; elements under an id
+//! exist only while a key with that id exists.
 
 pub mod changes;
 pub mod event_classes;
@@ -40,7 +41,7 @@ use crate::command::errors;
 use crate::command::failure::Failure;
 use crate::facts::DATABASES;
 use crate::keyspace::changes::{Changes, What};
-use crate::keyspace::places::{self, joined};
+use crate::keyspace::places::joined;
 
 pub use crate::keyspace::places::{KeyBytes, key_row};
 
@@ -204,7 +205,8 @@ impl Header {
         }
     }
 
-    /// The header of a string whose bytes were changed, not set: it keeps its expiry, and Redis calls it raw from then on.
+    /// The header of a string whose bytes were changed, not set: it keeps its expiry, and Redis
+    /// calls it raw from then on.
     pub fn patched(old: Option<&Entry>) -> Header {
         Header {
             kind: Kind::String,
@@ -263,7 +265,8 @@ impl Overwritten {
     }
 }
 
-/// When a key ends. Its own deadline and its first field's stand in the two indexes that the expiry cycle walks.
+/// When a key ends. Its own deadline and its first field's stand in the two indexes that the expiry
+/// cycle walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Deadlines {
     key_ms: Option<u64>,
@@ -283,7 +286,8 @@ impl Deadlines {
     }
 }
 
-/// When fields of a hash expire, in milliseconds since the Unix epoch. A hash is gone with its last field.
+/// When fields of a hash expire, in milliseconds since the Unix epoch. A hash is gone with its last
+/// field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldDeadlines {
     /// `None`: no field has a deadline.
@@ -356,7 +360,8 @@ impl Keyspace<'_, '_> {
         Ok(entry)
     }
 
-    /// The key's row, even if its time is over and it was not removed yet: for those who look from outside.
+    /// The key's row, even if its time is over and it was not removed yet: for those who look from
+    /// outside.
     pub fn find_dead_or_alive(&mut self, name: &[u8]) -> Option<Entry> {
         self.tx.get(&key_row(self.db, name)).map(Entry::from_row)
     }
@@ -369,12 +374,14 @@ impl Keyspace<'_, '_> {
         }
     }
 
-    /// Writes the key. A key that was there is replaced: its old expiry and, unless the id stays the same, its elements go.
+    /// Writes the key. A key that was there is replaced: its old expiry and, unless the id stays
+    /// the same, its elements go.
     pub fn put(&mut self, name: &[u8], header: Header, payload: &[u8]) {
         self.put_parts(name, header, &[payload]);
     }
 
-    /// The same with the payload in parts, the first of which holds the whole id of a large collection.
+    /// The same with the payload in parts, the first of which holds the whole id of a large
+    /// collection.
     pub fn put_parts(&mut self, name: &[u8], header: Header, payload: &[&[u8]]) {
         let mut head = [0; 9];
         head[0] = header.kind as u8 | header.flags & FLAGS;
@@ -400,7 +407,8 @@ impl Keyspace<'_, '_> {
         }
     }
 
-    /// Removes the key and all that belongs to it. False if it was absent (or had expired: its rows go all the same).
+    /// Removes the key and all that belongs to it. False if it was absent (or had expired: its rows
+    /// go all the same).
     pub fn remove(&mut self, name: &[u8]) -> bool {
         self.remove_because(name, What::Removed)
     }
@@ -419,7 +427,8 @@ impl Keyspace<'_, '_> {
         ended.is_none()
     }
 
-    /// Removes the key's row but leaves the elements, for a collection that goes on under another name.
+    /// Removes the key's row but leaves the elements, for a collection that goes on under another
+    /// name.
     pub fn take(&mut self, name: &[u8]) -> Option<Entry> {
         let old = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row)?;
         self.move_deadlines(name, old.deadlines(), Deadlines::default());
@@ -432,7 +441,8 @@ impl Keyspace<'_, '_> {
         self.put(name, Header::of(entry).expiry(expiry_ms), entry.payload());
     }
 
-    /// Tells those who watch or wait for `name` that an element changed although the key's own row did not.
+    /// Tells those who watch or wait for `name` that an element changed although the key's own row
+    /// did not.
     pub fn touch(&mut self, name: &[u8]) {
         self.tx.touch(&key_row(self.db, name));
         self.changes.note(self.db, name, What::Written);
@@ -460,7 +470,8 @@ impl Keyspace<'_, '_> {
         Elements::of(self.tx.unique_id())
     }
 
-    /// How many keys the database holds, those not counted out that have expired but are not removed yet.
+    /// How many keys the database holds, those not counted out that have expired but are not
+    /// removed yet.
     pub fn key_count(&mut self) -> u64 {
         let (start, end) = keys_range(self.db);
         self.tx.count(&start, &end)
@@ -514,8 +525,8 @@ impl Keyspace<'_, '_> {
         });
     }
 
-    /// Visits the live ones of about `count` keys from where `cursor` points. Returns the cursor of the
-    /// next page, 0 behind the last key. Keys that a cursor cannot tell apart come together.
+    /// Visits the live ones of about `count` keys from where `cursor` points. Returns the cursor of
+    /// the next page, 0 behind the last key. Keys that a cursor cannot tell apart come together.
     pub fn scan_page(&mut self, cursor: u64, count: u64, visit: &mut dyn FnMut(&[u8], Entry)) -> u64 {
         let now_ms = self.now_ms;
         let Some(start) = places::start_of_page(self.db, cursor) else {
@@ -582,7 +593,8 @@ impl Keyspace<'_, '_> {
     }
 }
 
-/// Names of keys whose deadline (of the key, or of some field) is at or before `now_ms`: database, deadline, name.
+/// Names of keys whose deadline (of the key, or of some field) is at or before `now_ms`: database,
+/// deadline, name.
 pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: usize) -> Vec<(u8, u64, Vec<u8>)> {
     let tag = if of_fields { b'F' } else { b'T' };
     let start = expiry_row(tag, 0, 0, b"");
@@ -703,7 +715,8 @@ impl Elements {
         tx.nth(&self.key(start), &self.end(), index)
     }
 
-    /// Removes the first element of `start..end`, or the last, and returns it. `None` as the end: to the collection's last.
+    /// Removes the first element of `start..end`, or the last, and returns it. `None` as the end:
+    /// to the collection's last.
     pub fn clear_end(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>, last: bool) -> Option<Row> {
         tx.clear_end(&self.key(start), &self.bound(end), last)
     }
@@ -766,15 +779,16 @@ pub fn clear_everything(tx: &mut Transaction<'_>) {
     }
 }
 
-/// How many keys have an expiry (of the key, or of some field), with the database and deadline of at most `count_max` of them:
-/// all, or evenly spread ones.
+/// How many keys have an expiry (of the key, or of some field), with the database and deadline of
+/// at most `count_max` of them: all, or evenly spread ones.
 pub fn expiry_sample(tx: &mut Transaction<'_>, of_fields: bool, count_max: u64) -> (u64, Vec<(u8, u64)>) {
     let (start, end) = if of_fields { (b"F", b"G") } else { (b"T", b"U") };
     let total = tx.count(start, end);
     (total, sampled(total, count_max, |index| tx.nth(start, end, index)))
 }
 
-/// Database and deadline of at most `count_max` of the `total` rows that `nth` gives: all, or evenly spread ones.
+/// Database and deadline of at most `count_max` of the `total` rows that `nth` gives: all, or
+/// evenly spread ones.
 fn sampled(total: u64, count_max: u64, mut nth: impl FnMut(u64) -> Option<Row>) -> Vec<(u8, u64)> {
     let step = total.div_ceil(count_max).max(1);
     let mut sample = Vec::new();
@@ -793,7 +807,8 @@ fn sampled(total: u64, count_max: u64, mut nth: impl FnMut(u64) -> Option<Row>) 
 pub struct KeyCount {
     pub db: u8,
     pub keys: u64,
-    /// Exact while the layer has few keys that expire, or one numbered database; otherwise estimated.
+    /// Exact while the layer has few keys that expire, or one numbered database; otherwise
+    /// estimated.
     pub expiring: u64,
 }
 

@@ -7,15 +7,15 @@
 //! ```
 //!
 //! Keys stand in the order of their places, not of their names: a name does not fit into the number
-//! that clients keep as a cursor, and nothing shorter that keeps the order of names tells neighbours
-//! apart that begin alike. A key's place never changes and a cursor is computed from it alone. So it
-//! means the same on every node and after a restart, nothing is remembered for it, and a key that is
-//! there during a whole iteration is returned, once, whatever comes and goes beside it. Keys with equal
-//! cursors are returned together, because a cursor cannot point between them.
+//! that clients keep as a cursor, and nothing shorter that keeps the order of names tells
+//! neighbours apart that begin alike. A key's place never changes and a cursor is computed from it
+//! alone. So it means the same on every node and after a restart, nothing is remembered for it, and
+//! a key that is there during a whole iteration is returned, once, whatever comes and goes beside
+//! it. Keys with equal cursors are returned together, because a cursor cannot point between them.
 //!
 //! Names that differ in their last three bytes alone, as numbered ones do, are neighbours: what is
-//! written in their order lies together. A cursor has 53 bits because clients, of JavaScript above all,
-//! keep it in a float. `docs/decisions/26-scan-cursors.md` tells what was refused.
+//! written in their order lies together. A cursor has 53 bits because clients, of JavaScript above
+//! all, keep it in a float. `docs/decisions/26-scan-cursors.md` tells what was refused.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
@@ -52,8 +52,8 @@ pub fn cursor(place: &[u8]) -> u64 {
     u64::from_be_bytes(code)
 }
 
-/// The row from which the page of `cursor` begins: at or before every key with this cursor, behind all
-/// with a smaller one. `None` if no place has such a cursor or a greater one.
+/// The row from which the page of `cursor` begins: at or before every key with this cursor, behind
+/// all with a smaller one. `None` if no place has such a cursor or a greater one.
 pub fn start_of_page(db: u8, cursor: u64) -> Option<KeyBytes> {
     if cursor >> (HASH_BITS + TAIL_BITS) != 0 {
         return None;
@@ -64,7 +64,8 @@ pub fn start_of_page(db: u8, cursor: u64) -> Option<KeyBytes> {
     Some(joined([b'K', db], [&place[..place.len() - zeros], b""]))
 }
 
-/// The parts, one behind the other. What fits is copied in one go, without asking about room part by part.
+/// The parts, one behind the other. What fits is copied in one go, without asking about room part
+/// by part.
 #[inline]
 pub fn joined<const HEAD: usize>(head: [u8; HEAD], rest: [&[u8]; 2]) -> KeyBytes {
     let mut key = [0; KEY_BYTES_INLINE];
@@ -100,8 +101,8 @@ mod tests {
         }
     }
 
-    /// All names of up to four bytes of a few, in the order of their rows: cursors never fall, and the
-    /// page of each begins at the first of its keys.
+    /// All names of up to four bytes of a few, in the order of their rows: cursors never fall, and
+    /// the page of each begins at the first of its keys.
     #[test]
     fn pages_begin_at_the_first_key_of_their_cursor() {
         let bytes = [0, 1, b'a', 0xff];

@@ -1,7 +1,9 @@
-//! Random picks for the commands that answer some element: SPOP, SRANDMEMBER, HRANDFIELD and their like.
+//! Random picks for the commands that answer some element: SPOP, SRANDMEMBER, HRANDFIELD and their
+//! like.
 //!
-//! Seeded once per process by the standard library, so no clock and no device is read here. Commands are logged by their
-//! effects; replaying the log therefore never asks for a random number. Not for secrets: SplitMix64 (Steele, Lea, Flood 2014).
+//! Seeded once per process by the standard library, so no clock and no device is read here.
+//! Commands are logged by their effects; replaying the log therefore never asks for a random
+//! number. Not for secrets: SplitMix64 (Steele, Lea, Flood 2014).
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -35,15 +37,16 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in `0..bound`; panics if `bound` is 0. The high half of a product: its bias is far below one in 2^32 for any
-    /// bound that a collection reaches.
+    /// A number in `0..bound`; panics if `bound` is 0. The high half of a product: its bias is far
+    /// below one in 2^32 for any bound that a collection reaches.
     pub fn below(&self, bound: u64) -> u64 {
         assert!(bound > 0, "no number is below zero");
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// `count` different numbers in `0..bound`, every choice equally likely, their order arbitrary. `count <= bound`.
-    /// Floyd's algorithm: as many steps as numbers, however close `count` is to `bound`.
+    /// `count` different numbers in `0..bound`, every choice equally likely, their order arbitrary.
+    /// `count <= bound`. Floyd's algorithm: as many steps as numbers, however close `count` is to
+    /// `bound`.
     pub fn distinct(&self, count: u64, bound: u64) -> Vec<u64> {
         assert!(count <= bound, "only {bound} different numbers, {count} wanted");
         let mut seen = HashSet::with_capacity(count as usize);
@@ -58,8 +61,8 @@ impl Random {
     }
 }
 
-/// How many elements a client wants picked, as SRANDMEMBER, HRANDFIELD and ZRANDMEMBER take it: a negative number allows
-/// repetitions.
+/// How many elements a client wants picked, as SRANDMEMBER, HRANDFIELD and ZRANDMEMBER take it: a
+/// negative number allows repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PickCount(i64);
 
@@ -83,7 +86,8 @@ impl PickCount {
         Ok(self)
     }
 
-    /// Positions in a collection of `size` elements: all of them in order if that many are wanted, otherwise in any order.
+    /// Positions in a collection of `size` elements: all of them in order if that many are wanted,
+    /// otherwise in any order.
     pub fn positions(self, random: &Random, size: u64) -> Result<Vec<u64>, Failure> {
         let wanted = self.0.unsigned_abs();
         if size == 0 {

@@ -1,16 +1,19 @@
-//! HSCAN, SSCAN and their like over a collection: options, cursors, and the order of a large collection's elements.
+//! HSCAN, SSCAN and their like over a collection: options, cursors, and the order of a large
+//! collection's elements.
 //!
 //! ```text
 //! element key of a large collection:   position (8 bytes, big-endian)  element
 //! position = xxh3(element), never 0;   cursor = top 53 bits of the position to go on from, 0 = the start and the end
 //! ```
 //!
-//! Elements are rows in key order, but an element does not fit into a 64-bit cursor; its hash does. So a large collection is
-//! kept in the order of its elements' hashes: still one point look-up for each, and a cursor that needs no memory on the
-//! server, survives a restart and is right under concurrent writes. An element's position never changes, so whatever is
-//! there during a whole iteration is returned, and exactly once. Elements whose cursors are equal are returned together,
-//! because a cursor cannot point between them. It has 53 bits because clients, of JavaScript above all, keep it in a float. Keys with position 0 are no elements; a family may keep an index of its own there.
-//! A collection packed in one row is returned whole, with cursor 0.
+//! Elements are rows in key order, but an element does not fit into a 64-bit cursor; its hash does.
+//! So a large collection is kept in the order of its elements' hashes: still one point look-up for
+//! each, and a cursor that needs no memory on the server, survives a restart and is right under
+//! concurrent writes. An element's position never changes, so whatever is there during a whole
+//! iteration is returned, and exactly once. Elements whose cursors are equal are returned together,
+//! because a cursor cannot point between them. It has 53 bits because clients, of JavaScript above
+//! all, keep it in a float. Keys with position 0 are no elements; a family may keep an index of its
+//! own there. A collection packed in one row is returned whole, with cursor 0.
 //!
 //! Follows <https://redis.io/docs/latest/commands/scan/>.
 
@@ -120,7 +123,8 @@ pub fn position(element: &[u8]) -> Position {
     xxh3_64(element).max(1).to_be_bytes()
 }
 
-/// The row of an element of a large collection. It stands at the element's position, under the element.
+/// The row of an element of a large collection. It stands at the element's position, under the
+/// element.
 pub fn get(elements: &Elements, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
     tx.get_parts(&elements.row_key(&position(element), [element, b""]))
 }
@@ -146,8 +150,8 @@ const POSITION_BYTES: usize = 8;
 /// A cursor is the position without its lowest eleven bits.
 const POSITIONS_PER_CURSOR: u64 = 1 << 11;
 
-/// Visits about `count` elements of a large collection, from where `cursor` says. Returns the next page's cursor, 0 after the
-/// last.
+/// Visits about `count` elements of a large collection, from where `cursor` says. Returns the next
+/// page's cursor, 0 after the last.
 pub fn page(
     elements: &Elements,
     tx: &mut Transaction<'_>,

@@ -1,7 +1,9 @@
-//! LATENCY: the commands that took longer than `latency-monitor-threshold`, and how long every command's calls took.
+//! LATENCY: the commands that took longer than `latency-monitor-threshold`, and how long every
+//! command's calls took.
 //!
-//! An event keeps its latest samples, at most one a second: the worst. A histogram has one bucket for each power of two of
-//! microseconds, so a percentile read from it is exact to a factor of two; that costs a command one addition.
+//! An event keeps its latest samples, at most one a second: the worst. A histogram has one bucket
+//! for each power of two of microseconds, so a percentile read from it is exact to a factor of two;
+//! that costs a command one addition.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +91,8 @@ impl Histogram {
             .for_each(|bucket| bucket.store(0, Ordering::Relaxed));
     }
 
-    /// Upper bounds in microseconds with the number of calls up to each, without the buckets that add nothing.
+    /// Upper bounds in microseconds with the number of calls up to each, without the buckets that
+    /// add nothing.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut total = 0;
         let mut steps = Vec::new();

@@ -1,4 +1,5 @@
-//! Counters behind INFO, CONFIG RESETSTAT and /metrics. Relaxed atomics: each is exact, no two are read at one moment.
+//! Counters behind INFO, CONFIG RESETSTAT and /metrics. Relaxed atomics: each is exact, no two are
+//! read at one moment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,8 +113,8 @@ impl Statistics {
         self.denials[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A blocked command got its empty answer, or an error: counted now, as one that took no time. `index` is its number in the table.
-    /// Called under the partition's lock.
+    /// A blocked command got its empty answer, or an error: counted now, as one that took no time.
+    /// `index` is its number in the table. Called under the partition's lock.
     pub fn wait_ended(&self, index: usize, error: Option<&str>) {
         let counter = &self.commands.0[index];
         add_under_lock(&counter.calls, 1);
@@ -152,7 +153,8 @@ impl Statistics {
         *self.rate.lock() = Rate::default();
     }
 
-    /// Notes how much there has been of what INFO shows by the second. The expiry cycle calls it, about ten times a second.
+    /// Notes how much there has been of what INFO shows by the second. The expiry cycle calls it,
+    /// about ten times a second.
     pub fn sample_rate(&self, now_micros: u64) {
         let [read, written] = [&self.bytes_read, &self.bytes_written].map(|total| total.load(Ordering::Relaxed));
         let totals = [self.commands_processed(), read, written];

@@ -1,4 +1,5 @@
-//! Redis' compact encodings, read into their elements: listpack, ziplist, intset, zipmap. Listpacks are written too.
+//! Redis' compact encodings, read into their elements: listpack, ziplist, intset, zipmap. Listpacks
+//! are written too.
 //!
 //! Everything is found by walking from the front; the lengths and counts in the headers are not
 //! believed. The announced size of each element is checked against the bytes that are there.

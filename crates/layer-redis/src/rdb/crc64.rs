@@ -1,10 +1,12 @@
-//! CRC-64 as Redis computes it (polynomial ad93d23594c935a9, reflected): the checksum of DUMP's payloads and of RDB files.
+//! CRC-64 as Redis computes it (polynomial ad93d23594c935a9, reflected): the checksum of DUMP's
+//! payloads and of RDB files.
 //!
 //! Eight bytes a step, each by a table of its own: a file of gigabytes is checked as it is read.
 
 const POLYNOMIAL_REFLECTED: u64 = 0x95ac_9329_ac4b_c9b5;
 
-/// The first table is that of a byte; the one at `place` is that of a byte with `place` zeros behind it.
+/// The first table is that of a byte; the one at `place` is that of a byte with `place` zeros
+/// behind it.
 const TABLES: [[u64; 256]; 8] = {
     let mut tables = [[0; 256]; 8];
     let mut byte = 0;

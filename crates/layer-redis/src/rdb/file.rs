@@ -133,7 +133,8 @@ impl Scanner {
         self.offset
     }
 
-    /// The next record, if the bytes hold it. They must begin where the last answer's `consumed` ended.
+    /// The next record, if the bytes hold it. They must begin where the last answer's `consumed`
+    /// ended.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Found, Unreadable> {
         let mut walk = Walk::new(bytes);
         match self.step(bytes, &mut walk) {
@@ -342,13 +343,15 @@ fn payload(kind: u8, body: &[u8]) -> Vec<u8> {
     seal_as(payload, version)
 }
 
-/// Writes a file, part by part: each call appends to `out`, which is sent or stored and emptied as its owner likes.
+/// Writes a file, part by part: each call appends to `out`, which is sent or stored and emptied as
+/// its owner likes.
 pub struct Writer {
     checksum: Crc64,
 }
 
 impl Writer {
-    /// Begins the file. `has_deadlines`: a hash has fields that expire, which Redis knows since 7.4; any other file is one of 7.0.
+    /// Begins the file. `has_deadlines`: a hash has fields that expire, which Redis knows since
+    /// 7.4; any other file is one of 7.0.
     pub fn begin(has_deadlines: bool, out: &mut Vec<u8>) -> Writer {
         let version = if has_deadlines { VERSION_OF_DEADLINES } else { VERSION };
         let mut writer = Writer {

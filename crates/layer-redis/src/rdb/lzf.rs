@@ -10,9 +10,11 @@ const LENGTH_MAX: usize = 264;
 const LITERALS_MAX: usize = 32;
 const HASH_BITS: u32 = 14;
 
-/// The text of `length` bytes, or nothing if the bytes are malformed or say something of another length.
+/// The text of `length` bytes, or nothing if the bytes are malformed or say something of another
+/// length.
 pub fn decompress(mut bytes: &[u8], length: usize) -> Option<Vec<u8>> {
-    // Two bytes give at most one longest reference, so an announced length cannot make us allocate much.
+    // Two bytes give at most one longest reference, so an announced length cannot make us allocate
+    // much.
     if length > bytes.len().saturating_mul(LENGTH_MAX) {
         return None;
     }

@@ -4,8 +4,9 @@
 //! payload: what is dumped, RDB version (2 bytes, little-endian), CRC-64 of all before it (8 bytes, little-endian)
 //! ```
 //!
-//! Bytes come from anybody: they are read with an error for whatever is malformed, and nothing is allocated by an announced
-//! length. The version written is that of Redis 7.0; what Redis up to 8.4 and Valkey up to 9 write is read.
+//! Bytes come from anybody: they are read with an error for whatever is malformed, and nothing is
+//! allocated by an announced length. The version written is that of Redis 7.0; what Redis up to 8.4
+//! and Valkey up to 9 write is read.
 
 pub mod compact;
 pub mod crc64;

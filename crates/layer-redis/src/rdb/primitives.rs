@@ -16,8 +16,8 @@ pub struct Malformed;
 
 /// Longest string, as in Redis.
 pub const STRING_BYTES_MAX: usize = 512 << 20;
-/// Most bytes that the compressed strings of a payload give together: a list of them is up to 88 times as long as its payload, and
-/// no transaction can write more.
+/// Most bytes that the compressed strings of a payload give together: a list of them is up to 88
+/// times as long as its payload, and no transaction can write more.
 const EXPANDED_BYTES_MAX: usize = 1 << 30;
 /// Shorter strings are not compressed.
 const COMPRESSED_BYTES_MIN: usize = 20;

@@ -158,7 +158,8 @@ pub fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Stream, Malformed> {
     let mut nodes = Vec::new();
     for _ in 0..reader.count()? {
         let entries = read_node(reader)?;
-        // All of its entries may have been deleted: a node is never written without any, but may be read so.
+        // All of its entries may have been deleted: a node is never written without any, but may be
+        // read so.
         if !entries.is_empty() {
             nodes.push(entries);
         }

@@ -1,7 +1,8 @@
 //! A key's value as a payload: what DUMP writes and RESTORE reads.
 //!
-//! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes (streams: that of 7.0); read are
-//! all forms that Redis 7.0 writes, the older ones that it still reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9.
+//! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes
+//! (streams: that of 7.0); read are all forms that Redis 7.0 writes, the older ones that it still
+//! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9.
 
 use std::collections::HashSet;
 
@@ -26,7 +27,8 @@ pub const HASH_LISTPACK: u8 = 16;
 pub const ZSET_LISTPACK: u8 = 17;
 pub const LIST_QUICKLIST_2: u8 = 18;
 pub const SET_LISTPACK: u8 = 20;
-/// Valkey's hash with deadlines of fields. (Release candidates of Redis 7.4 had another form under this number.)
+/// Valkey's hash with deadlines of fields. (Release candidates of Redis 7.4 had another form under
+/// this number.)
 pub const HASH_2: u8 = 22;
 pub const HASH_METADATA: u8 = 24;
 pub const HASH_LISTPACK_EX: u8 = 25;

@@ -155,7 +155,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Passes over what a module has saved: its parts, each with its kind before it, until the kind 0.
+    /// Passes over what a module has saved: its parts, each with its kind before it, until the kind
+    /// 0.
     pub fn module(&mut self) -> Result<(), Stop> {
         loop {
             match self.length()? {

@@ -1,7 +1,7 @@
 //! The script or transaction that runs for long: who is notified of it, and who may end it.
 //!
-//! It began on the connection's own thread, and was taken back and begun again on a thread that may take long
-//! ([`crate::execution::long_run`]), so that the others are answered.
+//! It began on the connection's own thread, and was taken back and begun again on a thread that may
+//! take long ([`crate::execution::long_run`]), so that the others are answered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,8 +10,8 @@ use quartet_model::DatabaseId;
 
 /// How long a script or a transaction may keep the thread that serves the connections.
 pub const SHORT_MICROS: u64 = 25_000;
-/// The long script or transaction of the partition, if one runs: all databases of the partition share this, as they share the lock. Others
-/// look at it without the lock.
+/// The long script or transaction of the partition, if one runs: all databases of the partition
+/// share this, as they share the lock. Others look at it without the lock.
 #[derive(Default)]
 pub struct LongScripts {
     running: Mutex<Option<RunningScript>>,
@@ -61,7 +61,8 @@ impl LongScripts {
         self.wrote.store(false, Ordering::SeqCst);
     }
 
-    /// Whether what has run for so long must end, and why. Called often; others learn from it that they are kept waiting.
+    /// Whether what has run for so long must end, and why. Called often; others learn from it that
+    /// they are kept waiting.
     pub fn look(&self, micros: u64, bounds: &Bounds) -> Option<Stop> {
         if bounds.busy_micros.is_some_and(|busy_micros| micros >= busy_micros) {
             self.busy.store(true, Ordering::SeqCst);
@@ -75,7 +76,8 @@ impl LongScripts {
         self.kill.load(Ordering::SeqCst).then_some(Stop::Killed)
     }
 
-    /// Not once it is killed: then it ends at its next look at the clock, and the others wait for that.
+    /// Not once it is killed: then it ends at its next look at the clock, and the others wait for
+    /// that.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst) && !self.kill.load(Ordering::SeqCst)
     }

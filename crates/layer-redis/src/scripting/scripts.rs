@@ -1,4 +1,5 @@
-//! Scripts of EVAL and SCRIPT LOAD: digest, flags of the first line, and the cache that EVALSHA looks into.
+//! Scripts of EVAL and SCRIPT LOAD: digest, flags of the first line, and the cache that EVALSHA
+//! looks into.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ pub const FLAGS: &[(u32, &str)] = &[
     (ALLOW_CROSS_SLOT_KEYS, "allow-cross-slot-keys"),
 ];
 
-/// Scripts of EVAL that are kept for EVALSHA. Those that came by SCRIPT LOAD stay until SCRIPT FLUSH.
+/// Scripts of EVAL that are kept for EVALSHA. Those that came by SCRIPT LOAD stay until SCRIPT
+/// FLUSH.
 const EVALUATED_MAX: usize = 500;
 
 pub struct Script {
@@ -86,7 +88,8 @@ fn read_header(body: &[u8]) -> Result<(u32, usize), String> {
     Ok((flags, end))
 }
 
-/// The words of a first line, which may be quoted as in an inline command. Nothing if its quotes are not closed.
+/// The words of a first line, which may be quoted as in an inline command. Nothing if its quotes
+/// are not closed.
 pub fn words(line: &[u8]) -> Option<Vec<String>> {
     let line = [line, b"\n"].concat();
     let mut parser = Parser::new();
@@ -113,7 +116,8 @@ pub struct Scripts(RwLock<Cached>);
 #[derive(Default)]
 struct Cached {
     by_digest: FxHashMap<Digest, Arc<Script>>,
-    /// The scripts that EVAL brought, by their bodies, so that the digest of a script seen before is not computed again.
+    /// The scripts that EVAL brought, by their bodies, so that the digest of a script seen before
+    /// is not computed again.
     by_body: FxHashMap<Vec<u8>, Arc<Script>>,
     /// Digests of the scripts that may go, oldest first.
     evaluated: VecDeque<Digest>,
@@ -130,7 +134,8 @@ impl Scripts {
         self.0.read().by_body.get(body).cloned()
     }
 
-    /// Keeps a script that compiles, within `bytes_max` of all. One that was loaded is kept until the flush.
+    /// Keeps a script that compiles, within `bytes_max` of all. One that was loaded is kept until
+    /// the flush.
     pub fn add(&self, script: Script, loaded: bool, bytes_max: usize) -> Result<Arc<Script>, String> {
         let mut cached = self.0.write();
         let digest = script.digest;

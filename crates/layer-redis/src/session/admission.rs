@@ -39,7 +39,8 @@ impl Session {
         is_paused
     }
 
-    /// Without the lock (`partition`), while a script keeps it, nobody knows what a function declares.
+    /// Without the lock (`partition`), while a script keeps it, nobody knows what a function
+    /// declares.
     pub(super) fn may_write(
         &self,
         layer: &Redis,
@@ -57,12 +58,14 @@ impl Session {
         command.name == "exec" && queue.is_some_and(|queue| queue.writes)
     }
 
-    /// A connection that was made before a password was set, or that gave it, needs none; nor does any while there is none.
+    /// A connection that was made before a password was set, or that gave it, needs none; nor does
+    /// any while there is none.
     pub(super) fn may_run_unauthenticated(&self, command: &Command) -> bool {
         self.client.authenticated || command.has(NO_AUTH) || self.layer.access.users.are_all_welcome()
     }
 
-    /// A refused command spoils the transaction that it was to join; a refused EXEC ends it, with an error of its own.
+    /// A refused command spoils the transaction that it was to join; a refused EXEC ends it, with
+    /// an error of its own.
     pub(super) fn refuse(
         &mut self,
         partition: &mut PartitionGuard<'_>,
@@ -162,7 +165,8 @@ impl Session {
         Ok(command)
     }
 
-    /// A replica shows what is whole, and what it holds is its source's. As in Redis; REPLICAOF is the way out of both.
+    /// A replica shows what is whole, and what it holds is its source's. As in Redis; REPLICAOF is
+    /// the way out of both.
     fn admit_on_replica(&self, layer: &Redis, command: &Command) -> Result<(), Failure> {
         let is_queue = command.name == "exec" && self.client.multi.is_some();
         let leaves = matches!(command.name, "replicaof" | "slaveof");
@@ -191,7 +195,8 @@ impl Session {
         self.client.protocol == Protocol::Resp2 && !self.client.subscriptions.is_empty()
     }
 
-    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its commands need.
+    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its
+    /// commands need.
     pub(super) fn may_need_memory(&self, command: &Command) -> bool {
         match &self.client.multi {
             Some(queue) if command.name == "exec" => queue.may_need_memory,
@@ -209,7 +214,8 @@ fn only_pubsub(command: &Command) -> Failure {
     .into()
 }
 
-/// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.
+/// The start of an HTTP request or of its second line: a browser was made to talk to this port.
+/// Redis hangs up as well.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

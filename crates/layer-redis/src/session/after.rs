@@ -9,7 +9,8 @@ pub enum After {
     Deferred(Deferred),
     /// Sleep for this many microseconds before the reply is sent.
     Sleep { micros: u64 },
-    /// Run what takes long, on a thread where it may, and hand it to [`Session::take_back`](crate::Session::take_back).
+    /// Run what takes long, on a thread where it may, and hand it to
+    /// [`Session::take_back`](crate::Session::take_back).
     LongRun(Box<LongRun>),
 }
 

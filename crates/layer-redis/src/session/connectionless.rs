@@ -1,7 +1,8 @@
 //! Requests that come without a connection of their own, as those over REST do.
 //!
-//! Nothing of theirs may outlive the request, and nobody waits on them, so commands that set something up for a connection, or
-//! wait, are refused. Which ones follows the table "REST - Redis API Compatibility" of
+//! Nothing of theirs may outlive the request, and nobody waits on them, so commands that set
+//! something up for a connection, or wait, are refused. Which ones follows the table "REST - Redis
+//! API Compatibility" of
 //! <https://upstash.com/docs/redis/features/restapi>; the error's first words are the ones that Upstash answers.
 
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
@@ -11,7 +12,8 @@ use crate::command::table::Table;
 use crate::command::{BLOCKING, Command, Group};
 use crate::connections::subscriptions::changes_subscriptions;
 
-/// The error for a request that needs a connection. `None` also for what is no command: whoever runs it knows what to say.
+/// The error for a request that needs a connection. `None` also for what is no command: whoever
+/// runs it knows what to say.
 pub fn refusal(table: &Table, request: &[u8]) -> Option<String> {
     let mut parser = Parser::new();
     let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {

@@ -1,7 +1,8 @@
 //! One connection without its socket.
 //!
-//! The owner of the socket feeds it bytes with [`Session::receive`] and writes what it answers once the returned hold is
-//! durable. A session that [`is_blocked`](Session::is_blocked) takes no more requests until its mailbox brings the reply.
+//! The owner of the socket feeds it bytes with [`Session::receive`] and writes what it answers once
+//! the returned hold is durable. A session that [`is_blocked`](Session::is_blocked) takes no more
+//! requests until its mailbox brings the reply.
 
 mod admission;
 pub mod after;
@@ -43,13 +44,15 @@ pub struct Received {
     pub version: Version,
     /// Close the connection after sending the replies.
     pub close: bool,
-    /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
-    /// an error if the work fails.
+    /// Work to be done without the lock before anything else is received; its reply is already
+    /// written, and is to be replaced by an error if the work fails.
     pub after: Option<After>,
-    /// Somebody keeps the lock, or the store is behind: the next request is to be received again once
-    /// [`Engine::is_busy`](quartet_engine::Engine::is_busy) and [`Engine::is_behind`](quartet_engine::Engine::is_behind) are false.
+    /// Somebody keeps the lock, or the store is behind: the next request is to be received again
+    /// once [`Engine::is_busy`](quartet_engine::Engine::is_busy) and
+    /// [`Engine::is_behind`](quartet_engine::Engine::is_behind) are false.
     pub is_busy: bool,
-    /// The credentials that were sent open another logical database: the session is one of that database's layer now.
+    /// The credentials that were sent open another logical database: the session is one of that
+    /// database's layer now.
     pub moved: bool,
 }
 
@@ -68,13 +71,15 @@ pub struct Session {
     database_login: Option<DatabaseLogin>,
 }
 
-/// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
+/// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others
+/// out.
 const REQUESTS_PER_LOCK: usize = 64;
 /// Replies after which a hold of the lock ends earlier, and the time: a few requests may be as much
 /// work as a huge pipeline.
 const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
 const MICROS_PER_LOCK: u64 = 1_000;
-/// Up to here a request is read so quickly that its command begins, to the microsecond, when the one before it has ended.
+/// Up to here a request is read so quickly that its command begins, to the microsecond, when the
+/// one before it has ended.
 const SHORT_REQUEST_BYTES: usize = 1024;
 /// Bytes a transaction may queue before EXEC.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
@@ -130,21 +135,24 @@ impl Session {
         self.client.become_user(user);
     }
 
-    /// From now on the requests are those of the server that we are a replica of. They may do everything.
+    /// From now on the requests are those of the server that we are a replica of. They may do
+    /// everything.
     pub fn act_for_upstream(&mut self) {
         let rules = Rules::of_default_user(self.layer.table);
         self.act_for(Arc::new(User::new(b"replication", rules)));
         self.client.is_upstream = true;
     }
 
-    /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
+    /// A client that was silent for the time of `timeout` is disconnected, unless it waits for
+    /// something of the server's.
     pub fn may_idle(&self) -> bool {
         let shared = &self.client.shared;
         self.is_blocked() || shared.monitor.load(Ordering::Relaxed) || shared.subscriptions.any()
     }
 
-    /// The current command waits for a key, or the next one for the end of a pause or of a delay of passwords: receive nothing until
-    /// [`Session::drain_mailbox`], called at the deadline or when the client is woken, has made this false.
+    /// The current command waits for a key, or the next one for the end of a pause or of a delay of
+    /// passwords: receive nothing until [`Session::drain_mailbox`], called at the deadline or when
+    /// the client is woken, has made this false.
     pub fn is_blocked(&self) -> bool {
         self.blocked || self.paused_until_ms.is_some() || self.held_until_ms.is_some()
     }
@@ -155,7 +163,8 @@ impl Session {
         waiting.or(self.deadline_ms.filter(|_| self.blocked))
     }
 
-    /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends their replies to `out`.
+    /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends
+    /// their replies to `out`.
     pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
         let start = out.len();
         let mut received = self.receive_here(input, out);
@@ -193,7 +202,8 @@ impl Session {
         let mut received = Received::default();
         let mut partition: Option<PartitionGuard<'_>> = None;
         let (replies_start, mut first_done_micros) = (out.len(), None);
-        // Read once for all requests under this hold of the lock: it is too large to be moved about for each.
+        // Read once for all requests under this hold of the lock: it is too large to be moved about
+        // for each.
         let mut parser = std::mem::take(&mut self.parser);
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
@@ -252,7 +262,8 @@ impl Session {
         received
     }
 
-    /// Goes on in another logical database, if the password is right and there is room. False: the request is answered.
+    /// Goes on in another logical database, if the password is right and there is room. False: the
+    /// request is answered.
     fn log_in_to(&mut self, database_login: DatabaseLogin, out: &mut Vec<u8>) -> Result<bool, Busy> {
         let here = self.layer.clone();
         let there = match &here.access.directory {
@@ -303,8 +314,8 @@ impl Session {
         }
     }
 
-    /// Fetches what other threads left for this connection, until `out` has a good deal to send: what is left then is for when
-    /// that is sent. Returns the version the bytes must wait for.
+    /// Fetches what other threads left for this connection, until `out` has a good deal to send:
+    /// what is left then is for when that is sent. Returns the version the bytes must wait for.
     pub fn drain_mailbox(&mut self, out: &mut Vec<u8>) -> Dependency {
         self.take_mail_up_to(MAIL_BYTES_AT_ONCE, out)
     }
@@ -323,7 +334,8 @@ impl Session {
         taken.dependency
     }
 
-    /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was served just now.
+    /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was
+    /// served just now.
     pub fn time_out(&mut self) {
         if self.paused_until_ms.is_some() {
             return self.resume_if_over();
@@ -504,7 +516,8 @@ impl Session {
         }
     }
 
-    /// Drops what CLIENT REPLY does not want to be sent. Confirmations of subscriptions are pushes, and no replies.
+    /// Drops what CLIENT REPLY does not want to be sent. Confirmations of subscriptions are pushes,
+    /// and no replies.
     fn mute(&mut self, replies_start: usize, keeps_pushes: bool, out: &mut Vec<u8>) {
         let mode = self.client.reply_mode;
         self.client.reply_mode = match mode {
@@ -540,8 +553,9 @@ impl Session {
         dependency
     }
 
-    /// The other server has answered, or is gone. Appends the reply to `out`, and returns the version that it must wait for.
-    /// `None`: a script keeps the lock, and nothing was done; ask again.
+    /// The other server has answered, or is gone. Appends the reply to `out`, and returns the
+    /// version that it must wait for. `None`: a script keeps the lock, and nothing was done; ask
+    /// again.
     pub fn end_migration(
         &mut self,
         migration: &Migration,

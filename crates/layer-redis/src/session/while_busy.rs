@@ -12,7 +12,8 @@ use crate::session::after::After;
 use quartet_wire_resp::{Arguments, Reply};
 
 impl Session {
-    /// A script has held the lock for too long: what needs no lock is answered, everything else refused.
+    /// A script has held the lock for too long: what needs no lock is answered, everything else
+    /// refused.
     pub(super) fn request_while_busy(
         &mut self,
         layer: &Redis,

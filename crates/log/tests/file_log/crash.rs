@@ -1,4 +1,5 @@
-//! Loss of power, failing writes and failing syncs: what was synced is back, and a failed log stays failed.
+//! Loss of power, failing writes and failing syncs: what was synced is back, and a failed log stays
+//! failed.
 
 use super::{open, payload, records};
 use quartet_env::{Fault, FaultyDisk, Operation};
@@ -8,8 +9,8 @@ use quartet_model::LogSequence;
 const SEGMENT_BYTES: u64 = 4096;
 const PAYLOAD_BYTES_MAX: u64 = 900;
 
-/// Appends up to `count` records, syncing after every third and confirming after every fifth, until the disk fails.
-/// Answers how many were acknowledged, and how many were appended or tried.
+/// Appends up to `count` records, syncing after every third and confirming after every fifth, until
+/// the disk fails. Answers how many were acknowledged, and how many were appended or tried.
 fn write_until_failure(disk: &FaultyDisk, count: u64) -> (u64, u64) {
     let Ok(mut opened) = open(disk, SEGMENT_BYTES) else {
         return (0, 0);

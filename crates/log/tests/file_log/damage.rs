@@ -90,7 +90,8 @@ fn the_newest_segment_cut_before_a_confirmed_record_is_refused() {
     }
 }
 
-/// With the newest segments gone, or all of them beside a checkpoint, the log looked as if it had ended earlier.
+/// With the newest segments gone, or all of them beside a checkpoint, the log looked as if it had
+/// ended earlier.
 #[test]
 fn missing_files_at_the_end_are_missed() {
     let (disk, _) = long_log(0);
@@ -115,7 +116,8 @@ fn missing_files_at_the_end_are_missed() {
     }
 }
 
-/// Nobody was idle, so nobody confirmed: the reach is stated every few syncs all the same, and durably with each segment.
+/// Nobody was idle, so nobody confirmed: the reach is stated every few syncs all the same, and
+/// durably with each segment.
 #[test]
 fn a_busy_log_says_how_far_it_reaches() {
     let disk = FaultyDisk::new();
@@ -238,8 +240,9 @@ fn an_unknown_format_is_named() {
     assert!(matches!(error, FileLogError::Format { version: 6, .. }), "{error}");
 }
 
-/// A client stores the image of a log as a value, and the write of that value is torn. Nothing in it may pass for a
-/// record: neither as proof that something durable was lost, nor as a record to replay.
+/// A client stores the image of a log as a value, and the write of that value is torn. Nothing in
+/// it may pass for a record: neither as proof that something durable was lost, nor as a record to
+/// replay.
 #[test]
 fn the_image_of_a_log_in_a_payload_is_no_evidence() {
     let disk = FaultyDisk::new();

@@ -1,4 +1,5 @@
-//! The bytes of a segment, put together by hand as `docs/log.md` describes them: a later version must read this.
+//! The bytes of a segment, put together by hand as `docs/log.md` describes them: a later version
+//! must read this.
 
 use super::{SALT, open};
 use quartet_env::{Disk, FaultyDisk};

@@ -1,4 +1,5 @@
-//! A disk that is full: what the log promised to have room for it has, and it goes on when there is room again.
+//! A disk that is full: what the log promised to have room for it has, and it goes on when there is
+//! room again.
 
 use proptest::prelude::*;
 use quartet_env::{BLOCK_BYTES, Disk, Fault, FaultyDisk, Operation};
@@ -116,7 +117,8 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
     assert_eq!(open(&disk, SEGMENT_BYTES).unwrap().records.len() as u64, count + 1);
 }
 
-/// Beginning a segment created a file: without a descriptor for it the log failed, and the server ended.
+/// Beginning a segment created a file: without a descriptor for it the log failed, and the server
+/// ended.
 #[test]
 fn the_next_segment_is_there_before_it_is_needed() {
     let disk = FaultyDisk::new();

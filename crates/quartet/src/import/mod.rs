@@ -1,4 +1,5 @@
-//! `quartet import`: brings what another database holds to a running server, through that server's own protocol.
+//! `quartet import`: brings what another database holds to a running server, through that server's
+//! own protocol.
 
 mod observe;
 mod records;
@@ -33,7 +34,8 @@ enum Source {
     Keyvalue(records::KeyValueImportArguments),
 }
 
-/// The code: 0 everything has arrived, 2 something was rejected, 3 both sides differ at the cut-over.
+/// The code: 0 everything has arrived, 2 something was rejected, 3 both sides differ at the
+/// cut-over.
 pub fn import(arguments: ImportArguments) -> Result<ExitCode> {
     match arguments.source {
         Source::Redis(arguments) => redis::import(&arguments),

@@ -27,7 +27,8 @@ pub struct RecordArguments {
     /// More rejected records than this end the import
     #[arg(long, default_value_t = 1000)]
     pub rejected_max: u64,
-    /// File that says how far the import is, while it is not over: the same command goes on from there
+    /// File that says how far the import is, while it is not over: the same command goes on from
+    /// there
     #[arg(long, default_value = "quartet-import.journal")]
     pub journal: PathBuf,
 }

@@ -1,4 +1,5 @@
-//! `quartet import` and `quartet export` of DynamoDB's items, FaunaDB's documents, and keys with values.
+//! `quartet import` and `quartet export` of DynamoDB's items, FaunaDB's documents, and keys with
+//! values.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,8 +49,9 @@ fn exported(count: u64, observed: &Observed, to: &Path) {
 
 #[derive(Args)]
 pub struct DynamoDbArguments {
-    /// The folder, or s3://BUCKET/PREFIX, that holds an export's manifest-summary.json (credentials and endpoint from the AWS_
-    /// variables), or the URL of a live DynamoDB, with --table and the AWS_ variables
+    /// The folder, or s3://BUCKET/PREFIX, that holds an export's manifest-summary.json (credentials
+    /// and endpoint from the AWS_ variables), or the URL of a live DynamoDB, with --table and the
+    /// AWS_ variables
     #[arg(long)]
     from: String,
     /// Table of a live source
@@ -77,8 +79,8 @@ pub struct DynamoDbArguments {
         default_value = "any"
     )]
     to_secret_key: String,
-    /// File with the answer of DescribeTable, from which the table is made if it is not there [default: the export's table.json,
-    /// or the live table's description]
+    /// File with the answer of DescribeTable, from which the table is made if it is not there
+    /// [default: the export's table.json, or the live table's description]
     #[arg(long)]
     schema: Option<PathBuf>,
     /// Number of readers of a live table at once
@@ -241,7 +243,8 @@ pub struct KeyValueImportArguments {
     /// File with a {"key": "...", "value": "..."} a line, both in base64
     #[arg(long)]
     from: PathBuf,
-    /// Cluster file of the server [default: $FDB_CLUSTER_FILE, ./fdb.cluster, /etc/foundationdb/fdb.cluster]
+    /// Cluster file of the server [default: $FDB_CLUSTER_FILE, ./fdb.cluster,
+    /// /etc/foundationdb/fdb.cluster]
     #[arg(long)]
     cluster_file: Option<PathBuf>,
     #[command(flatten)]
@@ -258,7 +261,8 @@ pub fn import_keyvalue(arguments: &KeyValueImportArguments) -> Result<ExitCode> 
 
 #[derive(Args)]
 pub struct KeyValueExportArguments {
-    /// Cluster file of the server [default: $FDB_CLUSTER_FILE, ./fdb.cluster, /etc/foundationdb/fdb.cluster]
+    /// Cluster file of the server [default: $FDB_CLUSTER_FILE, ./fdb.cluster,
+    /// /etc/foundationdb/fdb.cluster]
     #[arg(long)]
     cluster_file: Option<PathBuf>,
     /// The file; one that is there is replaced when the new one is whole

@@ -25,8 +25,8 @@ const DIFFERENT: u8 = 3;
 
 #[derive(Args)]
 pub struct RedisArguments {
-    /// An RDB file, an append-only file, the folder of a Redis 7's append-only files, or redis://[USER:PASSWORD@]HOST[:PORT], rediss://
-    /// for TLS
+    /// An RDB file, an append-only file, the folder of a Redis 7's append-only files, or
+    /// redis://[USER:PASSWORD@]HOST[:PORT], rediss:// for TLS
     #[arg(long, env = "QUARTET_IMPORT_FROM", hide_env_values = true)]
     from: String,
     /// File that holds the password of a live source
@@ -49,8 +49,8 @@ pub struct RedisArguments {
     /// File of the certificates to trust in that server over TLS, in place of the public ones
     #[arg(long, env = "QUARTET_IMPORT_TO_TLS_ROOTS")]
     to_tls_roots: Option<PathBuf>,
-    /// Goes on with the writes of a live source until the line "cut over" is typed, which closes the source to writers and compares
-    /// both sides
+    /// Goes on with the writes of a live source until the line "cut over" is typed, which closes
+    /// the source to writers and compares both sides
     #[arg(long)]
     follow: bool,
     /// Cuts over as soon as everything has arrived, without asking

@@ -33,10 +33,12 @@ const PROMPT: &str = "kv> ";
 
 #[derive(Args)]
 pub struct KeyValueArguments {
-    /// Cluster file [default: ./fdb.cluster, /etc/foundationdb/fdb.cluster, ./quartet-data/fdb.cluster]
+    /// Cluster file [default: ./fdb.cluster, /etc/foundationdb/fdb.cluster,
+    /// ./quartet-data/fdb.cluster]
     #[arg(short = 'C', long, env = "FDB_CLUSTER_FILE")]
     cluster_file: Option<OsString>,
-    /// Runs these commands, separated by semicolons, and exits: with 0 if all succeeded, otherwise with 1
+    /// Runs these commands, separated by semicolons, and exits: with 0 if all succeeded, otherwise
+    /// with 1
     #[arg(long)]
     exec: Option<String>,
     /// Seconds after which --exec gives up; 0: never
@@ -66,7 +68,8 @@ pub fn run(arguments: KeyValueArguments) -> Result<ExitCode> {
     ended.context("writing to standard output").or_else(ended_by_reader)
 }
 
-/// Where clients of FoundationDB look, and then where a server that was started here keeps its data.
+/// Where clients of FoundationDB look, and then where a server that was started here keeps its
+/// data.
 fn find_cluster(named: Option<&Path>) -> Result<Cluster, ErrorCode> {
     let named = named.filter(|path| !path.as_os_str().is_empty());
     match Cluster::read(named) {

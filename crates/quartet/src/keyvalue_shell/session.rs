@@ -1,4 +1,5 @@
-//! The state of the shell and what its commands do. Output and texts of errors are those of `fdbcli`.
+//! The state of the shell and what its commands do. Output and texts of errors are those of
+//! `fdbcli`.
 
 use std::io::{self, Write};
 
@@ -432,7 +433,8 @@ async fn rows_of(
     Ok(rows)
 }
 
-/// The first key that does not begin with `prefix`; the end of all that are in reach for an empty one.
+/// The first key that does not begin with `prefix`; the end of all that are in reach for an empty
+/// one.
 fn end_of_prefix(prefix: &[u8]) -> Result<Vec<u8>, ErrorCode> {
     let Some(last) = prefix.iter().rposition(|byte| *byte != 0xff) else {
         return match prefix {

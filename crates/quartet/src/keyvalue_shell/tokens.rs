@@ -1,7 +1,8 @@
 //! How a line of the shell is read, and how keys and values are printed. Both follow `fdbcli`.
 //!
-//! Commands are separated by `;`, their words by blanks. `"` begins and ends a stretch in which neither separates. `\xNN` and
-//! `\u00NN` are one byte; `\ `, `\;`, `\"` and `\\` are the character itself.
+//! Commands are separated by `;`, their words by blanks. `"` begins and ends a stretch in which
+//! neither separates. `\xNN` and `\u00NN` are one byte; `\ `, `\;`, `\"` and `\\` are the character
+//! itself.
 
 use std::fmt::Write;
 

@@ -14,7 +14,8 @@ use crate::limits::connection_limit::{ACCEPT_RETRY, AcceptErrors};
 
 /// The way in through a listener: what becomes of a connection that it has accepted.
 pub trait Entrance: Send + Sync {
-    /// Admits a connection that the thread of `thread_waker` will serve. `None`: there is no place left.
+    /// Admits a connection that the thread of `thread_waker` will serve. `None`: there is no place
+    /// left.
     fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e>;
 
     /// Nobody new arrives any more.

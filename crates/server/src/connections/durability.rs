@@ -1,6 +1,8 @@
-//! Waiting, on one I/O thread, for the log to make versions durable, or for the partition's lock when somebody keeps it.
+//! Waiting, on one I/O thread, for the log to make versions durable, or for the partition's lock
+//! when somebody keeps it.
 //!
-//! The engine's flusher wakes the thread once; the connections that wait are woken here, without crossing threads again.
+//! The engine's flusher wakes the thread once; the connections that wait are woken here, without
+//! crossing threads again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -70,8 +72,8 @@ impl DurableWaiters {
         is_worth_overlapping(gathered_micros, sync_micros) && !self.engine.is_durable(dependency)
     }
 
-    /// Completes once `dependency` is durable. For a connection that does nothing else meanwhile: if it is alone, this thread is
-    /// held up until then.
+    /// Completes once `dependency` is durable. For a connection that does nothing else meanwhile:
+    /// if it is alone, this thread is held up until then.
     pub async fn settled(&self, dependency: Dependency) {
         let made = self.is_alone() && self.engine.make_durable(dependency);
         if !made {
@@ -99,7 +101,8 @@ impl DurableWaiters {
         self.engine.is_behind()
     }
 
-    /// Completes when a request that found the partition busy may try again: once the lock is free, or a little later.
+    /// Completes when a request that found the partition busy may try again: once the lock is free,
+    /// or a little later.
     pub async fn free(&self) {
         let mut released = pin!(self.released.notified());
         released.as_mut().enable();
@@ -127,8 +130,9 @@ impl DurableWaiters {
     }
 }
 
-/// If gathering took at least half as long as a sync does, as much again is gathered during the sync, and neither waits for the
-/// other. With less, one sync of all that comes serves more replies than two of a part each.
+/// If gathering took at least half as long as a sync does, as much again is gathered during the
+/// sync, and neither waits for the other. With less, one sync of all that comes serves more replies
+/// than two of a part each.
 fn is_worth_overlapping(gathered_micros: u64, sync_micros: u64) -> bool {
     sync_micros >= SYNC_MICROS_LONG && gathered_micros >= sync_micros / 2
 }
@@ -178,14 +182,16 @@ impl Ord for Waiting {
 mod tests {
     use super::*;
 
-    /// Two hundred transactions under way on one connection were answered, then synced, then answered again.
+    /// Two hundred transactions under way on one connection were answered, then synced, then
+    /// answered again.
     #[test]
     fn a_sync_overlaps_with_answering_if_both_take_long() {
         let check = |gathered_micros, sync_micros, expected| {
             let is_worth_it = is_worth_overlapping(gathered_micros, sync_micros);
             assert_eq!(is_worth_it, expected, "{gathered_micros} of {sync_micros}");
         };
-        // A lone small commit, twenty, and a part of two hundred, on a disk whose sync takes 1.6 ms.
+        // A lone small commit, twenty, and a part of two hundred, on a disk whose sync takes 1.6
+        // ms.
         check(20, 1_600, false);
         check(400, 1_600, false);
         check(1_000, 1_600, true);

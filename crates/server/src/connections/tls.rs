@@ -1,7 +1,8 @@
 //! TLS on a port that also speaks clear text: the first byte tells which.
 //!
-//! A TLS connection begins with a handshake record, 0x16, which begins no request of HTTP, RESP or the key-value protocol.
-//! HTTP/1.1 and HTTP/2 are agreed upon in the handshake (ALPN). Without a certificate everything is taken for clear text.
+//! A TLS connection begins with a handshake record, 0x16, which begins no request of HTTP, RESP or
+//! the key-value protocol. HTTP/1.1 and HTTP/2 are agreed upon in the handshake (ALPN). Without a
+//! certificate everything is taken for clear text.
 //!
 //! All listeners share one certificate. It is read again when a file has changed, on SIGHUP and by
 //! CONFIG SET; open connections keep the one they began with. An unusable certificate changes
@@ -37,7 +38,8 @@ use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
 const HANDSHAKE: u8 = 0x16;
 /// Longest time until the first byte, and then for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes that a peer may send until its handshake is over. A chain of certificates is a few thousand.
+/// Most bytes that a peer may send until its handshake is over. A chain of certificates is a few
+/// thousand.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 /// A longer file is none of certificates or keys.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -72,8 +74,8 @@ impl ClientCertificates {
     }
 }
 
-/// Where a certificate, with those that lead to its root, and its key lie, and the roots of clients' certificates; all PEM.
-/// Empty paths: there is none.
+/// Where a certificate, with those that lead to its root, and its key lie, and the roots of
+/// clients' certificates; all PEM. Empty paths: there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     pub certificate: PathBuf,
@@ -118,7 +120,8 @@ pub struct Tls {
     source: Mutex<Source>,
 }
 
-/// Where the certificate comes from. Locked while it is read, so that two changes come one after the other.
+/// Where the certificate comes from. Locked while it is read, so that two changes come one after
+/// the other.
 #[derive(Default)]
 struct Source {
     files: TlsFiles,
@@ -201,8 +204,8 @@ impl Tls {
         self.reload_from(&mut source);
     }
 
-    /// The same if a file has changed since it was read, and not since the last time that this was called: a certificate and
-    /// its key are replaced one after the other.
+    /// The same if a file has changed since it was read, and not since the last time that this was
+    /// called: a certificate and its key are replaced one after the other.
     pub fn reload_if_changed(&self) {
         let mut source = self.source.lock();
         let stamps = source.files.stamps();
@@ -348,7 +351,8 @@ async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     }
 }
 
-/// The socket below TLS. Until the handshake is over, what arrives is counted: the library keeps what is no whole message yet.
+/// The socket below TLS. Until the handshake is over, what arrives is counted: the library keeps
+/// what is no whole message yet.
 pub struct Handshaking {
     socket: TcpStream,
     counted: Option<Box<Counted>>,
@@ -428,8 +432,8 @@ mod tests {
         }
     }
 
-    /// Opens a connection whose peer sends `bytes` again and again, with a pause of a second after each time, and tells how
-    /// opening ended.
+    /// Opens a connection whose peer sends `bytes` again and again, with a pause of a second after
+    /// each time, and tells how opening ended.
     async fn opened(bytes: Vec<u8>, stranger_bytes: &Arc<StrangerBytes>) -> io::ErrorKind {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

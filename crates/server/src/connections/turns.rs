@@ -1,7 +1,7 @@
 //! Whether a connection has its I/O thread to itself.
 //!
-//! One that is alone may hold the thread up, and gains nothing from waiting for others. Connections that say nothing do not
-//! count: what counts is whose turn it was lately.
+//! One that is alone may hold the thread up, and gains nothing from waiting for others. Connections
+//! that say nothing do not count: what counts is whose turn it was lately.
 
 use std::future::poll_fn;
 use std::pin::pin;

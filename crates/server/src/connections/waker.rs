@@ -1,10 +1,10 @@
 //! Waking one connection from any thread.
 //!
-//! Cheaper to wait for than a `Notify`: waiting again with the same waker takes one uncontended lock and registers nothing.
-//! A signal is never lost: it stays until it is taken.
+//! Cheaper to wait for than a `Notify`: waiting again with the same waker takes one uncontended
+//! lock and registers nothing. A signal is never lost: it stays until it is taken.
 //!
-//! A thread that signals many connections of another I/O thread, as PUBLISH does, wakes it once: the other thread's
-//! [`ThreadWaker`] collects the signals and wakes the connections from within.
+//! A thread that signals many connections of another I/O thread, as PUBLISH does, wakes it once:
+//! the other thread's [`ThreadWaker`] collects the signals and wakes the connections from within.
 
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -76,7 +76,8 @@ impl ConnectionWaker {
         }
     }
 
-    /// Ready once for all signals since the last time. One task waits at a time; a later one takes its place.
+    /// Ready once for all signals since the last time. One task waits at a time; a later one takes
+    /// its place.
     pub fn poll_signalled(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         if std::mem::take(&mut state.signalled) {

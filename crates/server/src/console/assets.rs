@@ -1,4 +1,5 @@
-//! The files of the page, which are part of the binary, and the headers that keep them to themselves.
+//! The files of the page, which are part of the binary, and the headers that keep them to
+//! themselves.
 
 use std::sync::LazyLock;
 
@@ -155,7 +156,8 @@ mod tests {
     use super::*;
     use crate::http::Header;
 
-    /// The page loads on a slow line, too. A client that takes nothing compressed loads some three times as much.
+    /// The page loads on a slow line, too. A client that takes nothing compressed loads some three
+    /// times as much.
     const PAGE_BYTES_MAX: usize = 100_000;
 
     #[test]

@@ -1,9 +1,10 @@
 //! Finds the databases that a credential opens: each layer that it could belong to says whether it
 //! knows it.
 //!
-//! One field takes the root key, a database's token, read-only token or Fauna key, `ACCESS_KEY_ID:SECRET`, a secret made inside
-//! Fauna, a token of REST; with a user's name, a Redis user's password. The JSON that the admin API answered with a new
-//! database's credentials is taken whole.
+//! One field takes the root key, a database's token, read-only token or Fauna key,
+//! `ACCESS_KEY_ID:SECRET`, a secret made inside Fauna, a token of REST; with a user's name, a Redis
+//! user's password. The JSON that the admin API answered with a new database's credentials is taken
+//! whole.
 
 use std::sync::Arc;
 
@@ -125,7 +126,8 @@ impl Login {
         }
     }
 
-    /// One of the command line, or a user's of the default database. With `--dev` any is let in, which says nothing.
+    /// One of the command line, or a user's of the default database. With `--dev` any is let in,
+    /// which says nothing.
     fn is_rest_token(&self, credential: &str, head: &Head<'_>) -> bool {
         let hash = Some(password_hash(credential.as_bytes()));
         if hash == self.rest_tokens.standard || hash == self.rest_tokens.read_only {

@@ -1,4 +1,5 @@
-//! The console: a page for a person, on the listener of REST, and the few endpoints that the page needs.
+//! The console: a page for a person, on the listener of REST, and the few endpoints that the page
+//! needs.
 //!
 //! ```text
 //!   GET  / (Accept: text/html), /console/…      the page and its files, from the binary
@@ -13,9 +14,10 @@
 //!   *    /console/api/admin/…, …/metrics        the admin API
 //! ```
 //!
-//! There is no second way into the data. A request of the page is given to the layer that serves its protocol, as if the person
-//! had sent it there with his credential: authentication, access control, quotas, metering and turns are the layer's. So a
-//! session can do nothing that its credentials cannot.
+//! There is no second way into the data. A request of the page is given to the layer that serves
+//! its protocol, as if the person had sent it there with his credential: authentication, access
+//! control, quotas, metering and turns are the layer's. So a session can do nothing that its
+//! credentials cannot.
 //!
 //! A session is protected by an HttpOnly, SameSite=Strict cookie, and a second secret that only the
 //! page's own origin has and sends as a header (cookies are shared among the ports of a host, and a
@@ -265,7 +267,8 @@ impl Console {
         })
     }
 
-    /// The feed of a database, `rest` being its name and the feed's parameters: for the operator, or for who has a token of the database.
+    /// The feed of a database, `rest` being its name and the feed's parameters: for the operator,
+    /// or for who has a token of the database.
     fn changes_of(&self, keyring: &Keyring, rest: &str) -> Option<Forwarded<'_>> {
         let (database, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let token = keyring.root_key.as_ref().or_else(|| keyring.redis.get(database))?;

@@ -1,7 +1,8 @@
 //! The sessions of the console: in memory, few, and for as long as somebody uses them.
 //!
-//! A session is found by the hash of its cookie and believed by the hash of its proof. It holds the credentials that its person
-//! has shown, because the layers want to see them with each request; they leave the process in no answer.
+//! A session is found by the hash of its cookie and believed by the hash of its proof. It holds the
+//! credentials that its person has shown, because the layers want to see them with each request;
+//! they leave the process in no answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -94,7 +95,8 @@ impl Sessions {
             .is_some()
     }
 
-    /// The answer tells the browser both secrets: the cookie, which the page cannot read, and the proof, which only it can.
+    /// The answer tells the browser both secrets: the cookie, which the page cannot read, and the
+    /// proof, which only it can.
     pub fn open(&self, keyring: Keyring, head: &Head<'_>, now: Instant) -> Answer {
         let (name, proof) = (random_hexadecimal(SECRET_DIGITS), random_hexadecimal(SECRET_DIGITS));
         let session = Session {

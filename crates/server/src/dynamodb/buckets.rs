@@ -1,5 +1,6 @@
-//! The buckets that DynamoDB's exports go to and imports come from: folders, or prefixes in an object store, that the operator has
-//! named. And the thread that does them, the only one that waits for their files.
+//! The buckets that DynamoDB's exports go to and imports come from: folders, or prefixes in an
+//! object store, that the operator has named. And the thread that does them, the only one that
+//! waits for their files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -17,8 +18,8 @@ use tokio::sync::watch;
 const LOOKS_EVERY: Duration = Duration::from_millis(200);
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 
-/// The places by the names that clients say. Each is opened for each file: what an object store's client keeps would have to be
-/// dropped on a thread that may wait.
+/// The places by the names that clients say. Each is opened for each file: what an object store's
+/// client keeps would have to be dropped on a thread that may wait.
 pub struct NamedBuckets {
     addresses: BTreeMap<String, String>,
     /// Each may hold as many, whoever has written them.

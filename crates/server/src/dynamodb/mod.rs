@@ -1,4 +1,5 @@
-//! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the answers.
+//! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the
+//! answers.
 //!
 //! Checked in this order: method, size, content type, target, signature, JSON; the rest is the
 //! layer's. For a small body that is refused for its target or signature, broken JSON is reported
@@ -92,8 +93,8 @@ impl DynamoDbHttp {
         Dispatch::Answered(answer)
     }
 
-    /// The operation, and who asks for it. `sent` is the body as it was sent, which is what the signature covers: nothing is
-    /// decoded yet.
+    /// The operation, and who asks for it. `sent` is the body as it was sent, which is what the
+    /// signature covers: nothing is decoded yet.
     fn authenticate(&self, head: &Head<'_>, sent: &[u8]) -> Result<(Target, Caller), Failure> {
         let target = Target::parse(head.header("x-amz-target").unwrap_or_default())?;
         let caller = self.verifier.check(head, sent, self.now_seconds())?;
@@ -227,7 +228,8 @@ impl HttpLayer for DynamoDbHttp {
         BODY_BYTES_MAX
     }
 
-    /// A signature covers the body, so a request can be refused before its body is there, but not accepted.
+    /// A signature covers the body, so a request can be refused before its body is there, but not
+    /// accepted.
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
         if let Some(refusal) = self.refused_page(head) {
             return HeadShows::Answer(refusal);

@@ -45,8 +45,8 @@ impl FaunaHttp {
         }
     }
 
-    /// Whose secret it is: the key of a database's root, or a secret that was made in one and names it. `None`: the default
-    /// database's, or nobody's.
+    /// Whose secret it is: the key of a database's root, or a secret that was made in one and names
+    /// it. `None`: the default database's, or nobody's.
     fn database_of(&self, head: &Head<'_>) -> Option<Arc<Database>> {
         let catalogue = &self.tenants.catalogue;
         if catalogue.is_empty() {
@@ -122,7 +122,8 @@ impl FaunaHttp {
     }
 }
 
-/// A request that is answered in the name of a database which is one of several: within its quotas, and metered.
+/// A request that is answered in the name of a database which is one of several: within its quotas,
+/// and metered.
 struct Inside {
     database: Arc<Database>,
     layer: Arc<Fauna>,

@@ -43,7 +43,8 @@ fn read_all<'b>(decoder: impl Read, bytes_max: usize) -> Result<Cow<'b, [u8]>, U
     }
 }
 
-/// The body as the peer likes it, and the name of that encoding; `None` if it is best sent as it is.
+/// The body as the peer likes it, and the name of that encoding; `None` if it is best sent as it
+/// is.
 pub fn encoded(head: &Head<'_>, body: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     if body.len() <= COMPRESSED_BYTES_MIN {
         return None;
@@ -67,8 +68,9 @@ pub fn encoded_as(encoding: &'static str, body: &[u8]) -> Option<Vec<u8>> {
     written.ok()
 }
 
-/// The encoding with the highest weight in Accept-Encoding (RFC 9110, 12.5.3); of equals the first that is named. A weight
-/// that cannot be read, or is above one, counts as one, as it does for the service.
+/// The encoding with the highest weight in Accept-Encoding (RFC 9110, 12.5.3); of equals the first
+/// that is named. A weight that cannot be read, or is above one, counts as one, as it does for the
+/// service.
 pub fn preferred(head: &Head<'_>) -> Option<&'static str> {
     let mut named: Vec<(&'static str, f32)> = Vec::new();
     let mut others = 0.0;

@@ -1,6 +1,8 @@
-//! How much one HTTP connection, or one request of it, keeps of what its peer has sent, or has yet to read.
+//! How much one HTTP connection, or one request of it, keeps of what its peer has sent, or has yet
+//! to read.
 //!
-//! All of it counts in the process's budget of memory; what strangers have sent counts in their own, smaller one as well.
+//! All of it counts in the process's budget of memory; what strangers have sent counts in their
+//! own, smaller one as well.
 
 use std::sync::Arc;
 

@@ -127,7 +127,8 @@ impl Answer {
     }
 }
 
-/// True for what may stand in a header. A value made of what a client sent may hold something else: it is left out.
+/// True for what may stand in a header. A value made of what a client sent may hold something else:
+/// it is left out.
 pub fn is_header_value(value: &str) -> bool {
     value
         .bytes()

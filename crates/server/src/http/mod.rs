@@ -1,7 +1,8 @@
 //! One HTTP connection: the loop between its socket and a layer that answers requests.
 //!
-//! HTTP/1.1 with keep-alive and HTTP/2 with prior knowledge, on the I/O thread that was given the connection: requests are
-//! read, answered and sent there. A reply leaves once what it depends on is durable.
+//! HTTP/1.1 with keep-alive and HTTP/2 with prior knowledge, on the I/O thread that was given the
+//! connection: requests are read, answered and sent there. A reply leaves once what it depends on
+//! is durable.
 //!
 //! | file      | what it is                                                       |
 //! |-----------|------------------------------------------------------------------|
@@ -57,8 +58,8 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// Looks at the head of a request before more of its body is taken than anybody may send.
     fn judge_head(&self, head: &Head<'_>) -> HeadShows;
 
-    /// Refuses a whole request of a peer that has not shown who it is, if its head shows a wrong credential and its body would
-    /// have to be decoded to be answered.
+    /// Refuses a whole request of a peer that has not shown who it is, if its head shows a wrong
+    /// credential and its body would have to be decoded to be answered.
     fn refuse_stranger(&self, _head: &Head<'_>) -> Option<Answer> {
         None
     }
@@ -68,8 +69,8 @@ pub trait HttpLayer: Send + Sync + 'static {
         Dispatch::Answered(self.answer(head, body))
     }
 
-    /// The answer to a request that `dispatch` has found the partition busy for as long as a client is kept waiting: an error
-    /// after which clients of the protocol try again.
+    /// The answer to a request that `dispatch` has found the partition busy for as long as a client
+    /// is kept waiting: an error after which clients of the protocol try again.
     fn answer_busy(&self, head: &Head<'_>) -> Answer;
 
     /// Returns the share whose turn it is while `follow` or `answer` takes long.
@@ -86,15 +87,18 @@ pub trait HttpLayer: Send + Sync + 'static {
         }
     }
 
-    /// The admin API is among what it answers: a few places are kept for connections from this machine.
+    /// The admin API is among what it answers: a few places are kept for connections from this
+    /// machine.
     fn serves_operators(&self) -> bool {
         false
     }
 
-    /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
+    /// Work in the background, a little at a time; called every tenth of a second from a thread of
+    /// its own.
     fn maintain(&self) {}
 
-    /// A request whose answer goes on, of those that `dispatch` left. `None`: it is one for `answer`.
+    /// A request whose answer goes on, of those that `dispatch` left. `None`: it is one for
+    /// `answer`.
     fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<ResponseStream> {
         None
     }
@@ -115,7 +119,8 @@ pub enum Dispatch {
     Answered(Answer),
     /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
     Later,
-    /// Nothing: something keeps the partition's lock, and it is to be tried again once that is free.
+    /// Nothing: something keeps the partition's lock, and it is to be tried again once that is
+    /// free.
     Busy,
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
     Unfinished(Option<FairShare>, Work),
@@ -146,8 +151,8 @@ pub enum Following {
     End,
 }
 
-/// A peer that leaves a connection without a request for so long is disconnected, at the latest after twice the time. Clients
-/// keep theirs for a minute or so.
+/// A peer that leaves a connection without a request for so long is disconnected, at the latest
+/// after twice the time. Clients keep theirs for a minute or so.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
 /// How long a request waits for something that keeps the partition's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -167,7 +172,8 @@ const ANSWER_PACE: Pace = Pace {
     timeout: Duration::from_secs(60),
     bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
 };
-/// A body up to this size is read before anything is known of who sends it: the answer may have to look at it.
+/// A body up to this size is read before anything is known of who sends it: the answer may have to
+/// look at it.
 const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
 /// Bytes of an overlong body that are read before the connection is given up, so that the peer sees
 /// the answer.
@@ -287,8 +293,8 @@ impl Peer {
         }
     }
 
-    /// Learns from an answer who the peer is. One that says that the credential is wrong comes the later the more of them there
-    /// were; what is right is never held up.
+    /// Learns from an answer who the peer is. One that says that the credential is wrong comes the
+    /// later the more of them there were; what is right is never held up.
     #[inline]
     fn answered(&self, answer: &mut Answer) {
         match answer.credential {
@@ -326,7 +332,8 @@ fn now_micros() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Serves a connection to its end, which comes early if its place is needed and the peer has not shown who it is.
+/// Serves a connection to its end, which comes early if its place is needed and the peer has not
+/// shown who it is.
 async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
     let (evicted, peer) = (accepted.evicted.clone(), accepted.peer.clone());
     let mut evicted = pin!(evicted.notified());

@@ -1,7 +1,8 @@
 //! One connection of the key-value protocol: the loop between its socket and its session.
 //!
-//! Per readiness one read, all whole requests answered, one write. Replies that rest on what is not durable yet wait in a
-//! queue of their own, so that others overtake them; requests go on being answered meanwhile.
+//! Per readiness one read, all whole requests answered, one write. Replies that rest on what is not
+//! durable yet wait in a queue of their own, so that others overtake them; requests go on being
+//! answered meanwhile.
 
 use std::collections::VecDeque;
 use std::io;
@@ -51,7 +52,8 @@ pub struct KeyValueAccepted {
     pub evicted: Arc<Notify>,
 }
 
-/// Serves a connection to its end, which comes early if its place is needed and the peer has not shown who it is.
+/// Serves a connection to its end, which comes early if its place is needed and the peer has not
+/// shown who it is.
 pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
     let KeyValueAccepted {
         socket,
@@ -115,7 +117,8 @@ struct Arrived<S> {
     woken: Arc<Notify>,
 }
 
-/// Reads the preamble and the greeting, which are small, and opens the database that the credential is for.
+/// Reads the preamble and the greeting, which are small, and opens the database that the credential
+/// is for.
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     address: IpAddr,
@@ -245,7 +248,8 @@ impl Unsettled {
 
 enum Event {
     Input(usize),
-    /// Something that was waited for has become durable, a watched key was written, or the lock may be free.
+    /// Something that was waited for has become durable, a watched key was written, or the lock may
+    /// be free.
     Woken,
     Stop,
 }

@@ -69,8 +69,8 @@ impl KeyValueEndpoint {
         self.layer.maintain();
     }
 
-    /// The root key opens the default database, a database's tokens open that one. With `--dev` anybody else comes into the
-    /// default one.
+    /// The root key opens the default database, a database's tokens open that one. With `--dev`
+    /// anybody else comes into the default one.
     pub fn open(&self, token: &[u8]) -> Option<Opened> {
         if let Some((database, access)) = self.tenants.catalogue.by_secret(token) {
             let may_write = match access {

@@ -1,8 +1,9 @@
 //! One connection at a time for each session of a client.
 //!
-//! A client that has lost its connection does not know whether the commits that were under way have happened. It names its
-//! session when it connects again, and is let in once the connection before has ended: what that one had sent is decided by
-//! then, and what the server had not read of it never happens.
+//! A client that has lost its connection does not know whether the commits that were under way have
+//! happened. It names its session when it connects again, and is let in once the connection before
+//! has ended: what that one had sent is decided by then, and what the server had not read of it
+//! never happens.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A layer over one logical database, as the server keeps it: made when somebody comes in, dropped when nobody is there.
+//! A layer over one logical database, as the server keeps it: made when somebody comes in, dropped
+//! when nobody is there.
 //!
 //! The server's interface to every layer, in the words of none of them. Requests do not come this
 //! way: a protocol's own connections know their layer by its type.
@@ -15,8 +16,8 @@ use crate::layers::maker::LayerMaker;
 
 /// The server's interface to a layer over a database that is one of several.
 pub trait DatabaseLayer: Any + Send + Sync {
-    /// Work in the background, a little at a time; called about ten times a second. True if the database is to stay open for the
-    /// sake of what was done.
+    /// Work in the background, a little at a time; called about ten times a second. True if the
+    /// database is to stay open for the sake of what was done.
     fn maintain(&self, database: &Database) -> bool;
 
     /// Gives back what idle connections hold. Called about once a second.
@@ -54,7 +55,8 @@ pub struct Opening<'o> {
     pub directory: &'o dyn Fn() -> Box<dyn Directory>,
 }
 
-/// A kind of layer: its word in options, metrics and feeds, where its rows are, and how it is opened over a database.
+/// A kind of layer: its word in options, metrics and feeds, where its rows are, and how it is
+/// opened over a database.
 #[derive(Clone, Copy)]
 pub struct LayerKind {
     pub name: &'static str,

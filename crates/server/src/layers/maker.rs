@@ -1,5 +1,5 @@
-//! Makes the layers over one logical database: those of the default one when the server starts, those of another when somebody
-//! comes in.
+//! Makes the layers over one logical database: those of the default one when the server starts,
+//! those of another when somebody comes in.
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +36,8 @@ use crate::tenants::users::UsersInDatabase;
 pub const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
 /// The user who comes in with a database's read-only token.
 pub const READER: &[u8] = b"default_ro";
-/// Where there is no room, keys with a deadline go first, then any: what `eviction` of a database means.
+/// Where there is no room, keys with a deadline go first, then any: what `eviction` of a database
+/// means.
 const EVICTION_POLICY: &str = "optimistic-volatile";
 
 pub struct LayerMaker {
@@ -244,7 +245,8 @@ fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles
     }
 }
 
-/// Gives the layer the users in a file, and lets it keep them there. A file that was named has to be there.
+/// Gives the layer the users in a file, and lets it keep them there. A file that was named has to
+/// be there.
 fn read_users(layer: &mut Redis, file: UsersOnDisk, is_named: bool) -> Result<()> {
     let path = file.path().to_owned();
     layer.config.start_with("aclfile", path.display().to_string());

@@ -1,12 +1,12 @@
 //! How many connections the process has open, of all listeners together.
 //!
-//! A connection costs a descriptor, and the log and the checkpoints need descriptors too: a process that has none left
-//! cannot begin a log segment and ends. So the limit on open files is raised at the start as far as the system lets it, a
-//! part is set aside, and connections share the rest.
+//! A connection costs a descriptor, and the log and the checkpoints need descriptors too: a process
+//! that has none left cannot begin a log segment and ends. So the limit on open files is raised at
+//! the start as far as the system lets it, a part is set aside, and connections share the rest.
 //!
-//! When all places are taken, the connection that has waited longest without showing a credential makes room for the new
-//! one. Peers that only hold connections open therefore keep nobody out; the limit turns clients away when it is reached by
-//! connections that have authenticated.
+//! When all places are taken, the connection that has waited longest without showing a credential
+//! makes room for the new one. Peers that only hold connections open therefore keep nobody out; the
+//! limit turns clients away when it is reached by connections that have authenticated.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -19,12 +19,14 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 
-/// Descriptors for log segments, checkpoints, the file of users, the keys of issuers and migrations, and for connections
-/// that are being closed while those that replace them are open already.
+/// Descriptors for log segments, checkpoints, the file of users, the keys of issuers and
+/// migrations, and for connections that are being closed while those that replace them are open
+/// already.
 const RESERVED: usize = 96;
 /// Connections that may be open beyond the limit because the ones they replace are not closed yet.
 const REPLACING_MAX: usize = 32;
-/// Places that only the HTTP listener gives, and only to this machine, when all others are taken: for the admin API.
+/// Places that only the HTTP listener gives, and only to this machine, when all others are taken:
+/// for the admin API.
 const LOCAL_HTTP_PLACES: usize = 8;
 /// A server that could have fewer connections than this does not start.
 const CONNECTIONS_MIN: usize = 16;
@@ -82,8 +84,8 @@ impl ConnectionLimit {
         })
     }
 
-    /// Raises the limit on open files for `wanted` connections. There may be fewer of them if the system does not allow as
-    /// many files. Errors: it allows too few to serve anybody.
+    /// Raises the limit on open files for `wanted` connections. There may be fewer of them if the
+    /// system does not allow as many files. Errors: it allows too few to serve anybody.
     pub fn of_process(wanted: usize) -> Result<Arc<ConnectionLimit>> {
         let others = open_files() + RESERVED;
         let files_max = raise_open_files(wanted + others);
@@ -107,8 +109,8 @@ impl ConnectionLimit {
         self.connections_max
     }
 
-    /// A place for one connection; `None` if all are taken by connections that have authenticated. Waits while many that were
-    /// to make room are still being closed.
+    /// A place for one connection; `None` if all are taken by connections that have authenticated.
+    /// Waits while many that were to make room are still being closed.
     pub async fn admit(self: &Arc<Self>, place: Place) -> Option<Permit> {
         loop {
             let mut freed = pin!(self.freed.notified());
@@ -203,7 +205,8 @@ fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(GUESS, Iterator::count)
 }
 
-/// Raises the soft limit on open files to `wanted` if it is lower, but not beyond the hard one. Returns the limit in force.
+/// Raises the soft limit on open files to `wanted` if it is lower, but not beyond the hard one.
+/// Returns the limit in force.
 fn raise_open_files(wanted: usize) -> usize {
     let limits = getrlimit(Resource::Nofile);
     let files = |limit: Option<u64>| limit.map_or(usize::MAX, |files| files as usize);
@@ -227,7 +230,8 @@ fn raise_open_files(wanted: usize) -> usize {
 /// How long no connection is accepted after an error: it may be that there are no descriptors left.
 pub const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 
-/// Logs errors of accepting connections, at most one line a second: an error that stays would fill the disk otherwise.
+/// Logs errors of accepting connections, at most one line a second: an error that stays would fill
+/// the disk otherwise.
 #[derive(Default)]
 pub struct AcceptErrors {
     logged: Option<Instant>,

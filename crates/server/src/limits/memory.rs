@@ -1,8 +1,9 @@
 //! The process' share of the machine's memory, and the measurement of its use.
 //!
-//! The kernel ends a process that takes more than its control group or the machine has. Before that the layers refuse to
-//! grow, or evict (`quartet_engine::Memory`). Unless an operator names a budget it is four fifths of what the process can
-//! have: with the eighth that the figures may be off, nine tenths are never exceeded.
+//! The kernel ends a process that takes more than its control group or the machine has. Before that
+//! the layers refuse to grow, or evict (`quartet_engine::Memory`). Unless an operator names a
+//! budget it is four fifths of what the process can have: with the eighth that the figures may be
+//! off, nine tenths are never exceeded.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,8 +28,9 @@ pub struct Budget {
     pub source: &'static str,
 }
 
-/// What the parts of the ssd engine may take of the budget, in bytes. With what is left for the program, for epochs on their way to the log (a
-/// 64th each) and for clients, all of it fits at any budget from that of a control group of 128 MiB up.
+/// What the parts of the ssd engine may take of the budget, in bytes. With what is left for the
+/// program, for epochs on their way to the log (a 64th each) and for clients, all of it fits at any
+/// budget from that of a control group of 128 MiB up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     pub cache_bytes: u64,
@@ -37,7 +39,8 @@ pub struct Shares {
 
 /// What the program takes itself: code, stacks, interpreters.
 const PROGRAM_BYTES: u64 = 56 << 20;
-/// The system has the rest of a large machine's memory for pages of files, which serve nearly as well.
+/// The system has the rest of a large machine's memory for pages of files, which serve nearly as
+/// well.
 const USUAL_CACHE_BYTES_MAX: u64 = 1 << 30;
 const UNLIMITED_CACHE_BYTES: u64 = 256 << 20;
 /// More does not make a flush cheaper by much, and takes long to be written.
@@ -64,7 +67,8 @@ impl Budget {
         usual.min(share)
     }
 
-    /// How the ssd engine divides it. `cache_given`: what an operator wants to be kept of what was read.
+    /// How the ssd engine divides it. `cache_given`: what an operator wants to be kept of what was
+    /// read.
     pub fn shares(self, cache_given: Option<u64>) -> Shares {
         let Some(bytes) = self.bytes else {
             return Shares {
@@ -127,8 +131,8 @@ fn group_limit(root: &Path) -> Option<u64> {
     groups.min()
 }
 
-/// The least limit in `files` of the group at `path` and the groups above it, up to the mount. In a container the path may
-/// be the host's and lead nowhere; then the mount is the group itself.
+/// The least limit in `files` of the group at `path` and the groups above it, up to the mount. In a
+/// container the path may be the host's and lead nowhere; then the mount is the group itself.
 fn least_limit(mount: &Path, path: &str, files: &[&str]) -> Option<u64> {
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let groups = group.ancestors().take_while(|group| group.starts_with(mount));
@@ -142,7 +146,8 @@ fn read_limit(path: &Path) -> Option<u64> {
     (bytes < 1 << 60).then_some(bytes)
 }
 
-/// Measures until the server stops, and asks the allocator for what it keeps when that has become much.
+/// Measures until the server stops, and asks the allocator for what it keeps when that has become
+/// much.
 pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(MEASURED_EVERY);
     let (mut purged, mut kept) = (Instant::now(), 0);
@@ -164,7 +169,8 @@ pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<b
     }
 }
 
-/// Gives back what the allocator keeps for this thread, whenever somebody asks (MEMORY PURGE), though not again and again.
+/// Gives back what the allocator keeps for this thread, whenever somebody asks (MEMORY PURGE),
+/// though not again and again.
 pub async fn purge_when_asked(purge: fn(), mut purges: watch::Receiver<()>) {
     while purges.changed().await.is_ok() {
         purge();

@@ -49,8 +49,9 @@ impl Pace {
         started + self.timeout + Duration::from_millis(earned_ms)
     }
 
-    /// Writes all of `bytes`, at this pace and without a pause longer than its timeout. The thread's other tasks have their turn in between, and
-    /// first: what a socket takes at once has been sent before.
+    /// Writes all of `bytes`, at this pace and without a pause longer than its timeout. The
+    /// thread's other tasks have their turn in between, and first: what a socket takes at once has
+    /// been sent before.
     pub async fn write_all(&self, socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
         let started = Instant::now();
         let whole = bytes.len();
@@ -81,7 +82,8 @@ mod tests {
         bytes_per_second: 1000,
     };
 
-    /// How long a reader that takes `count` bytes each `every` is written to, and whether it got all 100,000.
+    /// How long a reader that takes `count` bytes each `every` is written to, and whether it got
+    /// all 100,000.
     async fn read_in_steps(count: usize, every: Duration) -> (Duration, bool) {
         let (mut writer, mut reader) = tokio::io::duplex(count);
         let started = Instant::now();
@@ -101,7 +103,8 @@ mod tests {
         (elapsed, is_whole)
     }
 
-    /// Takes all that it is given, and notes how much that was and how often another task had its turn before.
+    /// Takes all that it is given, and notes how much that was and how often another task had its
+    /// turn before.
     struct Taking {
         turns: std::rc::Rc<std::cell::Cell<usize>>,
         taken: Vec<(usize, usize)>,

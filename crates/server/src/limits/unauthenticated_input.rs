@@ -1,8 +1,9 @@
-//! How much the server keeps of what peers send who have not shown who they are: one budget for all of them, and a smaller
-//! one for each peer.
+//! How much the server keeps of what peers send who have not shown who they are: one budget for all
+//! of them, and a smaller one for each peer.
 //!
-//! Heads that never end and bodies without a credential cost memory for as long as their deadlines last. Beyond a budget such a
-//! connection is turned away; connections that have authenticated are not counted here.
+//! Heads that never end and bodies without a credential cost memory for as long as their deadlines
+//! last. Beyond a budget such a connection is turned away; connections that have authenticated are
+//! not counted here.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
 //! How long requests take, by layer and operation and by logical database, as `/metrics` shows it.
 //!
-//! Redis' commands are measured by their layer, once for everything that tells of durations. Here are the other layers: one or two
-//! clock readings and a few atomic additions for each of their requests.
+//! Redis' commands are measured by their layer, once for everything that tells of durations. Here
+//! are the other layers: one or two clock readings and a few atomic additions for each of their
+//! requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +87,8 @@ impl OfLayers {
     }
 }
 
-/// Bounds of the buckets, in microseconds. Histograms have one for each power of two; one in four is shown.
+/// Bounds of the buckets, in microseconds. Histograms have one for each power of two; one in four
+/// is shown.
 const BOUNDS: [u64; 11] = [
     16,
     64,
@@ -102,7 +104,8 @@ const BOUNDS: [u64; 11] = [
 ];
 const NAME: &str = "quartet_request_duration_seconds";
 
-/// The histograms of every operation that was ever asked for, of the default database's layer of Redis and of all others.
+/// The histograms of every operation that was ever asked for, of the default database's layer of
+/// Redis and of all others.
 pub fn write(redis: &Redis, layers: &OfLayers, out: &mut dyn Exposition) {
     let help = "How long requests took, by layer and operation, without waiting for the disk.";
     out.family(NAME, Kind::Histogram, help);

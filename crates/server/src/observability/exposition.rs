@@ -1,4 +1,5 @@
-//! Where metrics are written: the Prometheus text format, or whatever else takes families, values and histograms.
+//! Where metrics are written: the Prometheus text format, or whatever else takes families, values
+//! and histograms.
 
 use std::fmt::Write;
 
@@ -67,7 +68,8 @@ impl Text {
         let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
         let mut separator = '{';
         for (name, value) in all {
-            // No value has a quote, a backslash or a line's end in it: they are names of ours, and of databases.
+            // No value has a quote, a backslash or a line's end in it: they are names of ours, and
+            // of databases.
             let _ = write!(self.text, "{separator}{name}=\"{value}\"");
             separator = ',';
         }

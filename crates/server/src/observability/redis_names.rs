@@ -1,6 +1,7 @@
 //! The names under which redis_exporter shows a Redis, for dashboards that were made for it.
 //!
-//! Names and meanings: <https://github.com/oliver006/redis_exporter>, of the fields of INFO for the default database.
+//! Names and meanings: <https://github.com/oliver006/redis_exporter>, of the fields of INFO for the
+//! default database.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -235,7 +236,8 @@ fn commands(layer: &Redis, out: &mut dyn Exposition) {
     }
 }
 
-/// Counts the keys, if nobody keeps the partition. Done once when the server starts, so that there are always some to tell of.
+/// Counts the keys, if nobody keeps the partition. Done once when the server starts, so that there
+/// are always some to tell of.
 pub fn count_keys(layer: &Redis) -> bool {
     if layer.engine.is_busy() {
         return false;
@@ -247,7 +249,8 @@ pub fn count_keys(layer: &Redis) -> bool {
     true
 }
 
-/// A script may keep the partition for seconds, and this is answered on a thread that serves others: then it tells what was counted last.
+/// A script may keep the partition for seconds, and this is answered on a thread that serves
+/// others: then it tells what was counted last.
 fn keys(layer: &Redis, out: &mut dyn Exposition) {
     let is_new = count_keys(layer);
     let counts = layer.observation.key_counts.lock().clone();

@@ -1,5 +1,5 @@
-//! Requests of every layer that took long, in the server's log: layer, operation, database, duration, and the shape of what was
-//! asked, without a value of it.
+//! Requests of every layer that took long, in the server's log: layer, operation, database,
+//! duration, and the shape of what was asked, without a value of it.
 //!
 //! A client with many slow requests would fill the log, so it takes a few lines a second and then
 //! counts.

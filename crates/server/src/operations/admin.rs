@@ -11,7 +11,8 @@
 //!          /admin/v1/backup-targets…, …/backup-task  backups that the server takes itself (`backup_tasks`)
 //! ```
 //!
-//! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other sites are refused.
+//! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other
+//! sites are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

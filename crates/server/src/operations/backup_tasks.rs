@@ -1,4 +1,5 @@
-//! Backups that the server takes itself, verifies and restores into new folders, because an operator asks for it at the console.
+//! Backups that the server takes itself, verifies and restores into new folders, because an
+//! operator asks for it at the console.
 //!
 //! ```text
 //!   GET    /admin/v1/backup-targets                 the names of the targets, and the task that runs or ran last
@@ -23,7 +24,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use quartet_backup::{
-    Anchor, Archive, BackupError, BackupStart, Chain, Progress, Session, Source, BackupOptions, Target, open_target, take,
+    Anchor, Archive, BackupError, BackupOptions, BackupStart, Chain, Progress, Session, Source, Target, open_target,
+    take,
 };
 use quartet_engine::StoreKind;
 use quartet_env::{Runtime, SystemRuntime};

@@ -11,7 +11,8 @@
 //! The client keeps the pieces: here the server writes nothing, and connects to nobody.
 //! (`backup_tasks` does, where an operator has configured a target.)
 //!
-//! A backup that nobody asks for is ended after two minutes, with what is kept for it. There are at most four.
+//! A backup that nobody asks for is ended after two minutes, with what is kept for it. There are at
+//! most four.
 
 use std::collections::HashMap;
 use std::io;

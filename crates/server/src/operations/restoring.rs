@@ -24,7 +24,8 @@ pub struct FolderRestore {
     pub engine: StoreKind,
 }
 
-/// Makes `data`, which is not there or empty. Errors: nothing has that name, or what was there is as it was.
+/// Makes `data`, which is not there or empty. Errors: nothing has that name, or what was there is
+/// as it was.
 pub fn restore_folder(
     target: &dyn Target,
     data: &Path,
@@ -82,8 +83,8 @@ fn find_database(chain: &Chain, name: &str) -> Result<DatabaseId> {
     Ok(DatabaseId(found.id))
 }
 
-/// Takes all other databases out of the restored catalogue. One that was deleted and made anew behind the base has another number, and none of
-/// its rows was restored.
+/// Takes all other databases out of the restored catalogue. One that was deleted and made anew
+/// behind the base has another number, and none of its rows was restored.
 fn leave_only(disk: Arc<RealDisk>, kind: StoreKind, name: &str, id: DatabaseId) -> Result<()> {
     let options = EngineOptions {
         store: Some(kind),

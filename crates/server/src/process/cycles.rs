@@ -41,7 +41,8 @@ impl Cycle {
     }
 }
 
-/// Runs each cycle when it is due, the first time at once. A cycle that finds the partition busy leaves its work to its next turn.
+/// Runs each cycle when it is due, the first time at once. A cycle that finds the partition busy
+/// leaves its work to its next turn.
 pub async fn run(mut cycles: Vec<Cycle>, mut stop: watch::Receiver<bool>) {
     quartet_engine::serve_on_this_thread();
     while !*stop.borrow() {
@@ -64,7 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// A panic ended the thread of the cycles, and nobody noticed: keys no longer expired, databases were no longer tidied.
+    /// A panic ended the thread of the cycles, and nobody noticed: keys no longer expired,
+    /// databases were no longer tidied.
     #[test]
     fn a_cycle_that_panics_is_run_again_and_the_others_go_on() {
         let (told, heard) = mpsc::channel();

@@ -1,9 +1,10 @@
 //! MIGRATE's conversations with other servers: requests out, replies in.
 //!
-//! On a thread of their own, started when the first is needed, with few more that resolve names: a target that says nothing, or whose name nobody can
-//! resolve, keeps the connection waiting that asked for it and nobody else. A connection for each migration: one that is kept
-//! would have to be watched, and saves one round trip. Nothing of what the other side says is believed beyond what a reply
-//! is, and no more of it is kept than a limit.
+//! On a thread of their own, started when the first is needed, with few more that resolve names: a
+//! target that says nothing, or whose name nobody can resolve, keeps the connection waiting that
+//! asked for it and nobody else. A connection for each migration: one that is kept would have to be
+//! watched, and saves one round trip. Nothing of what the other side says is believed beyond what a
+//! reply is, and no more of it is kept than a limit.
 
 use std::future::Future;
 use std::io;
@@ -57,7 +58,8 @@ impl Migrations {
     }
 }
 
-/// Starts the thread; it ends when nobody can give it work any more, and gives up what is under way.
+/// Starts the thread; it ends when nobody can give it work any more, and gives up what is under
+/// way.
 fn start() -> Option<mpsc::UnboundedSender<Job>> {
     let (jobs, given) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread()

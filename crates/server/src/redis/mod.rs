@@ -1,8 +1,9 @@
 //! One Redis connection: the loop between its socket and its session.
 //!
-//! Per readiness one read, all complete requests executed, one write. The read buffer grows as bytes arrive, never by an
-//! announced length; a peer that sends without reading is not read from while its replies are unsent. A connection that
-//! has been idle for a while holds no buffers at all.
+//! Per readiness one read, all complete requests executed, one write. The read buffer grows as
+//! bytes arrive, never by an announced length; a peer that sends without reading is not read from
+//! while its replies are unsent. A connection that has been idle for a while holds no buffers at
+//! all.
 
 pub(crate) mod migration;
 pub(crate) mod rdb_file;
@@ -62,7 +63,8 @@ const REST_AFTER: Duration = Duration::from_secs(2);
 /// How long a peer has to take the farewell of TLS.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Makes the connections that are idle give their buffers back, and closes listeners that have not read for too long.
+/// Makes the connections that are idle give their buffers back, and closes listeners that have not
+/// read for too long.
 pub fn tidy(layer: &Redis) {
     let rest_micros = REST_AFTER.as_micros() as u64;
     let now_micros = layer.engine.now_micros();
@@ -164,8 +166,8 @@ impl RespEntrance {
     }
 }
 
-/// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
-/// list of clients afterwards finds it.
+/// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted,
+/// so whoever looks at the list of clients afterwards finds it.
 struct Accepted {
     socket: std::net::TcpStream,
     client: Arc<Client>,
@@ -186,7 +188,8 @@ impl Arrival for Accepted {
     }
 }
 
-/// Serves a connection until either side closes it. A peer that goes away is no event; everything else was answered on the wire.
+/// Serves a connection until either side closes it. A peer that goes away is no event; everything
+/// else was answered on the wire.
 async fn serve(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
     let _ = serve_opened(accepted, waiters, stop).await;
 }
@@ -262,7 +265,8 @@ impl Socket for TcpStream {
 
 impl Socket for Encrypted {
     fn arrival(&self) -> impl Future<Output = io::Result<()>> {
-        // Called when a read has found nothing, so nothing that has arrived is waiting to be decrypted.
+        // Called when a read has found nothing, so nothing that has arrived is waiting to be
+        // decrypted.
         self.get_ref().0.socket().readable()
     }
 
@@ -315,7 +319,8 @@ enum Event {
 }
 
 impl Connection {
-    /// Waits for the transport, unless the connection is killed, the server stops, or a peer that owes a password takes too long.
+    /// Waits for the transport, unless the connection is killed, the server stops, or a peer that
+    /// owes a password takes too long.
     async fn wait_for(
         &mut self,
         opening: impl Future<Output = io::Result<Transport>>,
@@ -375,8 +380,9 @@ impl Connection {
             }
             self.note_buffers();
             if !is_mail_alone && !self.waiters.is_alone() {
-                // All requests that have arrived on this thread are executed, then all replies leave: the peer wakes once for
-                // many, writes of many wait for one sync, and code and data stay in the caches.
+                // All requests that have arrived on this thread are executed, then all replies
+                // leave: the peer wakes once for many, writes of many wait for one sync, and code
+                // and data stay in the caches.
                 tokio::task::yield_now().await;
             }
             self.send(&mut socket).await?;
@@ -386,7 +392,8 @@ impl Connection {
         }
     }
 
-    /// Sleeps until there is something to do. A blocked session is still read from, to notice that its peer left.
+    /// Sleeps until there is something to do. A blocked session is still read from, to notice that
+    /// its peer left.
     async fn wait(&mut self, socket: &mut impl Socket, must_authenticate_by: Instant) -> io::Result<Event> {
         let (deadline, event) = match self.session.deadline_ms() {
             Some(deadline_ms) => (Some(self.instant(deadline_ms)), Event::Deadline),
@@ -406,7 +413,8 @@ impl Connection {
         });
         let connection_waker = &self.connection_waker;
         let mut sleep = pin!(deadline.map(tokio::time::sleep_until));
-        // Once for every request, so nothing is registered that is not needed: most connections have no deadline.
+        // Once for every request, so nothing is registered that is not needed: most connections
+        // have no deadline.
         poll_fn(|context| {
             if may_read && let Poll::Ready(arrived) = arrival.as_mut().poll(context) {
                 return Poll::Ready(arrived);
@@ -428,7 +436,8 @@ impl Connection {
         Instant::now() + Duration::from_millis(time_ms.saturating_sub(now_ms))
     }
 
-    /// When a peer that stays silent is disconnected: one that owes a password, or any, if `timeout` is set.
+    /// When a peer that stays silent is disconnected: one that owes a password, or any, if
+    /// `timeout` is set.
     fn silence_ends(&self, must_authenticate_by: Instant) -> Option<Instant> {
         if !self.session.is_authenticated() {
             return Some(must_authenticate_by);
@@ -445,7 +454,8 @@ impl Connection {
         let statistics = &self.layer.observation.statistics;
         statistics.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
         statistics.reads.fetch_add(1, Ordering::Relaxed);
-        // Every command notes when it ran; only a limit on silence needs to know of parts of commands.
+        // Every command notes when it ran; only a limit on silence needs to know of parts of
+        // commands.
         if self.layer.config.timeout.load(Ordering::Relaxed) > 0 {
             let active = &self.session.client().last_active_micros;
             active.store(self.layer.engine.now_micros(), Ordering::Relaxed);
@@ -465,7 +475,8 @@ impl Connection {
             .set_roughly(self.input.capacity() + self.session.words_bytes() + self.output.capacity() + queue);
     }
 
-    /// Gives the buffers back if the peer has been silent for a while. Ten thousand idle connections would hold on to 160 MB.
+    /// Gives the buffers back if the peer has been silent for a while. Ten thousand idle
+    /// connections would hold on to 160 MB.
     fn rest_if_idle(&mut self) {
         let active_micros = self.session.client().last_active_micros.load(Ordering::Relaxed);
         let idle_micros = self.layer.engine.now_micros().saturating_sub(active_micros);
@@ -491,7 +502,8 @@ impl Connection {
         self.layer.config.client_query_buffer_limit.load(Ordering::Relaxed) as usize
     }
 
-    /// The replies exceed the hard limit of `client-output-buffer-limit`: the connection closes and sends none of them.
+    /// The replies exceed the hard limit of `client-output-buffer-limit`: the connection closes and
+    /// sends none of them.
     fn has_too_much_output(&self) -> bool {
         let bytes_max = self.layer.config.output_bytes_max();
         bytes_max.is_some_and(|bytes_max| self.output.len() > bytes_max)
@@ -559,7 +571,8 @@ impl Connection {
             if self.output.len() >= OUTPUT_BYTES_FLUSH {
                 self.send(socket).await?;
             }
-            // Other connections of this thread get their turn between two locks' worth of a long pipeline.
+            // Other connections of this thread get their turn between two locks' worth of a long
+            // pipeline.
             tokio::task::yield_now().await;
         }
     }
@@ -618,8 +631,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket did not take all at once, because it is much or because the peer has not read enough. The peer is given time, unless the connection is killed
-    /// meanwhile, perhaps because too much is waiting for it.
+    /// The socket did not take all at once, because it is much or because the peer has not read
+    /// enough. The peer is given time, unless the connection is killed meanwhile, perhaps because
+    /// too much is waiting for it.
     async fn send_slowly(&mut self, socket: &mut impl Socket, sent: usize) -> io::Result<()> {
         let pace = Pace {
             timeout: self.stall_timeout(),
@@ -757,7 +771,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers how many replicas have what was committed when it was asked. Zero as the time is none.
+    /// Answers how many replicas have what was committed when it was asked. Zero as the time is
+    /// none.
     async fn await_replicas(&mut self, count: u64, timeout_ms: u64) {
         self.waiters.durable(self.dependency).await;
         let (layer, started) = (self.layer.clone(), Instant::now());
@@ -785,7 +800,8 @@ impl Connection {
     }
 }
 
-/// Writes a checkpoint, and the RDB file beside it if there is to be one. Blocks while it does. The error is a reply.
+/// Writes a checkpoint, and the RDB file beside it if there is to be one. Blocks while it does. The
+/// error is a reply.
 pub fn save(layer: &Redis) -> Result<(), String> {
     let written = layer.engine.checkpoint();
     written.map_err(|_| "ERR the checkpoint failed; see the server's log".to_owned())?;

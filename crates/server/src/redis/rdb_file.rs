@@ -1,6 +1,7 @@
 //! The RDB file that SAVE and BGSAVE write beside the checkpoint, if the operator wants one.
 //!
-//! It shows one version and is written while others write. A new file takes the place of the old one once it is whole on disk.
+//! It shows one version and is written while others write. A new file takes the place of the old
+//! one once it is whole on disk.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -18,7 +19,8 @@ pub struct RdbFile {
     path: PathBuf,
     /// One at a time.
     is_writing: AtomicBool,
-    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was written.
+    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was
+    /// written.
     written_micros: AtomicU64,
 }
 

@@ -9,7 +9,8 @@
 //! shown to nobody: not while it arrives, not when the link breaks or the server starts again, and
 //! not when REPLICAOF NO ONE ends it, which removes it.
 //!
-//! Nothing of an ended copy is written: whoever ends one holds its gate afterwards, and the thread looks behind it.
+//! Nothing of an ended copy is written: whoever ends one holds its gate afterwards, and the thread
+//! looks behind it.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -72,7 +73,8 @@ impl ReplicaOf {
         *self.running.lock() = start(layer, source);
     }
 
-    /// Begins to copy a server, or ends it. Waits for the disk, and for no other server. The error is a reply.
+    /// Begins to copy a server, or ends it. Waits for the disk, and for no other server. The error
+    /// is a reply.
     pub fn change(&self, layer: &Arc<Redis>, source: Option<(String, u16)>) -> Result<(), String> {
         let mut running = self.running.lock();
         if let Some(running) = running.take() {
@@ -227,7 +229,8 @@ fn source_now(layer: &Redis, source: &Address) -> Address {
     }
 }
 
-/// As Redis does it: the roots of `tls-ca-cert-file`, and the certificate for outgoing connections, or else that for incoming ones.
+/// As Redis does it: the roots of `tls-ca-cert-file`, and the certificate for outgoing connections,
+/// or else that for incoming ones.
 fn tls_now(layer: &Redis) -> Tls {
     let path = |name: &str| Some(PathBuf::from(layer.config.text_of(name))).filter(|path| !path.as_os_str().is_empty());
     let outgoing = path("tls-client-cert-file").zip(path("tls-client-key-file"));

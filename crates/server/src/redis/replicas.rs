@@ -1,4 +1,5 @@
-//! Replicas of ours: a Redis, a tool that migrates, `redis-cli --rdb`. Each is served on a thread of its own, by blocking calls.
+//! Replicas of ours: a Redis, a tool that migrates, `redis-cli --rdb`. Each is served on a thread
+//! of its own, by blocking calls.
 //!
 //! ```text
 //! +FULLRESYNC id position, then $EOF:mark records mark, or $length records    or    +CONTINUE id
@@ -133,7 +134,8 @@ impl Serving {
         Ok(())
     }
 
-    /// A replica looks for the mark at the end of what it has received, so nothing may follow before it says that it found it.
+    /// A replica looks for the mark at the end of what it has received, so nothing may follow
+    /// before it says that it found it.
     fn await_word(&self, follower: &Follower) -> io::Result<()> {
         while !follower.has_spoken.load(Ordering::Relaxed) {
             self.go_on()?;
@@ -143,7 +145,8 @@ impl Serving {
         Ok(())
     }
 
-    /// A replica says each second how far it is; one that has lost its machine says nothing, and its connection need not break.
+    /// A replica says each second how far it is; one that has lost its machine says nothing, and
+    /// its connection need not break.
     fn check_heard(&self, follower: &Follower) -> io::Result<()> {
         let timeout_seconds: u64 = self.layer.config.text_of("repl-timeout").parse().unwrap_or(60);
         let heard_micros = follower.heard_micros.load(Ordering::Relaxed);

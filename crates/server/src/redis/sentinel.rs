@@ -1,8 +1,10 @@
-//! Sentinel's protocol, for clients that ask one where the server is: it names this one, and never another.
+//! Sentinel's protocol, for clients that ask one where the server is: it names this one, and never
+//! another.
 //!
-//! No credential is needed, as with a Redis Sentinel that was given no password: all that can be learned is an address. The
-//! commands are those that clients send (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and that people
-//! type to look at it. A subscription is accepted and stays silent, because nothing ever changes.
+//! No credential is needed, as with a Redis Sentinel that was given no password: all that can be
+//! learned is an address. The commands are those that clients send
+//! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and that people type to
+//! look at it. A subscription is accepted and stays silent, because nothing ever changes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -39,7 +41,8 @@ const PACE: Pace = Pace {
 pub struct Sentinel {
     pub master_name: String,
     pub identity: Identity,
-    /// Where the server is; what is absent is the address at which the client has reached the sentinel.
+    /// Where the server is; what is absent is the address at which the client has reached the
+    /// sentinel.
     pub announcement: Announcement,
 }
 

@@ -1,5 +1,5 @@
-//! The file of Redis' users, in the data directory or where the settings say: what ACL SAVE writes, and ACL LOAD and the start of the
-//! server read.
+//! The file of Redis' users, in the data directory or where the settings say: what ACL SAVE writes,
+//! and ACL LOAD and the start of the server read.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};

@@ -1,7 +1,8 @@
 //! The commands of one request on their way through a session.
 //!
-//! A session is lent for the request and has nothing of an earlier one: what would outlive a request is refused. Short work is
-//! done on the I/O thread; what takes long (a long pipeline, a script, a pause of all clients) goes on where it may.
+//! A session is lent for the request and has nothing of an earlier one: what would outlive a
+//! request is refused. Short work is done on the I/O thread; what takes long (a long pipeline, a
+//! script, a pause of all clients) goes on where it may.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -108,7 +109,8 @@ impl Sessions {
 /// The address that MONITOR and CLIENT LIST show for a request over REST, as Upstash does.
 const ADDRESS: &str = "0.0.0.0:0";
 
-/// The error for what is not executed because something other than a script keeps the partition; what clients know of Redis.
+/// The error for what is not executed because something other than a script keeps the partition;
+/// what clients know of Redis.
 pub const BUSY: &str = "BUSY the database is busy with something that takes long";
 
 /// The outcome of a request on an I/O thread.
@@ -155,7 +157,8 @@ impl Execution {
 
     /// Executes as much as an I/O thread may be kept with.
     pub fn begin(&mut self) -> ExecutionStart {
-        // One that is refused inside a transaction is not queued, and without it nothing of the rest may be done.
+        // One that is refused inside a transaction is not queued, and without it nothing of the
+        // rest may be done.
         let refused = (0..self.commands.len()).find_map(|index| self.refusal_at(index));
         if let (true, Some(text)) = (self.commands.is_transaction(), refused) {
             self.answer_rest(&text);

@@ -20,8 +20,8 @@ use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_result, writ
 use tokio::sync::watch;
 
 use self::events::Events;
-use self::execution::{BUSY, ExecutionStart, Execution, Sessions};
-use self::tokens::{Tokens, LoginError};
+use self::execution::{BUSY, Execution, ExecutionStart, Sessions};
+use self::tokens::{LoginError, Tokens};
 use crate::http::compression::{self, Unreadable};
 use crate::http::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::observability::durations::REST_OPERATIONS;
@@ -33,8 +33,8 @@ use crate::tenants::turns::FairShare;
 /// Most bytes of a body.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// The latest commit that an answer can have seen. A client sends it along with its next request, so that a server that is
-/// behind waits; this one never is.
+/// The latest commit that an answer can have seen. A client sends it along with its next request,
+/// so that a server that is behind waits; this one never is.
 const SYNC_TOKEN: &str = "upstash-sync-token";
 const ENCODING: &str = "upstash-encoding";
 const RESPONSE_FORMAT: &str = "upstash-response-format";

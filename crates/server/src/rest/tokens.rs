@@ -1,7 +1,8 @@
 //! Whose a request over REST is: the one place where a token becomes a user.
 //!
-//! A token is, in this order: the read-only or the standard one of the settings, one of another logical database, one that ACL
-//! RESTTOKEN made, or the password of `default`, which the root key is. With `--dev` and no token in the settings any will do, and so does none.
+//! A token is, in this order: the read-only or the standard one of the settings, one of another
+//! logical database, one that ACL RESTTOKEN made, or the password of `default`, which the root key
+//! is. With `--dev` and no token in the settings any will do, and so does none.
 
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ impl Tokens {
         }
     }
 
-    /// The user whose request it is, and the layer if it is another database's than `layer`; or the text of the refusal.
+    /// The user whose request it is, and the layer if it is another database's than `layer`; or the
+    /// text of the refusal.
     pub fn user_of(&self, layer: &Redis, head: &Head<'_>) -> Result<(Option<Arc<Redis>>, Arc<User>), LoginError> {
         let token = token_of(head);
         let hash = token.as_ref().map(|token| password_hash(token.as_bytes()));

@@ -1,7 +1,7 @@
 //! The quotas of a logical database's requests, and each protocol's words for an exceeded one.
 //!
-//! Redis' texts are Upstash's (its documentation, "Troubleshooting"); DynamoDB's exceptions are those of its "Error handling"
-//! page, of which SDKs retry the throttling ones; Fauna answers 429.
+//! Redis' texts are Upstash's (its documentation, "Troubleshooting"); DynamoDB's exceptions are
+//! those of its "Error handling" page, of which SDKs retry the throttling ones; Fauna answers 429.
 
 use std::sync::Arc;
 

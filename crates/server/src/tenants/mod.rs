@@ -103,12 +103,13 @@ impl Tenants {
         let Some(entry) = self.entry(&mut open, database) else {
             return Ok(None);
         };
-        // With the lock of `open`: a database whose layers are closed meanwhile would have one that nobody knows of.
+        // With the lock of `open`: a database whose layers are closed meanwhile would have one that
+        // nobody knows of.
         self.layer_of(&entry, LayerId::Redis).map(Some)
     }
 
-    /// A layer of the database that was entered. It is made if nobody has asked for it before, which takes the partition's lock
-    /// and waits for it briefly.
+    /// A layer of the database that was entered. It is made if nobody has asked for it before,
+    /// which takes the partition's lock and waits for it briefly.
     pub fn layer<L: DatabaseLayer>(&self, entered: &Entered, id: LayerId) -> Result<Arc<L>, Busy> {
         self.layer_of(&entered.open, id)
     }
@@ -237,7 +238,8 @@ impl Tenants {
         self.share.set_active(active.count() + default);
     }
 
-    /// Gives back what idle connections and idle databases hold, and finishes deletions. Called about once a second.
+    /// Gives back what idle connections and idle databases hold, and finishes deletions. Called
+    /// about once a second.
     pub fn tidy(&self) {
         if self.catalogue.is_empty() {
             return;
@@ -264,8 +266,8 @@ impl Tenants {
         }
     }
 
-    /// Changes what is decided about a database. A new durability holds for connections that come in afterwards: those that
-    /// are there are closed.
+    /// Changes what is decided about a database. A new durability holds for connections that come
+    /// in afterwards: those that are there are closed.
     pub fn change(&self, name: &str, change: impl FnOnce(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
         let before = self
             .catalogue
@@ -403,8 +405,9 @@ impl Drop for Entered {
 struct TenantDirectory(Weak<Tenants>);
 
 impl Directory for TenantDirectory {
-    /// The token is the password of the user `default` and of the one named as the database; the read-only token that of
-    /// `default_ro`. A user of the database's own comes in as `DATABASE/USER`.
+    /// The token is the password of the user `default` and of the one named as the database; the
+    /// read-only token that of `default_ro`. A user of the database's own comes in as
+    /// `DATABASE/USER`.
     fn find(&self, name: &[u8], password: &[u8]) -> Option<DatabaseLogin> {
         let tenants = self.0.upgrade()?;
         if tenants.catalogue.is_empty() {

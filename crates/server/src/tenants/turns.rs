@@ -1,4 +1,5 @@
-//! Whose turn it is: measures what a database executes, and makes one that has had more than its share wait.
+//! Whose turn it is: measures what a database executes, and makes one that has had more than its
+//! share wait.
 //!
 //! While there is only the default database, taking a turn is one load.
 
@@ -72,8 +73,8 @@ impl FairShare {
         }
     }
 
-    /// Waits until a turn that takes long may begin: alone of its database, and once nothing is owed. The default database's
-    /// are its operator's, and begin at once.
+    /// Waits until a turn that takes long may begin: alone of its database, and once nothing is
+    /// owed. The default database's are its operator's, and begin at once.
     pub async fn begin_long(&self) -> LongTurn {
         if self.database.is_none() {
             return LongTurn(None);
@@ -98,7 +99,8 @@ impl FairShare {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Answers a request over HTTP as one turn; a database that owes the others time is answered later.
+    /// Answers a request over HTTP as one turn; a database that owes the others time is answered
+    /// later.
     pub fn answer(&self, answer: impl FnOnce() -> Answer) -> Answer {
         let answer = self.take(answer);
         self.delayed(answer)

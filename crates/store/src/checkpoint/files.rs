@@ -1,10 +1,13 @@
-//! Checkpoints as files of a directory: which is the newest, reading it, writing one beside the running server.
+//! Checkpoints as files of a directory: which is the newest, reading it, writing one beside the
+//! running server.
 //!
-//! A checkpoint is `checkpoint-<log sequence, 20 digits>`: every row as of that epoch. It is written under a temporary name,
-//! synced, renamed, and only then older ones are removed, so a crash at any moment leaves one whole.
+//! A checkpoint is `checkpoint-<log sequence, 20 digits>`: every row as of that epoch. It is
+//! written under a temporary name, synced, renamed, and only then older ones are removed, so a
+//! crash at any moment leaves one whole.
 //!
-//! Between checkpoints the file of the temporary name is empty and has some space reserved, so that a small checkpoint can be
-//! written on a full disk: it is what gives back the space of what was deleted.
+//! Between checkpoints the file of the temporary name is empty and has some space reserved, so that
+//! a small checkpoint can be written on a full disk: it is what gives back the space of what was
+//! deleted.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -67,7 +70,8 @@ impl CheckpointFiles {
         }
     }
 
-    /// Gives the rows of the newest checkpoint to `sink`, in order; `None` if there is none. Changes nothing on the disk.
+    /// Gives the rows of the newest checkpoint to `sink`, in order; `None` if there is none.
+    /// Changes nothing on the disk.
     pub fn load_newest(
         &self,
         sink: &mut dyn FnMut(Row),
@@ -137,7 +141,8 @@ impl CheckpointFiles {
         disk.sync_directory()
     }
 
-    /// Takes away what an unfinished checkpoint has left, and reserves room for the next one, as far as there is any.
+    /// Takes away what an unfinished checkpoint has left, and reserves room for the next one, as
+    /// far as there is any.
     pub fn tidy(&self) {
         let reserved = self
             .empty_temporary()

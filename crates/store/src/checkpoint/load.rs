@@ -1,5 +1,5 @@
-//! Rows that arrive in key order, on their way into an empty store: several times faster than setting each, and without a store on
-//! disk holding them in memory.
+//! Rows that arrive in key order, on their way into an empty store: several times faster than
+//! setting each, and without a store on disk holding them in memory.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,5 @@
-//! A snapshot as a stream of bytes, and back: the form of checkpoints, backups and a new replica's first copy.
+//! A snapshot as a stream of bytes, and back: the form of checkpoints, backups and a new replica's
+//! first copy.
 //!
 //! ```text
 //! header  "QUARTETC" | format version u32 | version u64 | log sequence u64 | crc u32
@@ -8,13 +9,15 @@
 //! footer  2 u8 | payload bytes u32 | crc u32 | payload: row count u64 | state hash u128
 //! ```
 //!
-//! All numbers are little-endian. A crc (CRC-32, IEEE) covers everything of its part except itself: of the header what
-//! stands before it, of a block or footer the tag, the length and the payload. Rows ascend strictly by key over the
-//! whole stream, a block is closed once it holds 64 KiB, and nothing follows the footer.
+//! All numbers are little-endian. A crc (CRC-32, IEEE) covers everything of its part except itself:
+//! of the header what stands before it, of a block or footer the tag, the length and the payload.
+//! Rows ascend strictly by key over the whole stream, a block is closed once it holds 64 KiB, and
+//! nothing follows the footer.
 //!
-//! The crcs find damage where it is; order, count and the state hash find blocks lost, repeated or exchanged. Reading
-//! trusts no length: memory grows only as bytes arrive. A reader may see rows before damage further on is found, so it
-//! must throw away what it gathered when the answer is an error.
+//! The crcs find damage where it is; order, count and the state hash find blocks lost, repeated or
+//! exchanged. Reading trusts no length: memory grows only as bytes arrive. A reader may see rows
+//! before damage further on is found, so it must throw away what it gathered when the answer is an
+//! error.
 
 pub(crate) mod files;
 pub(crate) mod load;
@@ -86,8 +89,8 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// No block is larger: twice the longest value and more.
 pub(crate) const BLOCK_BYTES_MAX: usize = 1 << 30;
 
-/// Writes all rows of the snapshot to `out`, which is neither flushed nor synced; `progress` hears the rows written so
-/// far after each block.
+/// Writes all rows of the snapshot to `out`, which is neither flushed nor synced; `progress` hears
+/// the rows written so far after each block.
 pub fn write(
     snapshot: impl Snapshot,
     position: Position,
@@ -201,16 +204,19 @@ impl Writer<'_> {
     }
 }
 
-/// Reads a checkpoint to its end and gives every row to `sink` in strictly ascending order of keys; `progress` hears
-/// the rows read so far, now and then. After an error the rows given so far are worth nothing.
+/// Reads a checkpoint to its end and gives every row to `sink` in strictly ascending order of keys;
+/// `progress` hears the rows read so far, now and then. After an error the rows given so far are
+/// worth nothing.
 ///
-/// Blocks are read and verified on a thread of their own, while the rows of those before are made on this one.
+/// Blocks are read and verified on a thread of their own, while the rows of those before are made
+/// on this one.
 pub fn read(
     input: &mut (dyn Read + Send),
     sink: &mut dyn FnMut(Row),
     progress: &mut dyn FnMut(u64),
 ) -> Result<CheckpointSummary, CheckpointError> {
-    // Nothing waits between the two: what is being verified and what is being taken apart is all there is in memory.
+    // Nothing waits between the two: what is being verified and what is being taken apart is all
+    // there is in memory.
     let (give, verified) = sync_channel(0);
     let (give_back, used) = channel();
     std::thread::scope(|scope| {
@@ -237,7 +243,8 @@ pub fn read(
     })
 }
 
-/// Reads only the header: which point of history a checkpoint claims to hold, its content unverified.
+/// Reads only the header: which point of history a checkpoint claims to hold, its content
+/// unverified.
 pub fn read_position(input: &mut dyn Read) -> Result<Position, CheckpointError> {
     Reader::new(input).header()
 }
@@ -279,7 +286,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads the next block or footer and verifies its checksum; returns its tag, and where in `payload` it begins.
+    /// Reads the next block or footer and verifies its checksum; returns its tag, and where in
+    /// `payload` it begins.
     fn part(&mut self) -> Result<(u8, usize), CheckpointError> {
         self.part = self.offset;
         let frame: FrameBytes = self.array()?;
@@ -331,7 +339,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads `bytes` bytes, or up to the end of the input, to the end of `payload`, which grows as they arrive.
+    /// Reads `bytes` bytes, or up to the end of the input, to the end of `payload`, which grows as
+    /// they arrive.
     fn some_bytes(&mut self, bytes: usize) -> Result<usize, CheckpointError> {
         let read = (&mut *self.input).take(bytes as u64).read_to_end(&mut self.payload);
         let read = read.map_err(|source| CheckpointError::Input {

@@ -41,7 +41,8 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// The store of the newest checkpoint in `disk`; an empty one if there is none. Changes nothing on the disk.
+    /// The store of the newest checkpoint in `disk`; an empty one if there is none. Changes nothing
+    /// on the disk.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         options: &StoreOptions,
@@ -60,7 +61,8 @@ impl MemoryStore {
         Ok((store, found))
     }
 
-    /// Takes away what an unfinished checkpoint has left, and, with `remove_other`, what another store's conversion has.
+    /// Takes away what an unfinished checkpoint has left, and, with `remove_other`, what another
+    /// store's conversion has.
     pub(crate) fn tidy(&self, remove_other: fn(&dyn Disk) -> io::Result<()>) {
         self.files.iter().for_each(|files| files.tidy_all(remove_other));
     }
@@ -123,7 +125,8 @@ pub struct MemorySnapshot {
     tree: Tree,
 }
 
-/// Fills a store with rows that arrive in key order, as a checkpoint's do; several times faster than setting each.
+/// Fills a store with rows that arrive in key order, as a checkpoint's do; several times faster
+/// than setting each.
 #[derive(Default)]
 pub struct MemoryBuilder {
     tree: TreeBuilder<LEAF_ROWS, INNER_CHILDREN>,
@@ -417,7 +420,8 @@ mod tests {
         assert_eq!(store.len(), 500);
     }
 
-    /// Each state that is kept holds a leaf of its own, and so a handle of every row in it: more than a row can count.
+    /// Each state that is kept holds a leaf of its own, and so a handle of every row in it: more
+    /// than a row can count.
     #[test]
     fn more_states_are_kept_than_a_row_has_handles() {
         use quartet_model::Version;

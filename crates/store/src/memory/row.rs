@@ -1,7 +1,7 @@
 //! One row: key, value and the version that wrote it, behind a pointer of eight bytes.
 //!
-//! A database of small rows is mostly row headers and pointers, so a row is one allocation, its handle is thin, and the
-//! header comes in two forms:
+//! A database of small rows is mostly row headers and pointers, so a row is one allocation, its
+//! handle is thin, and the header comes in two forms:
 //!
 //! ```text
 //! Row ──> short  | count 12 bits, version's top 4 | version, 48 bits | key bytes u8, not 0 | value bytes u8     | key | value
@@ -15,9 +15,10 @@
 //!
 //! The handle is never null, so `Option<Row>` is eight bytes too.
 //!
-//! Beside `prefetch.rs` this is the only file of the crate with unsafe code. Invariants: but for the count, the bytes are written once, before
-//! the first handle exists, and never change; the allocation lives until the last handle is dropped; every handle's
-//! pointer may reach the whole allocation.
+//! Beside `prefetch.rs` this is the only file of the crate with unsafe code. Invariants: but for
+//! the count, the bytes are written once, before the first handle exists, and never change; the
+//! allocation lives until the last handle is dropped; every handle's pointer may reach the whole
+//! allocation.
 
 #![allow(unsafe_code)]
 
@@ -32,7 +33,8 @@ use quartet_model::Version;
 
 use crate::memory::prefetch::prefetch;
 
-/// A shared, immutable row. Cloning counts a reference and, but for short rows with thousands of handles, copies nothing.
+/// A shared, immutable row. Cloning counts a reference and, but for short rows with thousands of
+/// handles, copies nothing.
 pub struct Row {
     start: NonNull<u8>,
 }
@@ -83,7 +85,8 @@ const LONG_SHARED_MAX: u32 = u32::MAX / 2;
 /// Keys of long rows are shorter.
 const LONG_KEY_END: usize = 1 << 24;
 
-/// Bytes of all rows of this process: those of a store, of its snapshots, and those that are about to be freed.
+/// Bytes of all rows of this process: those of a store, of its snapshots, and those that are about
+/// to be freed.
 static ALL_ROWS_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the size of all rows of this process, the tree's pointers to them included.
@@ -97,16 +100,16 @@ const SMALL_ROW_END: usize = 47;
 /// Size of a row's entry in the tree: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
-/// The allocator's blocks come in sizes an eighth apart, the smallest ones 16 bytes apart: a row takes so many bytes more, and this
-/// part of its own more, in the mean.
+/// The allocator's blocks come in sizes an eighth apart, the smallest ones 16 bytes apart: a row
+/// takes so many bytes more, and this part of its own more, in the mean.
 const ALLOCATOR_BYTES: u64 = 8;
 const ALLOCATOR_PART: u64 = 16;
 
 /// Overhead of a row beside its key and value.
 const STORED_BYTES: u64 = 36;
 
-// SAFETY: the bytes behind a handle are never written after construction and the counter is atomic, so handles may be
-// used and dropped on any thread.
+// SAFETY: the bytes behind a handle are never written after construction and the counter is atomic,
+// so handles may be used and dropped on any thread.
 unsafe impl Send for Row {}
 // SAFETY: as above; `&Row` only reads.
 unsafe impl Sync for Row {}
@@ -117,7 +120,8 @@ impl Row {
         Row::from_parts(&[], &[key], &[value], version)
     }
 
-    /// A row whose key and value are the given parts joined, so that a caller with a prefix needs no buffer of its own.
+    /// A row whose key and value are the given parts joined, so that a caller with a prefix needs
+    /// no buffer of its own.
     ///
     /// Panics if the key reaches 16 MiB or the value 4 GiB: the model's limits are far below.
     pub fn from_parts(prefix: &[u8], key: &[&[u8]], value: &[&[u8]], version: Version) -> Row {
@@ -127,8 +131,8 @@ impl Row {
         let bytes = header_bytes + key_bytes + value_bytes;
         let start = allocate(bytes);
         ALL_ROWS_BYTES.fetch_add(bytes as u64 + TREE_BYTES, Ordering::Relaxed);
-        // SAFETY: the allocation is aligned for either header and large enough for the chosen one followed by all parts;
-        // it is ours alone, so it cannot overlap the parts.
+        // SAFETY: the allocation is aligned for either header and large enough for the chosen one
+        // followed by all parts; it is ours alone, so it cannot overlap the parts.
         unsafe {
             match short {
                 Some(short) => start.cast::<Short>().write(short),
@@ -208,8 +212,9 @@ impl Row {
 
     #[inline]
     fn header(&self) -> Header<'_> {
-        // SAFETY: the handle holds a reference, so the header is alive; it is only ever shared, and of the form that a byte
-        // says which both forms have at the same place and which never changes.
+        // SAFETY: the handle holds a reference, so the header is alive; it is only ever shared, and
+        // of the form that a byte says which both forms have at the same place and which never
+        // changes.
         unsafe {
             match self.start.add(FORM_OFFSET).read() {
                 0 => Header::Long(self.start.cast().as_ref()),
@@ -230,8 +235,9 @@ impl Row {
     /// `bytes` bytes at `offset`. The caller stays within key and value.
     #[inline]
     fn bytes(&self, offset: usize, bytes: usize) -> &[u8] {
-        // SAFETY: key and value were written contiguously behind the header, the callers' ranges lie inside them, and
-        // the pointer derives from the allocation itself, not from a reference to the header.
+        // SAFETY: key and value were written contiguously behind the header, the callers' ranges
+        // lie inside them, and the pointer derives from the allocation itself, not from a reference
+        // to the header.
         unsafe { std::slice::from_raw_parts(self.start.add(offset).as_ptr(), bytes) }
     }
 }
@@ -280,7 +286,8 @@ impl Short {
     /// Counts a handle less. True if it was the last.
     #[inline]
     fn release(&self) -> bool {
-        // A lone handle stays alone: a new one comes from one that there is. Most are, and a load is cheaper than a subtraction.
+        // A lone handle stays alone: a new one comes from one that there is. Most are, and a load
+        // is cheaper than a subtraction.
         self.count.load(Ordering::Acquire) & SHORT_COUNT == 1
             || self.count.fetch_sub(1, Ordering::Release) & SHORT_COUNT == 1
     }
@@ -364,8 +371,8 @@ impl Row {
         let (header_bytes, key_bytes, value_bytes) = self.extent();
         let bytes = header_bytes + key_bytes + value_bytes;
         ALL_ROWS_BYTES.fetch_sub(bytes as u64 + TREE_BYTES, Ordering::Relaxed);
-        // SAFETY: nobody else has a handle; the row was allocated for as many bytes, because form and lengths never change; a
-        // header needs no drop of its own.
+        // SAFETY: nobody else has a handle; the row was allocated for as many bytes, because form
+        // and lengths never change; a header needs no drop of its own.
         unsafe { free(self.start, bytes) }
     }
 }
@@ -377,8 +384,9 @@ const SMALL_SIZES: usize = 16;
 /// As many blocks of each size are kept.
 const KEPT_BLOCKS: usize = 32;
 
-/// Blocks of small rows that this thread has freed: the next rows of their sizes take them, the last first. That one has just been
-/// used and lies near the processor, where an allocator's next free block is as far away as the row it belonged to.
+/// Blocks of small rows that this thread has freed: the next rows of their sizes take them, the
+/// last first. That one has just been used and lies near the processor, where an allocator's next
+/// free block is as far away as the row it belonged to.
 struct Kept {
     blocks: [[NonNull<u8>; KEPT_BLOCKS]; SMALL_SIZES],
     counts: [usize; SMALL_SIZES],
@@ -453,7 +461,8 @@ fn allocate(bytes: usize) -> NonNull<u8> {
 unsafe fn free(block: NonNull<u8>, bytes: usize) {
     let size = size_of_row(bytes);
     if KEPT.try_with(|kept| kept.borrow_mut().put(size, block)) != Ok(true) {
-        // SAFETY: the caller's promise, and the size follows from the bytes as it did when it was allocated.
+        // SAFETY: the caller's promise, and the size follows from the bytes as it did when it was
+        // allocated.
         unsafe { dealloc(block.as_ptr(), layout(size)) }
     }
 }
@@ -596,7 +605,8 @@ mod tests {
         assert!(all_rows_bytes() < before + (32 << 20));
     }
 
-    /// As many as are kept, whether the next row of their size is as long or not; a larger one takes another.
+    /// As many as are kept, whether the next row of their size is as long or not; a larger one
+    /// takes another.
     #[test]
     fn the_next_rows_take_the_blocks_of_those_that_were_freed() {
         let rows = |value: &[u8]| {

@@ -1,8 +1,10 @@
-//! A short sorted run of rows, the body of every node of the tree: the rows of a leaf, the separators of an inner node.
+//! A short sorted run of rows, the body of every node of the tree: the rows of a leaf, the
+//! separators of an inner node.
 //!
-//! Following row pointers is what makes searching expensive, so beside each row stands its *head*: eight bytes of its
-//! key as a big-endian number. Heads order as keys do, except that different keys may have equal heads; only then are
-//! rows followed. Eight bytes tell little when all keys begin alike, so heads start behind `skip` bytes:
+//! Following row pointers is what makes searching expensive, so beside each row stands its *head*:
+//! eight bytes of its key as a big-endian number. Heads order as keys do, except that different
+//! keys may have equal heads; only then are rows followed. Eight bytes tell little when all keys
+//! begin alike, so heads start behind `skip` bytes:
 //!
 //! ```text
 //! keys    user:1047  user:1051  user:1998      skip = 6
@@ -15,8 +17,9 @@
 //! equal (at the edges of the tree, at the border of two tables), `skip > assured` and a search
 //! compares the skipped bytes with the first row's.
 //!
-//! Invariants: rows strictly ascend by key; all begin with the same `skip` bytes; `heads[i]` is the head of `rows[i]`
-//! behind `skip`; `assured` is the length of the fences' common prefix; an empty run has `skip <= assured`.
+//! Invariants: rows strictly ascend by key; all begin with the same `skip` bytes; `heads[i]` is the
+//! head of `rows[i]` behind `skip`; `assured` is the length of the fences' common prefix; an empty
+//! run has `skip <= assured`.
 
 use std::cmp::Ordering;
 use std::ops::{Deref, DerefMut};
@@ -24,7 +27,8 @@ use std::ops::{Deref, DerefMut};
 use crate::memory::prefetch::prefetch;
 use crate::memory::row::Row;
 
-/// Laid out as it is searched: the count of whoever holds it, these fields and the landmarks share a cache line.
+/// Laid out as it is searched: the count of whoever holds it, these fields and the landmarks share
+/// a cache line.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Run<const N: usize> {
@@ -69,7 +73,8 @@ impl<const N: usize> Heads<N> {
         }
     }
 
-    /// Where the heads begin among which the first one not below `head` is, or behind which it follows.
+    /// Where the heads begin among which the first one not below `head` is, or behind which it
+    /// follows.
     #[inline]
     fn line_of(&self, head: u64) -> usize {
         let below: usize = self
@@ -115,7 +120,8 @@ impl<const N: usize> DerefMut for Heads<N> {
     }
 }
 
-/// Handles of rows that lie anywhere in memory. Copying and dropping them changes the count in each row, so all are fetched first.
+/// Handles of rows that lie anywhere in memory. Copying and dropping them changes the count in each
+/// row, so all are fetched first.
 struct Rows<const N: usize>([Option<Row>; N]);
 
 impl<const N: usize> Rows<N> {
@@ -153,7 +159,8 @@ impl<const N: usize> DerefMut for Rows<N> {
     }
 }
 
-/// The separators around a node: its keys are at least `low` and below `high`. `None` is the edge of the tree.
+/// The separators around a node: its keys are at least `low` and below `high`. `None` is the edge
+/// of the tree.
 #[derive(Clone, Copy)]
 pub(crate) struct Fences<'a> {
     pub low: Option<&'a Row>,
@@ -218,8 +225,9 @@ impl<const N: usize> Run<N> {
         self.row(self.len() - 1)
     }
 
-    /// Begins to search for a key that lies between the fences, which visits the first line of the run, and has the line brought near
-    /// that the search visits next. None where the rest of the search depends on more than heads.
+    /// Begins to search for a key that lies between the fences, which visits the first line of the
+    /// run, and has the line brought near that the search visits next. None where the rest of the
+    /// search depends on more than heads.
     #[inline]
     pub fn seek(&self, key: &[u8]) -> Option<Lookup> {
         if self.skip > self.assured {
@@ -277,7 +285,8 @@ impl<const N: usize> Run<N> {
         let skip = self.skip as usize;
         let equal = heads[first..].iter().take_while(|other| **other == sought.head).count();
         let rest = &key[skip..];
-        // Keys that come in ascending order, as a stream's do, have the head of those before them now and then.
+        // Keys that come in ascending order, as a stream's do, have the head of those before them
+        // now and then.
         if equal > 1 && first + equal == heads.len() && rest_of(&self.rows[heads.len() - 1], skip) < rest {
             return Err(heads.len());
         }
@@ -354,7 +363,8 @@ impl<const N: usize> Run<N> {
         self.len += right.len;
     }
 
-    /// Adapts to new fences. Heads that still tell keys apart are kept, because making new ones follows every row.
+    /// Adapts to new fences. Heads that still tell keys apart are kept, because making new ones
+    /// follows every row.
     pub fn fit(&mut self, fences: Fences<'_>) {
         self.assured = fences.assured();
         let tell_apart = self.heads_tell_apart();
@@ -404,8 +414,9 @@ impl<const N: usize> Run<N> {
         if alike >= self.assured + 8 { alike } else { self.assured }
     }
 
-    /// Makes the heads those behind `skip` bytes, in which all rows are alike. If that is fewer than before, one row is
-    /// followed and not every one: what a head takes in at its front is alike in all, too.
+    /// Makes the heads those behind `skip` bytes, in which all rows are alike. If that is fewer
+    /// than before, one row is followed and not every one: what a head takes in at its front is
+    /// alike in all, too.
     fn move_heads(&mut self, skip: u32) {
         let before = std::mem::replace(&mut self.skip, skip);
         if skip > before {
@@ -461,14 +472,15 @@ impl<const N: usize> Run<N> {
     }
 }
 
-/// A key that separates two neighbours: above `left`, at most `right`, and no longer than needed, so that separators
-/// stay small and fences keep no value alive.
+/// A key that separates two neighbours: above `left`, at most `right`, and no longer than needed,
+/// so that separators stay small and fences keep no value alive.
 pub(crate) fn separator(left: &Row, right: &Row) -> Row {
     let shared = common_prefix(left.key(), right.key());
     Row::new(&right.key()[..=shared], b"", quartet_model::Version::ZERO)
 }
 
-/// Eight bytes of `key` behind `skip`, as a number that orders as they do; a shorter rest is filled with zeros.
+/// Eight bytes of `key` behind `skip`, as a number that orders as they do; a shorter rest is filled
+/// with zeros.
 fn head(key: &[u8], skip: usize) -> u64 {
     let rest = &key[skip..];
     if let Some(bytes) = rest.first_chunk() {

@@ -1,4 +1,5 @@
-//! The ordered map of the memory engine: a persistent B+tree of rows that knows how many rows each subtree holds.
+//! The ordered map of the memory engine: a persistent B+tree of rows that knows how many rows each
+//! subtree holds.
 //!
 //! ```text
 //! inner   separators        "g"      "p"          keys below "g" are in the first child, keys from "p" in the last
@@ -7,24 +8,27 @@
 //! leaf              rows ...  rows ...  rows ...  every leaf is equally deep
 //! ```
 //!
-//! Nodes are shared by reference counts. A clone of the tree is a clone of its root; a writer copies the nodes it
-//! changes only while somebody else holds them, and otherwise changes them in place. The counts make the rank of a key
-//! and the n-th row cost one descent, and let an iterator be two ranks: at the end of a leaf it descends again to the
-//! next rank, so it needs no stack, no parent pointers and no allocation.
+//! Nodes are shared by reference counts. A clone of the tree is a clone of its root; a writer
+//! copies the nodes it changes only while somebody else holds them, and otherwise changes them in
+//! place. The counts make the rank of a key and the n-th row cost one descent, and let an iterator
+//! be two ranks: at the end of a leaf it descends again to the next rank, so it needs no stack, no
+//! parent pointers and no allocation.
 //!
-//! Beside each child stands a version that no row below it exceeds, so whether anything in a range is newer than a version
-//! is answered without visiting its rows. A write raises what stands on its way down. Nothing is lowered when rows are
-//! removed or split off, which would mean looking at all that are left: a version above all rows costs a look into that
-//! subtree, and no more. Putting back an older row, as a rollback does, lowers it again.
+//! Beside each child stands a version that no row below it exceeds, so whether anything in a range
+//! is newer than a version is answered without visiting its rows. A write raises what stands on its
+//! way down. Nothing is lowered when rows are removed or split off, which would mean looking at all
+//! that are left: a version above all rows costs a look into that subtree, and no more. Putting
+//! back an older row, as a rollback does, lowers it again.
 //!
-//! Nodes are freed when empty and merged with a neighbour when both are small; they are not kept half full, because
-//! deletions are rarely the end of a key range's life and moving rows between leaves costs more than it saves. A leaf
-//! that overflows at the left or right edge of the tree, or of keys that begin alike, splits there, so that ascending and
-//! descending loads leave full leaves behind, and the rows of a leaf begin alike; elsewhere it splits in halves.
+//! Nodes are freed when empty and merged with a neighbour when both are small; they are not kept
+//! half full, because deletions are rarely the end of a key range's life and moving rows between
+//! leaves costs more than it saves. A leaf that overflows at the left or right edge of the tree, or
+//! of keys that begin alike, splits there, so that ascending and descending loads leave full leaves
+//! behind, and the rows of a leaf begin alike; elsewhere it splits in halves.
 //!
-//! Invariants: keys of child `i` lie between separators `i - 1` and `i`; `counts[i]` is the number of rows below child
-//! `i` and is never 0; no row below a child is newer than its `newest`; an inner node has at least one child; the root is a
-//! leaf if the tree is empty.
+//! Invariants: keys of child `i` lie between separators `i - 1` and `i`; `counts[i]` is the number
+//! of rows below child `i` and is never 0; no row below a child is newer than its `newest`; an
+//! inner node has at least one child; the root is a leaf if the tree is empty.
 
 use std::ops::{ControlFlow, Deref, DerefMut};
 
@@ -33,13 +37,14 @@ use triomphe::Arc;
 
 use crate::memory::prefetch::prefetch;
 use crate::memory::row::Row;
-use crate::memory::run::{Fences, Run, Lookup, common_prefix, separator};
+use crate::memory::run::{Fences, Lookup, Run, common_prefix, separator};
 
 /// The tree of the memory engine.
 ///
-/// A leaf of 28 rows is 504 bytes and an inner node of 30 children 1496, both just within an allocator's size class.
-/// Leaves of 14 rows cost 7 bytes a row more; leaves of 62 save 3, but twice as much is copied at the first write under
-/// a snapshot. `examples/tree_cost.rs` measures it.
+/// A leaf of 28 rows is 504 bytes and an inner node of 30 children 1496, both just within an
+/// allocator's size class. Leaves of 14 rows cost 7 bytes a row more; leaves of 62 save 3, but
+/// twice as much is copied at the first write under a snapshot. `examples/tree_cost.rs` measures
+/// it.
 pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
 
 /// The rows that a range removal takes out of a [`Tree`].
@@ -50,7 +55,8 @@ pub const LEAF_ROWS: usize = 28;
 /// Most children of an inner node of a [`Tree`].
 pub const INNER_CHILDREN: usize = 30;
 
-/// The tree by rows per leaf and children per inner node, both at least 4; tests use small ones to make deep trees.
+/// The tree by rows per leaf and children per inner node, both at least 4; tests use small ones to
+/// make deep trees.
 #[derive(Clone)]
 pub struct CountedTree<const LEAF: usize, const INNER: usize> {
     root: Node<LEAF, INNER>,
@@ -74,7 +80,8 @@ struct Inner<const LEAF: usize, const INNER: usize> {
     children: Children<LEAF, INNER>,
 }
 
-/// Like the rows of a run they lie anywhere, and each has a count, so all are fetched before they are copied or dropped.
+/// Like the rows of a run they lie anywhere, and each has a count, so all are fetched before they
+/// are copied or dropped.
 struct Children<const LEAF: usize, const INNER: usize>([Option<Child<LEAF, INNER>>; INNER]);
 
 /// A subtree as its parent holds it.
@@ -124,8 +131,9 @@ impl<const LEAF: usize, const INNER: usize> DerefMut for Children<LEAF, INNER> {
 /// a time.
 const SIDE_BY_SIDE: usize = 16;
 
-/// How a row was come to, by the number of the child in each inner node and then that of the row. Found out by heads alone, and true
-/// until rows are added or removed: whoever goes it looks at the row's key.
+/// How a row was come to, by the number of the child in each inner node and then that of the row.
+/// Found out by heads alone, and true until rows are added or removed: whoever goes it looks at the
+/// row's key.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     steps: [u8; WAY_STEPS_MAX],
@@ -169,7 +177,8 @@ pub struct Walk<'k> {
     pub rows: usize,
 }
 
-/// Searches that go down the tree side by side. Each step is one thing done for all of them, so that none waits for another.
+/// Searches that go down the tree side by side. Each step is one thing done for all of them, so
+/// that none waits for another.
 struct Searches<'t, 'k, const LEAF: usize, const INNER: usize> {
     keys: &'k [&'k [u8]],
     nodes: [&'t Node<LEAF, INNER>; SIDE_BY_SIDE],
@@ -268,7 +277,8 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
             .for_each(|part| part.iter().flatten().for_each(Row::prefetch));
     }
 
-    /// The ways to the rows that the leaves say to be at the keys; `None` where there is none, or more than one.
+    /// The ways to the rows that the leaves say to be at the keys; `None` where there is none, or
+    /// more than one.
     fn ways(&self) -> impl Iterator<Item = Option<Way>> {
         self.each().zip(&self.ways).map(|((node, sought, key), way)| {
             let Node::Leaf(run) = node else {
@@ -314,7 +324,8 @@ enum Inserted<const LEAF: usize, const INNER: usize> {
     Split(Row, Node<LEAF, INNER>),
 }
 
-/// Which row of a range is to be removed, beside the bound it is looked for from: the first at or above that, or the last below it.
+/// Which row of a range is to be removed, beside the bound it is looked for from: the first at or
+/// above that, or the last below it.
 #[derive(Clone, Copy)]
 struct EndOfRange<'a> {
     /// The range's other bound.
@@ -374,7 +385,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
-    /// The rows under the keys, in their order. Several take little longer than one: see [`Searches`].
+    /// The rows under the keys, in their order. Several take little longer than one: see
+    /// [`Searches`].
     pub fn get_each<'t>(&'t self, keys: &[&[u8]], found: &mut dyn FnMut(Option<&'t Row>)) {
         for keys in keys.chunks(SIDE_BY_SIDE) {
             let searches = Searches::new(&self.root, keys);
@@ -474,7 +486,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         Some(removed)
     }
 
-    /// Removes and returns the first row from `start` up to, not including, `end`, or the last. One descent.
+    /// Removes and returns the first row from `start` up to, not including, `end`, or the last. One
+    /// descent.
     pub fn remove_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Option<Row> {
         if start >= end {
             return None;
@@ -489,8 +502,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         Some(removed)
     }
 
-    /// Takes out the rows from `start` up to, not including, `end`. O(log n): whole subtrees are handed over, and the
-    /// cost of freeing them falls to whoever drops the answer.
+    /// Takes out the rows from `start` up to, not including, `end`. O(log n): whole subtrees are
+    /// handed over, and the cost of freeing them falls to whoever drops the answer.
     pub fn remove_range(&mut self, start: &[u8], end: &[u8]) -> Removed<LEAF, INNER> {
         let mut removed = Removed {
             count: 0,
@@ -537,13 +550,15 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         self.rank(end) - self.rank(start)
     }
 
-    /// Whether a row from `start` up to, not including, `end` is newer than `version`. About O(log n): see the file's header.
+    /// Whether a row from `start` up to, not including, `end` is newer than `version`. About O(log
+    /// n): see the file's header.
     pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> bool {
         start < end && self.newest > version && self.root.has_newer(Some(start), Some(end), version)
     }
 
-    /// Visits the rows from `start` up to, not including, `end`, in key order or backwards, until the visitor breaks. One
-    /// descent to the first row; where the range ends is looked for in the nodes that are met, not beforehand.
+    /// Visits the rows from `start` up to, not including, `end`, in key order or backwards, until
+    /// the visitor breaks. One descent to the first row; where the range ends is looked for in the
+    /// nodes that are met, not beforehand.
     pub fn visit(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         if start < end {
             // The visitor decides how far; that it stopped is no news to the caller.
@@ -569,8 +584,9 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         Range::new(&self.root, self.rank(start), self.len)
     }
 
-    /// Visits all rows in key order until the visitor breaks, and lets go of each node behind it. An inner node goes when
-    /// its children are known, so a clone that is written meanwhile copies only nodes that are still to be visited.
+    /// Visits all rows in key order until the visitor breaks, and lets go of each node behind it.
+    /// An inner node goes when its children are known, so a clone that is written meanwhile copies
+    /// only nodes that are still to be visited.
     pub fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         let mut waiting = vec![self.root];
         while let Some(node) = waiting.pop() {
@@ -662,7 +678,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         newest.unwrap_or(Version::ZERO)
     }
 
-    /// Whether a row from `start` up to `end` is newer than `version`; `None` is this node's own end.
+    /// Whether a row from `start` up to `end` is newer than `version`; `None` is this node's own
+    /// end.
     fn has_newer(&self, start: Option<&[u8]>, end: Option<&[u8]>, version: Version) -> bool {
         #[cfg(test)]
         tests::VISITED.with(|count| count.set(count.get() + 1));
@@ -722,7 +739,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
-    /// The leaf that holds the row with `rank` rows of this subtree before it, and the row's index there.
+    /// The leaf that holds the row with `rank` rows of this subtree before it, and the row's index
+    /// there.
     fn leaf_at(&self, mut rank: u64) -> (&Run<LEAF>, usize) {
         let mut node = self;
         loop {
@@ -778,7 +796,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
-    /// Moves the rows from `start` up to `end` to `removed`; `None` is this node's own end. Never called for all of it.
+    /// Moves the rows from `start` up to `end` to `removed`; `None` is this node's own end. Never
+    /// called for all of it.
     fn remove_range(
         &mut self,
         start: Option<&[u8]>,
@@ -799,7 +818,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
-    /// Adapts to fences that moved away because a neighbour was removed: this node and those along its two edges.
+    /// Adapts to fences that moved away because a neighbour was removed: this node and those along
+    /// its two edges.
     fn fit(&mut self, fences: Fences<'_>) {
         match self {
             Node::Leaf(run) => Arc::make_mut(run).fit(fences),
@@ -852,7 +872,8 @@ impl<const LEAF: usize, const INNER: usize> Child<LEAF, INNER> {
         Child { node, newest }
     }
 
-    /// A part of a subtree in which no row was newer. Looking at the rows of a leaf would cost more than it saves.
+    /// A part of a subtree in which no row was newer. Looking at the rows of a leaf would cost more
+    /// than it saves.
     fn split_off(node: Node<LEAF, INNER>, newest: Version) -> Self {
         match node {
             Node::Leaf(_) => Child { node, newest },
@@ -893,7 +914,8 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         self.separators.find(key).map_or_else(|index| index, |index| index + 1)
     }
 
-    /// The child with the row that has `rank` rows of this node before it, and how many of them are the child's.
+    /// The child with the row that has `rank` rows of this node before it, and how many of them are
+    /// the child's.
     fn child_at(&self, mut rank: u64) -> (usize, u64) {
         let mut index = 0;
         while rank >= self.counts[index] {
@@ -994,7 +1016,8 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         self.children[index] = Some(child);
     }
 
-    /// Moves the children from `at` on into a node of their own; returns the separator between the two.
+    /// Moves the children from `at` on into a node of their own; returns the separator between the
+    /// two.
     fn split(&mut self, at: usize) -> (Row, Self) {
         let len = self.len();
         let separators = self.separators.take(at, len - 1);
@@ -1013,7 +1036,8 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         let (len, more) = (self.len(), right.len());
         self.counts[len..len + more].copy_from_slice(&right.counts[..more]);
         self.children[len..len + more].swap_with_slice(&mut right.children[..more]);
-        // Linked first, so that the separators are in order when they are given heads for the wider fences.
+        // Linked first, so that the separators are in order when they are given heads for the wider
+        // fences.
         let between = Run::new(std::iter::once(separator), Fences::OPEN);
         self.separators.append(between, fences);
         self.separators.append(right.separators, fences);
@@ -1108,8 +1132,9 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         self.counts[index] -= removed.count - before;
     }
 
-    /// Frees the children among `from..to` that became empty, which are neighbours, and merges small ones around them.
-    /// A node left without any row stays as it is: the node above frees it whole.
+    /// Frees the children among `from..to` that became empty, which are neighbours, and merges
+    /// small ones around them. A node left without any row stays as it is: the node above frees it
+    /// whole.
     fn tidy(&mut self, from: usize, to: usize, fences: Fences<'_>) {
         let is_empty = |index: &usize| self.counts[*index] == 0;
         let first = (from..to).find(is_empty).unwrap_or(to);
@@ -1125,8 +1150,8 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         }
     }
 
-    /// Drops the children `from..to`, not all there are. Their keys fall to the left neighbour, or to the right one if
-    /// there is no left.
+    /// Drops the children `from..to`, not all there are. Their keys fall to the left neighbour, or
+    /// to the right one if there is no left.
     fn unlink(&mut self, from: usize, to: usize, fences: Fences<'_>) {
         let len = self.len();
         let first_separator = from.saturating_sub(1);
@@ -1179,7 +1204,8 @@ fn fences_of_child<'a, const N: usize>(separators: &'a Run<N>, index: usize, fen
     Fences { low, high }
 }
 
-/// Where a node stands. Its fences are looked up only if it is split: they lie in lines of its parents that finding it does not visit.
+/// Where a node stands. Its fences are looked up only if it is split: they lie in lines of its
+/// parents that finding it does not visit.
 struct Place<'a, const INNER: usize> {
     separators: &'a Run<INNER>,
     /// The node is this child of the one with the separators.
@@ -1252,8 +1278,8 @@ enum Edge {
 /// with the first alone.
 const EDGE_BYTES: usize = 8;
 
-/// Whether a key stands at the edge of the tree, or of keys that begin alike, as those of one collection do. `below` and `above`
-/// are its neighbours, or the fences.
+/// Whether a key stands at the edge of the tree, or of keys that begin alike, as those of one
+/// collection do. `below` and `above` are its neighbours, or the fences.
 fn edge(key: &[u8], below: Option<&Row>, above: Option<&Row>) -> Option<Edge> {
     let (Some(below), Some(above)) = (below, above) else {
         return Some(if below.is_none() { Edge::Low } else { Edge::High });
@@ -1268,7 +1294,8 @@ fn edge(key: &[u8], below: Option<&Row>, above: Option<&Row>) -> Option<Edge> {
     }
 }
 
-/// The rows a range removal took out of the tree, whole subtrees where possible. Dropping it is what frees them.
+/// The rows a range removal took out of the tree, whole subtrees where possible. Dropping it is
+/// what frees them.
 #[derive(Default)]
 pub struct Removed<const LEAF: usize, const INNER: usize> {
     count: u64,
@@ -1519,7 +1546,8 @@ mod tests {
         Snapshot,
     }
 
-    /// Few letters and a few long beginnings: many equal keys, prefixes of others, equal heads and long shared parts.
+    /// Few letters and a few long beginnings: many equal keys, prefixes of others, equal heads and
+    /// long shared parts.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let beginning = prop::sample::select(vec!["", "a", "shared beginning ", "shared beginning, longer "]);
         let end = prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', b'b', 0xff]), 0..5);
@@ -1750,7 +1778,8 @@ mod tests {
         VISITED.get()
     }
 
-    /// Certifying a conflict range visited all its rows under the partition's lock: one small request held it for seconds.
+    /// Certifying a conflict range visited all its rows under the partition's lock: one small
+    /// request held it for seconds.
     #[test]
     fn newer_rows_are_found_without_visiting_the_others() {
         let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(number), 1)));
@@ -1821,7 +1850,8 @@ mod tests {
         }
     }
 
-    /// A checkpoint held the whole tree until its end: whoever overwrote everything meanwhile took twice the memory.
+    /// A checkpoint held the whole tree until its end: whoever overwrote everything meanwhile took
+    /// twice the memory.
     #[test]
     fn draining_lets_go_of_what_was_visited() {
         let tree = Tree::from_sorted((0..10_000).map(|number| row(&numbered(number), 1)));
@@ -1867,8 +1897,8 @@ mod tests {
         );
     }
 
-    /// A list grows at its ends between the rows of others: its leaves were left half full, and beside a row of another kind a leaf
-    /// could not tell its rows apart without following them.
+    /// A list grows at its ends between the rows of others: its leaves were left half full, and
+    /// beside a row of another kind a leaf could not tell its rows apart without following them.
     #[test]
     fn keys_that_begin_alike_leave_full_leaves_wherever_they_stand() {
         let others = [b"a key of its own".to_vec(), b"z".to_vec()];

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::files::{Files, Pin, damaged};
 use super::heads::partition;
-use super::node_cache::{OpenTree, Step};
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
+use super::node_cache::{OpenTree, Step};
 use crate::error::StoreError;
 use crate::memory::row::Row;
 
@@ -42,7 +42,8 @@ impl Base {
         self.tree.as_ref().map_or(0, |open| open.tree.root.rows)
     }
 
-    /// The leaf at the end of the way by the children that `child_of` tells; `None` if there is no tree.
+    /// The leaf at the end of the way by the children that `child_of` tells; `None` if there is no
+    /// tree.
     fn leaf(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Result<Option<Arc<Node>>, StoreError> {
         let Some(open) = &self.tree else { return Ok(None) };
         let step = open.step(&mut child_of);
@@ -87,8 +88,8 @@ impl Base {
         }
     }
 
-    /// The leaves where the keys belong, and which of their rows may be those under the keys. Each step is done for all keys, so that none
-    /// waits for another's memory.
+    /// The leaves where the keys belong, and which of their rows may be those under the keys. Each
+    /// step is done for all keys, so that none waits for another's memory.
     fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<Lookup>, StoreError> {
         let mut steps = SideBySide::new();
         for key in keys {
@@ -127,7 +128,8 @@ impl Base {
         Ok(rank)
     }
 
-    /// Whether a row of the range is newer than `version`. Passes over whole subtrees that hold none.
+    /// Whether a row of the range is newer than `version`. Passes over whole subtrees that hold
+    /// none.
     pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
         match &self.tree {
             Some(open) if start < end => self.child_has_newer(&open.tree.root, start, end, version),
@@ -155,9 +157,10 @@ impl Base {
         }
     }
 
-    /// Finds the last row that `is_before` holds for, with the key and the number of rows before it; it holds for all rows up to
-    /// some, and for none after. The answer: the row's leaf, its index there and the rows before it; index `None` if it holds
-    /// for no row, and then the leaf is the first.
+    /// Finds the last row that `is_before` holds for, with the key and the number of rows before
+    /// it; it holds for all rows up to some, and for none after. The answer: the row's leaf, its
+    /// index there and the rows before it; index `None` if it holds for no row, and then the leaf
+    /// is the first.
     pub fn last_before(&self, is_before: impl Fn(&[u8], u64) -> bool) -> Result<Option<Found>, StoreError> {
         let mut before = 0;
         let leaf = self.leaf(|inner| {
@@ -197,7 +200,8 @@ impl Base {
         Ok(cursor)
     }
 
-    /// Reads the whole tree and verifies what it says of itself. Calls `visit` for each place that it needs.
+    /// Reads the whole tree and verifies what it says of itself. Calls `visit` for each place that
+    /// it needs.
     pub fn verify(&self, visit: &mut dyn FnMut(&Place)) -> Result<(), StoreError> {
         let Some(open) = &self.tree else { return Ok(()) };
         self.verify_child(&open.tree.root, open.tree.height, None, visit)

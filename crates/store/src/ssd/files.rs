@@ -1,7 +1,9 @@
-//! The files of the tree on disk: reading nodes and values, what is cached, which files are still needed.
+//! The files of the tree on disk: reading nodes and values, what is cached, which files are still
+//! needed.
 //!
-//! A file `base-<number, 10 digits>` is written once, by one flush, and never changed. Numbers are never given twice while the
-//! program runs. A file of which nothing is needed is removed as soon as no snapshot can read it any more.
+//! A file `base-<number, 10 digits>` is written once, by one flush, and never changed. Numbers are
+//! never given twice while the program runs. A file of which nothing is needed is removed as soon
+//! as no snapshot can read it any more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -64,7 +66,8 @@ const NODES_EXPECTED_BYTES: u64 = 4096;
 /// Divisor of the cache for inner nodes that are kept: with it they are all kept, if the tree is
 /// cached whole.
 const KEPT_PART: u64 = 16;
-/// More files are not kept open: the one that has been open for the longest time is closed for another.
+/// More files are not kept open: the one that has been open for the longest time is closed for
+/// another.
 const OPEN_MAX: usize = 256;
 
 impl Files {
@@ -237,8 +240,8 @@ impl Files {
         self.pinned_bytes.load(Ordering::Relaxed)
     }
 
-    /// Removes files that only snapshots older than `generation` need, the longest kept first, until those kept for snapshots
-    /// take no more than `bytes_max`.
+    /// Removes files that only snapshots older than `generation` need, the longest kept first,
+    /// until those kept for snapshots take no more than `bytes_max`.
     pub fn expire(&self, generation: u64, bytes_max: u64) {
         let mut expired = Vec::new();
         let mut pins = self.pins.lock();
@@ -335,7 +338,8 @@ pub(super) mod tests {
         pub static NODES: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// All of them were closed for one more, and a tree of more files opened each anew for nearly each read.
+    /// All of them were closed for one more, and a tree of more files opened each anew for nearly
+    /// each read.
     #[test]
     fn one_file_too_many_closes_the_oldest_alone() {
         let disk = Arc::new(FaultyDisk::new());

@@ -36,8 +36,8 @@ impl Heads {
         self.shared.len() + self.heads.len() * size_of::<u32>()
     }
 
-    /// The number of keys that are before a place, which lies before `key` or right behind it. `is_before` says it of a key by its index;
-    /// it is asked for few.
+    /// The number of keys that are before a place, which lies before `key` or right behind it.
+    /// `is_before` says it of a key by its index; it is asked for few.
     pub fn partition(&self, key: &[u8], is_before: impl Fn(usize) -> bool) -> usize {
         let Range { start, end } = self.like(key);
         start + partition(end - start, |index| is_before(start + index))
@@ -49,7 +49,8 @@ impl Heads {
         self.heads.chunks(16).for_each(|line| prefetch(line.as_ptr()));
     }
 
-    /// The keys that have the head of `key`: all before them are below it, and all behind them above.
+    /// The keys that have the head of `key`: all before them are below it, and all behind them
+    /// above.
     pub fn like(&self, key: &[u8]) -> Range<usize> {
         let Some(own) = key.strip_prefix(&*self.shared) else {
             let end = if *key < *self.shared { 0 } else { self.heads.len() };
@@ -69,7 +70,8 @@ fn head(key: &[u8]) -> u32 {
     u32::from_be_bytes(head)
 }
 
-/// The number of indexes below `count` for which `holds` holds; it holds for all up to some, and for none after.
+/// The number of indexes below `count` for which `holds` holds; it holds for all up to some, and
+/// for none after.
 pub(super) fn partition(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -92,7 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// Many begin alike, some are the beginning of others, and zeros stand where a short key has nothing.
+    /// Many begin alike, some are the beginning of others, and zeros stand where a short key has
+    /// nothing.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(255)];
         (any::<bool>(), vec(byte, 0..9)).prop_map(|(is_long, key)| match is_long {

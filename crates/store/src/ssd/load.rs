@@ -1,7 +1,8 @@
 //! A tree of rows that arrive in key order, written as they come.
 //!
-//! Memory holds the leaf that is being filled and, of each height, the nodes that have no parent yet: a few hundred at most,
-//! however many rows there are. Nothing of it is in force before the root is written, and what is given up is removed.
+//! Memory holds the leaf that is being filled and, of each height, the nodes that have no parent
+//! yet: a few hundred at most, however many rows there are. Nothing of it is in force before the
+//! root is written, and what is given up is removed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -105,7 +106,8 @@ impl SsdLoad {
         self.add(0, child)
     }
 
-    /// As many nodes stay without a parent as make a whole one, so that the last parent is no smaller than half of one.
+    /// As many nodes stay without a parent as make a whole one, so that the last parent is no
+    /// smaller than half of one.
     fn add(&mut self, height: usize, child: Child) -> Result<(), StoreError> {
         if self.levels.len() == height {
             self.levels.push(Vec::new());

@@ -1,4 +1,5 @@
-//! The store for more rows than memory has: a tree on disk, and in memory what has changed since it was written.
+//! The store for more rows than memory has: a tree on disk, and in memory what has changed since it
+//! was written.
 //!
 //! ```text
 //!   writes --> overlay   what has changed since the tree was written: bounded, in memory
@@ -13,7 +14,8 @@
 //! first; nothing has to be sorted out, and it costs no time under a lock. If the flush fails,
 //! `ahead` is dropped.
 //!
-//! The tree has no log of its own: the partition's log holds what is not in it yet. `docs/storage.md` draws the files.
+//! The tree has no log of its own: the partition's log holds what is not in it yet.
+//! `docs/storage.md` draws the files.
 //!
 //! | file      | what it is                                                           |
 //! |-----------|----------------------------------------------------------------------|
@@ -33,9 +35,9 @@
 mod base;
 mod files;
 mod heads;
-mod node_cache;
 mod load;
 mod node;
+mod node_cache;
 mod overlay;
 mod rebuild;
 mod root;
@@ -55,8 +57,8 @@ use quartet_model::Version;
 
 use self::base::Base;
 use self::files::{Files, Pin};
-use self::node_cache::OpenTree;
 use self::node::Place;
+use self::node_cache::OpenTree;
 use self::overlay::{ClearedPart, Overlay, hidden_bytes};
 use self::rebuild::{Edit, Rebuild};
 use self::root::{Root, Tree, Use};
@@ -72,7 +74,8 @@ pub use self::load::SsdLoad;
 pub(crate) use self::salvage::salvage;
 pub use self::view::SsdSnapshot;
 
-/// The latest state of a directory with a tree in files. Opened by way of [`PartitionStore`](crate::PartitionStore).
+/// The latest state of a directory with a tree in files. Opened by way of
+/// [`PartitionStore`](crate::PartitionStore).
 pub struct SsdStore {
     view: SsdSnapshot,
     /// While a flush runs, or waits to.
@@ -136,13 +139,15 @@ pub struct DiskUse {
     pub pinned_bytes: u64,
 }
 
-/// Files kept for snapshots alone never take more than this, or half of what is needed if that is more: older snapshots then
-/// answer that they cannot be read.
+/// Files kept for snapshots alone never take more than this, or half of what is needed if that is
+/// more: older snapshots then answer that they cannot be read.
 const PINNED_BYTES_MIN: u64 = 1 << 30;
 
-/// What the nodes of a tree in memory take for each row, filled as they are by rows in no order: two thirds.
+/// What the nodes of a tree in memory take for each row, filled as they are by rows in no order:
+/// two thirds.
 const NODE_BYTES: u64 = 28;
-/// What a flush holds for each row that it writes: the list of changes, and the entries of the leaf that it comes to.
+/// What a flush holds for each row that it writes: the list of changes, and the entries of the leaf
+/// that it comes to.
 const FLUSHED_ROW_BYTES: u64 = 72;
 
 /// True if the directory is this store's.
@@ -171,8 +176,8 @@ pub(crate) fn create_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<(), O
     Ok(create_from(anew, root.next_file.max(Files::next_unused(damaged)?))?)
 }
 
-/// Makes the directory this store's, with these rows, which are the state at `position` of the log. Until all of it is durable
-/// the directory is what it was before.
+/// Makes the directory this store's, with these rows, which are the state at `position` of the log.
+/// Until all of it is durable the directory is what it was before.
 pub(crate) fn fill(disk: Arc<dyn Disk>, rows: &impl Read, position: Position) -> Result<(), StoreError> {
     let opened = SsdStore::open(disk, FILL_CACHE_BYTES, 0);
     let mut store = opened.map_err(|error| StoreError::io(root::NAME, io::Error::other(error)))?;
@@ -204,7 +209,8 @@ pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
 }
 
 impl SsdStore {
-    /// Opens what is in `disk`, however large it is, by reading its root. Changes nothing on the disk.
+    /// Opens what is in `disk`, however large it is, by reading its root. Changes nothing on the
+    /// disk.
     pub(crate) fn open(disk: Arc<dyn Disk>, cache_bytes: u64, reserved_bytes: u64) -> Result<SsdStore, OpenError> {
         let root = Root::read(disk.as_ref())?.unwrap_or_default();
         let next = root.next_file.max(Files::next_unused(disk.as_ref())?);
@@ -228,12 +234,14 @@ impl SsdStore {
         })
     }
 
-    /// Begins to fill the store, which is empty and stays so until the load has ended. Meanwhile there is no flush.
+    /// Begins to fill the store, which is empty and stays so until the load has ended. Meanwhile
+    /// there is no flush.
     pub(crate) fn begin_load(&self) -> SsdLoad {
         SsdLoad::new(self.files.clone())
     }
 
-    /// Takes over what was loaded, which is the state at `position`, and makes it durable as a whole.
+    /// Takes over what was loaded, which is the state at `position`, and makes it durable as a
+    /// whole.
     pub(crate) fn end_load(&mut self, mut load: SsdLoad, position: Position) -> Result<(), StoreError> {
         let tree = load.finish()?;
         let root = self.files.write_root(position, tree, load.writer())?;
@@ -246,8 +254,8 @@ impl SsdStore {
         Ok(())
     }
 
-    /// Removes what unfinished flushes have left, and, with `remove_other`, what another store's conversion has; keeps room for
-    /// the next flush. Never while one runs.
+    /// Removes what unfinished flushes have left, and, with `remove_other`, what another store's
+    /// conversion has; keeps room for the next flush. Never while one runs.
     pub(crate) fn tidy(&self, remove_other: fn(&dyn Disk) -> io::Result<()>) {
         let tidied = remove_other(self.files.disk.as_ref()).and_then(|()| self.remove_leftovers());
         if let Err(error) = tidied.and_then(|()| reserve(self.files.disk.as_ref(), self.reserved_bytes)) {
@@ -257,7 +265,8 @@ impl SsdStore {
 
     fn remove_leftovers(&self) -> io::Result<()> {
         let disk = &self.files.disk;
-        // A flush may have failed behind the renaming of its root: that is the one which the next start reads.
+        // A flush may have failed behind the renaming of its root: that is the one which the next
+        // start reads.
         let on_disk = Root::read_and_copy(disk.as_ref()).map_err(io::Error::other)?;
         for name in disk.list()? {
             let is_needed = |number: &u32| self.uses.contains_key(number) || on_disk.files.contains_key(number);
@@ -278,15 +287,16 @@ impl SsdStore {
         }
     }
 
-    /// Memory that what is not in the files takes, in bytes, of a flush that runs included: that is what the end of it gives back. Snapshots
-    /// may hold more beside it.
+    /// Memory that what is not in the files takes, in bytes, of a flush that runs included: that is
+    /// what the end of it gives back. Snapshots may hold more beside it.
     pub(crate) fn unflushed_bytes(&self) -> u64 {
         let view = &self.view.overlay;
         let nodes = view.entries() * NODE_BYTES;
         match &self.ahead {
             None => view.bytes() + nodes,
-            // The rows that were written since are the same in both overlays. The nodes of the one that the flush began with are there
-            // as long as it runs, however many of them the view has copied.
+            // The rows that were written since are the same in both overlays. The nodes of the one
+            // that the flush began with are there as long as it runs, however many of them the view
+            // has copied.
             Some(Ahead { overlay, since }) => {
                 let flushed = &since.overlay;
                 let own = flushed.bytes() + flushed.entries() * (NODE_BYTES + FLUSHED_ROW_BYTES);
@@ -541,7 +551,8 @@ impl SsdFlush {
         })
     }
 
-    /// Writes the new tree and makes it durable. Files of which it needs nothing are no longer among the writer's.
+    /// Writes the new tree and makes it durable. Files of which it needs nothing are no longer
+    /// among the writer's.
     fn write_tree(&self, writer: &mut Writer) -> Result<Option<Tree>, StoreError> {
         let (base, overlay) = (&self.since.base, &self.since.overlay);
         let mut rebuild = Rebuild {
@@ -562,7 +573,8 @@ impl SsdFlush {
         Ok(tree)
     }
 
-    /// Removes the files of which the new tree needs nothing: at once, or when no snapshot reads them any more.
+    /// Removes the files of which the new tree needs nothing: at once, or when no snapshot reads
+    /// them any more.
     fn remove_unneeded(&self, writer: &Writer) {
         let generation = self.since.base.pin.generation() + 1;
         for (number, usage) in &writer.dropped {

@@ -13,11 +13,12 @@
 //! place   file u32 | offset u32 | bytes u32 | checksum u64
 //! ```
 //!
-//! All numbers are little-endian; those without a width are varints, seven bits a byte, the lowest first. So a child takes about 30
-//! bytes: inner nodes are what every flush writes anew, since each change below reaches them.
-//! A checksum is XXH3-64 of the bytes at the place; it stands with whoever points there, so that
-//! a write that was lost or went astray shows as well. A child's key is its low end: its rows, and those of its right
-//! neighbours, are at or above it. Neither a leaf nor an inner node is ever empty.
+//! All numbers are little-endian; those without a width are varints, seven bits a byte, the lowest
+//! first. So a child takes about 30 bytes: inner nodes are what every flush writes anew, since each
+//! change below reaches them. A checksum is XXH3-64 of the bytes at the place; it stands with
+//! whoever points there, so that a write that was lost or went astray shows as well. A child's key
+//! is its low end: its rows, and those of its right neighbours, are at or above it. Neither a leaf
+//! nor an inner node is ever empty.
 
 use std::ops::Range;
 
@@ -225,7 +226,8 @@ impl Leaf {
         Some(Leaf { bytes, starts, heads })
     }
 
-    /// The keys that a leaf's bytes name, whether they are what was written or not, up to where they make no sense.
+    /// The keys that a leaf's bytes name, whether they are what was written or not, up to where
+    /// they make no sense.
     pub fn keys_unverified(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let mut input = Input(bytes.get(5..).unwrap_or_default());
         std::iter::from_fn(move || take_entry(&mut input).map(|entry| entry.key))
@@ -250,7 +252,8 @@ impl Leaf {
         self.starts.chunks(16).for_each(|line| prefetch(line.as_ptr()));
     }
 
-    /// The rows of which one is that under `key`, if it is there. The first of them is brought near.
+    /// The rows of which one is that under `key`, if it is there. The first of them is brought
+    /// near.
     pub fn seek(&self, key: &[u8]) -> Range<usize> {
         let sought = self.heads.like(key);
         if let Some(start) = self.starts.get(sought.start) {

@@ -6,7 +6,8 @@
 //!       └─ inner node ─ …
 //! ```
 //!
-//! A node that the cache has given up is asked for there from then on: the cache sees what is in use.
+//! A node that the cache has given up is asked for there from then on: the cache sees what is in
+//! use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

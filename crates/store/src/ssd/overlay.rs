@@ -1,16 +1,18 @@
 //! The changes since a state that lies still: new rows, and which of the old ones they hide.
 //!
-//! The state below (`lower`) never changes while an overlay stands on it, so it is enough to say of it, in rows or in ranks:
+//! The state below (`lower`) never changes while an overlay stands on it, so it is enough to say of
+//! it, in rows or in ranks:
 //!
 //! - `rows`: the rows that were written since;
-//! - `hidden`: the keys of lower rows that were replaced or removed one by one, each with what its row takes (its value);
+//! - `hidden`: the keys of lower rows that were replaced or removed one by one, each with what its
+//!   row takes (its value);
 //! - `masks`: ranges of which every lower row was removed, with their ranks below.
 //!
 //! The visible rows are `rows`, and the lower rows that nothing hides. Since all three are counted,
 //! so are the visible rows.
 //!
-//! Invariants: a hidden key has a lower row, and lies in no mask; masks are in order, do not touch, and hold a lower row each; a
-//! lower row under the key of one of `rows` is hidden or masked.
+//! Invariants: a hidden key has a lower row, and lies in no mask; masks are in order, do not touch,
+//! and hold a lower row each; a lower row under the key of one of `rows` is hidden or masked.
 
 use std::sync::Arc;
 
@@ -27,7 +29,8 @@ pub(super) struct Overlay {
     /// A lower row was removed. As long as none was, each hidden key has one of `rows`.
     has_removed: bool,
     masks: Arc<Vec<Mask>>,
-    /// Memory of `rows` and `hidden` without the trees' nodes. After a range clear it is by the mean of the rows.
+    /// Memory of `rows` and `hidden` without the trees' nodes. After a range clear it is by the
+    /// mean of the rows.
     bytes: u64,
 }
 
@@ -52,7 +55,8 @@ pub(super) trait Lower {
     fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError>;
 }
 
-/// A range is cleared row by row if there are no more lower rows in it than this; otherwise it becomes a mask.
+/// A range is cleared row by row if there are no more lower rows in it than this; otherwise it
+/// becomes a mask.
 const CLEARED_ONE_BY_ONE: u64 = 64;
 
 /// How a range will be cleared: what had to be read for it.
@@ -133,7 +137,8 @@ impl Overlay {
         self.rows.len() + self.hidden.len()
     }
 
-    /// Whether a lower row under `key`, which none of `rows` has, is not seen. Where rows are only replaced, it costs no look-up.
+    /// Whether a lower row under `key`, which none of `rows` has, is not seen. Where rows are only
+    /// replaced, it costs no look-up.
     pub fn hides_unwritten(&self, key: &[u8]) -> bool {
         self.mask_of(key).is_some() || self.has_removed && self.is_hidden(key)
     }

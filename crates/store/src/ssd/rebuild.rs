@@ -1,14 +1,16 @@
-//! A new generation of the tree from the one before and what has changed since: only what leads to a change is written anew.
+//! A new generation of the tree from the one before and what has changed since: only what leads to
+//! a change is written anew.
 //!
-//! Every node that a change reaches is written to another place, its parent with it, up to the root; what it replaces stays
-//! where it is until no snapshot reads it. Subtrees that a mask covers are dropped without being read, but for their inner
-//! nodes, which say what room comes back.
+//! Every node that a change reaches is written to another place, its parent with it, up to the
+//! root; what it replaces stays where it is until no snapshot reads it. Subtrees that a mask covers
+//! are dropped without being read, but for their inner nodes, which say what room comes back.
 //!
-//! Leaves are filled up to a few kilobytes. One that overflows is divided evenly; small neighbours below one parent are joined
-//! when one of them was written anew. Larger values lie apart, so that changing a neighbour does not write them again.
+//! Leaves are filled up to a few kilobytes. One that overflows is divided evenly; small neighbours
+//! below one parent are joined when one of them was written anew. Larger values lie apart, so that
+//! changing a neighbour does not write them again.
 //!
-//! Where much of what the files hold is not needed any more, the emptiest are emptied: what is still needed of them is written
-//! anew as if it had changed.
+//! Where much of what the files hold is not needed any more, the emptiest are emptied: what is
+//! still needed of them is written anew as if it had changed.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +27,8 @@ pub(super) const LEAF_BYTES: usize = 4096;
 /// Neighbours that are no larger together are joined.
 const JOINED_BYTES_MAX: u64 = 3072;
 pub(super) const CHILDREN_MAX: usize = 128;
-/// The same for inner nodes: not even with the shortest children, of 17 bytes, do they have more than [`CHILDREN_MAX`] then.
+/// The same for inner nodes: not even with the shortest children, of 17 bytes, do they have more
+/// than [`CHILDREN_MAX`] then.
 const JOINED_INNER_BYTES_MAX: u64 = 2048;
 /// Values of at least this size lie apart.
 pub(super) const APART_FROM: usize = 2048;

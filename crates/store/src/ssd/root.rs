@@ -1,5 +1,5 @@
-//! The file `base`: the root of the tree on disk, and which point of the log it holds. Its presence says that the directory is
-//! the ssd engine's.
+//! The file `base`: the root of the tree on disk, and which point of the log it holds. Its presence
+//! says that the directory is the ssd engine's.
 //!
 //! ```text
 //! "QUARTETB" | format version u32 = 6 | version u64 | log sequence u64 | next file u32
@@ -8,11 +8,11 @@
 //! checksum u64, XXH3-64 of everything before it
 //! ```
 //!
-//! All numbers are little-endian. It is written as `base.partial`, synced, renamed, and the directory synced; what it points to
-//! is durable before. So a crash leaves the one or the other.
+//! All numbers are little-endian. It is written as `base.partial`, synced, renamed, and the
+//! directory synced; what it points to is durable before. So a crash leaves the one or the other.
 //!
-//! `base.copy` is the same again, written next, before anything is removed that the root before needs. Only a repair reads it: without
-//! a root nothing of the tree could be saved.
+//! `base.copy` is the same again, written next, before anything is removed that the root before
+//! needs. Only a repair reads it: without a root nothing of the tree could be saved.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -137,8 +137,8 @@ impl Root {
         Ok(())
     }
 
-    /// The root that the next start reads. Its copy is written anew if it is missing or another's: an older version has written the
-    /// root, or a crash or a full disk has come in between.
+    /// The root that the next start reads. Its copy is written anew if it is missing or another's:
+    /// an older version has written the root, or a crash or a full disk has come in between.
     pub fn read_and_copy(disk: &dyn Disk) -> Result<Root, OpenError> {
         let bytes = Root::read_bytes(disk, NAME)?.unwrap_or_default();
         let root = Root::parse(&bytes)?;
@@ -221,7 +221,8 @@ impl Root {
     }
 }
 
-/// Nothing but a repair reads the copy: without one, all else goes on. On a full disk it is a flush that makes room.
+/// Nothing but a repair reads the copy: without one, all else goes on. On a full disk it is a flush
+/// that makes room.
 fn keep_copy(disk: &dyn Disk, bytes: &[u8]) {
     if let Err(error) = write_file(disk, COPY, bytes) {
         tracing::warn!(%error, "{COPY} could not be written");

@@ -1,7 +1,8 @@
 //! Recovers the trustworthy part of a damaged tree: everything that the root still leads to.
 //!
-//! Every node and value is verified by the checksum that stands with whoever points there, so what lies below a node that cannot be
-//! read cannot be trusted, wherever it is. How many rows that are, and between which keys, the parent says.
+//! Every node and value is verified by the checksum that stands with whoever points there, so what
+//! lies below a node that cannot be read cannot be trusted, wherever it is. How many rows that are,
+//! and between which keys, the parent says.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

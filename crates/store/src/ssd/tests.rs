@@ -90,8 +90,8 @@ fn conforms() {
     crate::conformance::check(|| open(&FaultyDisk::new()));
 }
 
-/// Random writes of many rows, so that the tree is deep, beside a sorted map: with flushes that overlap them, fail, or end in a
-/// restart, and snapshots held over all of it.
+/// Random writes of many rows, so that the tree is deep, beside a sorted map: with flushes that
+/// overlap them, fail, or end in a restart, and snapshots held over all of it.
 struct Walk {
     disk: FaultyDisk,
     store: SsdStore,
@@ -317,7 +317,8 @@ fn a_walk_agrees_with_a_sorted_map() {
     }
 }
 
-/// Whatever a disk refuses while a flush runs, what was there before is there after a loss of power, or what the flush made.
+/// Whatever a disk refuses while a flush runs, what was there before is there after a loss of
+/// power, or what the flush made.
 #[test]
 fn every_operation_of_a_flush_may_fail() {
     for operation in Operation::ALL {
@@ -349,7 +350,8 @@ fn every_operation_of_a_flush_may_fail() {
     }
 }
 
-/// A disk that is full refuses a flush and loses nothing; with room again it succeeds, and takes no more than it needs.
+/// A disk that is full refuses a flush and loses nothing; with room again it succeeds, and takes no
+/// more than it needs.
 #[test]
 fn a_full_disk_refuses_a_flush() {
     let disk = FaultyDisk::new();
@@ -398,7 +400,8 @@ fn a_flipped_byte_is_refused_or_harmless() {
     assert!(refused > harmless, "{refused} refused, {harmless} harmless");
 }
 
-/// A read that fails is an error, and the next may succeed; a write that cannot read what it replaces changes nothing.
+/// A read that fails is an error, and the next may succeed; a write that cannot read what it
+/// replaces changes nothing.
 #[test]
 fn what_cannot_be_read_is_an_error() {
     let disk = FaultyDisk::new();
@@ -537,8 +540,8 @@ fn a_root_without_room_for_its_copy_is_in_force() {
     assert_eq!(disk.content(root::NAME), disk.content(root::COPY));
 }
 
-/// A flush that fails behind the renaming of its root, at the directory, leaves a root on disk that is not the store's. Files
-/// that only the former needs were removed when room was made.
+/// A flush that fails behind the renaming of its root, at the directory, leaves a root on disk that
+/// is not the store's. Files that only the former needs were removed when room was made.
 #[test]
 fn what_a_failed_flush_has_left_is_kept_if_the_root_on_disk_needs_it() {
     for operation in [Operation::Create, Operation::Write, Operation::Sync] {
@@ -598,8 +601,9 @@ fn deleted_space_is_given_back() {
     assert!(disk.taken_bytes() < 128 * 1024);
 }
 
-/// Overwrites at random, `writes` of `rows` a flush, large values among it or not, until everything was overwritten some times. The most
-/// that the disk held, in parts of what keys and values take: while a flush ran, with all that goes only when it has ended.
+/// Overwrites at random, `writes` of `rows` a flush, large values among it or not, until everything
+/// was overwritten some times. The most that the disk held, in parts of what keys and values take:
+/// while a flush ran, with all that goes only when it has ended.
 fn most_held_while_overwriting(rows: u64, writes: u64, large_of_ten: u64) -> f64 {
     let disk = FaultyDisk::new();
     let (mut store, mut random) = (open(&disk), Random(writes));
@@ -625,7 +629,8 @@ fn most_held_while_overwriting(rows: u64, writes: u64, large_of_ten: u64) -> f64
     most
 }
 
-/// The disk held 2.9 times what was live while a gigabyte was overwritten. However much a flush writes, it is less now.
+/// The disk held 2.9 times what was live while a gigabyte was overwritten. However much a flush
+/// writes, it is less now.
 #[test]
 fn overwriting_does_not_grow_the_files() {
     for (writes, large_of_ten) in [(80, 0), (400, 0), (1200, 0), (3000, 0), (8000, 0), (600, 2)] {
@@ -739,7 +744,8 @@ fn a_load_holds_few_nodes() {
     assert!((200..600).contains(&most), "{most} nodes");
 }
 
-/// Whenever the disk fails, there is either nothing or everything, and of what was given up nothing stays.
+/// Whenever the disk fails, there is either nothing or everything, and of what was given up nothing
+/// stays.
 #[test]
 fn a_load_that_fails_leaves_an_empty_store() {
     let rows = mixed_rows(3000);
@@ -799,7 +805,8 @@ fn what_a_flush_has_replaced_is_not_cached() {
     assert!(kept[0] > 50 && kept.iter().all(|nodes| *nodes == kept[0]), "{kept:?}");
 }
 
-/// The nodes below those that are kept are looked at where the cache has them, and read anew where it has them no more.
+/// The nodes below those that are kept are looked at where the cache has them, and read anew where
+/// it has them no more.
 #[test]
 fn nodes_that_are_not_cached_any_more_are_read() {
     let disk = FaultyDisk::new();

@@ -1,20 +1,21 @@
 //! A reader's view: an overlay and the tree on disk below it.
 //!
-//! Rows of both are merged in key order. Counting needs no merging: the number of rows seen below a key is the overlay's, and
-//! the tree's less what is hidden. The n-th row is found by one way down the tree with that sum as its measure.
+//! Rows of both are merged in key order. Counting needs no merging: the number of rows seen below a
+//! key is the overlay's, and the tree's less what is hidden. The n-th row is found by one way down
+//! the tree with that sum as its measure.
 
 use std::ops::ControlFlow;
 
 use quartet_model::Version;
 
-use super::base::{Base, Cursor, Found, CacheMode};
+use super::base::{Base, CacheMode, Cursor, Found};
 use super::overlay::{Lower, Overlay, hidden_bytes, hidden_row};
 use crate::error::StoreError;
 use crate::interface::{Read, Snapshot};
 use crate::memory::row::Row;
 
-/// A moment of an [`SsdStore`](crate::SsdStore). While it lives, the files that its tree needs are kept, within a bound: an old
-/// snapshot may come to answer that it cannot be read.
+/// A moment of an [`SsdStore`](crate::SsdStore). While it lives, the files that its tree needs are
+/// kept, within a bound: an old snapshot may come to answer that it cannot be read.
 #[derive(Clone)]
 pub struct SsdSnapshot {
     pub(super) overlay: Overlay,

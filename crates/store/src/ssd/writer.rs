@@ -14,7 +14,8 @@ use crate::error::StoreError;
 
 /// Room for the first file of a flush, so that a small one finds some on a full disk.
 pub(super) const RESERVE: &str = "base.next";
-/// A file that has become so large is not added to: a sixteenth of the tree, so that emptying one is a small part of the whole.
+/// A file that has become so large is not added to: a sixteenth of the tree, so that emptying one
+/// is a small part of the whole.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const FILES_OF_A_TREE: u64 = 16;

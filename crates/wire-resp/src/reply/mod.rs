@@ -1,8 +1,8 @@
 //! Writes replies, in RESP2 or RESP3 as the connection chose with HELLO.
 //!
-//! A command says what it answers (a map, a double, a null) and [`Reply`] picks the bytes; no command asks for the
-//! protocol's version. Aggregates are written head first: `map(2)` and then four elements. Nothing checks that as many
-//! follow as were announced; that is the command's duty.
+//! A command says what it answers (a map, a double, a null) and [`Reply`] picks the bytes; no
+//! command asks for the protocol's version. Aggregates are written head first: `map(2)` and then
+//! four elements. Nothing checks that as many follow as were announced; that is the command's duty.
 //!
 //! A reply may have a limit of bytes: a short request can ask for the same long value a thousand
 //! times. Bytes beyond it are left out, and [`Reply::is_full`] says so; the command then answers an
@@ -15,7 +15,8 @@ use std::io::Write;
 /// The peer's protocol. A new connection speaks `Resp2` until HELLO says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// Version 2. It has no maps, sets, doubles or booleans: they go out as arrays, bulk strings and integers.
+    /// Version 2. It has no maps, sets, doubles or booleans: they go out as arrays, bulk strings
+    /// and integers.
     #[default]
     Resp2,
     /// Version 3, asked for with `HELLO 3`: every kind of reply has a type byte of its own.
@@ -81,7 +82,8 @@ impl<'a> Reply<'a> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// `text` begins with its code: `ERR syntax error`. It may quote a peer's bytes, so CR and LF become spaces.
+    /// `text` begins with its code: `ERR syntax error`. It may quote a peer's bytes, so CR and LF
+    /// become spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'-', text.as_ref());
     }
@@ -95,7 +97,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A string of any bytes, the empty one included; left out as a whole if the limit has no room for it.
+    /// A string of any bytes, the empty one included; left out as a whole if the limit has no room
+    /// for it.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         if !self.has_room(bytes.len()) {
@@ -121,7 +124,8 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// No value: a null bulk string in RESP2. Where an array is expected, use [`Reply::null_array`].
+    /// No value: a null bulk string in RESP2. Where an array is expected, use
+    /// [`Reply::null_array`].
     #[inline]
     pub fn null(&mut self) {
         self.either(b"$-1\r\n", b"_\r\n");
@@ -146,7 +150,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Where the next reply will begin: for an aggregate whose length is known only behind its elements.
+    /// Where the next reply will begin: for an aggregate whose length is known only behind its
+    /// elements.
     pub fn mark(&self) -> usize {
         self.out.len()
     }
@@ -198,8 +203,8 @@ impl<'a> Reply<'a> {
         self.aggregate(b'>', len);
     }
 
-    /// Announces `pairs` of out-of-band data in front of the reply proper. RESP2 has no place for them: on `false`
-    /// nothing was written, and the caller leaves the pairs out.
+    /// Announces `pairs` of out-of-band data in front of the reply proper. RESP2 has no place for
+    /// them: on `false` nothing was written, and the caller leaves the pairs out.
     #[must_use = "in RESP2 the pairs must not be written"]
     pub fn attribute(&mut self, pairs: usize) -> bool {
         let resp3 = self.protocol == Protocol::Resp3;
@@ -237,7 +242,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A double whose text the caller has chosen: `digits` with a point perhaps, a sign perhaps; a bulk string in RESP2.
+    /// A double whose text the caller has chosen: `digits` with a point perhaps, a sign perhaps; a
+    /// bulk string in RESP2.
     pub fn decimal(&mut self, digits: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(digits.as_bytes()),
@@ -253,7 +259,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// `digits`: an optional sign and decimal digits, which the caller vouches for; a bulk string in RESP2.
+    /// `digits`: an optional sign and decimal digits, which the caller vouches for; a bulk string
+    /// in RESP2.
     pub fn big_number(&mut self, digits: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(digits.as_bytes()),
@@ -290,7 +297,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// `<type><value>\r\n`. Values below a hundred, nearly all there are, go out as one small array.
+    /// `<type><value>\r\n`. Values below a hundred, nearly all there are, go out as one small
+    /// array.
     #[inline]
     fn head(&mut self, kind: u8, value: u64) {
         if !self.has_room(0) {
@@ -324,16 +332,17 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Appends the text Redis 7.2 and later give a double: the fewest digits that read back as the same value, at most 24
-/// bytes, and `inf`, `-inf`, `nan`, `-0`.
+/// Appends the text Redis 7.2 and later give a double: the fewest digits that read back as the same
+/// value, at most 24 bytes, and `inf`, `-inf`, `nan`, `-0`.
 ///
-/// Whole numbers up to 2^62 are written as integers. Otherwise the value is `digits * 10^exponent`, and with `magnitude`
-/// the power of ten of the first digit: plain if up to six zeros must be added behind the digits, or if fewer than seven
-/// digits stand behind the point, or if `magnitude` lies within three of zero; else `d.ddde+x`, the exponent unpadded.
-/// So 12345.5 is plain, while 12345.6789012 is `1.23456789012e+4`: that is fpconv's taste, which Redis shows to clients.
+/// Whole numbers up to 2^62 are written as integers. Otherwise the value is `digits * 10^exponent`,
+/// and with `magnitude` the power of ten of the first digit: plain if up to six zeros must be added
+/// behind the digits, or if fewer than seven digits stand behind the point, or if `magnitude` lies
+/// within three of zero; else `d.ddde+x`, the exponent unpadded. So 12345.5 is plain, while
+/// 12345.6789012 is `1.23456789012e+4`: that is fpconv's taste, which Redis shows to clients.
 ///
-/// fpconv finds its digits by Grisu2, which for a few values in a thousand are not the shortest or not the closest; these
-/// always are. Either text reads back as the same value.
+/// fpconv finds its digits by Grisu2, which for a few values in a thousand are not the shortest or
+/// not the closest; these always are. Either text reads back as the same value.
 pub fn format_double(value: f64, out: &mut Vec<u8>) {
     if value.is_nan() {
         return out.extend_from_slice(b"nan");

@@ -5,16 +5,18 @@
 //!   ^count ^length ^bytes                     ^anything but '*': a line, split with shell-like quotes
 //! ```
 //!
-//! Arguments are spans into the caller's slice, so a request of bulk strings costs no copy and, once [`Args`] is warm, no
-//! allocation. An inline line is rare and may hold escapes: its arguments are unquoted into a scratch inside `Args`.
+//! Arguments are spans into the caller's slice, so a request of bulk strings costs no copy and,
+//! once [`Args`] is warm, no allocation. An inline line is rare and may hold escapes: its arguments
+//! are unquoted into a scratch inside `Args`.
 //!
-//! [`Parser`] remembers how far it came, so a request arriving in many pieces costs time linear in its size. The free
-//! function [`parse`] starts afresh each time.
+//! [`Parser`] remembers how far it came, so a request arriving in many pieces costs time linear in
+//! its size. The free function [`parse`] starts afresh each time.
 //!
-//! Answers do not depend on how the bytes were cut, with Redis' texts and limits (`processMultibulkBuffer`,
-//! `processInlineBuffer`, `sdssplitargs` and `string2ll`, Redis 8). Like Redis, the `\n` of a count's line and the two
-//! bytes after a bulk string are skipped without a look. Unlike Redis, a NUL byte is a byte like any other; there, C's
-//! string functions stop at it and the connection waits for more.
+//! Answers do not depend on how the bytes were cut, with Redis' texts and limits
+//! (`processMultibulkBuffer`, `processInlineBuffer`, `sdssplitargs` and `string2ll`, Redis 8). Like
+//! Redis, the `\n` of a count's line and the two bytes after a bulk string are skipped without a
+//! look. Unlike Redis, a NUL byte is a byte like any other; there, C's string functions stop at it
+//! and the connection waits for more.
 
 use std::ops::{Index, Range};
 
@@ -67,8 +69,9 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Redis' defaults for an authenticated peer: 2^31 - 1 elements, 512 MiB a bulk string, 64 KiB a line.
-    /// The memory that elements take is bounded by whoever reads them: see [`Parser::words_bytes`].
+    /// Redis' defaults for an authenticated peer: 2^31 - 1 elements, 512 MiB a bulk string, 64 KiB
+    /// a line. The memory that elements take is bounded by whoever reads them: see
+    /// [`Parser::words_bytes`].
     fn default() -> Limits {
         Limits {
             bulk_bytes_max: 512 * 1024 * 1024,
@@ -94,13 +97,14 @@ pub enum Parsed {
     },
     /// The request goes on in bytes that have not arrived.
     Incomplete {
-        /// At least this many more bytes are needed, never 0. It derives from what the peer announced: use it to size a read
-        /// within a bound, never to reserve memory as it stands.
+        /// At least this many more bytes are needed, never 0. It derives from what the peer
+        /// announced: use it to size a read within a bound, never to reserve memory as it stands.
         needed_hint: usize,
     },
 }
 
-/// The peer broke the protocol. Send `-ERR <this text>` and close: the place where the next request starts is unknown.
+/// The peer broke the protocol. Send `-ERR <this text>` and close: the place where the next request
+/// starts is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The count of elements is not a number, or above [`Limits::elements_max`].
@@ -109,8 +113,8 @@ pub enum ProtocolError {
     /// The length of a bulk string is not a number, negative, or above [`Limits::bulk_bytes_max`].
     #[error("Protocol error: invalid bulk length")]
     InvalidBulkLength,
-    /// An element begins with this byte instead of `$`. Redis sends the byte as it came; a byte above 0x7f is written here as
-    /// the character of that number.
+    /// An element begins with this byte instead of `$`. Redis sends the byte as it came; a byte
+    /// above 0x7f is written here as the character of that number.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
     ExpectedDollar(u8),
     /// An inline line ends inside quotes, or has no space behind a closing quote.
@@ -133,7 +137,8 @@ pub enum ProtocolError {
     UnauthenticatedBulkLength,
 }
 
-/// Where the arguments of one request lie. Keep one per connection: what it allocated serves the next request.
+/// Where the arguments of one request lie. Keep one per connection: what it allocated serves the
+/// next request.
 #[derive(Debug, Default)]
 pub struct Args {
     spans: SmallVec<[Range<usize>; 16]>,
@@ -144,7 +149,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// No arguments yet. Allocates only for a request of more than 16 arguments, an inline line or [`Args::gather`].
+    /// No arguments yet. Allocates only for a request of more than 16 arguments, an inline line or
+    /// [`Args::gather`].
     pub fn new() -> Args {
         Args::default()
     }
@@ -157,8 +163,8 @@ impl Args {
         }
     }
 
-    /// A request that arrives in no bytes of its own: `arguments` are copied one after the other. Read it with
-    /// [`Args::of`] of an empty input.
+    /// A request that arrives in no bytes of its own: `arguments` are copied one after the other.
+    /// Read it with [`Args::of`] of an empty input.
     pub fn gather(&mut self, arguments: impl Iterator<Item = impl AsRef<[u8]>>) {
         self.clear();
         self.scratch.clear();
@@ -239,9 +245,10 @@ impl std::fmt::Debug for Arguments<'_> {
 
 /// Parses one request at a time, picking up where the last call ran out of bytes.
 ///
-/// After `Incomplete`, call again with the same bytes and more behind them (they may have moved in memory). After any
-/// other answer, call with the bytes that follow the consumed ones. `limits` are read as elements arrive, so a request
-/// behind an AUTH must be parsed after that AUTH was executed.
+/// After `Incomplete`, call again with the same bytes and more behind them (they may have moved in
+/// memory). After any other answer, call with the bytes that follow the consumed ones. `limits` are
+/// read as elements arrive, so a request behind an AUTH must be parsed after that AUTH was
+/// executed.
 #[derive(Debug, Default)]
 pub struct Parser {
     args: Args,
@@ -254,8 +261,8 @@ impl Parser {
         Parser::default()
     }
 
-    /// Continues the request that starts at the first byte of `input`. After an error the connection cannot go on: see
-    /// [`ProtocolError`].
+    /// Continues the request that starts at the first byte of `input`. After an error the
+    /// connection cannot go on: see [`ProtocolError`].
     pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         if self.progress.is_at_start() {
             self.args.clear();
@@ -276,14 +283,15 @@ impl Parser {
         }
     }
 
-    /// The arguments after a `Parsed::Request`, until the next call of `parse`. `input` is what that call was given.
+    /// The arguments after a `Parsed::Request`, until the next call of `parse`. `input` is what
+    /// that call was given.
     pub fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
         self.args.of(input)
     }
 }
 
-/// Parses the request at the start of `input`, remembering nothing. On `Request`, `args.of(input)` are its arguments;
-/// on any other answer they mean nothing.
+/// Parses the request at the start of `input`, remembering nothing. On `Request`, `args.of(input)`
+/// are its arguments; on any other answer they mean nothing.
 #[inline]
 pub fn parse(input: &[u8], limits: &Limits, args: &mut Args) -> Result<Parsed, ProtocolError> {
     args.clear();
@@ -415,7 +423,8 @@ impl Progress {
         Ok(Some(length))
     }
 
-    /// The offset of the `\r` that ends the line at `position`, once the byte behind it has arrived as well.
+    /// The offset of the `\r` that ends the line at `position`, once the byte behind it has arrived
+    /// as well.
     fn line(&mut self, input: &[u8], limits: &Limits, too_big: ProtocolError) -> Result<Option<usize>, ProtocolError> {
         let end = self.find(b'\r', input, limits.inline_bytes_max).map_err(|_| too_big)?;
         Ok(end.filter(|end| end + 1 < input.len()))
@@ -438,8 +447,8 @@ impl Progress {
         })
     }
 
-    /// Looks for `wanted` among the bytes from `position` that no earlier call has looked at; `Err` once it is certain
-    /// to lie more than `line_bytes_max` away.
+    /// Looks for `wanted` among the bytes from `position` that no earlier call has looked at; `Err`
+    /// once it is certain to lie more than `line_bytes_max` away.
     fn find(&mut self, wanted: u8, input: &[u8], line_bytes_max: usize) -> Result<Option<usize>, LineTooLong> {
         let from = self.scanned.max(self.position).min(input.len());
         let window_end = self
@@ -463,8 +472,8 @@ impl Progress {
 
 struct LineTooLong;
 
-/// Reads a length of at most nine digits and the line end behind it: the value, and where the next byte lies. `None`
-/// says nothing more than that the careful way must decide.
+/// Reads a length of at most nine digits and the line end behind it: the value, and where the next
+/// byte lies. `None` says nothing more than that the careful way must decide.
 #[inline(always)]
 fn short_length(input: &[u8], start: usize) -> Option<(usize, usize)> {
     let bytes = input.get(start..)?;
@@ -503,8 +512,8 @@ fn integer(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// Splits an inline line as `sdssplitargs` does: quotes may open anywhere in an argument, and where they close the
-/// argument must end.
+/// Splits an inline line as `sdssplitargs` does: quotes may open anywhere in an argument, and where
+/// they close the argument must end.
 fn split_quoted(line: &[u8], args: &mut Args) -> Result<(), ProtocolError> {
     args.inline = true;
     args.scratch.clear();
@@ -520,7 +529,8 @@ fn split_quoted(line: &[u8], args: &mut Args) -> Result<(), ProtocolError> {
     }
 }
 
-/// Appends the argument at the start of `text` to `out`; returns what follows it, or `None` for unbalanced quotes.
+/// Appends the argument at the start of `text` to `out`; returns what follows it, or `None` for
+/// unbalanced quotes.
 fn unquote<'a>(mut text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match text {

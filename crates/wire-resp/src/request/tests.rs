@@ -247,7 +247,8 @@ fn every_split_gives_the_same_requests() {
     assert_eq!(requests_in_pieces(stream.chunks(1)).unwrap(), whole);
 }
 
-/// Work per piece must not grow with what arrived before. Were it to, the first of these would take minutes.
+/// Work per piece must not grow with what arrived before. Were it to, the first of these would take
+/// minutes.
 #[test]
 fn large_requests_in_small_pieces_are_linear() {
     let arguments = vec!["x"; 500_000];
@@ -314,8 +315,8 @@ proptest! {
     }
 }
 
-/// A request of more than 1,048,576 words was refused, as by Redis before 7.0. What its words take is
-/// seen by whoever bounds the request, and an announced count alone takes nothing.
+/// A request of more than 1,048,576 words was refused, as by Redis before 7.0. What its words take
+/// is seen by whoever bounds the request, and an announced count alone takes nothing.
 #[test]
 fn words_take_memory_as_they_arrive() {
     let mut parser = Parser::new();

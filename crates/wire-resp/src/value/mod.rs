@@ -1,11 +1,12 @@
 //! A client's half: writes commands, reads replies of RESP2 and RESP3.
 //!
-//! One reader of elements serves both [`decode`], which builds a [`Value`], and [`skip`], which only validates and
-//! measures, so the two agree on every input. Both start afresh at each call: for a reply far larger than a read, call
-//! again only when much more has arrived.
+//! One reader of elements serves both [`decode`], which builds a [`Value`], and [`skip`], which
+//! only validates and measures, so the two agree on every input. Both start afresh at each call:
+//! for a reply far larger than a read, call again only when much more has arrived.
 //!
-//! A collection grows as its elements are read, never by its announced length. Nesting beyond [`DEPTH_MAX`] is refused,
-//! so hostile bytes cannot exhaust the stack. Streamed strings and collections (`$?`) are refused: no server sends them.
+//! A collection grows as its elements are read, never by its announced length. Nesting beyond
+//! [`DEPTH_MAX`] is refused, so hostile bytes cannot exhaust the stack. Streamed strings and
+//! collections (`$?`) are refused: no server sends them.
 
 /// Deepest nesting of collections.
 pub const DEPTH_MAX: usize = 32;
@@ -75,8 +76,8 @@ pub fn decode(input: &[u8]) -> Result<Option<(Value, usize)>, DecodeError> {
     Ok(build(&mut reader, 0)?.map(|value| (value, reader.position)))
 }
 
-/// How many bytes the reply at the start of `input` takes; `None` if more must arrive. Accepts exactly what [`decode`]
-/// accepts, and builds nothing.
+/// How many bytes the reply at the start of `input` takes; `None` if more must arrive. Accepts
+/// exactly what [`decode`] accepts, and builds nothing.
 pub fn skip(input: &[u8]) -> Result<Option<usize>, DecodeError> {
     let mut reader = Reader::new(input);
     Ok(pass(&mut reader, 0)?.map(|()| reader.position))
@@ -210,12 +211,14 @@ pub enum Item<'a> {
     BigNumber(&'a [u8]),
     /// Text that is meant for people: the format, then the text without it.
     Verbatim([u8; 3], &'a [u8]),
-    /// The head of an array, a set or a push: its type byte, and the number of elements that follow. The peer announces that
-    /// number, so nothing may be allocated by it.
+    /// The head of an array, a set or a push: its type byte, and the number of elements that
+    /// follow. The peer announces that number, so nothing may be allocated by it.
     Elements(u8, u64),
-    /// The head of a map: the number of pairs that follow, each a key and then its value. As untrusted as a count of elements.
+    /// The head of a map: the number of pairs that follow, each a key and then its value. As
+    /// untrusted as a count of elements.
     Map(u64),
-    /// The head of out-of-band data: the number of pairs that follow. The reply proper comes after them.
+    /// The head of out-of-band data: the number of pairs that follow. The reply proper comes after
+    /// them.
     Attribute(u64),
 }
 

@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Protocol, Reply};
 
-/// Decodes one reply, and holds `skip` to the same verdict, and every shorter input to "more must arrive".
+/// Decodes one reply, and holds `skip` to the same verdict, and every shorter input to "more must
+/// arrive".
 fn check(input: impl AsRef<[u8]>, expected: Result<Option<Value>, DecodeError>) {
     let input = input.as_ref();
     let decoded = decode(input);

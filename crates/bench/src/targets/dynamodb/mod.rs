@@ -1,8 +1,9 @@
 //! The workloads in DynamoDB operations, signed, over HTTP/1.1 on a socket that stays open.
 //!
-//! A product is an item of the table `product` under its number `pid`: PutItem, GetItem (consistent), UpdateItem. An
-//! article is an item of the table `news`, read through the published index (section, view_count). Insert and overwrite
-//! carry conditions, so that both are what they say.
+//! A product is an item of the table `product` under its number `pid`: PutItem, GetItem
+//! (consistent), UpdateItem. An article is an item of the table `news`, read through the published
+//! index (section, view_count). Insert and overwrite carry conditions, so that both are what they
+//! say.
 
 mod http;
 mod records;
@@ -130,7 +131,8 @@ impl DynamoDbConnection {
         Ok(())
     }
 
-    /// Asks for a table's description until it is as wanted: the service and some of its likes make and delete tables later.
+    /// Asks for a table's description until it is as wanted: the service and some of its likes make
+    /// and delete tables later.
     async fn wait_until(&mut self, table: &str, is_reached: impl Fn(&str) -> bool) -> Result<(), OperationError> {
         let started = Instant::now();
         loop {

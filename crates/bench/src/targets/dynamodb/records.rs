@@ -1,4 +1,5 @@
-//! YCSB's records as items of one partition, sorted by their keys, so that scans are queries. Reads are consistent.
+//! YCSB's records as items of one partition, sorted by their keys, so that scans are queries. Reads
+//! are consistent.
 
 use async_trait::async_trait;
 

@@ -1,8 +1,9 @@
 //! The workloads in FQL v4 over HTTP/1.1, as they were published.
 //!
-//! A product is a document found through a unique index on its pid. An article is a document under the number that its id
-//! hashes to; the page reads the index (section; view_count falling, ref) and gets each document, as the published query does.
-//! The four instances of a calvin transaction are four creations in one query.
+//! A product is a document found through a unique index on its pid. An article is a document under
+//! the number that its id hashes to; the page reads the index (section; view_count falling, ref)
+//! and gets each document, as the published query does. The four instances of a calvin transaction
+//! are four creations in one query.
 
 mod records;
 
@@ -24,7 +25,8 @@ use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
 
-/// Those of a document beside its data: `{"resource":{"ref":{"@ref":{"id":…,"collection":{"@ref":{"id":…,"collection":{"@ref":{"id":…}}}}}},"ts":…,"data":…}}`.
+/// Those of a document beside its data:
+/// `{"resource":{"ref":{"@ref":{"id":…,"collection":{"@ref":{"id":…,"collection":{"@ref":{"id":…}}}}}},"ts":…,"data":…}}`.
 const DOCUMENT_FIELDS: usize = 12;
 
 const COLLECTIONS: [&str; 4] = ["product", "news", "ycsb", "calvin"];
@@ -149,8 +151,8 @@ impl FaunaConnection {
         self.ask().await?.ok()
     }
 
-    /// Makes the collections and indexes unless the last of them is there. One query each: an index takes a collection of an
-    /// earlier query.
+    /// Makes the collections and indexes unless the last of them is there. One query each: an index
+    /// takes a collection of an earlier query.
     async fn make_schema(&mut self) -> Result<(), OperationError> {
         let (last, ..) = INDEXES[INDEXES.len() - 1];
         if self
@@ -232,7 +234,8 @@ fn push_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// How many fields the objects of a reply have, all together. None of the workloads' texts looks like the end of a name.
+/// How many fields the objects of a reply have, all together. None of the workloads' texts looks
+/// like the end of a name.
 fn fields(body: &str) -> usize {
     // Without a branch, so that the compiler takes many bytes at once.
     let pairs = body.as_bytes().iter().zip(body.as_bytes().iter().skip(1));

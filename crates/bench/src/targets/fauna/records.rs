@@ -1,4 +1,5 @@
-//! YCSB's records as documents under their keys. Reading to change is one query, and so one transaction.
+//! YCSB's records as documents under their keys. Reading to change is one query, and so one
+//! transaction.
 
 use std::fmt::Write;
 
@@ -46,8 +47,8 @@ impl FaunaConnection {
     }
 }
 
-/// How many names end with a digit: those of a record's fields, and no others. Without a branch, so that the compiler takes many
-/// bytes at once.
+/// How many names end with a digit: those of a record's fields, and no others. Without a branch, so
+/// that the compiler takes many bytes at once.
 fn numbered_fields(body: &[u8]) -> usize {
     let ends = body.iter().zip(body.iter().skip(1)).zip(body.iter().skip(2));
     ends.map(|((digit, quote), colon)| usize::from(digit.is_ascii_digit() & (*quote == b'"') & (*colon == b':')))

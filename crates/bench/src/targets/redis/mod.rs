@@ -1,7 +1,8 @@
 //! The workloads in Redis commands, over RESP2 on a socket that stays open.
 //!
-//! A product is the hash `product:<pid>`: HSET and HGETALL. A section is a sorted set under its own name: ZADD and
-//! ZREVRANGE. An HSET answers how many fields are new, which tells an insert from an overwrite, so both are checked.
+//! A product is the hash `product:<pid>`: HSET and HGETALL. A section is a sorted set under its own
+//! name: ZADD and ZREVRANGE. An HSET answers how many fields are new, which tells an insert from an
+//! overwrite, so both are checked.
 
 mod records;
 
@@ -85,7 +86,8 @@ impl RedisConnection {
         })
     }
 
-    /// Sends the request and gives the first element of its reply; an error reply becomes `Refused`.
+    /// Sends the request and gives the first element of its reply; an error reply becomes
+    /// `Refused`.
     async fn exchange(&mut self) -> Result<Element<'_>, OperationError> {
         self.send().await?;
         self.reply().await
@@ -138,7 +140,8 @@ impl RedisConnection {
         }
     }
 
-    /// Sends the request and hands each string of the array that comes back to `take`; returns their number.
+    /// Sends the request and hands each string of the array that comes back to `take`; returns
+    /// their number.
     async fn each_string(&mut self, take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
         self.send().await?;
         self.strings_of_reply(take).await
@@ -303,8 +306,8 @@ impl Request {
 
 const DIGITS_MAX: usize = 20;
 
-/// `number` as text in the end of `digits`. The formatter of the standard library costs several times as much, and a
-/// product needs this 26 times.
+/// `number` as text in the end of `digits`. The formatter of the standard library costs several
+/// times as much, and a product needs this 26 times.
 fn decimal(mut number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut start = DIGITS_MAX;
     loop {
@@ -350,7 +353,8 @@ fn unexpected(element: Element<'_>) -> OperationError {
 mod tests {
     use super::*;
 
-    /// A server that waits for the whole of what a cold client can send at once gets it before it answers anything.
+    /// A server that waits for the whole of what a cold client can send at once gets it before it
+    /// answers anything.
     #[test]
     fn a_cold_client_sends_its_password_and_its_first_request_together() {
         use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! YCSB's records as hashes, with a sorted set of all keys for scans, as YCSB's own binding to Redis has them.
+//! YCSB's records as hashes, with a sorted set of all keys for scans, as YCSB's own binding to
+//! Redis has them.
 //!
 //! Members of the set all have the score 0, so their order is that of their bytes: keys are written
 //! with leading zeros. The commands of an insert go out together and are no transaction. A scan is

@@ -1,8 +1,9 @@
 //! Which record a request takes: the distributions of YCSB.
 //!
-//! Zipfian numbers by the method of Gray and others ("Quickly generating billion-record synthetic databases", 1994), with
-//! YCSB's exponent of 0.99. YCSB draws a rank among ten billion and scatters it over the records by a hash, so that the
-//! popular ones lie nowhere in particular; "latest" takes the rank as it is, counted back from the newest record.
+//! Zipfian numbers by the method of Gray and others ("Quickly generating billion-record synthetic
+//! databases", 1994), with YCSB's exponent of 0.99. YCSB draws a rank among ten billion and
+//! scatters it over the records by a hash, so that the popular ones lie nowhere in particular;
+//! "latest" takes the rank as it is, counted back from the newest record.
 
 use crate::random::Random;
 
@@ -58,7 +59,8 @@ pub fn scatter(number: u64) -> u64 {
     number.to_le_bytes().into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Ranks from 0, each less likely than the one before: the one at `r` in proportion to `1 / (r + 1) ^ EXPONENT`.
+/// Ranks from 0, each less likely than the one before: the one at `r` in proportion to `1 / (r + 1)
+/// ^ EXPONENT`.
 #[derive(Clone, Debug)]
 struct Zipfian {
     count: u64,

@@ -1,4 +1,5 @@
-//! Which records are there while workers insert more: a record may be chosen once it and all before it were acknowledged.
+//! Which records are there while workers insert more: a record may be chosen once it and all before
+//! it were acknowledged.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -28,7 +29,8 @@ impl Inserted {
         self.present.load(Ordering::Relaxed)
     }
 
-    /// The number of a record that is to be inserted. One that never is acknowledged keeps those behind it from being chosen.
+    /// The number of a record that is to be inserted. One that never is acknowledged keeps those
+    /// behind it from being chosen.
     pub fn begin(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }

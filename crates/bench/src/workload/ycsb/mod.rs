@@ -1,8 +1,10 @@
-//! YCSB (Cooper and others, "Benchmarking cloud serving systems with YCSB", 2010): records of ten fields of 100 bytes, read,
-//! updated, inserted, scanned, and read to be changed, in the six mixes of the core workloads.
+//! YCSB (Cooper and others, "Benchmarking cloud serving systems with YCSB", 2010): records of ten
+//! fields of 100 bytes, read, updated, inserted, scanned, and read to be changed, in the six mixes
+//! of the core workloads.
 //!
-//! FaunaDB published A, B and C (2019): each operation one transaction on one record of 1 KB. As in YCSB an update writes one
-//! field, a read takes all, and a record's key is a hash of its number, so that keys are in no order of insertion.
+//! FaunaDB published A, B and C (2019): each operation one transaction on one record of 1 KB. As in
+//! YCSB an update writes one field, a read takes all, and a record's key is a hash of its number,
+//! so that keys are in no order of insertion.
 
 mod choice;
 mod inserted;

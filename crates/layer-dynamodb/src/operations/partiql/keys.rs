@@ -1,4 +1,5 @@
-//! What a WHERE clause says of keys: the item that it names, or the partitions that it goes through.
+//! What a WHERE clause says of keys: the item that it names, or the partitions that it goes
+//! through.
 
 use std::cmp::Ordering;
 
@@ -102,7 +103,8 @@ pub fn check_inserted(table: &Table, item: &Item) -> Result<(), Failure> {
 
 /// The part of a table or an index that a clause selects.
 pub struct Reach {
-    /// The partitions it names, sorted, each once; `None`: it may select of any, so all are scanned.
+    /// The partitions it names, sorted, each once; `None`: it may select of any, so all are
+    /// scanned.
     pub partitions: Option<Vec<Value>>,
     /// What all that is selected fulfils of the range attribute, if its order can tell.
     pub range: Option<KeyTerm>,
@@ -146,8 +148,8 @@ fn range_term(condition: Option<&Condition>, range: &KeyPart) -> Option<KeyTerm>
     equality.or_else(|| terms.first()).cloned()
 }
 
-/// The alternatives of a condition, each of terms that it needs all of; `None` if there are too many. An OR that says nothing
-/// of keys stays one term.
+/// The alternatives of a condition, each of terms that it needs all of; `None` if there are too
+/// many. An OR that says nothing of keys stays one term.
 fn branches<'c>(condition: &'c Condition, is_key: &dyn Fn(&str) -> bool) -> Option<Vec<Vec<&'c Condition>>> {
     let names_key = |condition: &Condition| {
         let mut paths = Vec::new();
@@ -218,8 +220,8 @@ type End = Option<(Value, bool)>;
 /// A low and a high end.
 type Interval = (End, End);
 
-/// Refuses alternatives of one partition that select the same part of its order. One that a range attribute is negated in is
-/// not judged, nor are the others beside it.
+/// Refuses alternatives of one partition that select the same part of its order. One that a range
+/// attribute is negated in is not judged, nor are the others beside it.
 fn refuse_overlap(branches: &[Vec<&Condition>], listed: &[Vec<Value>], range: &KeyPart) -> Result<(), Failure> {
     if branches.iter().flatten().any(|condition| is_negated(condition, range)) {
         return Ok(());
@@ -337,8 +339,8 @@ fn overlap(one: &Interval, other: &Interval) -> bool {
     !is_before(&one.1, &other.0) && !is_before(&other.1, &one.0)
 }
 
-/// Refuses a key attribute that is compared with a value that it cannot have: of another type, or empty. Tests that
-/// are operands of others are not judged.
+/// Refuses a key attribute that is compared with a value that it cannot have: of another type, or
+/// empty. Tests that are operands of others are not judged.
 pub fn check_values(condition: &Condition, keys: &[&KeyPart]) -> Result<(), Failure> {
     let part_of = |operand: &Operand| match operand {
         Operand::Path(path) if path.steps.is_empty() => keys.iter().find(|part| part.name == path.root),

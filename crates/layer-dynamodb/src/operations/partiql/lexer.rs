@@ -1,5 +1,5 @@
-//! Tokens of PartiQL, as the published grammar has them (partiql-lang-kotlin, `PartiQLTokens.g4`): a hyphen ends a name,
-//! an unquoted name that is a keyword is none, `--` and `/* */` are comments.
+//! Tokens of PartiQL, as the published grammar has them (partiql-lang-kotlin, `PartiQLTokens.g4`):
+//! a hyphen ends a name, an unquoted name that is a keyword is none, `--` and `/* */` are comments.
 //!
 //! Text that makes no token is refused without saying where, as the service does.
 

@@ -1,7 +1,8 @@
 //! PartiQL: statements that become the reads and writes that the other operations use.
 //!
-//! A SELECT whose condition names partition keys is a Query of each, any other a Scan; its whole condition is the filter of each.
-//! UPDATE and DELETE need the full key by equality; what else the condition says must hold of the item.
+//! A SELECT whose condition names partition keys is a Query of each, any other a Scan; its whole
+//! condition is the filter of each. UPDATE and DELETE need the full key by equality; what else the
+//! condition says must hold of the item.
 //!
 //! | file         | what it is                                                          |
 //! |--------------|---------------------------------------------------------------------|
@@ -384,8 +385,8 @@ fn are_mixed<'s>(statements: impl Iterator<Item = &'s Asked> + Clone) -> bool {
     kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
 }
 
-/// The statements of a batch; one that is not well formed, or has wrong parameters, is refused by itself, but not what is no request
-/// at all.
+/// The statements of a batch; one that is not well formed, or has wrong parameters, is refused by
+/// itself, but not what is no request at all.
 fn parse_batch(request: &Json<'_>) -> Result<Vec<Result<Asked, Failure>>, Failure> {
     let all: Vec<Result<Asked, Failure>> = statements(request, "Statements").iter().map(Asked::parse).collect();
     let unreadable = |failure: &&Failure| failure.exception == Exception::Serialization;

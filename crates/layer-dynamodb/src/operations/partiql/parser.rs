@@ -1,5 +1,6 @@
-//! Reads statements by the published grammar of PartiQL (partiql-lang-kotlin, `PartiQL.g4`), in the subset whose refusal
-//! depends on more than its first token. Operators bind, from loosest to tightest:
+//! Reads statements by the published grammar of PartiQL (partiql-lang-kotlin, `PartiQL.g4`), in the
+//! subset whose refusal depends on more than its first token. Operators bind, from loosest to
+//! tightest:
 //!
 //! ```text
 //! OR   AND   NOT   = <> IS IN   < <= > >= BETWEEN LIKE   + - ||   * / %   signs, paths

@@ -1,4 +1,5 @@
-//! Statements as reads and writes of one table: what DynamoDB allows of the grammar, in the service's words.
+//! Statements as reads and writes of one table: what DynamoDB allows of the grammar, in the
+//! service's words.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Statements as the published grammar reads them, before anything is known of what DynamoDB allows.
+//! Statements as the published grammar reads them, before anything is known of what DynamoDB
+//! allows.
 
 use super::lexer::At;
 

@@ -10,7 +10,8 @@ use crate::storage::table::{Capacity, Index, Table};
 use crate::wire::json::{Json, Writer};
 use crate::{DynamoDb, Outcome};
 
-/// Items that are measured to tell a table's size; a larger table's is their average times the count.
+/// Items that are measured to tell a table's size; a larger table's is their average times the
+/// count.
 const ITEMS_MEASURED: usize = 1000;
 
 /// The sizes of a table, or of an index.
@@ -83,7 +84,8 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 pub struct Shown {
     pub status: &'static str,
     pub sizes: Sizes,
-    /// Indexes that the request deletes: the table has them no longer, and its description still does.
+    /// Indexes that the request deletes: the table has them no longer, and its description still
+    /// does.
     pub deleted: Vec<Index>,
     /// The request changes what the table or one of its indexes is warm for.
     pub warms: bool,
@@ -107,7 +109,8 @@ impl Shown {
         }
     }
 
-    /// The status of WarmThroughput, if that is shown. A table that comes or goes shows only what was asked for.
+    /// The status of WarmThroughput, if that is shown. A table that comes or goes shows only what
+    /// was asked for.
     fn warm_status(&self, asked_for: bool) -> Option<&'static str> {
         match self.status {
             "CREATING" | "DELETING" => asked_for.then_some("UPDATING"),

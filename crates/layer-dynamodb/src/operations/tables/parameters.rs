@@ -65,8 +65,8 @@ pub fn units_of(throughput: &Json<'_>) -> Result<(i64, i64), Failure> {
 pub const NO_MAXIMUM: i64 = -1;
 const MAXIMA: [&str; 2] = ["MaxReadRequestUnits", "MaxWriteRequestUnits"];
 
-/// Reads OnDemandThroughput of a table, or of an index by its name, over the maxima in force: a member that is not named stays, one of
-/// -1 is removed. `None`: there are none afterwards.
+/// Reads OnDemandThroughput of a table, or of an index by its name, over the maxima in force: a
+/// member that is not named stays, one of -1 is removed. `None`: there are none afterwards.
 pub fn parse_on_demand_maximum(
     json: &Json<'_>,
     index: Option<&str>,
@@ -99,7 +99,8 @@ pub fn initial_warmth(capacity: &Capacity) -> (i64, i64) {
     }
 }
 
-/// Reads WarmThroughput of `what`, a table or an index; for an update, over what is in force. It can only grow.
+/// Reads WarmThroughput of `what`, a table or an index; for an update, over what is in force. It
+/// can only grow.
 pub fn parse_warm_throughput(
     json: &Json<'_>,
     what: &str,

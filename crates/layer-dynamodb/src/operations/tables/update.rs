@@ -21,7 +21,8 @@ struct Change<'r, 'j> {
     definitions: Option<Definitions>,
 }
 
-/// Replicas are in other regions, of which there are none; a table's own region is none of its replicas.
+/// Replicas are in other regions, of which there are none; a table's own region is none of its
+/// replicas.
 fn refuse_replicas(layer: &DynamoDb, request: &Json<'_>) -> Result<(), Failure> {
     let Some(updates) = request.get("ReplicaUpdates") else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Conditions: of writes, of filters and of keys. Parsed to a tree whose faults are all found before any item is read.
+//! Conditions: of writes, of filters and of keys. Parsed to a tree whose faults are all found
+//! before any item is read.
 //!
 //! From tightest to loosest: comparisons, IN, BETWEEN and functions; parentheses; NOT; AND; OR.
 
@@ -94,7 +95,8 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds. Values of different types are unequal and have no order; nor have values that are not scalar.
+    /// Whether it holds. Values of different types are unequal and have no order; nor have values
+    /// that are not scalar.
     pub fn holds(self, left: &Value, right: &Value) -> bool {
         match self {
             Comparison::Equal => left == right,
@@ -560,7 +562,8 @@ pub fn take_name<'s>(parser: &mut Parser<'s, '_>) -> &'s str {
     name
 }
 
-/// Notes a function that is of another language, or of none. `language` is this one, with its article.
+/// Notes a function that is of another language, or of none. `language` is this one, with its
+/// article.
 pub fn unsuited(parser: &mut Parser<'_, '_>, language: &str, name: &str) {
     match FUNCTIONS.contains(&name) {
         true => parser.fault(

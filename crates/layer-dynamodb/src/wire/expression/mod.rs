@@ -38,7 +38,8 @@ pub fn parse_condition(
     condition::parse(&mut Parser::new(expression, source, placeholders)?)
 }
 
-/// Parses a key condition, to be taken apart by [`key_terms`] once all expressions are known to be well formed.
+/// Parses a key condition, to be taken apart by [`key_terms`] once all expressions are known to be
+/// well formed.
 pub fn parse_key_condition(source: &str, placeholders: &mut Placeholders) -> Result<Condition, Failure> {
     parse_condition("KeyConditionExpression", source, placeholders)
 }

@@ -13,7 +13,8 @@ use crate::wire::value::{Value, check_attribute_name, is_empty_set};
 /// Longest text of one expression.
 const EXPRESSION_BYTES_MAX: usize = 4096;
 const OPERATORS_MAX: usize = 300;
-/// Levels of parentheses, NOT and functions. The service counts operators only; the stack counts these.
+/// Levels of parentheses, NOT and functions. The service counts operators only; the stack counts
+/// these.
 const DEPTH_MAX: usize = 160;
 /// Upper bound on the values of a request's placeholders together, each use counted: a use is a
 /// copy.
@@ -78,7 +79,8 @@ impl Placeholders {
         Ok(placeholders)
     }
 
-    /// Refuses placeholders that no expression of the request could use; `expressions` names those the operation knows.
+    /// Refuses placeholders that no expression of the request could use; `expressions` names those
+    /// the operation knows.
     pub fn check_allowed(request: &Json<'_>, expressions: &[&str]) -> Result<(), Failure> {
         let given = |names: &[&str]| names.iter().any(|name| request.get(name).is_some());
         if request.get("ExpressionAttributeNames").is_some() && !given(expressions) {
@@ -322,7 +324,8 @@ impl<'s, 'p> Parser<'s, 'p> {
         self.peek().kind == Kind::Word && self.peek_second().is_symbol("(")
     }
 
-    /// True if the parenthesis that is next encloses an operand and not a condition: what follows its counterpart tells.
+    /// True if the parenthesis that is next encloses an operand and not a condition: what follows
+    /// its counterpart tells.
     pub fn encloses_operand(&self) -> bool {
         let mut depth = 0;
         for (position, token) in self.tokens.iter().enumerate().skip(self.at) {

@@ -173,7 +173,8 @@ pub fn project(item: &Item, paths: &[Path]) -> Item {
     PathTree::new(paths).of(item)
 }
 
-/// Paths, gathered by what they have in common, so that an item costs what it holds and not what the projection names.
+/// Paths, gathered by what they have in common, so that an item costs what it holds and not what
+/// the projection names.
 pub struct PathTree<'p>(Parts<'p>);
 
 #[derive(Default)]
@@ -250,7 +251,8 @@ impl Parts<'_> {
     }
 }
 
-/// The values that the paths name, side by side under the last name of each path, as PartiQL shows them.
+/// The values that the paths name, side by side under the last name of each path, as PartiQL shows
+/// them.
 pub fn project_leaves(item: &Item, paths: &[Path]) -> Item {
     let found = paths
         .iter()

@@ -187,7 +187,8 @@ fn faulty_conditions_have_their_texts() {
     assert!(holds(&"(".repeat(4096)).is_err());
 }
 
-/// Recorded from the service: first what is wrong with the shape, then with names, then within the first faulty comparison.
+/// Recorded from the service: first what is wrong with the shape, then with names, then within the
+/// first faulty comparison.
 #[test]
 fn of_several_faults_one_is_told() {
     for (source, text) in [

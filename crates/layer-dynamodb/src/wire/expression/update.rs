@@ -76,7 +76,8 @@ impl Update {
     /// Changes `item`. After an error the item is of no use.
     pub fn apply(&self, item: &mut Item) -> Result<(), Failure> {
         let mut values = Vec::with_capacity(self.set.len());
-        // All that is put into the item is in it afterwards, so what is too much together need not be copied to be refused.
+        // All that is put into the item is in it afterwards, so what is too much together need not
+        // be copied to be refused.
         let mut room = Room(ITEM_BYTES_MAX);
         for (path, term) in &self.set {
             values.push((path, term.evaluate(item, &mut room)?));
@@ -228,7 +229,8 @@ fn arithmetic_failure(error: NumberError) -> Failure {
     })
 }
 
-/// ADD: a sum, or a union of sets. In AttributeUpdates lists are appended. `None` if the types do not match.
+/// ADD: a sum, or a union of sets. In AttributeUpdates lists are appended. `None` if the types do
+/// not match.
 fn added(old: Option<&Value>, value: &Value) -> Option<Result<Value, NumberError>> {
     Some(Ok(match (old, value) {
         (None, value) => value.clone(),

@@ -1,4 +1,5 @@
-//! Databases that are containers: they hold databases, keys, roles and access providers, but no collections, indexes or functions.
+//! Databases that are containers: they hold databases, keys, roles and access providers, but no
+//! collections, indexes or functions.
 
 use crate::evaluation::Evaluation;
 use crate::language::error::{Code, Errors, Failure, Result};

@@ -1,4 +1,5 @@
-//! Passwords of documents: one document has one, and who is not trusted proves the old one to set another.
+//! Passwords of documents: one document has one, and who is not trusted proves the old one to set
+//! another.
 
 use std::sync::Arc;
 
@@ -31,7 +32,8 @@ pub(super) fn link_credentials(evaluation: &mut Evaluation<'_>, place: &Place, f
     Ok(())
 }
 
-/// Credentials that are given to another document are that one's from now on, and no longer the first one's.
+/// Credentials that are given to another document are that one's from now on, and no longer the
+/// first one's.
 pub(super) fn relink_credentials(
     evaluation: &mut Evaluation<'_>,
     place: &Place,

@@ -56,11 +56,7 @@ pub(super) fn with_key_secret(
         }
         return Ok((fields.with("hashed_secret", Value::String(shown)), None));
     }
-    let secret = Secret::key(
-        evaluation.host.elsewhere(),
-        place.id,
-        &evaluation.host.random(),
-    );
+    let secret = Secret::key(evaluation.host.elsewhere(), place.id, &evaluation.host.random());
     register_key(evaluation, place, &fields, &secret.hash())?;
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
     let shown = fields.with("secret", Value::string(secret.text.as_str()));
@@ -68,7 +64,8 @@ pub(super) fn with_key_secret(
     Ok((stored, Some(shown)))
 }
 
-/// Whether a key's row in the registry is that of the key of this database; the past of a key of any number can be written.
+/// Whether a key's row in the registry is that of the key of this database; the past of a key of
+/// any number can be written.
 pub(super) fn registers_key(evaluation: &mut Evaluation<'_>, place: &Place) -> bool {
     let row = evaluation.view.get(&Key::global(b'K').number(place.id).0);
     row.is_some_and(|row| rows::number_at(&row, 0) == place.database().0)

@@ -1,7 +1,8 @@
 //! Schema objects: how each is made, changed, deleted and moved.
 //!
-//! Each kind is checked into the fields of a document; names have rows of their own; databases, keys, tokens and access
-//! providers have entries in the installation's registry as well, by which a secret finds its database.
+//! Each kind is checked into the fields of a document; names have rows of their own; databases,
+//! keys, tokens and access providers have entries in the installation's registry as well, by which
+//! a secret finds its database.
 //!
 //! | file               | what it is                                                              |
 //! |--------------------|-------------------------------------------------------------------------|
@@ -295,7 +296,11 @@ fn changed(
             Fields::new(entries)
         }
     };
-    let occasion = if replace { DefinitionChange::Replace } else { DefinitionChange::Update };
+    let occasion = if replace {
+        DefinitionChange::Replace
+    } else {
+        DefinitionChange::Update
+    };
     let unknown_roles = unknown_roles(evaluation, native, &combined);
     let mut fields = checked(native, &combined, occasion, unknown_roles)?;
     match native {
@@ -397,9 +402,7 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> R
         above = parent.map(|row| rows::number_at(&row, 0)).filter(|number| *number != 0);
     }
     evaluation.permit("delete", &Ref::named(Native::Databases, from.id()), &[])?;
-    let schema = evaluation
-        .host
-        .schema(&mut evaluation.view, DatabaseNumber(target.id));
+    let schema = evaluation.host.schema(&mut evaluation.view, DatabaseNumber(target.id));
     let moved = Place {
         schema,
         collection: Native::Databases as u64,

@@ -1,4 +1,5 @@
-//! Names of schema objects, the registry of databases, and the stamp that says that a schema has changed.
+//! Names of schema objects, the registry of databases, and the stamp that says that a schema has
+//! changed.
 
 use crate::evaluation::Evaluation;
 use crate::language::error::{Errors, Result};

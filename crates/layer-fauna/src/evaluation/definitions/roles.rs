@@ -44,8 +44,8 @@ pub(super) fn role(definition: &mut Definition<'_>) {
     definition.data();
 }
 
-/// A privilege or a membership, with what is known of it alone. A text, which the later language would take, is refused under
-/// the name of the whole list.
+/// A privilege or a membership, with what is known of it alone. A text, which the later language
+/// would take, is refused under the name of the whole list.
 fn part_of_role(definition: &mut Definition<'_>, list: &'static str, fields: &Fields) -> Value {
     let mut kept = Vec::new();
     match fields.get("resource") {
@@ -120,8 +120,8 @@ const ARITIES: [(&str, usize); 9] = [
     ("call", 1),
 ];
 
-/// Predicates that could not be given what they declare to take. Like the original this looks at a single privilege or
-/// membership, not into arrays of them, and lets `_` take anything.
+/// Predicates that could not be given what they declare to take. Like the original this looks at a
+/// single privilege or membership, not into arrays of them, and lets `_` take anything.
 pub(super) fn wrong_arities(fields: &Fields) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut judge = |path: &[&'static str], predicate: Option<&Value>, expected: usize| {

@@ -21,7 +21,8 @@ fn failed() -> Errors {
     )
 }
 
-/// The document whose credentials are meant: a ref, or the first of a set now, if the set may be read.
+/// The document whose credentials are meant: a ref, or the first of a set now, if the set may be
+/// read.
 fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value, key: &'static str) -> Result<Option<Ref>> {
     match operand {
         Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Ok(Some(reference.clone())),
@@ -157,7 +158,8 @@ pub fn has_current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Resu
     Ok(Value::Bool(evaluation.authorization.token.is_some()))
 }
 
-/// The document of the key or the token that has this secret, wherever below this database it lives.
+/// The document of the key or the token that has this secret, wherever below this database it
+/// lives.
 pub fn key_from_secret(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let secret = arguments.text(0);
     if jwt::is_token(secret) {
@@ -180,9 +182,7 @@ fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
         evaluation.take_long()?;
         host.make_keys_ready(&mut evaluation.view, secret);
     }
-    let database = host
-        .database_of(&mut evaluation.view, secret)
-        .ok_or_else(not_found)?;
+    let database = host.database_of(&mut evaluation.view, secret).ok_or_else(not_found)?;
     let name = evaluation.schema.name(Native::Databases, database.0);
     let database = Ref::named(Native::Databases, name.ok_or_else(Errors::denied)?);
     evaluation.permit("read", &database, &[])?;

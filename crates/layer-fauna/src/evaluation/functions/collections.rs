@@ -1,6 +1,7 @@
 //! Functions over arrays, pages and sets, and over objects.
 //!
-//! Arrays are worked on as they are, pages by their data with the cursors kept, sets by walking them; what can stay a set does.
+//! Arrays are worked on as they are, pages by their data with the cursors kept, sets by walking
+//! them; what can stay a set does.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

@@ -148,7 +148,8 @@ impl Rewriter<'_> {
         Some(())
     }
 
-    /// `(?i)`, `(?s-m:…)`. Java's `d`, `u` and `U` change what the engine does anyway, or does not know.
+    /// `(?i)`, `(?s-m:…)`. Java's `d`, `u` and `U` change what the engine does anyway, or does not
+    /// know.
     fn inline_flags(&mut self, first: char) -> Option<()> {
         let mut flags = self.now();
         let (mut on, mut kept, mut removed) = (true, String::new(), String::new());
@@ -250,7 +251,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The class that an escape stands for, behind its backslash; `Some(None)`: it stands for a character.
+    /// The class that an escape stands for, behind its backslash; `Some(None)`: it stands for a
+    /// character.
     fn class_of_escape(&mut self) -> Option<Option<String>> {
         let letter = *self.rest.peek()?;
         let inner = match letter.to_ascii_lowercase() {

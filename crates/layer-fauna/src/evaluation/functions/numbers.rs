@@ -6,7 +6,8 @@ use crate::language::error::{Errors, Result};
 use crate::language::number::java_double;
 use crate::language::value::Value;
 
-/// As Java has them: products with these differ in the last digit from a multiplication and a division.
+/// As Java has them: products with these differ in the last digit from a multiplication and a
+/// division.
 const DEGREES_IN_RADIAN: f64 = 57.295_779_513_082_32;
 const RADIANS_IN_DEGREE: f64 = 0.017_453_292_519_943_295;
 
@@ -167,7 +168,8 @@ fn precision(arguments: &Arguments) -> Option<f64> {
     arguments.integer(1).map(|precision| precision as f64)
 }
 
-/// The steps, and where they lose digits, are the original's: a whole part and a fraction, each cut to 64 bits.
+/// The steps, and where they lose digits, are the original's: a whole part and a fraction, each cut
+/// to 64 bits.
 fn cut_behind_point(double: f64, precision: f64, halves: bool) -> f64 {
     let scale = 10f64.powf(precision) as i32;
     let whole = double as i64;
@@ -345,8 +347,8 @@ pub fn hypot(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(Value::Double(hypotenuse(one, other)))
 }
 
-/// Rounds as Java does, which follows fdlibm: the larger leg is taken apart into its upper half and the rest, so that what is
-/// lost in squaring comes back.
+/// Rounds as Java does, which follows fdlibm: the larger leg is taken apart into its upper half and
+/// the rest, so that what is lost in squaring comes back.
 fn hypotenuse(one: f64, other: f64) -> f64 {
     let (long, short) = match (one.abs(), other.abs()) {
         (one, other) if one.is_infinite() || other.is_infinite() => return f64::INFINITY.max(one + other),

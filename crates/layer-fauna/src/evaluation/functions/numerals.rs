@@ -4,7 +4,8 @@
 
 use crate::language::value::Value;
 
-/// The number that a text begins with, if it begins with one. An integer where the value is whole and fits.
+/// The number that a text begins with, if it begins with one. An integer where the value is whole
+/// and fits.
 pub fn read(text: &str) -> Option<Value> {
     let text = text.trim_matches(|c: char| c <= ' ');
     let (negative, digits) = match text.strip_prefix('-') {

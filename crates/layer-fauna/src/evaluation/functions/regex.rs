@@ -1,4 +1,5 @@
-//! Regular expressions in Java's syntax, which `java_pattern` rewrites. The engine gives up after a fixed number of steps.
+//! Regular expressions in Java's syntax, which `java_pattern` rewrites. The engine gives up after a
+//! fixed number of steps.
 
 use fancy_regex::{Regex, RegexBuilder};
 

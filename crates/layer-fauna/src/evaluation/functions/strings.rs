@@ -131,7 +131,8 @@ pub fn uppercase(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Resu
     answer(arguments.text(0).to_uppercase())
 }
 
-/// The first letter of each word large, the others small; words are those of Unicode's segmentation.
+/// The first letter of each word large, the others small; words are those of Unicode's
+/// segmentation.
 pub fn titlecase(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     evaluation.make(arguments.value(0).size().bytes as usize)?;
     let mapper = TitlecaseMapper::new();

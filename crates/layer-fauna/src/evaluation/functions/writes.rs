@@ -1,5 +1,5 @@
-//! Writing documents, and rewriting their past. Schema objects are documents too: what is special about them is in
-//! `definitions`.
+//! Writing documents, and rewriting their past. Schema objects are documents too: what is special
+//! about them is in `definitions`.
 
 use std::sync::Arc;
 
@@ -155,7 +155,8 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
     Ok(shown_new(&place.reference, fields))
 }
 
-/// A document that is being written, as predicates are given it: with what its parameters say of its credentials.
+/// A document that is being written, as predicates are given it: with what its parameters say of
+/// its credentials.
 fn as_predicates_see(fields: &Arc<Fields>, params: &Fields) -> Value {
     match params.get("credentials") {
         Some(credentials) => Value::Object(Arc::new(fields.with("credentials", credentials.clone()))),

@@ -1,9 +1,10 @@
 //! The key sets of issuers that were fetched, for as long as they are good.
 //!
-//! Looking never waits. Fetching is what a caller does who may wait, one at a time for each address; what others found
-//! meanwhile is theirs too. A set is fetched again when it is old, and when a token names a key that is not in it: issuers
-//! change keys. Neither happens more often than twice a second, whatever tokens are presented. If an issuer cannot be
-//! reached, the keys last seen stay good.
+//! Looking never waits. Fetching is what a caller does who may wait, one at a time for each
+//! address; what others found meanwhile is theirs too. A set is fetched again when it is old, and
+//! when a token names a key that is not in it: issuers change keys. Neither happens more often than
+//! twice a second, whatever tokens are presented. If an issuer cannot be reached, the keys last
+//! seen stay good.
 
 use std::collections::HashMap;
 use std::sync::Arc;

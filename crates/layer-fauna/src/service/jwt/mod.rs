@@ -1,8 +1,10 @@
-//! JSON Web Tokens: what one claims, and whether a key of its issuer signed it (RFC 7515, 7517, 7519).
+//! JSON Web Tokens: what one claims, and whether a key of its issuer signed it (RFC 7515, 7517,
+//! 7519).
 //!
-//! A token is believed by nobody before `KeySet::verify` has said yes. The algorithm belongs to the key: an RSA key verifies
-//! RS256 and nothing else, an elliptic one ES256 and nothing else, so that a token cannot choose how it is checked. Nothing
-//! here fetches anything; `keys` holds what was fetched.
+//! A token is believed by nobody before `KeySet::verify` has said yes. The algorithm belongs to the
+//! key: an RSA key verifies RS256 and nothing else, an elliptic one ES256 and nothing else, so that
+//! a token cannot choose how it is checked. Nothing here fetches anything; `keys` holds what was
+//! fetched.
 
 pub mod keys;
 

@@ -1,4 +1,5 @@
-//! ACL LOG: what was refused, the latest first. The same refusal again within a minute counts up its entry.
+//! ACL LOG: what was refused, the latest first. The same refusal again within a minute counts up
+//! its entry.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,12 @@
 //! Access control: users, what each may do, and the log of what was refused.
 //!
-//! Rules, texts and their order follow <https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/> and what
-//! Redis 7.0.15 was seen to answer. A password is kept as its SHA-256 only.
+//! Rules, texts and their order follow
+//! <https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/> and what Redis
+//! 7.0.15 was seen to answer. A password is kept as its SHA-256 only.
 //!
-//! Every connection has a user, `default` before it authenticates. A user's rules are replaced as a whole, so a command is
-//! judged by the old ones or by the new ones. One that may do everything costs a command one load.
+//! Every connection has a user, `default` before it authenticates. A user's rules are replaced as a
+//! whole, so a command is judged by the old ones or by the new ones. One that may do everything
+//! costs a command one load.
 
 pub mod log;
 pub mod rules;
@@ -230,7 +232,8 @@ impl Users {
         (rules.is_on && is_right).then_some(user)
     }
 
-    /// Replaces everybody by these. Returns the users that are no longer there, or no longer the same.
+    /// Replaces everybody by these. Returns the users that are no longer there, or no longer the
+    /// same.
     pub fn replace(&self, users: BTreeMap<Vec<u8>, Rules>, of_default: Rules) -> Vec<Arc<User>> {
         let mut all = self.all.write();
         let mut gone = Vec::new();
@@ -252,7 +255,8 @@ impl Users {
     }
 }
 
-/// Where ACL SAVE writes to and ACL LOAD reads from. The server supplies it: the layer touches no file.
+/// Where ACL SAVE writes to and ACL LOAD reads from. The server supplies it: the layer touches no
+/// file.
 pub trait UserFile: Send + Sync {
     /// `None`: there is no such file yet.
     fn read(&self) -> std::io::Result<Option<String>>;

@@ -1,4 +1,5 @@
-//! The rules of one user: how he authenticates, and selectors, any one of which may allow a request.
+//! The rules of one user: how he authenticates, and selectors, any one of which may allow a
+//! request.
 
 use quartet_wire_resp::Arguments;
 
@@ -14,7 +15,8 @@ pub struct Rules {
     pub any_password: bool,
     /// SHA-256 of each.
     pub passwords: Vec<[u8; 32]>,
-    /// `sanitize-payload` or `skip-sanitize-payload`, if either was said. Shown, but payloads are always checked.
+    /// `sanitize-payload` or `skip-sanitize-payload`, if either was said. Shown, but payloads are
+    /// always checked.
     pub sanitizes_payload: Option<bool>,
     /// The first is the user's own, the others stand in parentheses.
     pub selectors: Vec<Selector>,
@@ -203,7 +205,8 @@ impl Rules {
     }
 }
 
-/// A command that may not run at all is furthest from being allowed; among keys, the later the nearer.
+/// A command that may not run at all is furthest from being allowed; among keys, the later the
+/// nearer.
 fn distance(denial: &Denial) -> (u8, usize) {
     match denial {
         Denial::Command => (0, 0),

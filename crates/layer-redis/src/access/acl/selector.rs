@@ -1,4 +1,5 @@
-//! One set of permissions: commands, keys, channels. A request must be allowed all of what it needs by one selector.
+//! One set of permissions: commands, keys, channels. A request must be allowed all of what it needs
+//! by one selector.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,8 @@ struct KeyPattern {
 }
 
 impl KeyPattern {
-    /// The rule that gives it. `~*` would be every key, behind which there can be no further pattern.
+    /// The rule that gives it. `~*` would be every key, behind which there can be no further
+    /// pattern.
     fn text(&self) -> Vec<u8> {
         if self.access == Access::BOTH && self.pattern == b"*" {
             return b"%RW~*".to_vec();
@@ -249,7 +251,8 @@ impl Selector {
         Ok(())
     }
 
-    /// `+name`, `+container|subcommand` or, for a command without subcommands, `+name|first-argument`.
+    /// `+name`, `+container|subcommand` or, for a command without subcommands,
+    /// `+name|first-argument`.
     fn allow(&mut self, name: &[u8]) -> Result<(), &'static str> {
         if let Some(index) = self.find(name) {
             self.set_command(index, true);

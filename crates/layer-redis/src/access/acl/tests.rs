@@ -67,7 +67,8 @@ fn check(rules: &[&str], words: &[String]) -> Result<(), Denial> {
     with_arguments(words, |command, arguments| rules.check(command, arguments))
 }
 
-/// A request of every command with keys: each argument a name of its own, counts and other numbers as the keys' rule wants.
+/// A request of every command with keys: each argument a name of its own, counts and other numbers
+/// as the keys' rule wants.
 fn request_of(command: &Command) -> Vec<String> {
     let mut words: Vec<String> = command.name.split('|').map(str::to_owned).collect();
     let wanted = command.arity.unsigned_abs() as usize + usize::from(command.arity < 0) * 2;
@@ -174,7 +175,8 @@ fn changes_of(fixture: &Fixture, connection: &mut Connection, words: &[String]) 
     }
 }
 
-/// The rules hold for the request itself, inside EXEC, and when a command that waited is asked again.
+/// The rules hold for the request itself, inside EXEC, and when a command that waited is asked
+/// again.
 #[test]
 fn the_rules_hold_wherever_a_command_runs() {
     let fixture = Fixture::new();
@@ -214,9 +216,10 @@ fn a_saved_user_is_the_same_when_read() {
     assert!(super::parse_file(table(), "nonsense", false).is_err());
 }
 
-/// A line of the file was taken apart at every white space of Unicode, and first arguments were not looked at: a pattern became
-/// two rules, and a first argument with an end of line a user of its own. A selector ended at a pattern's parenthesis, and
-/// `%RW~*` was read as every key, behind which further patterns are refused.
+/// A line of the file was taken apart at every white space of Unicode, and first arguments were not
+/// looked at: a pattern became two rules, and a first argument with an end of line a user of its
+/// own. A selector ended at a pattern's parenthesis, and `%RW~*` was read as every key, behind
+/// which further patterns are refused.
 #[test]
 fn no_word_of_a_saved_user_is_taken_for_another() {
     saved(&["~a\u{a0}+@all", "~b\u{b}+@all", "&c\u{2028}on", "+select|A"]);

@@ -1,6 +1,7 @@
 //! BITFIELD: integers of 1 to 64 bits at any bit of a string.
 //!
-//! Arithmetic is done in 128 bits, where nothing overflows, and then brought into the field's range.
+//! Arithmetic is done in 128 bits, where nothing overflows, and then brought into the field's
+//! range.
 
 use std::ops::Range;
 

@@ -1,6 +1,7 @@
 //! CLIENT: what connections there are, and what one may do to another.
 //!
-//! Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 and `capa` of Valkey behind them.
+//! Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 and
+//! `capa` of Valkey behind them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -135,7 +136,8 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-/// The connections of these ids in their order, each as often as it is named. `None` if other filters follow.
+/// The connections of these ids in their order, each as often as it is named. `None` if other
+/// filters follow.
 fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<Arc<Client>>>, Failure> {
     let mut clients = Vec::new();
     for (position, id) in ids.iter().enumerate() {

@@ -165,7 +165,8 @@ fn a_pause_holds_writes_back() {
     writer.check("GET a => 1");
 }
 
-/// FCALL of a function that declares that it does not write was held back with the writes, alone and in a transaction.
+/// FCALL of a function that declares that it does not write was held back with the writes, alone
+/// and in a transaction.
 #[test]
 fn a_pause_of_writes_asks_what_functions_declare() {
     let fixture = Fixture::new();

@@ -67,8 +67,8 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
     }
 }
 
-/// Refuses options that do not go together, or not with those that are in force, in the order and the
-/// words of Redis 7 (`clientCommand` in its `networking.c`).
+/// Refuses options that do not go together, or not with those that are in force, in the order and
+/// the words of Redis 7 (`clientCommand` in its `networking.c`).
 fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
     if !mode.broadcast && !prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
@@ -100,7 +100,8 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Fail
     Ok(())
 }
 
-/// No prefix of a connection may begin another one of it, or be the same: a change would be told twice.
+/// No prefix of a connection may begin another one of it, or be the same: a change would be told
+/// twice.
 fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
     for (index, prefix) in prefixes.iter().enumerate() {

@@ -1,10 +1,13 @@
-//! Places as numbers: the interleaved bits of longitude and latitude, which a sorted set keeps as scores.
+//! Places as numbers: the interleaved bits of longitude and latitude, which a sorted set keeps as
+//! scores.
 //!
-//! Longitude and latitude are each cut into 2^step equal parts, and the bits of the two parts' numbers alternate, longitude
-//! first. So places near each other mostly have numbers near each other, and a number's upper bits name a larger cell around
-//! it. A score has 26 steps, 52 bits, which a double holds exactly. Latitudes end where the Mercator map does.
+//! Longitude and latitude are each cut into 2^step equal parts, and the bits of the two parts'
+//! numbers alternate, longitude first. So places near each other mostly have numbers near each
+//! other, and a number's upper bits name a larger cell around it. A score has 26 steps, 52 bits,
+//! which a double holds exactly. Latitudes end where the Mercator map does.
 //!
-//! Pure, and the same arithmetic in the same order as Redis 7.0 does, so that answers agree to the last digit.
+//! Pure, and the same arithmetic in the same order as Redis 7.0 does, so that answers agree to the
+//! last digit.
 
 /// Bits of each coordinate in a score.
 pub const STEPS_MAX: u32 = 26;
@@ -96,7 +99,8 @@ impl Point {
         LONGITUDES.contains(self.longitude) && LATITUDES.contains(self.latitude)
     }
 
-    /// The nearest place that lies within the map and not on its upper ends, where there is no cell.
+    /// The nearest place that lies within the map and not on its upper ends, where there is no
+    /// cell.
     pub fn within_map(self) -> Point {
         const WITHIN: f64 = 1e-9;
         Point {
@@ -191,8 +195,8 @@ impl Window {
     }
 }
 
-/// A set that was not made of places may hold any score: one below zero wraps around and one beyond 64 bits is nothing, as
-/// observed of Redis.
+/// A set that was not made of places may hold any score: one below zero wraps around and one beyond
+/// 64 bits is nothing, as observed of Redis.
 fn bits_of(score: f64) -> u64 {
     match score {
         ..0.0 => score as i64 as u64,
@@ -201,7 +205,8 @@ fn bits_of(score: f64) -> u64 {
     }
 }
 
-/// Adds a direction to the number in every other bit. `others` are the bits between, through which a carry must pass.
+/// Adds a direction to the number in every other bit. `others` are the bits between, through which
+/// a carry must pass.
 fn move_part(part: u64, others: u64, own: u64, direction: i8) -> u64 {
     match direction {
         0 => part,

@@ -1,7 +1,8 @@
 //! Places: sorted sets whose scores are longitude and latitude, interleaved.
 //!
-//! [`hash`] turns places into scores and back, [`shape`] knows distances and what covers a circle, a box or a polygon; the commands are
-//! in [`points`] and [`search`]. A search costs the ranges of scores that its shape covers, not the whole set.
+//! [`hash`] turns places into scores and back, [`shape`] knows distances and what covers a circle,
+//! a box or a polygon; the commands are in [`points`] and [`search`]. A search costs the ranges of
+//! scores that its shape covers, not the whole set.
 
 mod hash;
 mod points;

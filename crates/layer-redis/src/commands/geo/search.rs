@@ -103,8 +103,8 @@ pub fn geosearchstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
     search(context, arguments, Form::SearchStore)
 }
 
-/// Positions of the keys of GEORADIUS and GEORADIUSBYMEMBER: the source, and the targets of STORE and STOREDIST, which may both be
-/// named although only the last one is written.
+/// Positions of the keys of GEORADIUS and GEORADIUSBYMEMBER: the source, and the targets of STORE
+/// and STOREDIST, which may both be named although only the last one is written.
 pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
     let (mut stored, mut stored_with_distance) = (None, None);
     let mut position = 5;
@@ -207,7 +207,8 @@ impl<'a> Request<'a> {
         Ok(0)
     }
 
-    /// Centre and extent of GEOSEARCH, each of which may be given in one of two ways; a polygon is both.
+    /// Centre and extent of GEOSEARCH, each of which may be given in one of two ways; a polygon is
+    /// both.
     fn search_option(
         &mut self,
         tx: &mut Transaction<'_>,

@@ -1,11 +1,13 @@
-//! Distances on the globe, what lies within a circle, a box or a polygon, and the cells that cover it.
+//! Distances on the globe, what lies within a circle, a box or a polygon, and the cells that cover
+//! it.
 //!
-//! The globe is a sphere; distances are along great circles (haversine). A search looks at the cell around its centre and
-//! those of its eight neighbours that the shape can reach: each is one range of scores. The sides of a polygon are straight
-//! lines on a map whose axes are longitude and latitude, so a polygon never crosses the date line.
+//! The globe is a sphere; distances are along great circles (haversine). A search looks at the cell
+//! around its centre and those of its eight neighbours that the shape can reach: each is one range
+//! of scores. The sides of a polygon are straight lines on a map whose axes are longitude and
+//! latitude, so a polygon never crosses the date line.
 //!
-//! Pure, and the same arithmetic in the same order as Redis 7.0 does (polygons: Valkey 9.0), so that answers agree to the
-//! last digit.
+//! Pure, and the same arithmetic in the same order as Redis 7.0 does (polygons: Valkey 9.0), so
+//! that answers agree to the last digit.
 
 use std::f64::consts::PI;
 
@@ -61,8 +63,8 @@ fn latitude_meters(from: f64, to: f64) -> f64 {
     GLOBE_RADIUS_METERS * (radians(to) - radians(from)).abs()
 }
 
-/// The middle of a polygon's corners, taken through the globe. It may lie outside of the polygon, and near a pole beyond the
-/// places that can be kept.
+/// The middle of a polygon's corners, taken through the globe. It may lie outside of the polygon,
+/// and near a pole beyond the places that can be kept.
 pub fn centroid(corners: &[Point]) -> Point {
     let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
     for corner in corners {
@@ -210,11 +212,13 @@ impl Shape {
         }
     }
 
-    /// The cells that cover the shape: the centre's first, then those beside it, then those at its corners.
+    /// The cells that cover the shape: the centre's first, then those beside it, then those at its
+    /// corners.
     pub fn cells(&self) -> Vec<Cell> {
         const BESIDE: [(i8, i8); 8] = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
         let bounds = self.bounds();
-        // The centre of a polygon may be far from its sides' middle, so that one step back is not always enough.
+        // The centre of a polygon may be far from its sides' middle, so that one step back is not
+        // always enough.
         let (center, steps_back_max) = match self.extent {
             Extent::Polygon(_) => (self.center.within_map(), STEPS_MAX),
             _ => (self.center, 1),
@@ -246,8 +250,8 @@ fn widened(area: Area) -> Area {
     }
 }
 
-/// By how many degrees of longitude two places differ at most that are so far from each other, none of them nearer to a pole than
-/// `polar` degrees of latitude.
+/// By how many degrees of longitude two places differ at most that are so far from each other, none
+/// of them nearer to a pole than `polar` degrees of latitude.
 fn longitude_reach(meters: f64, polar: f64) -> f64 {
     let half_angle = meters / GLOBE_RADIUS_METERS / 2.0;
     let sine = half_angle.sin() / radians(polar).cos();
@@ -286,7 +290,8 @@ fn reaches(cell: Cell, bounds: &Area) -> bool {
     !is_short
 }
 
-/// False if the cell itself goes beyond the bounds on the neighbour's side. In a grid of two by two all are needed.
+/// False if the cell itself goes beyond the bounds on the neighbour's side. In a grid of two by two
+/// all are needed.
 fn may_need(cell: Cell, bounds: &Area, east: i8, north: i8) -> bool {
     let area = cell.area();
     let is_beyond = north < 0 && area.latitude.0 < bounds.latitude.0

@@ -1,5 +1,5 @@
-//! Random searches against a look at every place. Replies of every command are in the golden scripts of
-//! `tests/redis/testdata`.
+//! Random searches against a look at every place. Replies of every command are in the golden
+//! scripts of `tests/redis/testdata`.
 
 use proptest::prelude::*;
 use quartet_wire_resp::Value;

@@ -39,7 +39,8 @@ pub(super) struct Edit<'a> {
     pub(super) is_done: bool,
 }
 
-/// Changes to different fields of one hash, applied together. A later change of a field replaces an earlier one.
+/// Changes to different fields of one hash, applied together. A later change of a field replaces an
+/// earlier one.
 #[derive(Default)]
 pub struct Edits<'a> {
     pub(super) list: SmallVec<[Edit<'a>; 16]>,

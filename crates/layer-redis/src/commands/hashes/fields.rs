@@ -1,4 +1,5 @@
-//! The commands on fields and values. Replies follow the pages of the commands at <https://redis.io/docs/latest/commands/>.
+//! The commands on fields and values. Replies follow the pages of the commands at
+//! <https://redis.io/docs/latest/commands/>.
 
 use quartet_wire_resp::{Arguments, Protocol};
 

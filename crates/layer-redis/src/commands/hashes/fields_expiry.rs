@@ -1,7 +1,8 @@
-//! The commands on deadlines of fields: the HEXPIRE family of Redis 7.4, and HGETDEL, HGETEX and HSETEX of 8.0.
+//! The commands on deadlines of fields: the HEXPIRE family of Redis 7.4, and HGETDEL, HGETEX and
+//! HSETEX of 8.0.
 //!
-//! Replies and errors follow <https://redis.io/docs/latest/commands/hexpire/> and its neighbours. A deadline that has passed
-//! already removes the field at once.
+//! Replies and errors follow <https://redis.io/docs/latest/commands/hexpire/> and its neighbours. A
+//! deadline that has passed already removes the field at once.
 
 use quartet_wire_resp::Arguments;
 

@@ -1,6 +1,7 @@
 //! Hashes: the table of their commands.
 //!
-//! [`value`] is a hash as rows, [`edits`] are changes to it, [`writing`] applies them; [`fields`] has the commands on fields and values, [`fields_expiry`] those on fields' deadlines.
+//! [`value`] is a hash as rows, [`edits`] are changes to it, [`writing`] applies them; [`fields`]
+//! has the commands on fields and values, [`fields_expiry`] those on fields' deadlines.
 
 mod edits;
 mod fields;

@@ -455,7 +455,8 @@ impl Model {
     }
 }
 
-/// Until the cycle had come by, such a hash was there for EXISTS, TYPE and SCAN, of another kind for RPUSH, and kept its deadline.
+/// Until the cycle had come by, such a hash was there for EXISTS, TYPE and SCAN, of another kind
+/// for RPUSH, and kept its deadline.
 #[test]
 fn a_hash_is_gone_with_its_last_field() {
     let commands = [
@@ -494,7 +495,8 @@ fn a_hash_is_gone_with_its_last_field() {
 fn stored(fixture: &Fixture) -> (Fields, u64, Option<u64>) {
     in_keyspace(fixture, |keys| {
         let mut fields = BTreeMap::new();
-        // The index knows the hash until the cycle has removed it, although no command finds it any more.
+        // The index knows the hash until the cycle has removed it, although no command finds it any
+        // more.
         let Some(entry) = keys.find_dead_or_alive(b"h") else {
             return (fields, 0, None);
         };

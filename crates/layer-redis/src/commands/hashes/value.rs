@@ -10,16 +10,18 @@
 //!         a row a deadline   0 (8), deadline (8), field -> nothing
 //! ```
 //!
-//! A hash becomes large past `PACKED_FIELDS_MAX` fields or `PACKED_BYTES_MAX` of payload and stays so. A small hash is read
-//! and written in one pass over its row, and every write drops what has expired. In a large one, expired fields stay in their
-//! rows until the cycle or a writer of that field removes them; no reader sees them.
+//! A hash becomes large past `PACKED_FIELDS_MAX` fields or `PACKED_BYTES_MAX` of payload and stays
+//! so. A small hash is read and written in one pass over its row, and every write drops what has
+//! expired. In a large one, expired fields stay in their rows until the cycle or a writer of that
+//! field removes them; no reader sees them.
 //!
-//! Flags: `LARGE`; `FLAG_A` once Redis would have left its compact form; `FLAG_B` once a field has had a deadline. All three
-//! stay set for the key's life.
+//! Flags: `LARGE`; `FLAG_A` once Redis would have left its compact form; `FLAG_B` once a field has
+//! had a deadline. All three stay set for the key's life.
 //!
-//! Invariants: a hash has at least one row; the number in a large hash's row is that of its element rows; the deadline rows
-//! are those of the element rows with a deadline; the first deadline, expired or not, stands in the index of the expiry cycle.
-//! From the last one on every command finds the hash gone.
+//! Invariants: a hash has at least one row; the number in a large hash's row is that of its element
+//! rows; the deadline rows are those of the element rows with a deadline; the first deadline,
+//! expired or not, stands in the index of the expiry cycle. From the last one on every command
+//! finds the hash gone.
 
 use std::ops::ControlFlow;
 
@@ -143,7 +145,8 @@ pub fn page(
     })
 }
 
-/// Visits the live fields at `indexes`, each below [`len`], in the order of the rows. Repeated indexes are visited again.
+/// Visits the live fields at `indexes`, each below [`len`], in the order of the rows. Repeated
+/// indexes are visited again.
 pub fn at(keys: &mut Keyspace<'_, '_>, entry: &Entry, indexes: &[u64], visit: &mut dyn FnMut(Field<'_>)) {
     if entry.is_large() && expired_count(keys, entry) == 0 {
         for &index in indexes {
@@ -153,7 +156,8 @@ pub fn at(keys: &mut Keyspace<'_, '_>, entry: &Entry, indexes: &[u64], visit: &m
         }
         return;
     }
-    // Expired rows stand between the live ones only until the next cycle, so walking all of them is rare.
+    // Expired rows stand between the live ones only until the next cycle, so walking all of them is
+    // rare.
     let mut live: Vec<(Vec<u8>, Vec<u8>, Option<u64>)> = Vec::new();
     each(keys, entry, &mut |field| {
         live.push((field.name.to_vec(), field.value.to_vec(), field.deadline_ms));
@@ -168,7 +172,8 @@ pub fn at(keys: &mut Keyspace<'_, '_>, entry: &Entry, indexes: &[u64], visit: &m
     }
 }
 
-/// Number of element rows of a large hash: its live fields and the expired ones that are not removed yet.
+/// Number of element rows of a large hash: its live fields and the expired ones that are not
+/// removed yet.
 pub(super) fn row_count(entry: &Entry) -> u64 {
     u64::from_be_bytes(entry.large_payload()[..8].try_into().expect("eight bytes of count"))
 }

@@ -1,4 +1,5 @@
-//! Writing a hash: changes are applied to its one row, or to the rows of a large one, and what has expired goes.
+//! Writing a hash: changes are applied to its one row, or to the rows of a large one, and what has
+//! expired goes.
 //!
 //! The rows are drawn in [`super::value`].
 
@@ -31,7 +32,8 @@ pub struct Outcome {
     pub is_gone: bool,
 }
 
-/// Applies the edits to the hash `name`, which was found as `entry`, and writes it back, or removes it with its last field.
+/// Applies the edits to the hash `name`, which was found as `entry`, and writes it back, or removes
+/// it with its last field.
 pub fn apply(
     keys: &mut Keyspace<'_, '_>,
     name: &[u8],
@@ -250,8 +252,8 @@ fn apply_large(
     outcome
 }
 
-/// Writes the key's row if it differs, tells those who watch if it does not, and re-indexes its deadlines.
-/// True if nothing live is left: then the key is removed.
+/// Writes the key's row if it differs, tells those who watch if it does not, and re-indexes its
+/// deadlines. True if nothing live is left: then the key is removed.
 fn finish_large(
     keys: &mut Keyspace<'_, '_>,
     key: &LargeKey<'_>,
@@ -362,8 +364,8 @@ fn set_row(
     scan::set(elements, keys.tx, name, scratch).is_some()
 }
 
-/// Removes the expired fields, and the key with its last one. Returns how many fields were removed: none if the key itself
-/// has expired, for then the cycle removes it whole.
+/// Removes the expired fields, and the key with its last one. Returns how many fields were removed:
+/// none if the key itself has expired, for then the cycle removes it whole.
 pub fn expire_fields(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> u64 {
     let Some(entry) = keys.find_dead_or_alive(name).filter(|entry| entry.kind == Kind::Hash) else {
         return 0;

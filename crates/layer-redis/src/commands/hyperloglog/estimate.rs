@@ -1,8 +1,8 @@
 //! From elements to registers, and from registers to a count.
 //!
-//! The estimator is Otmar Ertl's, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6,
-//! which needs no correction for small or large counts. The hash is MurmurHash64A with Redis' seed, so that both set the
-//! same registers for an element.
+//! The estimator is Otmar Ertl's, "New cardinality estimation algorithms for HyperLogLog sketches"
+//! (2017), algorithm 6, which needs no correction for small or large counts. The hash is
+//! MurmurHash64A with Redis' seed, so that both set the same registers for an element.
 
 use super::representation::{INDEX_BITS, REGISTERS};
 

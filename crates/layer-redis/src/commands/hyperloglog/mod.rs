@@ -1,4 +1,5 @@
-//! HyperLogLog: how many distinct elements were added, within a percent, in at most 12 kB. The value is a string.
+//! HyperLogLog: how many distinct elements were added, within a percent, in at most 12 kB. The
+//! value is a string.
 
 mod estimate;
 mod representation;
@@ -153,7 +154,8 @@ fn pfadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-/// For one key the count is remembered in the value, so the command writes although it only reads, as it does in Redis.
+/// For one key the count is remembered in the value, so the command writes although it only reads,
+/// as it does in Redis.
 fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     if arguments.len() > 2 {
         let (registers, _) = merged(context, arguments)?;
@@ -265,7 +267,8 @@ fn decoded(value: &HyperLogLog) -> String {
 /// Elements that PFSELFTEST adds.
 const SELF_TEST_ELEMENTS: u64 = 50_000;
 
-/// Adds elements to a sparse and a dense one: both must agree all the way, and the count must be near.
+/// Adds elements to a sparse and a dense one: both must agree all the way, and the count must be
+/// near.
 fn pfselftest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     let bytes_max = sparse_bytes_max(context);
     let (mut sparse, mut dense) = (HyperLogLog::default(), HyperLogLog::default());

@@ -1,4 +1,5 @@
-//! A HyperLogLog as the bytes of a string, the ones that Redis writes, so that GET and SET carry it from one to the other.
+//! A HyperLogLog as the bytes of a string, the ones that Redis writes, so that GET and SET carry it
+//! from one to the other.
 //!
 //! ```text
 //!   "HYLL" encoding (1) unused (3) cached count (8, little-endian; top bit set: out of date) registers
@@ -9,8 +10,8 @@
 //!                        1vvvvvnn           n + 1 registers are v + 1
 //! ```
 //!
-//! The bytes may have come by SET: nothing here trusts them. A sparse one whose runs do not make 16384 registers is
-//! [`Corrupted`], which only shows when it is walked.
+//! The bytes may have come by SET: nothing here trusts them. A sparse one whose runs do not make
+//! 16384 registers is [`Corrupted`], which only shows when it is walked.
 
 /// Registers; the count's standard error is 1.04 / sqrt(REGISTERS), 0.81 %.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
@@ -167,8 +168,8 @@ impl HyperLogLog {
         self.bytes[HEADER_BYTES - 1] |= 0x80;
     }
 
-    /// Raises a register to `value`, at most 63. True if it was lower. A sparse one that would grow beyond
-    /// `sparse_bytes_max`, or cannot say the value, becomes dense.
+    /// Raises a register to `value`, at most 63. True if it was lower. A sparse one that would grow
+    /// beyond `sparse_bytes_max`, or cannot say the value, becomes dense.
     pub fn raise(&mut self, index: usize, value: u8, sparse_bytes_max: usize) -> Result<bool, Corrupted> {
         if !self.is_sparse() {
             return Ok(self.raise_dense(index, value));

@@ -51,8 +51,8 @@ pub fn insert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     })
 }
 
-/// JSON.ARRINDEX key path value [start [stop]]: the position of the first equal element, or -1. `stop` is not looked at; 0 and
-/// what lies behind the end stand for the end.
+/// JSON.ARRINDEX key path value [start [stop]]: the position of the first equal element, or -1.
+/// `stop` is not looked at; 0 and what lies behind the end stand for the end.
 pub fn index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let path = Path::parse(&arguments[2])?;
     let wanted = Json::parse(&arguments[3])?;

@@ -1,11 +1,13 @@
 //! A JSON document: read, changed, written.
 //!
-//! Members of an object keep the order in which they came; of equal names the last value counts, in the first one's place. A whole
-//! number within 64 bits with a sign is an integer, every other number a double. A document nests at most [`DEPTH_MAX`] deep, so
-//! that nothing here recurses deeper, whoever sends it and however it was put together.
+//! Members of an object keep the order in which they came; of equal names the last value counts, in
+//! the first one's place. A whole number within 64 bits with a sign is an integer, every other
+//! number a double. A document nests at most [`DEPTH_MAX`] deep, so that nothing here recurses
+//! deeper, whoever sends it and however it was put together.
 //!
-//! A value takes up to sixteen times as much memory as text, so what counts against [`DOCUMENT_BYTES_MAX`] is what it takes in memory:
-//! while it is read, and before a change puts copies of a value in many places.
+//! A value takes up to sixteen times as much memory as text, so what counts against
+//! [`DOCUMENT_BYTES_MAX`] is what it takes in memory: while it is read, and before a change puts
+//! copies of a value in many places.
 
 use std::cell::Cell;
 
@@ -33,12 +35,14 @@ pub enum Json {
 pub const DEPTH_MAX: usize = 120;
 /// Most memory that a document may take.
 pub const DOCUMENT_BYTES_MAX: usize = 1 << 30;
-/// Additions in one command up to which a document is not measured before it is changed. It is measured when it is written.
+/// Additions in one command up to which a document is not measured before it is changed. It is
+/// measured when it is written.
 const ADDED_BYTES_FREE: usize = 1 << 20;
 const VALUE_BYTES: usize = size_of::<Json>();
 const NAME_BYTES: usize = size_of::<String>();
 
-/// Where a value stands: the position among the children of each container, from the root on. The root's is empty.
+/// Where a value stands: the position among the children of each container, from the root on. The
+/// root's is empty.
 pub type Location = Vec<usize>;
 
 /// How JSON.GET wants its text. All empty: as short as it can be.
@@ -76,7 +80,8 @@ impl Json {
         Ok(value)
     }
 
-    /// The bytes to be stored, unless changes have nested the document too deeply or made it too large.
+    /// The bytes to be stored, unless changes have nested the document too deeply or made it too
+    /// large.
     pub fn to_stored(&self) -> Result<Vec<u8>, Failure> {
         if self.is_deeper_than(DEPTH_MAX) {
             return Err(TOO_DEEP.into());
@@ -170,8 +175,8 @@ impl Json {
         true
     }
 
-    /// Removes the values at these places, none of which is the root. Those inside of others go with them. Returns how many
-    /// were removed by themselves.
+    /// Removes the values at these places, none of which is the root. Those inside of others go
+    /// with them. Returns how many were removed by themselves.
     pub fn remove(&mut self, mut locations: Vec<Location>) -> usize {
         locations.sort();
         locations.dedup_by(|later, earlier| later.starts_with(earlier));
@@ -188,7 +193,8 @@ impl Json {
         locations.len()
     }
 
-    /// Applies a merge patch (RFC 7396): members that are null go, objects are merged, everything else is replaced.
+    /// Applies a merge patch (RFC 7396): members that are null go, objects are merged, everything
+    /// else is replaced.
     pub fn merge(&mut self, patch: &Json) {
         let Json::Object(changes) = patch else {
             *self = patch.clone();
@@ -404,7 +410,8 @@ mod tests {
         assert!(Json::parse(nested(100_000).as_bytes()).is_err());
     }
 
-    /// A document of 130 MB that says `[[],[],...` took 2 GB while it was read, whatever limits were set on values.
+    /// A document of 130 MB that says `[[],[],...` took 2 GB while it was read, whatever limits
+    /// were set on values.
     #[test]
     fn memory_is_bounded_while_a_document_is_read() {
         let read = |text: &str, bytes: usize| Json::read(text.as_bytes(), &Cell::new(bytes)).is_ok();

@@ -7,8 +7,8 @@
 //! errors follow <https://redis.io/docs/latest/commands/json.set/> and its neighbours, and what the
 //! tests of redis-py and of `@upstash/redis` expect.
 //!
-//! A path of the older kind means one value, and its answer is that value's; a JSONPath means many, and its answer is an array with
-//! null for those of a wrong kind.
+//! A path of the older kind means one value, and its answer is that value's; a JSONPath means many,
+//! and its answer is an array with null for those of a wrong kind.
 
 mod arrays;
 mod document;
@@ -29,7 +29,7 @@ pub use self::document::Json;
 use self::document::Location;
 use self::path::Path;
 use self::rows::Place;
-pub use self::rows::{document, judge as judge_pieces, large_text_bytes};
+pub use self::rows::{document, judge as verify_pieces, large_text_bytes};
 use crate::commands::help::help_command;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
@@ -190,8 +190,8 @@ fn answer_each(
     write_answers(context, path, wanted, &answers)
 }
 
-/// Changes each value at the path, by which each grows by `grown_bytes` at most, and answers as [`answer_each`] does. Nothing is
-/// written if nothing was changed.
+/// Changes each value at the path, by which each grows by `grown_bytes` at most, and answers as
+/// [`answer_each`] does. Nothing is written if nothing was changed.
 fn change_each(
     context: &mut Context<'_, '_>,
     (name, path): (&[u8], &Path),
@@ -223,7 +223,8 @@ fn change_each(
     write_answers(context, path, wanted, &answers)
 }
 
-/// Each location once, those inside of others in front of them. A selection has them the other way round.
+/// Each location once, those inside of others in front of them. A selection has them the other way
+/// round.
 fn inner_first(mut locations: Vec<Location>) -> impl Iterator<Item = Location> {
     let mut met: FxHashSet<Location> = FxHashSet::default();
     locations.retain(|location| met.insert(location.clone()));

@@ -1,10 +1,12 @@
 //! Paths: which values of a document a command means.
 //!
-//! Two dialects, as in RedisJSON 2: a path that begins with `$` is JSONPath and means every value that matches; any other is of the
-//! older kind, `.a.b[0]` or `a.b[0]`, and means one. Filters know `== != < <= > >=`, `&& || !`, parentheses, and whether a path
-//! matches at all; regular expressions (`=~`) are refused.
+//! Two dialects, as in RedisJSON 2: a path that begins with `$` is JSONPath and means every value
+//! that matches; any other is of the older kind, `.a.b[0]` or `a.b[0]`, and means one. Filters know
+//! `== != < <= > >=`, `&& || !`, parentheses, and whether a path matches at all; regular
+//! expressions (`=~`) are refused.
 //!
-//! Follows <https://redis.io/docs/latest/develop/data-types/json/path/>. Nesting of filters and the number of matches are bounded.
+//! Follows <https://redis.io/docs/latest/develop/data-types/json/path/>. Nesting of filters and the
+//! number of matches are bounded.
 
 use super::document::{Json, Location};
 use crate::command::failure::Failure;
@@ -67,8 +69,9 @@ enum Operand {
 
 /// Deepest nesting of filters and parentheses.
 const DEPTH_MAX: usize = 16;
-/// Most values that a path may match, those between its steps included. One that stands deep, or is looked for among many
-/// members, counts for more, because its place takes more memory, or finding it more time.
+/// Most values that a path may match, those between its steps included. One that stands deep, or is
+/// looked for among many members, counts for more, because its place takes more memory, or finding
+/// it more time.
 const MATCHES_MAX: usize = 1_000_000;
 /// Levels of depth, or members, for which a value counts once more.
 const DEPTH_FREE: usize = 8;
@@ -110,7 +113,8 @@ impl Path {
         self.steps.is_empty()
     }
 
-    /// Where the values are that the path means, in document order of its steps. A value may be met more than once.
+    /// Where the values are that the path means, in document order of its steps. A value may be met
+    /// more than once.
     pub fn select(&self, root: &Json) -> Result<Vec<Location>, Failure> {
         select(&self.steps, root, root, &mut Budget(MATCHES_MAX))
     }
@@ -125,7 +129,8 @@ impl Path {
         steps.collect()
     }
 
-    /// For a path that means nothing yet: the places whose object is to get a member, and the member's name.
+    /// For a path that means nothing yet: the places whose object is to get a member, and the
+    /// member's name.
     pub fn to_be_created(&self, root: &Json) -> Result<(Vec<Location>, &str), Failure> {
         let (last, prefix) = self.steps.split_last().ok_or("ERR wrong static path")?;
         let is_static = self.steps.iter().all(Step::is_static);
@@ -451,7 +456,8 @@ impl<'p> Parser<'p> {
         Some(number)
     }
 
-    /// A text in either kind of quotes; a backslash takes the next letter as it is, and knows JSON's escapes of blanks.
+    /// A text in either kind of quotes; a backslash takes the next letter as it is, and knows
+    /// JSON's escapes of blanks.
     fn quoted(&mut self) -> Result<String, Failure> {
         let mut letters = self.rest().char_indices();
         let quote = letters.next().map(|(_, quote)| quote);

@@ -143,7 +143,8 @@ pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// A length of each value at the path. A key that is not there has none, as far as the older kind of path is asked.
+/// A length of each value at the path. A key that is not there has none, as far as the older kind
+/// of path is asked.
 fn length(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,

@@ -52,8 +52,8 @@ pub fn multiply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     calculate(context, arguments, i64::checked_mul, |left, right| left * right)
 }
 
-/// The answer is JSON: a number, or for a JSONPath an array of numbers and nulls. Over RESP3 it is an
-/// array for either kind of path, as in RedisJSON 2.6 (`json_num_op` in its `commands.rs`).
+/// The answer is JSON: a number, or for a JSONPath an array of numbers and nulls. Over RESP3 it is
+/// an array for either kind of path, as in RedisJSON 2.6 (`json_num_op` in its `commands.rs`).
 fn calculate(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,

@@ -141,8 +141,9 @@ fn scalars_are_changed() {
     );
 }
 
-/// Over RESP3 the older kind of path was answered as over RESP2. RedisJSON 2.6 answers both kinds alike
-/// there: arrays of numbers, and of what TYPE says one array more, also of a key that is absent.
+/// Over RESP3 the older kind of path was answered as over RESP2. RedisJSON 2.6 answers both kinds
+/// alike there: arrays of numbers, and of what TYPE says one array more, also of a key that is
+/// absent.
 #[test]
 fn over_resp3_both_kinds_of_path_are_answered_with_arrays() {
     let mut connection = Fixture::new().connect();

@@ -1,4 +1,5 @@
-//! JSON as text, up to a limit: a path may mean one long value many times, and a layout may indent a small document by megabytes.
+//! JSON as text, up to a limit: a path may mean one long value many times, and a layout may indent
+//! a small document by megabytes.
 
 use std::io;
 

@@ -238,7 +238,8 @@ fn upstash_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Tries at a random position before the first live key is taken instead: most keys may have expired.
+/// Tries at a random position before the first live key is taken instead: most keys may have
+/// expired.
 const RANDOM_TRIES: usize = 100;
 
 fn randomkey(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
@@ -348,7 +349,8 @@ fn put_all(context: &mut Context<'_, '_>, db: u8, entries: Vec<(Vec<u8>, Entry)>
     }
 }
 
-/// The key that an OBJECT subcommand looks behind; the reply is null if there is none. Not counted as a read.
+/// The key that an OBJECT subcommand looks behind; the reply is null if there is none. Not counted
+/// as a read.
 fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Option<Entry> {
     let found = context.keys().find(&arguments[2]);
     if found.is_none() {
@@ -440,7 +442,8 @@ fn object_refcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     Ok(())
 }
 
-/// The count that Redis would report: it keeps the small integers once for all keys, and calls that 2^31 - 1 references.
+/// The count that Redis would report: it keeps the small integers once for all keys, and calls that
+/// 2^31 - 1 references.
 pub fn reference_count(entry: &Entry) -> i64 {
     let is_integer = entry.kind == Kind::String && string_encoding(entry) == "int";
     let is_shared = is_integer && parse::integer(entry.payload()).is_some_and(|value| SHARED_INTEGERS.contains(&value));

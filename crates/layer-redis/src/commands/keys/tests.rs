@@ -1,4 +1,5 @@
-//! Keys against scripts, SCAN's promise against concurrent writers, and databases that change places.
+//! Keys against scripts, SCAN's promise against concurrent writers, and databases that change
+//! places.
 
 use std::collections::BTreeSet;
 
@@ -200,8 +201,8 @@ fn pages_are_small_and_end() {
     assert_eq!(page(&mut connection, "0", &["COUNT", &huge]).1.len(), 96);
 }
 
-/// A cursor says itself where it points: to a server that has never given it, and in a database whose
-/// keys have all been replaced meanwhile.
+/// A cursor says itself where it points: to a server that has never given it, and in a database
+/// whose keys have all been replaced meanwhile.
 #[test]
 fn a_cursor_means_the_same_to_another_server() {
     let (first, second) = (Fixture::new(), Fixture::new());
@@ -223,8 +224,8 @@ fn a_cursor_means_the_same_to_another_server() {
     first.check("SCAN 18446744073709551615 => [0 []]");
 }
 
-/// A page that consists of keys whose time is over, but whose rows are there, still ends: nobody waits
-/// for a whole database of them.
+/// A page that consists of keys whose time is over, but whose rows are there, still ends: nobody
+/// waits for a whole database of them.
 #[test]
 fn keys_that_have_expired_count_for_a_page() {
     let fixture = Fixture::new();

@@ -1,4 +1,5 @@
-//! A large list in blocks: its ends stand in the key's own row, what lies between them in rows of several elements each.
+//! A large list in blocks: its ends stand in the key's own row, what lies between them in rows of
+//! several elements each.
 //!
 //! ```text
 //! payload: id (10 bytes) | count u64 | first i64 | head: count u16, bytes u16 | tail: count u16 | shifts | head | tail     big-endian
@@ -7,11 +8,12 @@
 //! block row: its place, order-preserving -> its elements, packed, first to last
 //! ```
 //!
-//! The element at an index has the position `first` + index. Head, blocks and tail follow each other without a gap, and the place of a
-//! block is the position of its first element. So the block of an index is found by one descent, and a push or a pop writes the key's row
-//! alone. An end that has no room becomes a block, and an empty one takes in the block beside it, or the other end if there is none. So
-//! about every [`BLOCK_BYTES_MAX`] a second row is written. An element longer than [`SHORT_BYTES_MAX`] is a block by itself: no push copies
-//! it again.
+//! The element at an index has the position `first` + index. Head, blocks and tail follow each
+//! other without a gap, and the place of a block is the position of its first element. So the block
+//! of an index is found by one descent, and a push or a pop writes the key's row alone. An end that
+//! has no room becomes a block, and an empty one takes in the block beside it, or the other end if
+//! there is none. So about every [`BLOCK_BYTES_MAX`] a second row is written. An element longer
+//! than [`SHORT_BYTES_MAX`] is a block by itself: no push copies it again.
 //!
 //! The contents of both ends are copied and logged with each push or pop. So when one end becomes a
 //! block, or takes one in, the other follows: a list that is only pushed to at one end carries
@@ -25,8 +27,9 @@
 //! of a fixed number of elements, with long ones behind references, would need no shifts; but a
 //! range of long elements would be a descent for each of them.
 //!
-//! Invariants: ends, and blocks of several elements, hold short elements only; no block is empty; `count` is that of all elements; shifts
-//! ascend, and each begins with a block, which is not the first.
+//! Invariants: ends, and blocks of several elements, hold short elements only; no block is empty;
+//! `count` is that of all elements; shifts ascend, and each begins with a block, which is not the
+//! first.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -40,7 +43,8 @@ use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, LARGE};
 /// Size limit of the packed elements of an end or a block; elements that LSET has made longer may
 /// exceed it. Each push or pop logs both ends.
 const BLOCK_BYTES_MAX: usize = 128;
-/// Longer elements stand alone: fewer than three would share a block. Below 128, so that a packed length is one byte.
+/// Longer elements stand alone: fewer than three would share a block. Below 128, so that a packed
+/// length is one byte.
 const SHORT_BYTES_MAX: usize = 40;
 const ID_BYTES: usize = 10;
 const NUMBERS_BYTES: usize = 8 + 8 + 2 + 2 + 2;
@@ -263,8 +267,8 @@ pub struct Blocks<'e> {
     head: Side<'e>,
     tail: Side<'e>,
     shifts: Shifts,
-    /// Blocks to be written behind the key's row, with their places, so that who follows the log knows whose they are. Nothing reads the
-    /// list meanwhile.
+    /// Blocks to be written behind the key's row, with their places, so that who follows the log
+    /// knows whose they are. Nothing reads the list meanwhile.
     full: Vec<(i64, Vec<u8>)>,
 }
 
@@ -436,7 +440,8 @@ impl<'e> Blocks<'e> {
         Some(popped)
     }
 
-    /// The end is empty: takes in what is next to it, all but the outermost element, which is answered.
+    /// The end is empty: takes in what is next to it, all but the outermost element, which is
+    /// answered.
     fn pop_beside(&mut self, keys: &mut Keyspace<'_, '_>, end: End) -> Option<Popped> {
         let (start, behind) = self.between();
         let (row, other);
@@ -455,7 +460,8 @@ impl<'e> Blocks<'e> {
         }
         let (outermost, rest) = elements.split_first()?;
         self.side(end).hold(rest);
-        // Smaller ones stay, or pops of a short queue would leave ever smaller blocks, each of which ends in such a pop.
+        // Smaller ones stay, or pops of a short queue would leave ever smaller blocks, each of
+        // which ends in such a pop.
         if self.side(end.other()).bytes() > BLOCK_BYTES_MAX / 2 {
             self.become_block(end.other());
         }
@@ -494,7 +500,8 @@ impl<'e> Blocks<'e> {
         self.shrink(end, count - in_blocks);
     }
 
-    /// Removes fewer elements than there are in blocks. The end, which is empty, takes what is left of the last block that was cut.
+    /// Removes fewer elements than there are in blocks. The end, which is empty, takes what is left
+    /// of the last block that was cut.
     fn cut_blocks(&mut self, keys: &mut Keyspace<'_, '_>, end: End, count: u64) {
         if count == 0 {
             return;
@@ -619,7 +626,8 @@ impl<'e> Blocks<'e> {
         flow
     }
 
-    /// The end in whose part of the key's row an element stands, and how many are outside of it. `None`: it stands in a block.
+    /// The end in whose part of the key's row an element stands, and how many are outside of it.
+    /// `None`: it stands in a block.
     fn end_of(&self, index: u64) -> Option<(End, u64)> {
         if index < self.head.count {
             Some((End::Left, index))
@@ -694,7 +702,8 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    /// Changes the blocks that hold the positions from `lowest` to `highest`, which are between the ends.
+    /// Changes the blocks that hold the positions from `lowest` to `highest`, which are between the
+    /// ends.
     fn edit_blocks(&mut self, keys: &mut Keyspace<'_, '_>, lowest: i64, highest: i64, edit: &Edit<'_>) {
         let Some(begin) = self.block_of(keys, lowest) else {
             return;
@@ -731,8 +740,9 @@ impl<'e> Blocks<'e> {
         self.replace(keys, here, here.1, &part);
     }
 
-    /// Reads the blocks from a position and place on up to those that an edit changes, and changes them. Reads more of them, though not more
-    /// than `near_max`, until there is room for all before the next.
+    /// Reads the blocks from a position and place on up to those that an edit changes, and changes
+    /// them. Reads more of them, though not more than `near_max`, until there is room for all
+    /// before the next.
     fn part(
         &self,
         keys: &mut Keyspace<'_, '_>,
@@ -821,7 +831,8 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    /// Takes `depth` elements from an end, lets `edit` change them, the outermost being the first, and puts them back.
+    /// Takes `depth` elements from an end, lets `edit` change them, the outermost being the first,
+    /// and puts them back.
     fn rewrite(&mut self, keys: &mut Keyspace<'_, '_>, end: End, depth: u64, edit: impl FnOnce(&mut Vec<Vec<u8>>)) {
         let mut elements = self.outermost(keys, end, depth);
         edit(&mut elements);
@@ -923,7 +934,8 @@ pub fn without_shifts(entry: &Entry, value: &[u8]) -> Vec<u8> {
     value
 }
 
-/// A block's place tells the position of its first element, if need be with a shift. `None`: no block can stand there.
+/// A block's place tells the position of its first element, if need be with a shift. `None`: no
+/// block can stand there.
 fn place_of(shifts: &[Shift], position: i64) -> Option<i64> {
     let shift = shifts.iter().rev().find(|shift| shift.from <= position);
     position.checked_add(shift.map_or(0, |shift| shift.by))

@@ -1,6 +1,7 @@
 //! Lists: the table, and what other families use.
 //!
-//! [`rows`] knows how a list is stored, [`blocks`] how a large one is; the commands are in [`push`], [`pop`], [`read`] and [`blocking`].
+//! [`rows`] knows how a list is stored, [`blocks`] how a large one is; the commands are in
+//! [`push`], [`pop`], [`read`] and [`blocking`].
 
 mod blocking;
 mod blocks;

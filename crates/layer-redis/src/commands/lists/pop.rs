@@ -1,4 +1,5 @@
-//! Commands that take elements out of a list: LPOP, RPOP, LMPOP, LREM, LTRIM, and LMOVE, which puts them into another.
+//! Commands that take elements out of a list: LPOP, RPOP, LMPOP, LREM, LTRIM, and LMOVE, which puts
+//! them into another.
 
 use quartet_wire_resp::Arguments;
 
@@ -93,8 +94,8 @@ impl<'a> MultiPop<'a> {
     }
 }
 
-/// The first of the lists that exists. A key of another kind before it is an error, or passed over by a command that has
-/// waited: then it has become so in the meantime.
+/// The first of the lists that exists. A key of another kind before it is an error, or passed over
+/// by a command that has waited: then it has become so in the meantime.
 pub fn first_list<'a>(
     context: &mut Context<'_, '_>,
     names: impl IntoIterator<Item = &'a [u8]>,
@@ -176,7 +177,8 @@ pub fn move_one(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<bool
         return Ok(false);
     };
     if let Err(failure) = keys.find_kind(wanted.target, Kind::List) {
-        // To a command that waits the plain error means that it goes on waiting; here it ends the wait, as in Redis.
+        // To a command that waits the plain error means that it goes on waiting; here it ends the
+        // wait, as in Redis.
         return Err(if is_retry {
             errors::WRONG_TYPE.to_string().into()
         } else {

@@ -5,8 +5,8 @@
 //! large: in blocks, see `blocks.rs` (with FLAG_A), or as older versions wrote it and not yet changed or too large, see `single_rows.rs`
 //! ```
 //!
-//! A list that outgrows [`SMALL_COUNT_MAX`] or [`SMALL_BYTES_MAX`] becomes large and stays so until it is emptied or rewritten.
-//! No list is empty.
+//! A list that outgrows [`SMALL_COUNT_MAX`] or [`SMALL_BYTES_MAX`] becomes large and stays so until
+//! it is emptied or rewritten. No list is empty.
 
 use std::ops::{ControlFlow, Range};
 
@@ -79,7 +79,8 @@ pub fn elements(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Vec<Vec<u8>> {
     all
 }
 
-/// Replaces whatever `name` holds, its expiry included, by a list of `elements`; by nothing if there are none.
+/// Replaces whatever `name` holds, its expiry included, by a list of `elements`; by nothing if
+/// there are none.
 pub fn store<E: AsRef<[u8]>>(keys: &mut Keyspace<'_, '_>, name: &[u8], elements: &[E]) {
     write_all(keys, name, Header::new(Kind::List), elements);
 }
@@ -101,7 +102,8 @@ fn write_all<E: AsRef<[u8]>>(keys: &mut Keyspace<'_, '_>, name: &[u8], header: H
     keys.put(name, header.flags(0), &payload);
 }
 
-/// Adds `values` one after another at an end. `entry` is the list that `name` holds. Returns the new length.
+/// Adds `values` one after another at an end. `entry` is the list that `name` holds. Returns the
+/// new length.
 pub fn push<'v>(
     keys: &mut Keyspace<'_, '_>,
     name: &[u8],
@@ -234,7 +236,8 @@ fn more_if(more: bool) -> ControlFlow<()> {
     }
 }
 
-/// Visits the elements whose index is in `wanted`, first to last. `wanted` must not reach beyond the list.
+/// Visits the elements whose index is in `wanted`, first to last. `wanted` must not reach beyond
+/// the list.
 pub fn range(keys: &mut Keyspace<'_, '_>, entry: &Entry, wanted: Range<u64>, visit: &mut dyn FnMut(&[u8])) {
     if wanted.is_empty() {
         return;
@@ -285,7 +288,8 @@ pub fn set(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, index: u64, 
     write_all(keys, name, Header::of(entry), &all);
 }
 
-/// Inserts `value` at the left or right of the first element that equals `pivot`. The new length; `None` without a pivot.
+/// Inserts `value` at the left or right of the first element that equals `pivot`. The new length;
+/// `None` without a pivot.
 pub fn insert(
     keys: &mut Keyspace<'_, '_>,
     name: &[u8],
@@ -335,7 +339,8 @@ pub fn remove(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, from: End
     indexes.len() as u64
 }
 
-/// The indexes of up to `count_max` elements that equal `value`, in the order in which they are found.
+/// The indexes of up to `count_max` elements that equal `value`, in the order in which they are
+/// found.
 fn matches(keys: &mut Keyspace<'_, '_>, entry: &Entry, from: End, value: &[u8], count_max: u64) -> Vec<u64> {
     let mut indexes = Vec::new();
     search(keys, entry, from, &mut |index, element| {

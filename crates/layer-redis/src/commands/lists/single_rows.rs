@@ -1,6 +1,7 @@
-//! Large lists as versions before the blocks have written them: a row for each element. They are read as they are. The first change of
-//! such a list puts it into blocks; that is one transaction, so one that may take more than [`CONVERTED_BYTES_MAX`] stays as it is, and is
-//! changed so, until it is smaller.
+//! Large lists as versions before the blocks have written them: a row for each element. They are
+//! read as they are. The first change of such a list puts it into blocks; that is one transaction,
+//! so one that may take more than [`CONVERTED_BYTES_MAX`] stays as it is, and is changed so, until
+//! it is smaller.
 //!
 //! ```text
 //! payload: id (10 bytes), count, first, last (8 bytes each, big-endian)
@@ -14,7 +15,8 @@ use std::ops::{ControlFlow, Range};
 use super::blocks::{End, Popped, position_key, position_of};
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, LARGE};
 
-/// A sixteenth of what a transaction may write: elements that were not looked at may be longer than the others.
+/// A sixteenth of what a transaction may write: elements that were not looked at may be longer than
+/// the others.
 const CONVERTED_BYTES_MAX: u64 = if cfg!(test) { 48 << 10 } else { 64 << 20 };
 /// Overhead of an element beside its own bytes.
 const ELEMENT_BYTES: u64 = 40;
@@ -99,7 +101,8 @@ impl SingleRows {
         self.last = self.last.max(position);
     }
 
-    /// Adds an element at an end. The positions reach beyond any number of pushes that somebody lives to see.
+    /// Adds an element at an end. The positions reach beyond any number of pushes that somebody
+    /// lives to see.
     pub fn push(&mut self, keys: &mut Keyspace<'_, '_>, end: End, value: &[u8]) {
         let position = match end {
             End::Left => self.first - STEP,

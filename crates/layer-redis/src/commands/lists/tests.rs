@@ -84,7 +84,8 @@ fn waiting_clients_are_served_in_order() {
     writer.check("LRANGE a 0 -1 => [2]");
 }
 
-/// Each element used to cost three looks at whether the key is there, and a copy of the whole queue for two of them.
+/// Each element used to cost three looks at whether the key is there, and a copy of the whole queue
+/// for two of them.
 #[test]
 fn handing_an_element_over_takes_four_transactions() {
     let fixture = Fixture::new();
@@ -194,7 +195,8 @@ fn moves_wait_and_wake_each_other() {
     writer.check("EXISTS a b => 0");
 }
 
-/// The target's kind is looked at when there is something to move; then the waiter gets the error and the element stays.
+/// The target's kind is looked at when there is something to move; then the waiter gets the error
+/// and the element stays.
 #[test]
 fn a_move_onto_another_kind_ends_the_wait() {
     let fixture = Fixture::new();
@@ -277,7 +279,8 @@ fn older_lists_are_read_and_changed() {
     }
 }
 
-/// Such a list could be read and deleted, and no longer be written: putting all of it into blocks is more than a transaction takes.
+/// Such a list could be read and deleted, and no longer be written: putting all of it into blocks
+/// is more than a transaction takes.
 #[test]
 fn older_lists_that_are_too_large_for_blocks_are_changed_as_they_are() {
     let fixture = Fixture::new();
@@ -386,7 +389,8 @@ fn short_elements_share_rows_and_long_ones_do_not() {
     assert_eq!(rows(), 40);
 }
 
-/// Each push and pop used to write, log and copy what the other end held, although nobody came there.
+/// Each push and pop used to write, log and copy what the other end held, although nobody came
+/// there.
 #[test]
 fn an_end_that_is_not_used_is_not_written() {
     for (fill, change) in [
@@ -417,7 +421,8 @@ fn an_end_that_is_not_used_is_not_written() {
     }
 }
 
-/// A queue that stays short would be a row for each element, were whatever is at the other end made a block with each block that is taken in.
+/// A queue that stays short would be a row for each element, were whatever is at the other end made
+/// a block with each block that is taken in.
 #[test]
 fn a_short_queue_stays_in_few_rows() {
     let fixture = Fixture::new();
@@ -473,7 +478,8 @@ fn changes_in_the_middle_leave_other_blocks_where_they_are() {
     connection.check("LLEN l => 3000");
 }
 
-/// Also where many come in between two that stand side by side, and there is no room for their blocks.
+/// Also where many come in between two that stand side by side, and there is no room for their
+/// blocks.
 #[test]
 fn insertions_at_one_place_seldom_move_others() {
     for place in ["5000", "10000", "15000"] {
@@ -492,7 +498,8 @@ fn insertions_at_one_place_seldom_move_others() {
     }
 }
 
-/// The key's row, which each push writes, has a bounded number of shifts; what is between two moves when there are more.
+/// The key's row, which each push writes, has a bounded number of shifts; what is between two moves
+/// when there are more.
 #[test]
 fn removals_all_over_a_list_move_little() {
     let fixture = Fixture::new();
@@ -649,7 +656,8 @@ fn remove(model: &mut VecDeque<u8>, count: i64, value: u8) {
     *model = kept;
 }
 
-/// A change somewhere in a list: the element at a part of its length is the one that is removed, replaced or next to the new one.
+/// A change somewhere in a list: the element at a part of its length is the one that is removed,
+/// replaced or next to the new one.
 #[derive(Clone, Copy, Debug)]
 enum Amidst {
     Insert {

@@ -70,7 +70,8 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A message that is to begin with the place of the script that caused it, as those of Lua's own library do.
+/// A message that is to begin with the place of the script that caused it, as those of Lua's own
+/// library do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Located(pub String);

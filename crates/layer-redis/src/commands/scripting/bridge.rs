@@ -1,4 +1,5 @@
-//! The way from a running script to the commands: `redis.call`, `redis.setresp`, `redis.acl_check_cmd`.
+//! The way from a running script to the commands: `redis.call`, `redis.setresp`,
+//! `redis.acl_check_cmd`.
 //!
 //! A command of a script runs inside the script's own transaction, as one of EXEC does. Its
 //! refusals are checked here, in Redis' order and words (`scriptCall`, Redis 7).
@@ -159,7 +160,8 @@ impl Bridge<'_, '_, '_> {
         answer
     }
 
-    /// Takes over the answer of the script, the only argument, if it is a text, a number or a short array of those.
+    /// Takes over the answer of the script, the only argument, if it is a text, a number or a short
+    /// array of those.
     pub fn take_answer(&mut self, stack: &Stack) -> bool {
         let bytes = &mut self.buffers.reply;
         bytes.clear();

@@ -1,9 +1,9 @@
 //! The limits of one run of a script: time, which others may end
 //! ([`crate::scripting::long_scripts`]), and memory.
 //!
-//! A run lasts until its answer is written. A table may hold itself, or the same table twice at each
-//! of its levels, so a walk over what a script made may branch without an end: each such walk takes
-//! [`Steps`] of the run.
+//! A run lasts until its answer is written. A table may hold itself, or the same table twice at
+//! each of its levels, so a walk over what a script made may branch without an end: each such walk
+//! takes [`Steps`] of the run.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::scripting::long_scripts::{Bounds, LongScripts, SHORT_MICROS, Stop};
 
 /// How long a library may take to register its functions.
 const LOAD_MICROS: u64 = 500_000;
-/// Memory that one script of the default database may take, in bytes. One script runs at a time, so it is a database's as well.
+/// Memory that one script of the default database may take, in bytes. One script runs at a time, so
+/// it is a database's as well.
 pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 /// Instructions between two looks at the clock.
 pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;

@@ -1,8 +1,10 @@
-//! The library `cjson`: what lua-cjson 2.1 does, in safe Rust, its settings forgotten after each script.
+//! The library `cjson`: what lua-cjson 2.1 does, in safe Rust, its settings forgotten after each
+//! script.
 //!
-//! Nesting is bounded in both directions, whatever a script sets: neither a deep text nor a table that
-//! holds itself can exhaust the stack. A text is bounded in bytes, and the work in the run's time: a
-//! table that holds the next one twice, a few dozen levels deep, has no end worth waiting for.
+//! Nesting is bounded in both directions, whatever a script sets: neither a deep text nor a table
+//! that holds itself can exhaust the stack. A text is bounded in bytes, and the work in the run's
+//! time: a table that holds the next one twice, a few dozen levels deep, has no end worth waiting
+//! for.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -190,7 +192,8 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
     })
 }
 
-/// A thread that serves connections has no stack for the deepest nesting; only what nests deeply gets more.
+/// A thread that serves connections has no stack for the deepest nesting; only what nests deeply
+/// gets more.
 fn with_stack<T>(level: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(128 * 1024, 1024 * 1024, level)
 }

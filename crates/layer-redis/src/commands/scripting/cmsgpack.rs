@@ -1,8 +1,9 @@
 //! The library `cmsgpack`: MessagePack as Redis' scripts know it, in safe Rust.
 //!
-//! Tables nested deeper than sixteen levels are written as nil, as in Redis; a table that holds itself
-//! three times would still take 64 million of them, so values are counted and the work is part of the run's time. What is read may
-//! nest as deep as [`DEPTH_MAX`]. Lengths that the bytes announce are believed only as far as bytes follow.
+//! Tables nested deeper than sixteen levels are written as nil, as in Redis; a table that holds
+//! itself three times would still take 64 million of them, so values are counted and the work is
+//! part of the run's time. What is read may nest as deep as [`DEPTH_MAX`]. Lengths that the bytes
+//! announce are believed only as far as bytes follow.
 
 use std::rc::Rc;
 
@@ -81,7 +82,8 @@ impl Encoder<'_> {
     }
 
     fn table(&mut self, table: &Table, level: usize) -> Result<(), String> {
-        // Counted first: Lua gives us places for a few thousand values only, so they are not gathered.
+        // Counted first: Lua gives us places for a few thousand values only, so they are not
+        // gathered.
         let (mut count, mut longest) = (0, Some(0));
         for pair in table.pairs::<Value, Value>() {
             self.steps.take_in_call()?;
@@ -109,8 +111,8 @@ impl Encoder<'_> {
     }
 }
 
-/// Writes a kind with its length: within the byte, or behind it in one, two or four bytes. The first step's bound is that
-/// of a length within the byte; a bound of zero leaves a step out.
+/// Writes a kind with its length: within the byte, or behind it in one, two or four bytes. The
+/// first step's bound is that of a length within the byte; a bound of zero leaves a step out.
 fn head(length: usize, steps: [(usize, u8); 3], last: u8, out: &mut Vec<u8>) {
     let [(within, code), (byte_max, byte), (short_max, short)] = steps;
     if length <= within {
@@ -171,8 +173,8 @@ fn double(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads `limit` objects from `offset`, all if the limit is zero. With a limit the first value is where to go on, -1 at
-/// the end.
+/// Reads `limit` objects from `offset`, all if the limit is zero. With a limit the first value is
+/// where to go on, -1 at the end.
 fn unpack(budget: &Budget, arguments: &Arguments<'_>, limit: i64, offset: i64) -> Result<MultiValue, String> {
     let text = arguments.string(0)?;
     let text = text.as_bytes();

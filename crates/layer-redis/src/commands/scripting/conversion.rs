@@ -177,11 +177,12 @@ impl From<mlua::Error> for Unwritten {
     }
 }
 
-/// Writes a script's answer as a reply. A table that stands in it many times is written as often, so
-/// depth, bytes and time are looked at with every value.
+/// Writes a script's answer as a reply. A table that stands in it many times is written as often,
+/// so depth, bytes and time are looked at with every value.
 pub struct AnswerWriter<'a, 'r> {
     pub fields: &'a Fields,
-    /// The protocol that the script chose with `redis.setresp`: only it tells how booleans are meant.
+    /// The protocol that the script chose with `redis.setresp`: only it tells how booleans are
+    /// meant.
     pub script_protocol: Protocol,
     pub reply: &'a mut Reply<'r>,
     /// Length of the reply's buffer beyond which the answer is too large.
@@ -279,7 +280,8 @@ impl AnswerWriter<'_, '_> {
             }
             return Ok(());
         }
-        // Counted first: Lua gives us places for a few thousand values only, so they are not gathered.
+        // Counted first: Lua gives us places for a few thousand values only, so they are not
+        // gathered.
         let mut count = 0;
         while !matches!(table.raw_get(count + 1)?, Value::Nil) {
             count += 1;

@@ -175,7 +175,8 @@ fn read_source(code: &[u8]) -> Result<Source<'_>, String> {
     })
 }
 
-/// Compiles a library and has it register its functions. The error is the reply's text without its code.
+/// Compiles a library and has it register its functions. The error is the reply's text without its
+/// code.
 fn compile(layer: &Redis, code: &[u8]) -> Result<StoredLibrary, String> {
     let source = read_source(code)?;
     let digest = sha1(code);

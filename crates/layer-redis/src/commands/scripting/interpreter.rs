@@ -33,14 +33,15 @@ const FUNCTIONS_MAX: i64 = 10_000;
 /// Functions of one library.
 const REGISTERED_MAX: usize = 1000;
 const NO_LIMIT: usize = 0;
-/// The collector begins once memory has grown to this many percent of what was in use: what lives is mostly the library, and
-/// walking over it again and again costs more than what scripts leave behind.
+/// The collector begins once memory has grown to this many percent of what was in use: what lives
+/// is mostly the library, and walking over it again and again costs more than what scripts leave
+/// behind.
 const COLLECT_AT_PERCENT: i32 = 1000;
 /// Garbage that scripts may leave for the collector's own cycle; beyond that it runs after the
 /// script.
 const LEFT_BYTES_MAX: usize = 8 << 20;
-/// While a script runs, it is sent for when memory has grown half way to the limit, and then by this part of the limit: else
-/// garbage alone would reach it.
+/// While a script runs, it is sent for when memory has grown half way to the limit, and then by
+/// this part of the limit: else garbage alone would reach it.
 const SMALLEST_STEP_PART: usize = 8;
 /// Source of the compiled functions that are kept; more, and all are compiled again.
 const SOURCE_BYTES_MAX: usize = 16 << 20;
@@ -60,7 +61,8 @@ pub struct Interpreter {
     run: Function,
     run_function: Function,
     load_library: Function,
-    /// Compiled functions. A handle of each would take one of the few thousand places that Lua gives us.
+    /// Compiled functions. A handle of each would take one of the few thousand places that Lua
+    /// gives us.
     functions: Table,
     /// Places in `functions`.
     scripts: FxHashMap<Digest, i64>,
@@ -295,7 +297,8 @@ impl Interpreter {
         Ok(place)
     }
 
-    /// Runs a library's code, which registers its functions, unless this interpreter knows it. The error is the reply's.
+    /// Runs a library's code, which registers its functions, unless this interpreter knows it. The
+    /// error is the reply's.
     pub fn load_library(&mut self, digest: &Digest, source: &[u8], host: &Host<'_>) -> Result<Rc<Library>, String> {
         if let Some(library) = self.libraries.get(digest) {
             return Ok(library.clone());
@@ -428,8 +431,8 @@ impl Interpreter {
         stack::lend(bridge, || self.limited(bytes_max, || run.call(place)))
     }
 
-    /// Code of others runs with this much memory at most. Our own runs without a limit: with one, each string and table that we
-    /// make would be a protected call.
+    /// Code of others runs with this much memory at most. Our own runs without a limit: with one,
+    /// each string and table that we make would be a protected call.
     fn limited<R>(&self, run_bytes_max: usize, body: impl FnOnce() -> R) -> R {
         let bytes_max = self.lua.used_memory() + run_bytes_max;
         self.bytes_max.set(bytes_max);
@@ -481,7 +484,8 @@ impl Interpreter {
     }
 }
 
-/// Collects once a running script has brought memory nearer to its limit, so that garbage alone never reaches it.
+/// Collects once a running script has brought memory nearer to its limit, so that garbage alone
+/// never reaches it.
 fn collect_in_time(lua: &Lua, floor_bytes: &Cell<usize>, bytes_max: usize) -> mlua::Result<()> {
     let half_way = bytes_max.saturating_sub(floor_bytes.get()) / 2;
     let step = half_way.max(bytes_max / SMALLEST_STEP_PART);
@@ -586,8 +590,8 @@ fn plain(lua: &Lua, failure: Value) -> mlua::Result<Value> {
     Ok(Value::String(lua.create_string(message(error))?))
 }
 
-/// Compiles text, never bytecode. The name is held by the caller's argument; one with a zero byte would be cut by Lua, and
-/// the rest of it held by nobody.
+/// Compiles text, never bytecode. The name is held by the caller's argument; one with a zero byte
+/// would be cut by Lua, and the rest of it held by nobody.
 fn load(lua: &Lua, (source, name): (LuaString, LuaString)) -> mlua::Result<(Value, Option<String>)> {
     let name = match name.to_str() {
         Ok(name) if !name.contains('\0') => name.to_owned(),
@@ -624,7 +628,8 @@ fn place(lua: &Lua) -> (Option<String>, Option<String>) {
     (None, None)
 }
 
-/// `math.random` with the generator of drand48, which Redis uses so that a seed gives the same numbers everywhere.
+/// `math.random` with the generator of drand48, which Redis uses so that a seed gives the same
+/// numbers everywhere.
 fn define_random(lua: &Lua, native: &Table, seed: &Rc<Cell<u64>>) -> mlua::Result<()> {
     let state = seed.clone();
     define(lua, native, "random", move |_, arguments| {

@@ -1,12 +1,13 @@
-//! Libraries of functions, as rows of the logical database: they survive a restart, and are part of the transaction that
-//! loads them.
+//! Libraries of functions, as rows of the logical database: they survive a restart, and are part of
+//! the transaction that loads them.
 //!
 //! ```text
 //! 'L' 'l' library    packed: digest, code, then name, description and flags of each function
 //! 'L' 'f' function   packed: digest of the library's code, flags, name of the library; the function in lower case
 //! ```
 //!
-//! Invariant: the rows of a library and of its functions are written and cleared together, by nobody but this file.
+//! Invariant: the rows of a library and of its functions are written and cleared together, by
+//! nobody but this file.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -444,8 +444,8 @@ fn failure_of(outcome: Outcome, in_exec: bool) -> Failure {
     }
 }
 
-/// An error that nothing of the script outlives. In a transaction what came before it cannot be taken
-/// back, so there what the script did stays as well.
+/// An error that nothing of the script outlives. In a transaction what came before it cannot be
+/// taken back, so there what the script did stays as well.
 fn taken_back(text: &'static str, in_exec: bool) -> Failure {
     match in_exec {
         true => Failure::Kept {

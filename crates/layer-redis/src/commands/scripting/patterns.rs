@@ -1,7 +1,8 @@
 //! Lua 5.1's string patterns, matched in safe Rust.
 //!
-//! Follows section 5.4.1 of the Lua 5.1 manual. Lua's own matcher recurses once for each item of a pattern and cannot be
-//! interrupted; this one bounds its depth and lets the script's budget stop it, so a pattern is no bomb.
+//! Follows section 5.4.1 of the Lua 5.1 manual. Lua's own matcher recurses once for each item of a
+//! pattern and cannot be interrupted; this one bounds its depth and lets the script's budget stop
+//! it, so a pattern is no bomb.
 
 /// Why a match was given up.
 #[derive(Debug, PartialEq, Eq)]

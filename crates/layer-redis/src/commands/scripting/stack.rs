@@ -2,9 +2,10 @@
 //! they lie on Lua's stack, and results are put there. On the safe way each of them is a handle of
 //! its own, which cost as much as a short command.
 //!
-//! Invariants: an error of Lua's never passes a frame of Rust that has something to drop. So memory is not limited while Rust is
-//! at work here (without a limit the allocator ends the process rather than fail), places on the stack are asked for before they
-//! are used, and an error is raised by the outermost function, when everything else has returned.
+//! Invariants: an error of Lua's never passes a frame of Rust that has something to drop. So memory
+//! is not limited while Rust is at work here (without a limit the allocator ends the process rather
+//! than fail), places on the stack are asked for before they are used, and an error is raised by
+//! the outermost function, when everything else has returned.
 
 #![allow(unsafe_code)]
 
@@ -44,11 +45,13 @@ pub fn lend<R>(bridge: &mut Bridge<'_, '_, '_>, body: impl FnOnce() -> R) -> Opt
     LENT.get().map(|_| result)
 }
 
-/// Gives `body` the bridge, to it alone; `None` outside of a run. It is not there again if `body` panics.
+/// Gives `body` the bridge, to it alone; `None` outside of a run. It is not there again if `body`
+/// panics.
 fn with_bridge<R>(body: impl FnOnce(&mut Bridge<'_, '_, '_>) -> R) -> Option<R> {
     let mut bridge = LENT.take()?;
-    // SAFETY: `lend` holds the only reference and does not use it before this one is given back; while this one is in use,
-    // nobody else finds the bridge. Its lifetimes end after `lend` does, and none of them leaves `body`, which must do with any.
+    // SAFETY: `lend` holds the only reference and does not use it before this one is given back;
+    // while this one is in use, nobody else finds the bridge. Its lifetimes end after `lend` does,
+    // and none of them leaves `body`, which must do with any.
     let result = body(unsafe { bridge.as_mut() });
     LENT.set(Some(bridge));
     Some(result)
@@ -115,11 +118,12 @@ unsafe extern "C-unwind" fn faster_tonumber(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `tonumber` of a few digits, which arguments of scripts mostly are, and of anything else what Lua's own says. That reads each text
-/// twice, by C's rules for floats.
+/// `tonumber` of a few digits, which arguments of scripts mostly are, and of anything else what
+/// Lua's own says. That reads each text twice, by C's rules for floats.
 unsafe extern "C-unwind" fn tonumber(state: *mut lua_State) -> c_int {
-    // SAFETY: the argument, if there is one, stays on the stack while it is read; there is room for a result. Lua's own is called
-    // as Lua has called this, and nothing is left here that its error would skip.
+    // SAFETY: the argument, if there is one, stays on the stack while it is read; there is room for
+    // a result. Lua's own is called as Lua has called this, and nothing is left here that its error
+    // would skip.
     unsafe {
         if ffi::lua_gettop(state) == 1 && ffi::lua_type(state, 1) == ffi::LUA_TSTRING {
             let mut bytes = 0;
@@ -180,7 +184,8 @@ unsafe fn enter(state: *mut lua_State, body: fn(&mut Bridge<'_, '_, '_>, &Stack)
         Left::NoScript => b"no script runs",
         Left::Panic => b"the interpreter failed",
     };
-    // SAFETY: a C function has room for twenty values; nothing is left here that an error would skip.
+    // SAFETY: a C function has room for twenty values; nothing is left here that an error would
+    // skip.
     unsafe {
         if !text.is_empty() {
             ffi::lua_pushlstring(state, text.as_ptr().cast(), text.len());
@@ -207,8 +212,8 @@ pub enum Argument<'s> {
 impl Stack {
     /// # Safety
     ///
-    /// `state` is what Lua has called a C function with that has not returned yet and has put nothing on the stack. Memory has no
-    /// limit as long as this is used.
+    /// `state` is what Lua has called a C function with that has not returned yet and has put
+    /// nothing on the stack. Memory has no limit as long as this is used.
     unsafe fn of(state: *mut lua_State) -> Stack {
         // SAFETY: the state is alive, as for all that follows here.
         let arguments = unsafe { ffi::lua_gettop(state) };
@@ -227,8 +232,9 @@ impl Stack {
         unsafe { self.value_at(index as c_int + 1) }
     }
 
-    /// Visits the elements of the table that is the argument at `index`, until the visitor says no. True if that is all there is
-    /// in the table: an array of `most` elements at most, and not empty.
+    /// Visits the elements of the table that is the argument at `index`, until the visitor says no.
+    /// True if that is all there is in the table: an array of `most` elements at most, and not
+    /// empty.
     pub fn elements(&self, index: usize, most: usize, visit: &mut dyn FnMut(Argument<'_>) -> bool) -> bool {
         assert!(matches!(self.argument(index), Argument::Table));
         self.make_room(3);
@@ -254,7 +260,8 @@ impl Stack {
     ///
     /// There is a value at `place`, and what is made of it is gone before the value is.
     unsafe fn value_at(&self, place: c_int) -> Argument<'_> {
-        // SAFETY: there is. A text stays where it is as long as it is on the stack or in a table there.
+        // SAFETY: there is. A text stays where it is as long as it is on the stack or in a table
+        // there.
         unsafe {
             match ffi::lua_type(self.state, place) {
                 ffi::LUA_TSTRING => {
@@ -299,7 +306,8 @@ impl Stack {
         unsafe { ffi::lua_createtable(self.state, elements, 0) }
     }
 
-    /// Takes the last value off and makes it the element at `index`, from 1, of the table before it.
+    /// Takes the last value off and makes it the element at `index`, from 1, of the table before
+    /// it.
     pub fn set_element(&self, index: usize) {
         self.assert_table_before(1);
         let index = c_int::try_from(index).expect("a table of Lua's");
@@ -307,7 +315,8 @@ impl Stack {
         unsafe { ffi::lua_rawseti(self.state, -2, index.into()) }
     }
 
-    /// Takes the last two values off, a key and what is there, and puts them into the table before them. Nothing stands under `nil`.
+    /// Takes the last two values off, a key and what is there, and puts them into the table before
+    /// them. Nothing stands under `nil`.
     pub fn set_field(&self) {
         self.assert_table_before(2);
         // SAFETY: all three are there, and the key is one.

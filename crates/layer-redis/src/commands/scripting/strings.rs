@@ -1,4 +1,5 @@
-//! The pattern functions of Lua's string library: what `prelude.lua` builds find, match, gmatch and gsub from.
+//! The pattern functions of Lua's string library: what `prelude.lua` builds find, match, gmatch and
+//! gsub from.
 
 use std::rc::Rc;
 
@@ -128,7 +129,8 @@ fn match_(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     }))
 }
 
-/// `step(s, pattern, position)`: where gmatch goes on, and the captures; nothing if there is no further match.
+/// `step(s, pattern, position)`: where gmatch goes on, and the captures; nothing if there is no
+/// further match.
 fn step(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     let (text, pattern) = (checked!(arguments.string(0)), checked!(arguments.string(1)));
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
@@ -145,7 +147,8 @@ fn step(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     Ok(Ok(values))
 }
 
-/// `search(s, pattern, position)`: start, end and captures (the whole match if there are none), for gsub.
+/// `search(s, pattern, position)`: start, end and captures (the whole match if there are none), for
+/// gsub.
 fn search_from(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     let (text, pattern) = (checked!(arguments.string(0)), checked!(arguments.string(1)));
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());

@@ -1,7 +1,9 @@
-//! The library `struct`: packs values into C's layouts, as Roberto Ierusalimschy's does, in safe Rust.
+//! The library `struct`: packs values into C's layouts, as Roberto Ierusalimschy's does, in safe
+//! Rust.
 //!
-//! The formats: `<` `>` byte order, `!n` alignment, `b B h H l L T iN IN` integers, `f d` floats, `x` padding, `cN` a string
-//! of N bytes, `s` a string that ends with a zero byte. Every size is checked before it is added to another.
+//! The formats: `<` `>` byte order, `!n` alignment, `b B h H l L T iN IN` integers, `f d` floats,
+//! `x` padding, `cN` a string of N bytes, `s` a string that ends with a zero byte. Every size is
+//! checked before it is added to another.
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
@@ -58,7 +60,8 @@ impl Format<'_> {
         Ok(number.ok_or("integral size overflow")? as usize)
     }
 
-    /// The next option that stands for a value or padding, and how many bytes align it behind `position`.
+    /// The next option that stands for a value or padding, and how many bytes align it behind
+    /// `position`.
     fn next(&mut self, arguments: &Arguments<'_>, position: usize) -> Result<Option<(Item, usize)>, String> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.rest = rest;

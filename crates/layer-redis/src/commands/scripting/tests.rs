@@ -107,7 +107,8 @@ fn nothing_is_left_for_the_next_script() {
     assert!(eval(&mut connection, "return cjson.encode(1/0)").contains("must not be NaN or Inf"));
 }
 
-/// Arguments are read where they lie on the stack of whichever coroutine calls, and replies are put there.
+/// Arguments are read where they lie on the stack of whichever coroutine calls, and replies are put
+/// there.
 #[test]
 fn calls_use_the_stack_they_are_made_from() {
     let many = "local t = {} for i = 1, 7000 do t[i] = i end redis.call('RPUSH', 'list', unpack(t)) ";
@@ -204,7 +205,8 @@ fn the_world_outside_is_not_there() {
         ("return tostring(loadstring('\\27Lua'))", "nil"),
         ("return tostring(load(function() return nil end))", "function"),
         ("return loadstring('return 7')()", "7"),
-        // CVE-2024-46981: the collector is not in the script's hands, and nothing of a script runs in it.
+        // CVE-2024-46981: the collector is not in the script's hands, and nothing of a script runs
+        // in it.
         ("return collectgarbage('stop')", "0"),
         ("return collectgarbage('setpause', 0)", "0"),
     ]);
@@ -221,7 +223,8 @@ fn names_of_chunks_are_held() {
     check(&[(script, "ok")]);
 }
 
-/// CVE-2025-46817 and its kin: counts that wrap around. CVE-2024-31449: `bit.tohex`. CVE-2022-24834: cjson and cmsgpack.
+/// CVE-2025-46817 and its kin: counts that wrap around. CVE-2024-31449: `bit.tohex`.
+/// CVE-2022-24834: cjson and cmsgpack.
 #[test]
 fn counts_do_not_wrap() {
     check(&[
@@ -321,9 +324,10 @@ fn depth_is_bounded() {
     ]);
 }
 
-/// A script of 45 bytes returned a table that held itself three times. Writing it as a reply went on
-/// to the power of its depth, with no look at the clock, the budget or who wanted it killed, and the
-/// server answered nobody. Depth, bytes and time are now looked at with each value of an answer.
+/// A script of 45 bytes returned a table that held itself three times. Writing it as a reply went
+/// on to the power of its depth, with no look at the clock, the budget or who wanted it killed, and
+/// the server answered nobody. Depth, bytes and time are now looked at with each value of an
+/// answer.
 #[test]
 fn answers_that_hold_themselves_are_refused_and_leave_nothing() {
     let fixture = Fixture::new();
@@ -501,7 +505,8 @@ fn a_long_script_takes_effect_once() {
     assert!(!layer.scripting.scripts_call_all.load(Ordering::Relaxed));
 }
 
-/// A transaction whose reads are heavy: 60 of them take far longer than the clock needs to pass every bound.
+/// A transaction whose reads are heavy: 60 of them take far longer than the clock needs to pass
+/// every bound.
 fn heavy_transaction(before: &[&[&str]]) -> Vec<u8> {
     let mut request = Vec::new();
     quartet_wire_resp::encode_command(&["MULTI"], &mut request);
@@ -531,8 +536,8 @@ fn begin_heavy(fixture: &Fixture, connection: &mut Connection, request: &[u8]) -
     }
 }
 
-/// A transaction of many heavy reads kept the connection's thread for as long as it took. It is taken back and run again where
-/// it may take long, from the state that the connection had before.
+/// A transaction of many heavy reads kept the connection's thread for as long as it took. It is
+/// taken back and run again where it may take long, from the state that the connection had before.
 #[test]
 fn a_long_transaction_takes_effect_once() {
     let fixture = Fixture::new();

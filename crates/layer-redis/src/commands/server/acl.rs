@@ -362,7 +362,8 @@ fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
 }
 
 impl Redis {
-    /// Writes all users to the file, as they are now. Not to be called with the partition's lock held. The error is a reply.
+    /// Writes all users to the file, as they are now. Not to be called with the partition's lock
+    /// held. The error is a reply.
     pub fn save_users(&self) -> Result<(), String> {
         let file = self.access.user_file.as_ref().ok_or(NO_FILE)?;
         let _one_at_a_time = self.access.users.saving.lock();
@@ -377,7 +378,8 @@ impl Redis {
             .map_err(|error| format!("ERR There was an error trying to save the ACLs: {error}"))
     }
 
-    /// Replaces the users by those of the file. Returns those that are no longer there, or no longer the same.
+    /// Replaces the users by those of the file. Returns those that are no longer there, or no
+    /// longer the same.
     pub fn load_users(&self) -> Result<Vec<Arc<User>>, String> {
         let file = self.access.user_file.as_ref().ok_or(NO_FILE)?;
         let text = file

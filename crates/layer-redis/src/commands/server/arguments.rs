@@ -1,6 +1,7 @@
 //! The arguments of commands in COMMAND DOCS.
 //!
-//! `arguments.txt` has a line for each command that takes any, in this notation (a name, a kind, and what there is to say of it):
+//! `arguments.txt` has a line for each command that takes any, in this notation (a name, a kind,
+//! and what there is to say of it):
 //!
 //! ```text
 //! set key:k value:s condition:o?@2.6.12(nx:t=NX xx:t=XX) get:t?=GET@6.2.0
@@ -168,7 +169,8 @@ fn take(rest: &mut &'static str, bytes: usize) -> &'static str {
     taken
 }
 
-/// Up to the next mark. A word may be `=`, `*` or the like itself, so its first character is taken as it is.
+/// Up to the next mark. A word may be `=`, `*` or the like itself, so its first character is taken
+/// as it is.
 fn word(rest: &mut &'static str) -> &'static str {
     let first = rest.chars().next().map_or(0, char::len_utf8);
     let length = rest[first..]

@@ -264,8 +264,9 @@ fn slot_argument(text: &[u8]) -> Result<u16, Failure> {
     slot.ok_or_else(|| "ERR Invalid or out of range slot".into())
 }
 
-/// The slot of a key: of what stands between the first brace and the next closing one, if anything does, and otherwise of all
-/// of it (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
+/// The slot of a key: of what stands between the first brace and the next closing one, if anything
+/// does, and otherwise of all of it
+/// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
 fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];

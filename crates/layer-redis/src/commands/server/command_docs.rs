@@ -1,5 +1,6 @@
-//! COMMAND: the table of commands as clients see it. Everything is derived from the table; the flags of keys stand beside it
-//! in `key_flags`, what else Redis tells of commands in `tips` and `deprecations`, and their arguments in `arguments`.
+//! COMMAND: the table of commands as clients see it. Everything is derived from the table; the
+//! flags of keys stand beside it in `key_flags`, what else Redis tells of commands in `tips` and
+//! `deprecations`, and their arguments in `arguments`.
 
 use quartet_wire_resp::{Arguments, Reply};
 
@@ -115,7 +116,8 @@ fn describe(context: &mut Context<'_, '_>, command: &'static Command) {
     subcommands.iter().for_each(|subcommand| describe(context, subcommand));
 }
 
-/// First key, last key and step, as old clients read them; zeros if that does not say where the first keys are.
+/// First key, last key and step, as old clients read them; zeros if that does not say where the
+/// first keys are.
 fn simple_keys(command: &Command) -> (i32, i32, i32) {
     match command.keys {
         Keys::Range { first, last, step } => (first, last, step),
@@ -129,7 +131,8 @@ fn simple_keys(command: &Command) -> (i32, i32, i32) {
     }
 }
 
-/// The command's key specifications. One is made of a range of keys, or two if its first key is used otherwise than the rest.
+/// The command's key specifications. One is made of a range of keys, or two if its first key is
+/// used otherwise than the rest.
 fn specifications(command: &Command) -> Vec<Specification> {
     let one =
         |at: usize, position: i32, find: Find| Specification::new(key_flags(command, at), Begin::Index(position), find);

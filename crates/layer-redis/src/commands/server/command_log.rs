@@ -1,4 +1,5 @@
-//! COMMANDLOG, as Valkey has it: the commands that took long, which are those of SLOWLOG, and those whose request or reply is large.
+//! COMMANDLOG, as Valkey has it: the commands that took long, which are those of SLOWLOG, and those
+//! whose request or reply is large.
 
 use parking_lot::Mutex;
 use quartet_wire_resp::Arguments;

@@ -93,7 +93,8 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-/// Every pair, checked; or the error of the first that is wrong. Names are looked at before values, as in Redis.
+/// Every pair, checked; or the error of the first that is wrong. Names are looked at before values,
+/// as in Redis.
 fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Change>, Failure> {
     let mut pairs: Vec<(&'static Parameter, usize)> = Vec::new();
     for position in (2..arguments.len()).step_by(2) {

@@ -1,4 +1,5 @@
-//! DEBUG: what suites need to look behind the surface. Refused unless `enable-debug-command` allows it.
+//! DEBUG: what suites need to look behind the surface. Refused unless `enable-debug-command` allows
+//! it.
 //!
 //! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
 
@@ -158,7 +159,8 @@ fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     Ok(())
 }
 
-/// The sleep itself happens after the lock is released; its duration counts as the command's all the same.
+/// The sleep itself happens after the lock is released; its duration counts as the command's all
+/// the same.
 fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let seconds = parse::required_float(&arguments[2])?;
     let micros = (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e6) as u64;

@@ -1,10 +1,11 @@
 //! DEBUG DIGEST and DIGEST-VALUE: equal datasets give equal digits, however they came to be stored.
 //!
-//! A value's hash is a sum of hashes of its elements, so the order of a set's members or a hash's fields does not matter; an
-//! element of a list is hashed with its position, a member of a sorted set with its score, a field with its deadline, an
-//! entry of a stream with its ID; a stream's groups, and what is pending in them, belong to it.
-//! Whether the value stands in one row or in many, and what Redis would call its encoding, never counts. The digits are not
-//! those of Redis, which nobody could compare with.
+//! A value's hash is a sum of hashes of its elements, so the order of a set's members or a hash's
+//! fields does not matter; an element of a list is hashed with its position, a member of a sorted
+//! set with its score, a field with its deadline, an entry of a stream with its ID; a stream's
+//! groups, and what is pending in them, belong to it. Whether the value stands in one row or in
+//! many, and what Redis would call its encoding, never counts. The digits are not those of Redis,
+//! which nobody could compare with.
 
 use std::ops::ControlFlow;
 
@@ -120,8 +121,8 @@ mod tests {
         }
     }
 
-    /// A large collection that shrank keeps its rows, and a set that once held a word keeps its encoding; their digests used
-    /// to differ from those of the same elements added afresh.
+    /// A large collection that shrank keeps its rows, and a set that once held a word keeps its
+    /// encoding; their digests used to differ from those of the same elements added afresh.
     #[test]
     fn history_does_not_count() {
         let long = "x".repeat(5000);

@@ -1,5 +1,5 @@
-//! INFO: facts and counters by section. Keys that clients parse are all there; those of mechanisms that Quartet does not have
-//! show what a Redis without work for them shows.
+//! INFO: facts and counters by section. Keys that clients parse are all there; those of mechanisms
+//! that Quartet does not have show what a Redis without work for them shows.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -476,7 +476,8 @@ fn latency_stats(context: &mut Context<'_, '_>, out: &mut String) {
     }
 }
 
-/// Expiries looked at one by one; with more keys than this that expire, the databases' shares are estimated.
+/// Expiries looked at one by one; with more keys than this that expire, the databases' shares are
+/// estimated.
 const EXPIRY_SAMPLE: u64 = 10_000;
 
 fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {

@@ -100,7 +100,8 @@ fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
     Ok(())
 }
 
-/// Commands by name, each with its calls and how many of them ended within which number of microseconds.
+/// Commands by name, each with its calls and how many of them ended within which number of
+/// microseconds.
 fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let table = context.layer.table;
     let chosen = chosen_commands(table, arguments);
@@ -127,7 +128,8 @@ fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-/// Numbers of the commands asked for, a container standing for its subcommands; of all if none were.
+/// Numbers of the commands asked for, a container standing for its subcommands; of all if none
+/// were.
 fn chosen_commands(table: &Table, arguments: Arguments<'_>) -> Vec<usize> {
     if arguments.len() == 2 {
         return (0..table.size()).collect();

@@ -76,7 +76,8 @@ fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 asks for all.
+/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 asks for
+/// all.
 pub fn key_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
     entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, entry, samples)
 }

@@ -122,7 +122,8 @@ fn wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Err(Failure::Deferred(Deferred::AwaitReplicas { count, timeout_ms }))
 }
 
-/// Under `always` every earlier reply of this connection has waited for the disk; under the other modes nothing is promised.
+/// Under `always` every earlier reply of this connection has waited for the disk; under the other
+/// modes nothing is promised.
 fn wait_disk(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let local = parse::required_integer(&arguments[1])?;
     if !(0..=1).contains(&local) {

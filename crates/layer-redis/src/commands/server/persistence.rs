@@ -1,4 +1,5 @@
-//! SAVE, BGSAVE and their kin: what Redis calls a save is a checkpoint here. Nothing is lost without one: the log has it all.
+//! SAVE, BGSAVE and their kin: what Redis calls a save is a checkpoint here. Nothing is lost
+//! without one: the log has it all.
 
 use std::sync::atomic::Ordering;
 
@@ -84,7 +85,8 @@ pub fn last_save_seconds(layer: &Redis) -> u64 {
     micros / 1_000_000
 }
 
-/// SAVE, NOSAVE, NOW and FORCE change nothing: the log is flushed in any case. ABORT finds nothing to abort.
+/// SAVE, NOSAVE, NOW and FORCE change nothing: the log is flushed in any case. ABORT finds nothing
+/// to abort.
 fn shutdown(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let has = |word: &str| arguments.iter().skip(1).any(|argument| parse::is(argument, word));
     let known = ["nosave", "save", "now", "force", "abort"];

@@ -1,4 +1,5 @@
-//! PSYNC, SYNC and REPLCONF: a connection becomes a replica; REPLICAOF: the server does; ROLE and INFO: who is one.
+//! PSYNC, SYNC and REPLCONF: a connection becomes a replica; REPLICAOF: the server does; ROLE and
+//! INFO: who is one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,10 +92,12 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Err(Failure::Deferred(Deferred::ReplicaOf(Some((host.into(), port)))))
 }
 
-/// Where a replica keeps what it copies and how far that is, as long as it is one. Its text is the copy's own.
+/// Where a replica keeps what it copies and how far that is, as long as it is one. Its text is the
+/// copy's own.
 const STANDING_ROW: &[u8] = b"R";
 
-/// The copy's own words within its transactions: how far it is with them, and whether that is a whole.
+/// The copy's own words within its transactions: how far it is with them, and whether that is a
+/// whole.
 fn note_standing(context: &mut Context<'_, '_>, name: &[u8], text: &[u8]) -> bool {
     if !context.client.is_upstream {
         return false;

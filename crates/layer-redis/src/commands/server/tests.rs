@@ -316,7 +316,8 @@ fn ended_waits_are_counted() {
     assert!(run(&mut admin, &["INFO", "errorstats"]).contains("errorstat_UNBLOCKED:count=1"));
 }
 
-/// A large value's memory is given back by the flusher, and INFO said that nothing was pending before it was.
+/// A large value's memory is given back by the flusher, and INFO said that nothing was pending
+/// before it was.
 #[test]
 fn memory_in_use_follows_the_data() {
     let mut connection = Fixture::new().connect();

@@ -1,5 +1,5 @@
-//! Intersection, union and difference of sets. An absent key is an empty set; a key of another kind is an error, wherever it
-//! stands among the operands.
+//! Intersection, union and difference of sets. An absent key is an empty set; a key of another kind
+//! is an error, wherever it stands among the operands.
 
 use std::collections::{BTreeSet, HashSet};
 

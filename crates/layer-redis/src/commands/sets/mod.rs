@@ -15,7 +15,8 @@ use crate::layer::Redis;
 
 pub use value::{contains, each, encoding, len, members, store};
 
-/// Members up to which Redis keeps a set of integers in a form of its own: what [`store`] is to be given.
+/// Members up to which Redis keeps a set of integers in a form of its own: what [`store`] is to be
+/// given.
 pub fn integers_max(layer: &Redis) -> u64 {
     layer.config.set_max_intset_entries.load(Ordering::Relaxed).max(0) as u64
 }

@@ -1,4 +1,5 @@
-//! The commands on the members of one set, and SMOVE. Replies follow the pages at <https://redis.io/docs/latest/commands/>.
+//! The commands on the members of one set, and SMOVE. Replies follow the pages at
+//! <https://redis.io/docs/latest/commands/>.
 
 use quartet_wire_resp::Arguments;
 

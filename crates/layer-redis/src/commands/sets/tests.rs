@@ -272,7 +272,8 @@ fn step(member_count: u16) -> impl Strategy<Value = Step> {
 
 type Model = BTreeMap<u8, BTreeSet<String>>;
 
-/// Members of some length, so that sets grow past what a row takes both by their number and by their bytes.
+/// Members of some length, so that sets grow past what a row takes both by their number and by
+/// their bytes.
 fn member(number: u16) -> String {
     format!("{number}{}", "x".repeat(usize::from(number % 60)))
 }

@@ -6,9 +6,10 @@
 //!         a row a member     position, member -> nothing
 //! ```
 //!
-//! A set becomes large past `PACKED_MEMBERS_MAX` members or `PACKED_BYTES_MAX` of payload and stays so.
-//! Flags: `LARGE`; `FLAG_A` once Redis would have left its integer form. Both stay set for the key's life.
-//! Invariants: a set has at least one member; members are different; the number in a large set's row is that of its members.
+//! A set becomes large past `PACKED_MEMBERS_MAX` members or `PACKED_BYTES_MAX` of payload and stays
+//! so. Flags: `LARGE`; `FLAG_A` once Redis would have left its integer form. Both stay set for the
+//! key's life. Invariants: a set has at least one member; members are different; the number in a
+//! large set's row is that of its members.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -121,8 +122,8 @@ pub fn add(
     writer.count - before
 }
 
-/// Makes the key the set of the members, whatever it was. They need not be different. No members: the key is removed.
-/// Returns how many there are.
+/// Makes the key the set of the members, whatever it was. They need not be different. No members:
+/// the key is removed. Returns how many there are.
 pub fn store(keys: &mut Keyspace<'_, '_>, integers_max: u64, name: &[u8], members: &[impl AsRef<[u8]>]) -> u64 {
     if members.is_empty() {
         keys.remove(name);

@@ -1,13 +1,17 @@
-//! SORT and SORT_RO: the elements of a list, set or sorted set in order, and what other keys hold for them.
+//! SORT and SORT_RO: the elements of a list, set or sorted set in order, and what other keys hold
+//! for them.
 //!
-//! Follows sort.c of Redis 7.0.15. A request goes through three steps: its options are read, the elements are put in order
-//! and cut by LIMIT, and each that is left is answered or stored, as itself or as what the GET patterns make of it.
-//! [`pattern`] finds what another key holds for an element, [`weight`] reads a number to sort by.
+//! Follows sort.c of Redis 7.0.15. A request goes through three steps: its options are read, the
+//! elements are put in order and cut by LIMIT, and each that is left is answered or stored, as
+//! itself or as what the GET patterns make of it. [`pattern`] finds what another key holds for an
+//! element, [`weight`] reads a number to sort by.
 //!
-//! Nothing is written before every value has been read, so the destination may be the sorted key or one that a pattern names.
+//! Nothing is written before every value has been read, so the destination may be the sorted key or
+//! one that a pattern names.
 //!
-//! Where Redis leaves an order open, it is settled here: texts are compared byte by byte (Redis: by the server's locale, up
-//! to the first NUL, unless the result is stored), and elements whose texts of BY are equal keep their native order.
+//! Where Redis leaves an order open, it is settled here: texts are compared byte by byte (Redis: by
+//! the server's locale, up to the first NUL, unless the result is stored), and elements whose texts
+//! of BY are equal keep their native order.
 
 mod pattern;
 #[cfg(test)]
@@ -31,7 +35,8 @@ const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
 const COST: &str = "O(N+M*log(M)) where N is the number of elements and M that of those returned, O(N) without sorting";
 
 const SORTED: Specification = Specification::new("RO access", Begin::Index(1), Find::ONE);
-/// The names of these keys are made of elements, and STORE may stand anywhere: neither is for a client to find.
+/// The names of these keys are made of elements, and STORE may stand anywhere: neither is for a
+/// client to find.
 const MEANT_BY_PATTERNS: Specification = Specification::new("RO access", Begin::Unknown, Find::Unknown);
 const STORED: Specification = Specification::new("OW update", Begin::Unknown, Find::Unknown);
 
@@ -64,8 +69,8 @@ fn only_sorted(_: Arguments<'_>) -> Vec<usize> {
     vec![1]
 }
 
-/// Positions of the sorted key and of the last STORE's. Words that are no options are passed over, and one behind STORE is
-/// looked at again, as in Redis: the request may yet turn out malformed.
+/// Positions of the sorted key and of the last STORE's. Words that are no options are passed over,
+/// and one behind STORE is looked at again, as in Redis: the request may yet turn out malformed.
 fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
     let mut stored = None;
     let mut position = 2;
@@ -161,7 +166,8 @@ fn answer(context: &mut Context<'_, '_>, elements: &[Vec<u8>], get: &[Pattern<'_
     }
 }
 
-/// Makes the destination a list of the result, in which an absent value is the empty string. No result: the key is removed.
+/// Makes the destination a list of the result, in which an absent value is the empty string. No
+/// result: the key is removed.
 fn store(
     context: &mut Context<'_, '_>,
     destination: &[u8],
@@ -185,7 +191,8 @@ fn store(
     Ok(())
 }
 
-/// Values that patterns have found. Elements that are equal find the same long value again and again.
+/// Values that patterns have found. Elements that are equal find the same long value again and
+/// again.
 struct Gathered<T> {
     all: Vec<T>,
     bytes_left: usize,
@@ -286,7 +293,8 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         Kind::String | Kind::Hash | Kind::Stream | Kind::Json => return Err(errors::WRONG_TYPE.into()),
     };
     let turned = |order: Ordering| if options.descending { order.reverse() } else { order };
-    // A set has no order of its own: it is not reversed, and what is stored of it, or shown to a script, is sorted after all.
+    // A set has no order of its own: it is not reversed, and what is stored of it, or shown to a
+    // script, is sorted after all.
     let is_set = entry.kind == Kind::Set;
     if options.keeps_order && !(is_set && (options.store.is_some() || is_script)) {
         if options.descending && !is_set {
@@ -316,7 +324,8 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
     Ok(texts.into_iter().map(|(_, element)| element).collect())
 }
 
-/// The elements with their weights: what the pattern finds for them, or themselves. An absent weight is 0.
+/// The elements with their weights: what the pattern finds for them, or themselves. An absent
+/// weight is 0.
 fn weigh(
     context: &mut Context<'_, '_>,
     elements: Vec<Vec<u8>>,

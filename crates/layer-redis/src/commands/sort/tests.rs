@@ -1,4 +1,5 @@
-//! SORT through a session, as scripts of commands and replies. Expected replies are those of Redis 7.0.15.
+//! SORT through a session, as scripts of commands and replies. Expected replies are those of Redis
+//! 7.0.15.
 
 use crate::testing::Fixture;
 

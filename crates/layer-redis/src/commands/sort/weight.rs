@@ -1,7 +1,8 @@
 //! A text as a number to sort by: what C's strtod reads, all of it.
 //!
-//! Laxer than the numbers that other commands take ([`crate::command::parse::float`]): leading blanks are passed over, the empty text
-//! is 0, and a text ends at its first NUL byte. A number out of the range of a double is refused.
+//! Laxer than the numbers that other commands take ([`crate::command::parse::float`]): leading
+//! blanks are passed over, the empty text is 0, and a text ends at its first NUL byte. A number out
+//! of the range of a double is refused.
 
 /// The number; never NaN.
 pub fn weight(text: &[u8]) -> Option<f64> {
@@ -64,7 +65,8 @@ fn hexadecimal(text: &str) -> Option<f64> {
         return Some(0.0);
     }
     let power = power.saturating_add(dropped - 4 * fraction.len() as i64);
-    // In two steps, either within the range of powers, so that only the last one can leave that of doubles.
+    // In two steps, either within the range of powers, so that only the last one can leave that of
+    // doubles.
     let power = power.clamp(-1200, 1200) as i32;
     let value = bits as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2);
     value.is_normal().then_some(value)

@@ -113,8 +113,8 @@ pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(())
 }
 
-/// The keys and the options, from the number of keys on, which stands at `position`. Keys are looked at before the options
-/// are, as in Redis.
+/// The keys and the options, from the number of keys on, which stands at `position`. Keys are
+/// looked at before the options are, as in Redis.
 fn inputs(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -241,7 +241,8 @@ impl Input {
 }
 
 impl Aggregate {
-    /// Infinities that cancel out give zero. The least or greatest of a number and of no number is the number.
+    /// Infinities that cancel out give zero. The least or greatest of a number and of no number is
+    /// the number.
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
             Aggregate::Sum if (a + b).is_nan() => 0.0,

@@ -83,8 +83,8 @@ fn check_conditions(conditions: Conditions, pairs: usize) -> Result<(), Failure>
     Ok(())
 }
 
-/// Scores and members, added under the conditions. Only a single increment can fail, and nothing has been written then; or a
-/// member that is too long, which is found first.
+/// Scores and members, added under the conditions. Only a single increment can fail, and nothing
+/// has been written then; or a member that is too long, which is found first.
 pub fn add(
     context: &mut Context<'_, '_>,
     name: &[u8],

@@ -1,7 +1,8 @@
 //! Sorted sets: members with a score each, in the order of score, then member.
 //!
-//! [`value`] knows how they are stored, `members` asks and changes single members, `range` asks by index, score or name,
-//! `pop` takes from either end and may wait, `algebra` combines several. This file is their table.
+//! [`value`] knows how they are stored, `members` asks and changes single members, `range` asks by
+//! index, score or name, `pop` takes from either end and may wait, `algebra` combines several. This
+//! file is their table.
 
 mod algebra;
 mod members;

@@ -1,4 +1,5 @@
-//! Commands that take members from either end: ZPOPMIN, ZPOPMAX, ZMPOP, and those of them that wait.
+//! Commands that take members from either end: ZPOPMIN, ZPOPMAX, ZMPOP, and those of them that
+//! wait.
 
 use quartet_wire_resp::{Arguments, Protocol};
 

@@ -1,7 +1,8 @@
 //! Commands about ranges: ZRANGE and the commands it has replaced, ZCOUNT, ZREMRANGEBY.
 //!
-//! A range of indexes, scores or names is first turned into a range of ranks. So its length is known before anything is
-//! read, the reply is written while the rows are scanned, and LIMIT skips without visiting.
+//! A range of indexes, scores or names is first turned into a range of ranks. So its length is
+//! known before anything is read, the reply is written while the rows are scanned, and LIMIT skips
+//! without visiting.
 
 use std::ops::Range;
 
@@ -200,7 +201,8 @@ pub fn write_pair(reply: &mut Reply<'_>, member: &[u8], score: f64, with_scores:
     }
 }
 
-/// Reads what follows the command's name and, if it stores, its destination: key, two ends, options.
+/// Reads what follows the command's name and, if it stores, its destination: key, two ends,
+/// options.
 fn request(arguments: Arguments<'_>, form: Form) -> Result<Request<'_>, Failure> {
     let mut form = form;
     let (mut offset, mut limit, mut with_scores) = (0, -1, false);
@@ -371,12 +373,13 @@ fn rank_of_name(tx: &mut Transaction<'_>, set: &SortedSet, end: NameEnd<'_>) -> 
 fn score_end(text: &[u8], is_max: bool) -> Option<KeyBytes> {
     let exclusive = text.strip_prefix(b"(");
     let order = order_of(end_float(exclusive.unwrap_or(text))?);
-    // Both ends are bounds below a score: an included end of the range, or an excluded start, is below the next one.
+    // Both ends are bounds below a score: an included end of the range, or an excluded start, is
+    // below the next one.
     Some(score_bound(order + u64::from(is_max == exclusive.is_none())))
 }
 
-/// Looser than other floats, as in Redis: no text is zero, blanks may be in front, a NUL ends it, and too large a number is
-/// infinite.
+/// Looser than other floats, as in Redis: no text is zero, blanks may be in front, a NUL ends it,
+/// and too large a number is infinite.
 fn end_float(text: &[u8]) -> Option<f64> {
     let text = parse::before_nul(text);
     if text.is_empty() {

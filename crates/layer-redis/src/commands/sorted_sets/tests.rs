@@ -9,7 +9,8 @@ fn check(script: &str) {
     Fixture::new().connect().check(script);
 }
 
-/// Runs the script with `z` holding just the member `~`, first packed in a row, then with rows of its own.
+/// Runs the script with `z` holding just the member `~`, first packed in a row, then with rows of
+/// its own.
 fn check_both_forms(script: &str) {
     for large in [false, true] {
         let fixture = Fixture::new();
@@ -318,7 +319,8 @@ fn scores_are_doubles_and_pairs_nest_in_the_newer_protocol() {
     let mut connection = fixture.connect();
     let session = &mut connection;
     session.check("ZADD z 1 a 2.5 b => 2");
-    // HELLO is of another family; where the table lacks it, only the unit test of `range` looks at these shapes.
+    // HELLO is of another family; where the table lacks it, only the unit test of `range` looks at
+    // these shapes.
     if crate::commands::table().find(b"hello").is_none() {
         return;
     }

@@ -7,12 +7,14 @@
 //!         zeros     score  member    -> nothing             the set's order; eight bytes of zeros are position 0
 //! ```
 //!
-//! A score is kept as eight big-endian bytes that sort as the number does, so an end of any range is a byte string, a
-//! *bound*: a score and perhaps a member behind it. The rank of a bound is the number of pairs below it, which the store
-//! counts in logarithmic time; every range of scores or names thereby becomes a range of ranks.
+//! A score is kept as eight big-endian bytes that sort as the number does, so an end of any range
+//! is a byte string, a *bound*: a score and perhaps a member behind it. The rank of a bound is the
+//! number of pairs below it, which the store counts in logarithmic time; every range of scores or
+//! names thereby becomes a range of ranks.
 //!
-//! Invariants: a large set has both rows of each member, and `count` members; a set that became large stays so; the flag
-//! that stands for Redis' skip list is never taken back; no set is empty; minus zero is stored as zero.
+//! Invariants: a large set has both rows of each member, and `count` members; a set that became
+//! large stays so; the flag that stands for Redis' skip list is never taken back; no set is empty;
+//! minus zero is stored as zero.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
@@ -91,7 +93,8 @@ pub fn score(keys: &mut Keyspace<'_, '_>, entry: &Entry, member: &[u8]) -> Optio
     SortedSet::of(entry.clone()).score(keys.tx, member)
 }
 
-/// Makes `name` a sorted set of these pairs, whatever it was; no pairs remove it. Members must differ, in any order.
+/// Makes `name` a sorted set of these pairs, whatever it was; no pairs remove it. Members must
+/// differ, in any order.
 pub fn replace(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], pairs: &[(Vec<u8>, f64)]) {
     let mut editor = Editor::new(None, config);
     for (member, score) in pairs {
@@ -167,7 +170,8 @@ impl SortedSet {
         last
     }
 
-    /// Visits the pairs of these ranks, which the set has, from the lowest up or from the highest down.
+    /// Visits the pairs of these ranks, which the set has, from the lowest up or from the highest
+    /// down.
     pub fn visit(&self, tx: &mut Transaction<'_>, ranks: Range<u64>, reverse: bool, visit: &mut dyn FnMut(&[u8], f64)) {
         if ranks.is_empty() {
             return;
@@ -179,7 +183,8 @@ impl SortedSet {
         }
     }
 
-    /// A scan from the range's first pair. Ranges that begin at an end of the set need not look for it.
+    /// A scan from the range's first pair. Ranges that begin at an end of the set need not look for
+    /// it.
     fn visit_rows(
         &self,
         tx: &mut Transaction<'_>,
@@ -237,7 +242,8 @@ pub fn remove_ranks(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], s
     remove_pairs(keys, config, name, set, &victims);
 }
 
-/// Removes the first pair, or the last, of a set that has others and whose pairs have rows. Returns the pair's row.
+/// Removes the first pair, or the last, of a set that has others and whose pairs have rows. Returns
+/// the pair's row.
 pub fn take_end(keys: &mut Keyspace<'_, '_>, name: &[u8], set: &SortedSet, last: bool) -> Option<Row> {
     let elements = set.entry.elements();
     let row = elements.clear_end(keys.tx, &INDEX, Some(&scan::FIRST), last)?;
@@ -266,7 +272,8 @@ pub fn remove_pairs(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], s
     editor.finish(keys, name);
 }
 
-/// A sorted set that is being changed. Rows of elements are written at once, the key's own row by [`Editor::finish`].
+/// A sorted set that is being changed. Rows of elements are written at once, the key's own row by
+/// [`Editor::finish`].
 pub struct Editor<'a> {
     header: Header,
     form: Form<'a>,
@@ -316,7 +323,8 @@ enum Form<'a> {
 }
 
 impl<'a> Editor<'a> {
-    /// Changes what `entry` holds, or makes a new set that takes the place of whatever the key holds.
+    /// Changes what `entry` holds, or makes a new set that takes the place of whatever the key
+    /// holds.
     pub fn new(entry: Option<&'a Entry>, config: &Config) -> Editor<'a> {
         let limit = |value: i64| u64::try_from(value).unwrap_or(u64::MAX);
         Editor {

@@ -117,7 +117,8 @@ fn options(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, Failure> {
 }
 
 impl Claim<'_> {
-    /// Takes one entry over if it may, and writes it. One that is gone from the stream is pending no more: false.
+    /// Takes one entry over if it may, and writes it. One that is gone from the stream is pending
+    /// no more: false.
     fn take(
         &mut self,
         tx: &mut Transaction<'_>,

@@ -8,12 +8,14 @@
 //! o group consumer ID       -> nothing; what the consumer owns of the above
 //! ```
 //!
-//! Numbers stand for names where rows are many, and are given once: a group or consumer that comes again under its name has
-//! another. Rows are counted by the store, so nothing here keeps a count. A command costs what it touches: delivering an
-//! entry writes two rows of it, acknowledging clears them.
+//! Numbers stand for names where rows are many, and are given once: a group or consumer that comes
+//! again under its name has another. Rows are counted by the store, so nothing here keeps a count.
+//! A command costs what it touches: delivering an entry writes two rows of it, acknowledging clears
+//! them.
 //!
-//! Invariants: a `p` row has the one `o` row of the consumer that it names, and an `o` row its `p` row; both kinds belong to
-//! a consumer that has its `c` and `d` rows. An entry that is pending may be gone from the stream.
+//! Invariants: a `p` row has the one `o` row of the consumer that it names, and an `o` row its `p`
+//! row; both kinds belong to a consumer that has its `c` and `d` rows. An entry that is pending may
+//! be gone from the stream.
 
 use std::ops::ControlFlow;
 
@@ -85,7 +87,8 @@ impl Stream {
         self.elements.count(tx, &[GROUP], Some(&[GROUP + 1]))
     }
 
-    /// A group whose name no other has. The caller writes it, and the stream, which has given a number away.
+    /// A group whose name no other has. The caller writes it, and the stream, which has given a
+    /// number away.
     pub fn new_group(&mut self, name: &[u8], last: StreamId, entries_read: Option<u64>) -> Group {
         let number = self.next_group;
         self.next_group += 1;
@@ -109,8 +112,9 @@ impl Stream {
         group.last = id;
     }
 
-    /// How many entries the group has not been given yet; `None` if nobody can tell.
-    /// All of them if the group stands before the first and none is missing behind it, whatever count it was given: since 7.4.
+    /// How many entries the group has not been given yet; `None` if nobody can tell. All of them if
+    /// the group stands before the first and none is missing behind it, whatever count it was
+    /// given: since 7.4.
     pub fn lag(&self, group: &Group) -> Option<i64> {
         if self.length > 0 && group.last < self.first && self.max_deleted < self.first {
             return Some(self.length as i64);
@@ -202,7 +206,8 @@ impl Group {
         }
     }
 
-    /// A consumer whose name no other has. The caller writes it behind what it does, and the group is written here.
+    /// A consumer whose name no other has. The caller writes it behind what it does, and the group
+    /// is written here.
     pub fn add_consumer(&mut self, tx: &mut Transaction<'_>, name: &[u8], now_ms: u64) -> Consumer {
         let number = self.next_consumer;
         self.next_consumer += 1;
@@ -314,8 +319,8 @@ impl Group {
         found
     }
 
-    /// Visits what is pending from `start` to `end`, both included, for a consumer or for all, until `visit` breaks, which
-    /// may change what it is shown.
+    /// Visits what is pending from `start` to `end`, both included, for a consumer or for all,
+    /// until `visit` breaks, which may change what it is shown.
     pub fn each_pending(
         &self,
         tx: &mut Transaction<'_>,

@@ -1,7 +1,7 @@
 //! IDs of stream entries: how they are written, read and counted.
 //!
-//! An ID is milliseconds and a sequence number, `1526919030474-55`. As one number of 128 bits, the milliseconds above, IDs
-//! sort as entries do, and the next ID is the next number.
+//! An ID is milliseconds and a sequence number, `1526919030474-55`. As one number of 128 bits, the
+//! milliseconds above, IDs sort as entries do, and the next ID is the next number.
 
 use crate::command::failure::Failure;
 use crate::command::parse;
@@ -141,7 +141,8 @@ pub fn range_start(word: &[u8]) -> Result<StreamId, Failure> {
     }
 }
 
-/// The end of a range, which belongs to it. An ID without a sequence number means all of its millisecond.
+/// The end of a range, which belongs to it. An ID without a sequence number means all of its
+/// millisecond.
 pub fn range_end(word: &[u8]) -> Result<StreamId, Failure> {
     match excluded(word) {
         Some(word) => exact(word, u64::MAX)?

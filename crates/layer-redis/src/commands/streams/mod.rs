@@ -1,8 +1,10 @@
 //! Streams: the table, and what other families use.
 //!
-//! [`stream`] knows how entries are stored, [`node`] how Redis would pack them, and [`groups`] how consumer groups are; the commands are in [`write`], [`range`],
-//! [`read`], [`group_commands`], [`pending`], [`claim`] and [`info`]; [`references`] joins deleting with acknowledging; [`portable`] is
-//! for DUMP and RESTORE. The commands follow Redis 7.0; `+` of XREAD and the time of a consumer's last delivery are those of 7.4.
+//! [`stream`] knows how entries are stored, [`node`] how Redis would pack them, and [`groups`] how
+//! consumer groups are; the commands are in [`write`], [`range`], [`read`], [`group_commands`],
+//! [`pending`], [`claim`] and [`info`]; [`references`] joins deleting with acknowledging;
+//! [`portable`] is for DUMP and RESTORE. The commands follow Redis 7.0; `+` of XREAD and the time
+//! of a consumer's last delivery are those of 7.4.
 
 mod claim;
 mod group_commands;
@@ -93,7 +95,8 @@ pub fn length(entry: &Entry) -> u64 {
     Stream::of(entry).length
 }
 
-/// Visits all that a stream is, in parts that say the same whatever numbers its groups and consumers were given.
+/// Visits all that a stream is, in parts that say the same whatever numbers its groups and
+/// consumers were given.
 pub fn each_part(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnMut(&[&[u8]])) {
     const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
     let stream = Stream::of(entry);

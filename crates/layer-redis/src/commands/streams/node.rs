@@ -1,8 +1,9 @@
 //! The size of an entry in the node that Redis would put it in, to the byte: so that trimming with
 //! `~` leaves the same entries here as there. Queues rely on that; BullMQ's own tests do.
 //!
-//! Redis' node is a listpack: two counters, the names of the fields of its first entry, then the entries. One whose fields have
-//! those names is its values alone. IDs are differences from the first. Sizes follow
+//! Redis' node is a listpack: two counters, the names of the fields of its first entry, then the
+//! entries. One whose fields have those names is its values alone. IDs are differences from the
+//! first. Sizes follow
 //! <https://github.com/antirez/listpack/blob/master/listpack.md>; the test compares with what Redis 7.0.15 was seen to keep.
 
 use std::hash::Hasher;
@@ -23,7 +24,8 @@ pub struct Node {
     pub bytes: u32,
     /// The ID of the first.
     pub first: StreamId,
-    /// A hash of its fields' names. Two that are taken for equal cost only a node that is a little too large.
+    /// A hash of its fields' names. Two that are taken for equal cost only a node that is a little
+    /// too large.
     pub names: u64,
 }
 

@@ -64,7 +64,8 @@ fn count(arguments: Arguments<'_>) -> Result<Option<u64>, Failure> {
     Ok(count)
 }
 
-/// Answers an array of the entries of a range, at most `count_max` of them. Returns how many there were.
+/// Answers an array of the entries of a range, at most `count_max` of them. Returns how many there
+/// were.
 pub fn write_range(
     tx: &mut Transaction<'_>,
     reply: &mut Reply<'_>,

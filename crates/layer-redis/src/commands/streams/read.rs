@@ -1,11 +1,13 @@
 //! Commands that read from several streams, and wait for entries: XREAD, XREADGROUP.
 //!
-//! XREAD answers what stands behind the ID that its client saw last. XREADGROUP answers, for `>`, what its group was not
-//! given yet, which is pending for the consumer from then on; for any other ID what is pending for the consumer already.
+//! XREAD answers what stands behind the ID that its client saw last. XREADGROUP answers, for `>`,
+//! what its group was not given yet, which is pending for the consumer from then on; for any other
+//! ID what is pending for the consumer already.
 //!
-//! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as it was when the command
-//! came, so they are replaced by IDs before it waits. A client that waits with a group learns that its stream or group is gone,
-//! or that the key holds another kind, as since Redis 7.2: the errors are those of a command that comes then.
+//! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as
+//! it was when the command came, so they are replaced by IDs before it waits. A client that waits
+//! with a group learns that its stream or group is gone, or that the key holds another kind, as
+//! since Redis 7.2: the errors are those of a command that comes then.
 
 use std::ops::ControlFlow;
 
@@ -248,7 +250,8 @@ fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadli
     })
 }
 
-/// Serves a command that waits by the stream that changed, or tells that there is nothing to wait for any more.
+/// Serves a command that waits by the stream that changed, or tells that there is nothing to wait
+/// for any more.
 fn answer_again(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -333,7 +336,8 @@ fn write_behind(context: &mut Context<'_, '_>, stream: &Stream, id: StreamId, co
     write_range(keys.tx, reply, stream, (start, StreamId::MAX), count, false)
 }
 
-/// Gives the group's next entries to a consumer, which comes to be by asking, even if there are none.
+/// Gives the group's next entries to a consumer, which comes to be by asking, even if there are
+/// none.
 fn deliver(
     context: &mut Context<'_, '_>,
     (name, stream): (&[u8], &Stream),
@@ -381,8 +385,9 @@ fn deliver(
     delivered
 }
 
-/// Writes up to `count` entries that have been pending for long enough, with whomever, and makes them the consumer's. Each tells for how
-/// long it was pending, and how often it had been delivered. Entries that are gone from the stream are passed over.
+/// Writes up to `count` entries that have been pending for long enough, with whomever, and makes
+/// them the consumer's. Each tells for how long it was pending, and how often it had been
+/// delivered. Entries that are gone from the stream are passed over.
 fn claim(
     context: &mut Context<'_, '_>,
     stream: &Stream,

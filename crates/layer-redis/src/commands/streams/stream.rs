@@ -9,12 +9,14 @@
 //! g ... o                   -> consumer groups, see `groups`
 //! ```
 //!
-//! Each entry is a row, so XADD writes two rows and XDEL clears one. Redis packs some hundred entries into a node, and
-//! trimming with `~` removes whole nodes; so that it leaves here what it leaves there, a row marks where each node but the
-//! first begins. A node is never without an entry.
+//! Each entry is a row, so XADD writes two rows and XDEL clears one. Redis packs some hundred
+//! entries into a node, and trimming with `~` removes whole nodes; so that it leaves here what it
+//! leaves there, a row marks where each node but the first begins. A node is never without an
+//! entry.
 //!
-//! Invariants: `length` is the number of entry rows; `first` is the first of them, or zero; `last` is never below any of them
-//! and never falls but by XSETID; no row of a node stands at or before the first entry.
+//! Invariants: `length` is the number of entry rows; `first` is the first of them, or zero; `last`
+//! is never below any of them and never falls but by XSETID; no row of a node stands at or before
+//! the first entry.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -179,8 +181,8 @@ impl Stream {
         nodes
     }
 
-    /// Adds a node as it was kept elsewhere. Its entries' IDs must ascend above `last`, which follows them; they do not count as
-    /// added.
+    /// Adds a node as it was kept elsewhere. Its entries' IDs must ascend above `last`, which
+    /// follows them; they do not count as added.
     pub fn append_node<'a>(
         &mut self,
         tx: &mut Transaction<'_>,
@@ -395,7 +397,8 @@ impl Stream {
         self.edge(tx, (StreamId::ZERO, end), true)
     }
 
-    /// The entries before `kept` are gone, and the nodes that began with them: `kept` is in the first node now.
+    /// The entries before `kept` are gone, and the nodes that began with them: `kept` is in the
+    /// first node now.
     fn clear_nodes_to(&mut self, tx: &mut Transaction<'_>, kept: StreamId) {
         self.elements.clear_range(tx, &[NODE], Some(&row_end(NODE, kept)));
         self.first_node_entries = 0;
@@ -419,7 +422,8 @@ impl Stream {
         may_have && start <= self.max_deleted
     }
 
-    /// How many entries were ever added up to `id`, which is that of an entry or not; `None` if nobody can tell.
+    /// How many entries were ever added up to `id`, which is that of an entry or not; `None` if
+    /// nobody can tell.
     pub fn added_up_to(&self, id: StreamId) -> Option<u64> {
         if self.entries_added == 0 || self.length == 0 && id <= self.last || id == self.last {
             return Some(self.entries_added);
@@ -481,7 +485,8 @@ pub fn write_entry(reply: &mut Reply<'_>, id: StreamId, fields: &[u8]) {
     write_fields(reply, fields);
 }
 
-/// An entry with the milliseconds since its latest delivery, and how often it was delivered before: XREADGROUP with CLAIM.
+/// An entry with the milliseconds since its latest delivery, and how often it was delivered before:
+/// XREADGROUP with CLAIM.
 pub fn write_entry_delivered(reply: &mut Reply<'_>, id: StreamId, fields: &[u8], (idle_ms, deliveries): (u64, u64)) {
     reply.array(4);
     write_id(reply, id);

@@ -143,7 +143,8 @@ fn readers_with_a_group_learn_that_it_is_gone() {
     }
 }
 
-/// Since Redis 7.2. Before, and here until INFO said 7.4, a consumer was listed from its first entry on.
+/// Since Redis 7.2. Before, and here until INFO said 7.4, a consumer was listed from its first
+/// entry on.
 #[test]
 fn a_consumer_comes_to_be_by_asking() {
     let fixture = Fixture::new();
@@ -168,7 +169,8 @@ fn a_consumer_comes_to_be_by_asking() {
     assert!(waiter.mail().is_empty());
 }
 
-/// Redis 8.4: what others have left pending for long enough comes first, with its idle time and number of deliveries.
+/// Redis 8.4: what others have left pending for long enough comes first, with its idle time and
+/// number of deliveries.
 #[test]
 fn reading_claims_what_is_idle() {
     let fixture = Fixture::new();

@@ -1,4 +1,5 @@
-//! The words that may follow the value in SET and the key in GETEX: conditions, GET, and what becomes of the expiry.
+//! The words that may follow the value in SET and the key in GETEX: conditions, GET, and what
+//! becomes of the expiry.
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
@@ -148,7 +149,8 @@ fn unit(word: &[u8]) -> Option<Unit> {
         .map(|&(_, unit)| unit)
 }
 
-/// A deadline in milliseconds since the Unix epoch, positive, from an amount as `command` was given it.
+/// A deadline in milliseconds since the Unix epoch, positive, from an amount as `command` was given
+/// it.
 pub fn deadline_ms(unit: Unit, amount: &[u8], now_ms: u64, command: &str) -> Result<u64, Failure> {
     let amount = parse::required_integer(amount)?;
     let scale = match unit {

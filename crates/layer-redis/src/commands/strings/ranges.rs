@@ -122,8 +122,8 @@ mod tests {
         );
     }
 
-    /// OBJECT ENCODING said `int` of a number that SETRANGE had made, which Redis calls `raw`: only SET and INCR look at
-    /// whether a value is a number.
+    /// OBJECT ENCODING said `int` of a number that SETRANGE had made, which Redis calls `raw`: only
+    /// SET and INCR look at whether a value is a number.
     #[test]
     fn a_value_changed_in_place_is_raw() {
         Fixture::new().connect().check(

@@ -1,7 +1,9 @@
-//! LCS: the longest common subsequence of two values, by the textbook table of lengths of all pairs of prefixes.
+//! LCS: the longest common subsequence of two values, by the textbook table of lengths of all pairs
+//! of prefixes.
 //!
-//! Only two rows of the table are kept. Walking back needs no more than which neighbour was the longer one, a bit for each
-//! pair of bytes. Values whose table would not fit into 512 MB in Redis are refused here too: it bounds the time.
+//! Only two rows of the table are kept. Walking back needs no more than which neighbour was the
+//! longer one, a bit for each pair of bytes. Values whose table would not fit into 512 MB in Redis
+//! are refused here too: it bounds the time.
 
 use quartet_wire_resp::Arguments;
 
@@ -22,7 +24,8 @@ struct Options {
     match_length_min: i64,
 }
 
-/// A run of bytes that both values share: its last position in each, both exclusive, and its length.
+/// A run of bytes that both values share: its last position in each, both exclusive, and its
+/// length.
 #[derive(Clone, Copy)]
 struct Match {
     a_end: usize,
@@ -110,7 +113,8 @@ struct Table<'v> {
     a: &'v [u8],
     b: &'v [u8],
     length: u32,
-    /// For each pair of positions: the subsequence without the byte of `a` is longer than the one without the byte of `b`.
+    /// For each pair of positions: the subsequence without the byte of `a` is longer than the one
+    /// without the byte of `b`.
     shorten_a: Vec<u64>,
 }
 

@@ -263,7 +263,8 @@ fn pair_count(arguments: Arguments<'_>) -> Result<usize, Failure> {
     }
 }
 
-/// MSETEX numkeys key value [key value ...] [NX | XX] [EX | PX | EXAT | PXAT amount | KEEPTTL]: the condition is one for all keys.
+/// MSETEX numkeys key value [key value ...] [NX | XX] [EX | PX | EXAT | PXAT amount | KEEPTTL]: the
+/// condition is one for all keys.
 pub fn msetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let count = pair_count(arguments)?;
     let options = options::of_msetex(arguments.tail(2 + 2 * count))?;

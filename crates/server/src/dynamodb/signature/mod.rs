@@ -1,4 +1,5 @@
-//! Verification of Signature Version 4, in the header and in the query ("Signing AWS API requests").
+//! Verification of Signature Version 4, in the header and in the query ("Signing AWS API
+//! requests").
 //!
 //! Keys derived from a secret are kept for their day, so a request costs two hashes and one HMAC.
 //! Comparisons take constant time. Only the parts of a request that the signature covers are used.
@@ -34,7 +35,8 @@ type Signer = Hmac<Sha256>;
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
-    /// Under credentials whose scope was checked: access key, date, region, service and terminator, joined by slashes.
+    /// Under credentials whose scope was checked: access key, date, region, service and terminator,
+    /// joined by slashes.
     derived: RwLock<HashMap<String, Signer>>,
     /// Databases have access keys of their own.
     tenants: Option<Arc<Tenants>>,
@@ -100,15 +102,17 @@ impl Verifier {
         })
     }
 
-    /// Refuses what the head alone shows to be wrong: an unknown access key, a time that is not now, a scope that is none.
-    /// True if any request is accepted that looks signed; otherwise the signature is still to be checked, with the body.
+    /// Refuses what the head alone shows to be wrong: an unknown access key, a time that is not
+    /// now, a scope that is none. True if any request is accepted that looks signed; otherwise the
+    /// signature is still to be checked, with the body.
     pub(crate) fn check_head(&self, head: &Head<'_>, now_seconds: i64) -> Result<bool, Failure> {
         let query = QueryParameters::parse(head.query().unwrap_or_default());
         let claim = Claim::of(head, &query)?;
         Ok(self.named_by(&claim, head, now_seconds)?.is_none())
     }
 
-    /// The access key that a claim names, and its scope, as far as the head shows them to be right; `None` if any will do.
+    /// The access key that a claim names, and its scope, as far as the head shows them to be right;
+    /// `None` if any will do.
     fn named_by<'s, 'r>(
         &'s self,
         claim: &Claim<'r>,
@@ -198,7 +202,8 @@ pub fn claimed_key(head: &Head<'_>) -> Option<String> {
     credential.split('/').next().map(str::to_owned)
 }
 
-/// The headers that sign a request for `region::HOME` as a client would, with what `head` has already.
+/// The headers that sign a request for `region::HOME` as a client would, with what `head` has
+/// already.
 pub fn sign(
     access_key: &str,
     secret: &str,

@@ -1,9 +1,10 @@
 //! Where a request of HTTP/1.1 begins and ends (RFC 9112), without I/O.
 //!
-//! Two who read one stream of bytes must never see its requests begin at different places: that is how requests are
-//! smuggled past the one in front. So whatever leaves room for two readings is refused, even where the RFC would permit a guess:
-//! a length beside Transfer-Encoding, two lengths, even equal ones, a length that is no plain number, any coding but one
-//! `chunked`, line ends that are not CR LF.
+//! Two who read one stream of bytes must never see its requests begin at different places: that is
+//! how requests are smuggled past the one in front. So whatever leaves room for two readings is
+//! refused, even where the RFC would permit a guess: a length beside Transfer-Encoding, two
+//! lengths, even equal ones, a length that is no plain number, any coding but one `chunked`, line
+//! ends that are not CR LF.
 
 use std::mem::MaybeUninit;
 
@@ -204,8 +205,8 @@ impl BodyReader {
         self.total > self.bytes_max as u64
     }
 
-    /// Takes what belongs to the body from the beginning of `input`; returns how many bytes. Until the body is done, the rest
-    /// is to be given again with more behind it.
+    /// Takes what belongs to the body from the beginning of `input`; returns how many bytes. Until
+    /// the body is done, the rest is to be given again with more behind it.
     pub fn take(&mut self, input: &[u8]) -> Result<usize, Refusal> {
         let mut taken = 0;
         while let Some(count) = self.step(&input[taken..])? {
@@ -214,7 +215,8 @@ impl BodyReader {
         Ok(taken)
     }
 
-    /// How many bytes one step took; `None` if it needs more than there are, or there is none left to take.
+    /// How many bytes one step took; `None` if it needs more than there are, or there is none left
+    /// to take.
     fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
         match self.state {
             State::Done => return Ok(None),

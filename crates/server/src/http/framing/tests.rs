@@ -1,4 +1,5 @@
-//! Requests cut at every byte, and every class of request that two readers could take apart differently.
+//! Requests cut at every byte, and every class of request that two readers could take apart
+//! differently.
 
 use super::*;
 

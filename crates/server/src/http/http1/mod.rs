@@ -1,8 +1,9 @@
 //! A connection that speaks HTTP/1.1, or 1.0: read, answer, write.
 //!
-//! Per readiness one read, all whole requests answered, one write. A body that came whole with its head is looked at where it
-//! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece. One that comes
-//! in many has a deadline for its whole head and a pace for its body.
+//! Per readiness one read, all whole requests answered, one write. A body that came whole with its
+//! head is looked at where it lies; any other is gathered first. Nothing is registered with a clock
+//! for a request that comes in one piece. One that comes in many has a deadline for its whole head
+//! and a pace for its body.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -185,8 +186,9 @@ impl<S: Socket> Connection<S> {
                 }
                 Next::Read => {
                     if !self.outgoing.bytes.is_empty() && !self.waiters.is_alone() {
-                        // Others whose requests have come too are answered first, and then all answers leave together: an
-                        // answer wakes its reader, who would take the processor from those still to be answered.
+                        // Others whose requests have come too are answered first, and then all
+                        // answers leave together: an answer wakes its reader, who would take the
+                        // processor from those still to be answered.
                         tokio::task::yield_now().await;
                     }
                     self.send().await?;
@@ -297,7 +299,8 @@ impl<S: Socket> Connection<S> {
         next
     }
 
-    /// Asks the layer about a request whose body is longer than anybody may send, or says not how long it is. `Err`: the answer.
+    /// Asks the layer about a request whose body is longer than anybody may send, or says not how
+    /// long it is. `Err`: the answer.
     fn judge_head(&self, request: &framing::Request<'_>) -> Result<(), Answer> {
         if matches!(request.framing, Framing::Length(bytes) if bytes <= STRANGER_BODY_BYTES_MAX) {
             return Ok(());
@@ -327,7 +330,8 @@ impl<S: Socket> Connection<S> {
         self.kept.shrink_to(self.input.len());
     }
 
-    /// Waits for more input. False if there will be none: the peer or the server goes, or nothing was said for too long.
+    /// Waits for more input. False if there will be none: the peer or the server goes, or nothing
+    /// was said for too long.
     async fn read(
         &mut self,
         mut stopped: Pin<&mut impl Future<Output = ()>>,
@@ -365,7 +369,8 @@ impl<S: Socket> Connection<S> {
         self.socket.read_buf(&mut self.input).await
     }
 
-    /// Reads a body that did not come whole with its head, and takes it out of the input. `Err`: the connection ends with this status.
+    /// Reads a body that did not come whole with its head, and takes it out of the input. `Err`:
+    /// the connection ends with this status.
     async fn gather(
         &mut self,
         head_bytes: usize,
@@ -497,7 +502,8 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Sends what is left and closes. A socket closed with unread input would be reset, and the peer might not see the answer.
+    /// Sends what is left and closes. A socket closed with unread input would be reset, and the
+    /// peer might not see the answer.
     async fn close(mut self) -> io::Result<Ended<S>> {
         self.send().await?;
         self.socket.shutdown().await?;
@@ -516,7 +522,8 @@ impl<S: Socket> Connection<S> {
     }
 }
 
-/// A head that comes in pieces, so that it is parsed once for each of its lines and not once for each piece.
+/// A head that comes in pieces, so that it is parsed once for each of its lines and not once for
+/// each piece.
 #[derive(Default)]
 struct UnfinishedHead {
     /// The bytes of it that were parsed before its end was missing.
@@ -524,7 +531,8 @@ struct UnfinishedHead {
 }
 
 impl UnfinishedHead {
-    /// False: it is still not whole, because no line of it has ended since it was last parsed. `input` begins with the head.
+    /// False: it is still not whole, because no line of it has ended since it was last parsed.
+    /// `input` begins with the head.
     fn may_be_whole(&mut self, input: &[u8]) -> bool {
         let fresh = input.get(self.parsed_bytes..).unwrap_or_default();
         let may_be = self.parsed_bytes == 0 || input.len() >= HEAD_BYTES_MAX || fresh.contains(&b'\n');
@@ -542,7 +550,8 @@ fn speaks_http2(input: &[u8]) -> bool {
     seen > 0 && input[..seen] == HTTP2_PREFACE[..seen]
 }
 
-/// Notices a peer that says nothing through a whole turn of one clock, so that a request costs no clock of its own.
+/// Notices a peer that says nothing through a whole turn of one clock, so that a request costs no
+/// clock of its own.
 struct Silence {
     peer: Peer,
     turn: Pin<Box<tokio::time::Sleep>>,
@@ -605,7 +614,8 @@ impl Outgoing {
         if writing.is_last { Next::Close } else { Next::Answered }
     }
 
-    /// Appends the head of an answer that goes on until its last chunk, or until the connection ends.
+    /// Appends the head of an answer that goes on until its last chunk, or until the connection
+    /// ends.
     fn begin(&mut self, writing: Writing, status: u16, headers: &Headers) {
         write_head(status, headers, &mut self.bytes);
         self.write_connection(writing.is_old, writing.is_last || writing.is_old);

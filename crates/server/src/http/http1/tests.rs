@@ -22,7 +22,8 @@ const BODY_BYTES_MAX: usize = 60_000;
 /// Size of the answer to `/large`.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Answers with the method, the target and the body, or much; takes its time for `/slow`, is busy for `/busy`, and follows `/stream`.
+/// Answers with the method, the target and the body, or much; takes its time for `/slow`, is busy
+/// for `/busy`, and follows `/stream`.
 struct Telling;
 
 impl HttpLayer for Telling {
@@ -321,8 +322,8 @@ fn an_answer_may_go_on() {
     );
 }
 
-/// How long the server keeps a connection on which `sent` was said and then `dripped`, over and over, a piece a second. The
-/// last answer comes with it.
+/// How long the server keeps a connection on which `sent` was said and then `dripped`, over and
+/// over, a piece a second. The last answer comes with it.
 fn kept_for(sent: &'static [u8], dripped: &'static [u8]) -> (Duration, String) {
     with_connection(async |client, _stop| {
         let started = Instant::now();
@@ -403,8 +404,8 @@ fn a_large_body_is_taken_only_from_those_who_may_send_it() {
     );
 }
 
-/// Four strangers may send heads of 10,000 bytes each, of which only the first three find room; a peer that has shown who it is
-/// is not counted among them.
+/// Four strangers may send heads of 10,000 bytes each, of which only the first three find room; a
+/// peer that has shown who it is is not counted among them.
 #[test]
 fn strangers_share_a_budget_of_bytes() {
     let budget = StrangerBytes::with_limits(35_000, 35_000);

@@ -1,7 +1,8 @@
 //! A connection that speaks HTTP/2 with prior knowledge: hyper's, around the same layers.
 //!
-//! A reply leaves once what it depends on is durable; the requests of other streams of the connection go on meanwhile. A
-//! connection on which nothing is asked or answered for too long ends, whatever frames still come.
+//! A reply leaves once what it depends on is durable; the requests of other streams of the
+//! connection go on meanwhile. A connection on which nothing is asked or answered for too long
+//! ends, whatever frames still come.
 
 use std::convert::Infallible;
 use std::io;
@@ -348,8 +349,8 @@ fn head_bytes(parts: &Parts) -> usize {
         .sum()
 }
 
-/// The whole body; `None` if it is longer than `bytes_max`. Grows as bytes arrive, never by an announced length. `Err`: the
-/// status of the refusal.
+/// The whole body; `None` if it is longer than `bytes_max`. Grows as bytes arrive, never by an
+/// announced length. `Err`: the status of the refusal.
 async fn read_body(
     mut body: Incoming,
     bytes_max: usize,

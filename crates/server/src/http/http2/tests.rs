@@ -39,8 +39,8 @@ impl HttpLayer for Welcoming {
     }
 }
 
-/// A request of stream 1 without a body: `:method: GET`, `:scheme: http`, `:path: /` and perhaps `authorization: x` (RFC 7541,
-/// appendix A has the numbers).
+/// A request of stream 1 without a body: `:method: GET`, `:scheme: http`, `:path: /` and perhaps
+/// `authorization: x` (RFC 7541, appendix A has the numbers).
 fn request(shows_credential: bool) -> Vec<u8> {
     let mut headers = vec![0x82, 0x86, 0x84];
     if shows_credential {
@@ -105,7 +105,8 @@ async fn frame_types(reader: &mut ReadHalf<DuplexStream>) -> Vec<u8> {
     types
 }
 
-/// Connections of HTTP/2 had no limit on silence, and pings keep a connection busy without a request.
+/// Connections of HTTP/2 had no limit on silence, and pings keep a connection busy without a
+/// request.
 #[test]
 fn pings_do_not_keep_a_connection() {
     for (said, shortest) in [

@@ -26,7 +26,8 @@ pub struct Assembly<'a> {
     pub settings: &'a Arc<Settings>,
     pub limit: &'a Arc<ConnectionLimit>,
     pub stranger_bytes: &'a Arc<StrangerBytes>,
-    /// The default database's layer of Redis, which metrics and REST ask whether Redis listens or not.
+    /// The default database's layer of Redis, which metrics and REST ask whether Redis listens or
+    /// not.
     pub redis: &'a Arc<Redis>,
     /// Bound before the layers are made, because Redis tells its port.
     pub redis_listener: Option<TcpListener>,
@@ -37,7 +38,8 @@ pub struct Assembly<'a> {
     pub http_layers: Vec<(LayerId, Arc<dyn HttpLayer>)>,
     /// Work in the background for the default database, ten times a second.
     pub maintained: Vec<Box<dyn Fn() + Send>>,
-    /// Work that waits for files or for other servers, each on a thread of that name, until the server stops.
+    /// Work that waits for files or for other servers, each on a thread of that name, until the
+    /// server stops.
     pub deferred_tasks: Vec<(&'static str, Waiting)>,
     /// The key-value protocol's way into databases, if it is served, and where it is spoken.
     pub keyvalue: Option<Arc<KeyValueEndpoint>>,

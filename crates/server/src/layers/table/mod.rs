@@ -24,7 +24,8 @@ use crate::layers::database_layer::LayerKind;
 /// A layer as the server serves it.
 pub struct ServedLayer {
     pub kind: LayerKind,
-    /// Listens as the settings say, and serves the default database there. Does nothing if they say `off`.
+    /// Listens as the settings say, and serves the default database there. Does nothing if they say
+    /// `off`.
     pub listen: fn(&mut Assembly<'_>) -> Result<()>,
     /// Its invariants about its rows.
     pub invariants: fn() -> Box<dyn Invariants>,

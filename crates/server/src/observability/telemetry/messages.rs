@@ -43,7 +43,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The environment may name the service otherwise, and say more of it: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`.
+    /// The environment may name the service otherwise, and say more of it: `OTEL_SERVICE_NAME`,
+    /// `OTEL_RESOURCE_ATTRIBUTES`.
     pub fn new(started_micros: u64) -> Origin {
         let detected = opentelemetry_sdk::Resource::builder().build();
         let mut attributes = ResourceAttributesWithSchema::from(&detected).attributes.0;

@@ -1,13 +1,15 @@
-//! Metrics, and spans of some requests, for an OpenTelemetry collector: OTLP over HTTP. Off unless an endpoint is named.
+//! Metrics, and spans of some requests, for an OpenTelemetry collector: OTLP over HTTP. Off unless
+//! an endpoint is named.
 //!
 //! ```text
 //!   requests --spans, at most WAITING_MAX--> thread --/v1/traces---> collector
 //!   the table of metrics, now and then ----> thread --/v1/metrics--> collector
 //! ```
 //!
-//! A request never waits for any of this: what has no room is left out and counted, and what a collector does not take within a
-//! few seconds is dropped. The messages are those of `opentelemetry-proto`: the exporters of OpenTelemetry's SDK send what its own
-//! meters have counted, and ours is counted already.
+//! A request never waits for any of this: what has no room is left out and counted, and what a
+//! collector does not take within a few seconds is dropped. The messages are those of
+//! `opentelemetry-proto`: the exporters of OpenTelemetry's SDK send what its own meters have
+//! counted, and ours is counted already.
 
 mod messages;
 pub mod spans;
@@ -114,7 +116,8 @@ impl Sending {
         }
     }
 
-    /// Takes spans until there are enough of them, or until `deadline`. True if there will be no more.
+    /// Takes spans until there are enough of them, or until `deadline`. True if there will be no
+    /// more.
     fn gather(&self, received: &Receiver<Item>, gathered: &mut Vec<spans::Span>, deadline: Instant) -> bool {
         while gathered.len() < SPANS_AT_ONCE {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -1,4 +1,5 @@
-//! Which requests have a span, and what it says: layer, operation, database and status, and nothing that a client has written.
+//! Which requests have a span, and what it says: layer, operation, database and status, and nothing
+//! that a client has written.
 //!
 //! A request that comes with a `traceparent` (W3C Trace Context) is in that trace, and sampled if
 //! its parent is; a share of the others is sampled too. Only spans of peers that have authenticated
@@ -154,8 +155,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// A database has no more waiting than there is room left. So one alone has half of all room, two that send very many have a third
-    /// each, and there is always as much for one that comes.
+    /// A database has no more waiting than there is room left. So one alone has half of all room,
+    /// two that send very many have a third each, and there is always as much for one that comes.
     fn has_room(&self, database: &str) -> bool {
         let own = self.of.get(database).copied().unwrap_or(0);
         own < WAITING_MAX - self.total
@@ -379,7 +380,8 @@ mod tests {
         assert_eq!(spans.dropped.load(Ordering::Relaxed), 1);
     }
 
-    /// One tenant that sent a sampled `traceparent` with each of very many requests had all the room, and the spans of the others were dropped.
+    /// One tenant that sent a sampled `traceparent` with each of very many requests had all the
+    /// room, and the spans of the others were dropped.
     #[test]
     fn a_database_that_sends_very_many_leaves_room_for_the_others() {
         let (spans, received) = Spans::new(1.0);

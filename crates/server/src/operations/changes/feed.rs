@@ -213,9 +213,11 @@ impl EventEncoder {
 
     fn tell_record(&mut self, payload: &[u8]) -> Result<(), Dropped> {
         let mut transactions = EffectsReader::new(payload);
-        // A record was verified when it was read; what cannot be taken apart ends there for everybody.
+        // A record was verified when it was read; what cannot be taken apart ends there for
+        // everybody.
         while let Ok(Some((version, effects))) = transactions.next_transaction() {
-            // The log says so a moment before the engine does, and a client may come back with this version at once.
+            // The log says so a moment before the engine does, and a client may come back with this
+            // version at once.
             self.engine.wait_durable(version);
             self.seen = version;
             if version > self.from {
@@ -344,7 +346,8 @@ fn decoder(layer: LayerId) -> Box<dyn ChangeDecoder> {
     (served.expect("the server's own rows have no feed").changes)()
 }
 
-/// The effect with keys of the space. A range that goes to the end of the space ends behind all keys of clients.
+/// The effect with keys of the space. A range that goes to the end of the space ends behind all
+/// keys of clients.
 fn relative<'e>(effect: Effect<'e>, prefix: &[u8]) -> Effect<'e> {
     match effect {
         Effect::Set { key, value } => Effect::Set {

@@ -1,4 +1,5 @@
-//! The change feed: what was committed, in order and without gaps, from any version that the log still has.
+//! The change feed: what was committed, in order and without gaps, from any version that the log
+//! still has.
 //!
 //! ```text
 //!   GET /v1/changes?from=VERSION&layer=redis,dynamodb&prefix=TEXT&database=NAME
@@ -102,7 +103,8 @@ impl Drop for Place {
     }
 }
 
-/// The connections are closed by now, so the threads of their feeds end. They use the engine, which is about to be closed.
+/// The connections are closed by now, so the threads of their feeds end. They use the engine, which
+/// is about to be closed.
 impl Drop for Changes {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock();

@@ -47,7 +47,8 @@ fn element(shown: Shown) -> Value {
     }
 }
 
-/// One part of what a transaction did, as it is sent. Only the last part names the place to go on from.
+/// One part of what a transaction did, as it is sent. Only the last part names the place to go on
+/// from.
 pub fn part(version: Version, database: Option<&str>, changes: &str, is_last: bool, is_event_stream: bool) -> Vec<u8> {
     let mut line = format!("{{\"version\":{}", version.0);
     if let Some(database) = database {

@@ -6,7 +6,8 @@
 //! which nothing is missing. Wherever a checksum of 64 bits holds again once one bit is flipped,
 //! that bit was the damage, and nothing is lost.
 //!
-//! Nothing on the disk is changed. A disk that fails ends it: only what was read and is wrong counts as damage.
+//! Nothing on the disk is changed. A disk that fails ends it: only what was read and is wrong
+//! counts as damage.
 
 mod checkpoint;
 
@@ -21,9 +22,11 @@ use crate::open_error::OpenError;
 use crate::options::StoreKind;
 use crate::ssd;
 
-/// Reads what can be trusted, in the order of the keys, and tells each damage. `row` ends it by `Break`.
+/// Reads what can be trusted, in the order of the keys, and tells each damage. `row` ends it by
+/// `Break`.
 ///
-/// Errors: what nothing can be saved of (the root of a tree), a format that this program does not know, a disk that fails.
+/// Errors: what nothing can be saved of (the root of a tree), a format that this program does not
+/// know, a disk that fails.
 pub fn salvage(
     disk: &Arc<dyn Disk>,
     row: &mut dyn FnMut(Row) -> ControlFlow<()>,
@@ -35,8 +38,8 @@ pub fn salvage(
     }
 }
 
-/// Makes the empty directory `anew` one for the rows that are saved of `damaged`: the files that will be written there can be moved
-/// beside those that are here.
+/// Makes the empty directory `anew` one for the rows that are saved of `damaged`: the files that
+/// will be written there can be moved beside those that are here.
 pub fn begin_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<StoreKind, OpenError> {
     let kind = StoreKind::of(damaged)?.unwrap_or(StoreKind::Memory);
     if kind == StoreKind::Ssd {

@@ -59,7 +59,8 @@ struct Outcome {
     missing: u64,
 }
 
-/// Saves what can be saved, and expects that every row that is not said to be lost is there as it was, and no other.
+/// Saves what can be saved, and expects that every row that is not said to be lost is there as it
+/// was, and no other.
 fn salvage_and_judge(disk: &FaultyDisk, rows: &BTreeMap<Vec<u8>, Row>) -> Outcome {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (mut saved, mut lost, mut mended) = (BTreeMap::new(), Vec::new(), Vec::new());
