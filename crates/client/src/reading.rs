@@ -85,8 +85,8 @@ pub struct Rows {
     pub more: bool,
 }
 
-/// What a row counts for beside its key and value when it is given to the caller. The server counts
-/// 24 bytes, as the original's does, so a limit is mostly reached there.
+/// Overhead of a row beside its key and value in the caller's limit. The server counts 24 bytes, as
+/// the original's does, so a limit is mostly reached there.
 const ROW_BYTES: usize = 8;
 /// Longest piece of a range that is asked for at once, of rows without and with a limit of bytes.
 const PIECE_BYTES: usize = 512 << 10;

@@ -31,10 +31,11 @@ pub trait Disk: Send + Sync {
     }
     /// Makes every create, rename and remove so far durable.
     fn sync_directory(&self) -> io::Result<()>;
-    /// What files of this directory may still take together, what removed files hold included.
+    /// Returns the bytes that files of this directory may still take together, those of removed
+    /// files included.
     fn available_bytes(&self) -> io::Result<u64>;
-    /// What files hold that were removed and whose room has not come back yet, in bytes. It comes
-    /// back at once when the disk is full.
+    /// Returns the bytes of removed files whose room has not come back yet. It comes back at once
+    /// when the disk is full.
     fn removed_bytes(&self) -> u64 {
         0
     }

@@ -5,9 +5,9 @@
 //! since the last one. A gigabyte that is removed at once makes a small write wait for 80 ms. So
 //! both are done a few megabytes at a time, with rests between while others sync.
 //!
-//! What is removed and not given back yet is bounded: a writer of much would otherwise fill the
-//! disk with what it no longer has. Beyond the bound, and on a disk that is nearly full, room comes
-//! first and there are no rests.
+//! Removed bytes that are not given back yet are bounded: a writer of much would otherwise fill the
+//! disk with files it no longer has. Beyond the bound, and on a disk that is nearly full, room
+//! comes first and there are no rests.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -92,7 +92,7 @@ pub fn set_len(file: &File, bytes: u64) -> io::Result<()> {
 #[derive(Default)]
 pub struct Removed {
     files: Mutex<Waiting>,
-    /// What all of them take, in bytes.
+    /// Size of all of them, in bytes.
     held_bytes: AtomicU64,
     others: Arc<Others>,
 }
@@ -118,7 +118,7 @@ impl Removed {
         }
     }
 
-    /// What is removed and not given back yet, in bytes.
+    /// Returns the removed bytes that are not given back yet.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
@@ -223,13 +223,13 @@ fn is_nearly_full(waiting: &Waiting) -> bool {
     newest.is_some_and(|held| spare_bytes(&held.file) < SPARE_BYTES_MIN)
 }
 
-/// What the file takes on the disk, in bytes. The unit is the system's, whatever the file system's
-/// blocks are.
+/// Returns the file's size on the disk, in bytes. The unit is the system's, whatever the file
+/// system's blocks are.
 fn taken_bytes(file: &File) -> u64 {
     file.metadata().map_or(0, |metadata| metadata.blocks() * 512)
 }
 
-/// What is free on the file's disk, in bytes.
+/// Returns the free bytes on the file's disk.
 fn spare_bytes(file: &File) -> u64 {
     let system = rustix::fs::fstatvfs(file);
     system.map_or(u64::MAX, |system| system.f_bavail.saturating_mul(system.f_frsize))
@@ -308,7 +308,7 @@ mod tests {
         let others = Arc::new(Others::default());
         let removed = Arc::new(Removed::new(others.clone()));
         for _ in 0..4 * HELD_BYTES_MAX / BYTES {
-            // Somebody always syncs, so the thread rests after each step.
+            // Another file always syncs, so the thread rests after each step.
             others.note_sync();
             let file = tempfile::tempfile_in(directory.path()).unwrap();
             crate::real_disk::allocate(&file, BYTES).unwrap();

@@ -1,7 +1,7 @@
 //! Functions that exist to be found: some bindings look every name up when they load the library.
-//! What they are for (blob granules, mapped ranges, operating a cluster) is not here, and they say
-//! so with FoundationDB's error for that. Tenants can be opened as in a cluster that has none:
-//! whatever is asked of one answers that it does not exist.
+//! Their subjects (blob granules, mapped ranges, operating a cluster) are not here, and they return
+//! FoundationDB's error for that. Tenants can be opened as in a cluster that has none: every
+//! request to one answers that it does not exist.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //!
 //! A future becomes ready once, on the network thread or when it is cancelled. Each of its
 //! callbacks is called once, inside the call that sets it if the future is ready by then, and never
-//! under a lock. What getters lend lies in the future, and stays there until it is destroyed, or
-//! released as often as it was lent.
+//! under a lock. Memory lent by getters lies in the future, and stays there until it is destroyed,
+//! or released as often as it was lent.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::future::poll_fn;

@@ -10,7 +10,7 @@ use crate::selectors::bound;
 
 /// Most bytes of rows in one reply, whatever the client asks for.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// What a row counts for beside its key and value: what the original's servers keep for one.
+/// Overhead of a row beside its key and value, as the original's servers count it.
 const ROW_BYTES: usize = 24;
 
 /// Appends the rows to `body`. True if a limit ended it.

@@ -6,10 +6,10 @@
 //!
 //! The commands are those of `redis-benchmark`, XADD, the two of the news benchmark, small changes
 //! of long strings and a rate limiter as a script, one at a time and sixteen in a pipeline, on an
-//! engine whose disk is memory; `hand_off` is an LPUSH that one of fifty who wait in BRPOP is
-//! served with, and the next BRPOP of that one. A figure is the time that this thread ran, so
-//! neighbours disturb it little; the least of the rounds is told. Under `valgrind --tool=callgrind`
-//! with one round and one command it counts instructions instead.
+//! engine whose disk is memory; `hand_off` is an LPUSH that serves one of fifty clients waiting in
+//! BRPOP, and that client's next BRPOP. A figure is the time that this thread ran, so neighbours
+//! disturb it little; the least of the rounds is printed. Under `valgrind --tool=callgrind` with
+//! one round and one command it counts instructions instead.
 
 use std::sync::Arc;
 

@@ -106,7 +106,7 @@ pub struct Settings {
     pub log_retention: Duration,
     /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
     pub engine: Option<StoreKind>,
-    /// What the ssd engine keeps in memory of what it has read; `None`: a share of the budget.
+    /// Bytes of disk reads that the ssd engine caches; `None`: a share of the budget.
     pub cache_bytes: Option<u64>,
     /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to
     /// its files.

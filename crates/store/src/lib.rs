@@ -8,23 +8,19 @@
 //! A store on disk reaches up to a [`Position`] of the log, and is opened with that and the log's
 //! rest. A [`Flush`] brings it forward; it runs beside reads and writes.
 //!
-//! | file               | what it is                                                         |
-//! |--------------------|--------------------------------------------------------------------|
-//! | `interface`        | the traits: what a store is                                        |
-//! | `row`              | key, value and version behind one pointer; the only unsafe code    |
-//! | `run`              | a short sorted run of rows: the body of a tree node                |
-//! | `tree`             | the persistent B+tree that counts                                  |
-//! | `memory`           | the store in memory: the tree behind the traits below              |
-//! | `ssd`              | the store on disk: a tree in files, and what has changed since      |
-//! | `checkpoint_files` | its flush: checkpoints as files of a directory                     |
-//! | `options`          | what the store is told when it is opened                           |
-//! | `partition_store`  | whichever store a data directory holds                             |
-//! | `load`             | rows in key order on their way into an empty store                 |
-//! | `hash`             | the hash by which replicas compare their states                    |
-//! | `checkpoint`       | a snapshot as a stream of checksummed bytes, and back              |
-//! | `damage`           | what is said of damage                                             |
-//! | `salvage`          | what of a damaged store can still be trusted                       |
-//! | `conformance`      | the tests that every store must pass                               |
+//! | room or file      | contents                                                             |
+//! |-------------------|----------------------------------------------------------------------|
+//! | `interface`       | the traits: what a store is                                          |
+//! | `memory`          | the store in memory: rows behind one pointer (`row`, the only unsafe |
+//! |                   | code), sorted runs of them (`run`), the counted B+tree (`tree`)      |
+//! | `ssd`             | the store on disk: a tree in files, and the changes since            |
+//! | `checkpoint`      | a snapshot as a stream of checksummed bytes, and back (`files`,      |
+//! |                   | `load`); the trustworthy part of a damaged store (`salvage`)         |
+//! | `partition_store` | the store that a data directory holds, of either kind                |
+//! | `options`         | the options a store is opened with                                   |
+//! | `hash`            | the hash by which replicas compare their states                      |
+//! | `damage`          | reports of damage                                                    |
+//! | `conformance`     | the tests that every store must pass                                 |
 
 #![warn(missing_docs)]
 

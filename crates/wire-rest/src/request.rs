@@ -211,7 +211,7 @@ fn plain(json: &str) -> Option<&str> {
     }
 }
 
-/// What a JSON string with escapes stands for; `None` if it is none.
+/// Returns the value of a JSON string with escapes; `None` if it is none.
 fn unescaped(json: &str) -> Option<String> {
     let text = serde_json::from_str(json);
     text.or_else(|_| serde_json::from_str(&without_half_pairs(json))).ok()

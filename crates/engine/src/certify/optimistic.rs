@@ -25,7 +25,7 @@ impl OptimisticTransaction {
         self.attempt.read_version
     }
 
-    /// Has its own writes, and all later ones, land above `micros` since the Unix epoch.
+    /// Makes its own writes, and all later ones, land above `micros` since the Unix epoch.
     pub fn land_above(&mut self, micros: u64) {
         self.attempt.above_micros = self.attempt.above_micros.max(micros);
     }

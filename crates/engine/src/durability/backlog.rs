@@ -1,11 +1,11 @@
 //! How fast epochs go to the log while the store is being flushed.
 //!
-//! What is written meanwhile gathers in memory, up to a limit; how much has, is a share of that
-//! here. Writes that ran into it at full speed would then stand still until the flush has ended:
-//! seconds in which nothing commits. So from half of it on they are slowed down, each epoch by as
-//! much as makes what room is left last for as long as the flush will still take, going by the one
-//! before. An eighth of it is kept for one that takes much longer: then a few epochs a second go on
-//! until that is used up too. The limit itself still holds.
+//! Writes that arrive during a flush gather in memory, up to a limit; here their size is a share of
+//! that. Writers that ran into it at full speed would stand still until the flush ends: seconds in
+//! which nothing commits. So above half of the limit they are slowed down: each epoch waits long
+//! enough that the remaining room lasts as long as the flush is expected to take, judging by the
+//! one before. An eighth of the limit is reserved for a flush that takes much longer: then a few
+//! epochs a second go on until that is used up too. The limit itself still holds.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Backlog {
         gathered > 1.0 || now < self.not_before
     }
 
-    /// The log has taken an epoch, and with it so much has gathered.
+    /// Records that the log has taken an epoch; `gathered` is the share of the limit with it.
     pub fn appended(&mut self, now: Duration, gathered: f64) {
         let more = (gathered - std::mem::replace(&mut self.gathered, gathered)).max(0.0);
         if gathered <= FREE_SHARE {

@@ -66,8 +66,8 @@ const UNFLUSHED_MAX: u64 = 4;
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// How often what the disk has free is looked at.
 const DISK_LOOK: Duration = Duration::from_millis(100);
-/// With less free, the log takes so much a second that it would last for some time, but never less
-/// than this many bytes a second, and never nothing for longer than this.
+/// Below this free space the log takes only as much per second as makes the space last for some
+/// time, but never less than this many bytes a second, and it never stops for longer than this.
 const NEARLY_FULL_BYTES: u64 = 512 << 20;
 const DISK_LASTS_SECONDS: u64 = 10;
 const NEARLY_FULL_RATE_MIN: u64 = 1 << 20;
@@ -274,9 +274,9 @@ struct Worker {
     /// trimmed, and a large one would ask for checkpoints indefinitely.
     log_bytes_since_checkpoint: u64,
     backlog: Backlog,
-    /// What was not in the store's files when the flush that runs began, in memory.
+    /// Bytes in memory that were not in the store's files when the running flush began.
     unflushed_at_flush: u64,
-    /// What the disk had free when that was looked at last, in bytes.
+    /// The disk's free bytes when they were last looked at.
     disk_available: u64,
     disk_looked: Duration,
     /// The disk is nearly full: the next epoch waits until then.
@@ -502,7 +502,7 @@ impl Worker {
             return Ok(false);
         };
         let full = shared.partition.pop(&mut partition);
-        // Somebody who writes much under one hold of the lock would put off the flush without end
+        // A writer that writes much under one hold of the lock would put off the flush without end
         // if it began only when no epoch is left.
         let is_last = partition.full_epochs.queue.is_empty() && self.checkpoint_is_wanted(&partition.store);
         if let Some(epoch) = full {
@@ -724,8 +724,8 @@ impl Worker {
         let of_log = self.log_bytes_since_checkpoint as f64 / log_bytes_max as f64;
         let limit = pressure.limit_bytes();
         let more = pressure.unflushed_bytes().saturating_sub(self.unflushed_at_flush);
-        // More than three sevenths, and the next flush would begin with so much that little could
-        // gather beside it.
+        // Above three sevenths the next flush would begin so large that little could gather beside
+        // it.
         let room = limit
             .saturating_sub(self.unflushed_at_flush)
             .clamp(limit / 8, limit / 7 * 3)

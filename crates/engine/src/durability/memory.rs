@@ -33,7 +33,7 @@ pub struct Memory {
     /// last_resort`.
     last_resort: AtomicU64,
     reserved: AtomicU64,
-    /// What was freed of what is counted, as far as the allocator has it.
+    /// Freed bytes of the counted ones, as far as the allocator has them.
     retained: AtomicU64,
     /// Counted and resident bytes when they were measured last.
     counted_then: AtomicU64,
@@ -75,8 +75,8 @@ impl Memory {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
 
-    /// Grants peers' bytes so much in any case, however much the rows take: they wait for each
-    /// other otherwise, where rows are flushed.
+    /// Grants peers' bytes this much in any case, however much the rows take: where rows are
+    /// flushed, the two would otherwise wait for each other.
     pub fn grant_reserved(&self, bytes: u64) {
         self.granted.store(bytes, Ordering::Relaxed);
     }
@@ -95,9 +95,9 @@ impl Memory {
         self.ceiling.store(last_resort.min(budget), Ordering::Relaxed);
     }
 
-    /// What the allocator keeps of what was counted. It is less by what was given back to the
-    /// system and by what is used again; memory that grows although some is kept shows that not all
-    /// of that can be used.
+    /// Returns the part of the counted bytes that the allocator keeps. It shrinks by bytes given
+    /// back to the system and by bytes used again; memory that grows although some is kept shows
+    /// that not all of that can be used.
     fn retained_beside(&self, counted: u64, resident: u64) -> u64 {
         let counted_then = self.counted_then.swap(counted, Ordering::Relaxed);
         let resident_then = self.resident_then.swap(resident, Ordering::Relaxed);
@@ -161,8 +161,7 @@ impl Memory {
     }
 }
 
-/// A byte by which memory grows beside what the allocator keeps means that so many of those are not
-/// of use.
+/// Unusable bytes of the allocator's for each byte by which memory grows beside them.
 const UNUSABLE_FACTOR: u64 = 8;
 
 fn with_an_eighth(bytes: u64) -> u64 {

@@ -9,11 +9,11 @@
 //!   waiting     epochs that the log has not taken                <= two epochs, or half of one while the flusher takes none
 //! ```
 //!
-//! Who is to wait holds nothing meanwhile, neither a thread nor a lock: it answers
-//! [`Admission::Later`], and the request is looked at again once the listeners of
+//! A waiting request holds nothing meanwhile, neither a thread nor a lock: it answers
+//! [`Admission::Later`], and is looked at again once the listeners of
 //! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the
-//! waiting depends on the flusher alone, which takes the log's epochs and ends flushes without
-//! those who wait. Writers are slowed down long before, by [`crate::durability::backlog`]; this is
+//! waiting depends on the flusher alone, which takes the log's epochs and ends flushes without the
+//! waiting writers. Writers are slowed down long before, by [`crate::durability::backlog`]; this is
 //! where they stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,20 +38,20 @@ pub enum Admission {
 pub(crate) struct Pressure {
     /// Memory that what is not in the store's files may take.
     limit_bytes: u64,
-    /// What it took after the newest commit.
+    /// Unflushed bytes after the newest commit.
     unflushed_bytes: AtomicU64,
     /// Effects that the log has not taken.
     waiting_bytes: AtomicU64,
     /// The flusher takes no epoch for the moment, because the store is behind.
     is_held: AtomicBool,
-    /// Somebody was told to wait since the listeners were called last.
+    /// True if a request was put aside since the listeners were last called.
     is_waited_for: AtomicBool,
     /// Since when memory is short although little has gathered, in microseconds; zero if it is not.
     short_since_micros: AtomicU64,
 }
 
-/// What is measured of memory is this late at most, the allocator's giving back included. For so
-/// long a shortage that no flush would cure is waited for.
+/// Largest age of a measurement of memory, the allocator's giving back included. A shortage that no
+/// flush would cure is waited for as long.
 const SHORT_MICROS_MAX: u64 = 2_000_000;
 
 /// How long a thread is kept by waiting, and how often it looks.
@@ -70,7 +70,7 @@ impl Pressure {
         }
     }
 
-    /// What has gathered, after a commit or after the flusher has taken some of it.
+    /// Records the gathered bytes, after a commit or after the flusher has taken some.
     pub fn gathered(&self, unflushed_bytes: u64, waiting_bytes: u64) {
         self.unflushed_bytes.store(unflushed_bytes, Ordering::Relaxed);
         self.waiting_bytes.store(waiting_bytes, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Pressure {
         self.limit_bytes
     }
 
-    /// So much has gathered that it is worth a flush.
+    /// Returns true if enough has gathered to be worth a flush.
     pub fn wants_flush(&self, unflushed_bytes: u64) -> bool {
         unflushed_bytes > self.limit_bytes / 6
     }
@@ -122,8 +122,8 @@ impl Shared {
         unflushed > pressure.limit_bytes || waiting > waiting_max || self.snapshots_hold_much(unflushed)
     }
 
-    /// Snapshots hold rows that are in the files by now. What may gather beside them is as much as
-    /// a flush is worth, or nobody would ever write while an old snapshot is read.
+    /// Returns true if snapshots hold many rows that are in the files by now. As much as a flush is
+    /// worth may gather beside them, or nobody would ever write while an old snapshot is read.
     fn snapshots_hold_much(&self, unflushed: u64) -> bool {
         let pressure = &self.pressure;
         let is_process = self.memory.budget().is_some();
@@ -156,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// Has those look again who wait, if there is a reason to.
+    /// Calls the listeners of waiting requests, if there is a reason to.
     pub fn let_in(&self) {
         if self.pressure.is_waited_for.load(Ordering::Relaxed) && !self.gathers_too_much() {
             self.pressure.is_waited_for.store(false, Ordering::Relaxed);

@@ -101,8 +101,8 @@ impl<'e> PartitionGuard<'e> {
         self.now_micros
     }
 
-    /// Has every later commit land above `micros` since the Unix epoch, until the engine is closed.
-    /// For a layer that shows times which are in no record of the log.
+    /// Makes every later commit land above `micros` since the Unix epoch, until the engine is
+    /// closed. For a layer that shows times which are in no record of the log.
     pub fn land_above(&mut self, micros: u64) {
         self.state.land_above(micros);
     }

@@ -129,7 +129,7 @@ impl PartitionState {
         self.last
     }
 
-    /// Has every later commit land above `micros`, also if the clock is set back.
+    /// Makes every later commit land above `micros`, also if the clock is set back.
     pub fn land_above(&mut self, micros: u64) {
         self.floor_micros = self.floor_micros.max(micros);
     }

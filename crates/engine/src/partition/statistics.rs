@@ -45,11 +45,11 @@ pub struct Statistics {
     pub store_live_bytes: AtomicU64,
     /// Size of the part that is kept for snapshots alone.
     pub store_pinned_bytes: AtomicU64,
-    /// What its flushes have taken from the log, in bytes, and how long all of them have taken.
+    /// Bytes that its flushes have taken from the log, and the time of all of them.
     pub store_flushed_bytes: AtomicU64,
     /// See `store_flushed_bytes`.
     pub store_flush_micros: AtomicU64,
-    /// What files hold that were removed and whose room has not come back yet.
+    /// Bytes of removed files whose room has not come back yet.
     pub removed_bytes: AtomicU64,
 }
 

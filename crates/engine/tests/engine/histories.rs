@@ -420,8 +420,8 @@ fn a_read_version_shows_one_space_only() {
 }
 
 /// Programs fence each other off with a clear of an empty range. It left no row, and no trace
-/// either, so those who had read in it committed. What a mutation writes counts, whether anything
-/// was there or not.
+/// either, so transactions that had read in it committed. A mutation's writes count, whether
+/// anything was there or not.
 #[test]
 fn clearing_what_is_not_there_refuses_those_who_have_read_it() {
     let clear = |key: &[u8]| Mutation::Clear { key: key.to_vec() };

@@ -132,7 +132,7 @@ fn writes_become_slower_and_go_on() {
     engine.close().unwrap();
 }
 
-/// What may gather in memory in the tests below.
+/// Limit on unflushed bytes in the tests below.
 const LIMIT: u64 = 1 << 20;
 
 fn with_little_memory() -> EngineOptions {
@@ -210,7 +210,7 @@ fn one_hold_of_the_lock_writes_more_than_may_gather() {
     engine.close().unwrap();
 }
 
-/// What a snapshot holds is no reason to wait: only its end would end that.
+/// Rows that a snapshot holds are no reason to wait: only its end would end that.
 #[test]
 fn a_snapshot_that_is_held_stops_nobody() {
     let engine = open_with(&HeldDisk::default(), with_little_memory());

@@ -163,7 +163,7 @@ fn write_gets(gets: &[Get], rows: &[Option<Row>], report: Report) -> Vec<u8> {
     Writer::object(|writer| {
         writer.list("Responses", gets.iter().zip(rows), |writer, (get, row)| {
             writer.open(b'{');
-            // What a projection finds nothing of is left out, unlike in the other reads.
+            // An item of which a projection finds nothing is left out, unlike in the other reads.
             if let Some(row) = row.as_ref().filter(|row| get.shows_anything(row)) {
                 get.write(row, &mut writer.name("Item").text);
             }

@@ -145,7 +145,7 @@ pub struct Reply {
     pub(crate) unanswered: Option<Unanswered>,
 }
 
-/// What evaluating a query has taken and shown.
+/// The result of evaluating a query, and the time that it has shown.
 #[derive(Default)]
 struct Done {
     cost: Cost,
@@ -230,7 +230,7 @@ impl Fauna {
         bytes
     }
 
-    /// Has ids begin above those that carry a time up to `micros`.
+    /// Makes ids begin above those that carry a time up to `micros`.
     pub(crate) fn ids_begin_above(&self, micros: u64) {
         self.last_id.fetch_max((micros + 1) << ID_COUNT_BITS, Ordering::Relaxed);
     }
@@ -539,7 +539,7 @@ impl Fauna {
                 (Err(errors), self.engine.durable(), dependency)
             }
         };
-        // What it wrote lands above all that it has shown.
+        // Its writes land above everything that it has shown.
         let is_kept = wrote && value.is_ok();
         let outcome = Outcome {
             value,
@@ -554,8 +554,8 @@ impl Fauna {
         }
     }
 
-    /// The outcome of a query that has committed nothing: it is told once what it has shown of the
-    /// time is kept.
+    /// Returns the outcome of a query that has committed nothing: it is sent once the time it has
+    /// shown is kept.
     fn keeping_shown(&self, outcome: Outcome, shown_micros: u64) -> Outcome {
         let (value, dependency) = match self.keep_shown(shown_micros, outcome.version) {
             Ok(kept) => (outcome.value, kept),
@@ -659,7 +659,7 @@ impl Outcome {
     }
 }
 
-/// What a transaction that was not committed is answered, and what the answer waits for.
+/// Returns the answer of a transaction that was not committed, and its dependency.
 fn errors_of(error: RunError<Errors>) -> (Errors, Dependency) {
     match error {
         RunError::Layer(errors, dependency) => (errors, dependency),

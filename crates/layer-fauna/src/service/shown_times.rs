@@ -27,7 +27,7 @@ pub(crate) struct Shown {
 }
 
 impl Fauna {
-    /// Has commits land, and ids begin, above all that was shown before this start.
+    /// Makes commits land, and ids begin, above everything shown before this start.
     pub(crate) fn begin_above_shown(&self) -> Result<(), Busy> {
         let mut partition = self.engine.partition_in_time()?;
         let reader = partition.reader(self.space);

@@ -188,7 +188,7 @@ impl Fauna {
     }
 }
 
-/// What a stream is called in the logs of its client.
+/// Returns a stream's name in the logs of its client.
 fn stream_id(trace: &[u8; 24]) -> String {
     (rows::number_at(trace, 0) >> 1).to_string()
 }

@@ -2,9 +2,9 @@
 //! of the start before.
 //!
 //! A document created after such a start had the ref of an earlier one and replaced it without a
-//! word, because ids began anew from the clock. And what a reply had shown as the past changed:
-//! reads told the clock as their time, the clock was set back, and the next commits landed below.
-//! Ids begin above all that the log holds, reads tell versions of the log, and a time that is shown
+//! word, because ids began anew from the clock. And the past that a reply had shown changed: reads
+//! returned the clock as their time, the clock was set back, and the next commits landed below. Ids
+//! begin above everything in the log, reads return versions of the log, and a time that is shown
 //! otherwise is kept in a row first.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Starts {
     }
 
     fn start(&mut self, now_micros: u64) {
-        // What was not acknowledged is lost.
+        // Unacknowledged writes are lost.
         self.world = None;
         self.disk.crash();
         self.world = Some(World::on(self.disk.clone(), now_micros, Durability::Always));

@@ -27,7 +27,7 @@ pub enum Failure {
     TooSoon {
         micros: u64,
     },
-    /// What was written before is not on disk yet: the request is to be received again.
+    /// Earlier writes are not on disk yet: receive the request again.
     Behind,
     /// The credentials open another logical database: the connection is to go on there, with this
     /// request.

@@ -1,5 +1,5 @@
-//! What each command does to its keys, as COMMAND INFO and COMMAND GETKEYSANDFLAGS say it; observed
-//! of Redis 7.0.15, and of 8.2.3 for newer commands.
+//! The access of each command to its keys, as COMMAND INFO and COMMAND GETKEYSANDFLAGS show it;
+//! observed of Redis 7.0.15, and of 8.2.3 for newer commands.
 
 use quartet_wire_resp::Arguments;
 

@@ -1,11 +1,11 @@
 //! The meaning of effects to users of Redis: keys put, deleted and emptied, and single elements of
 //! large collections.
 //!
-//! A small key is told whole each time, a long string by the bytes that are new. An element of a
-//! large collection stands below the collection's id; which key has it is known from the key's own
-//! row, seen in the feed before or looked up once. A key that is gone by then is not named, only
-//! its id. A large list is told as it is kept (`commands/lists/blocks.rs`): with the key what
-//! stands at its ends, else by blocks.
+//! A small key is sent whole each time, a long string by its new bytes. An element of a large
+//! collection stands below the collection's id; its key is known from the key's own row, seen in
+//! the feed before or looked up once. A key that is gone by then is not named, only its id. A large
+//! list is sent as it is kept (`commands/lists/blocks.rs`): with the key the elements at its ends,
+//! else by blocks.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

@@ -155,7 +155,8 @@ impl Image {
         }
     }
 
-    /// The keys behind `last`, from the first if there is none; so many as fit into one step.
+    /// Returns the keys after `last`, from the first if there is none, as many as fit into one
+    /// step.
     fn keys_after<E>(&mut self, db: u8, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Entry)>, Broken<E>> {
         let now_ms = self.frozen.now_micros() / 1000;
         let mut tx = self.frozen.transaction();

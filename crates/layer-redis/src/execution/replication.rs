@@ -3,10 +3,10 @@
 //! afterwards.
 //!
 //! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are
-//! absolute, an entry of a stream has its ID, and what a command met although its time was over, a
-//! key or a field of a hash, is removed before the command is sent. What an older Redis does not
-//! know as a command it is told as a key. JSON documents have no form that it knows: for it they
-//! are absent.
+//! absolute, an entry of a stream has its ID, and a key or a field of a hash that a command met
+//! although its time was over is removed before the command is sent. A command that an older Redis
+//! does not know is sent as a key. JSON documents have no form that it knows: for it they are
+//! absent.
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;

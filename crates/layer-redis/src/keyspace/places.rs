@@ -37,7 +37,8 @@ pub fn key_row(db: u8, name: &[u8]) -> KeyBytes {
     joined([b'K', db, a, b, c, d], [tail, stem])
 }
 
-/// The name of the key at a place. Of bytes that are no place, what there is behind four of them.
+/// Returns the name of the key at a place. For bytes that are no place, the bytes after the first
+/// four.
 pub fn name(place: &[u8]) -> KeyBytes {
     let rest = place.get(HASH_BYTES..).unwrap_or_default();
     let (tail, stem) = rest.split_at(rest.len().min(TAIL_BYTES));
@@ -64,8 +65,8 @@ pub fn start_of_page(db: u8, cursor: u64) -> Option<KeyBytes> {
     Some(joined([b'K', db], [&place[..place.len() - zeros], b""]))
 }
 
-/// The parts, one behind the other. What fits is copied in one go, without asking about room part
-/// by part.
+/// Joins the parts, one after the other. Parts that fit are copied in one go, without asking about
+/// room part by part.
 #[inline]
 pub fn joined<const HEAD: usize>(head: [u8; HEAD], rest: [&[u8]; 2]) -> KeyBytes {
     let mut key = [0; KEY_BYTES_INLINE];

@@ -3,7 +3,8 @@
 //! Nothing of theirs may outlive the request, and nobody waits on them, so commands that set
 //! something up for a connection, or wait, are refused. Which ones follows the table "REST - Redis
 //! API Compatibility" of
-//! <https://upstash.com/docs/redis/features/restapi>; the error's first words are the ones that Upstash answers.
+//! <https://upstash.com/docs/redis/features/restapi>; the error's first words are those of
+//! Upstash.
 
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
 

@@ -47,8 +47,8 @@ pub struct Received {
     /// Work to be done without the lock before anything else is received; its reply is already
     /// written, and is to be replaced by an error if the work fails.
     pub after: Option<After>,
-    /// Somebody keeps the lock, or the store is behind: the next request is to be received again
-    /// once [`Engine::is_busy`](quartet_engine::Engine::is_busy) and
+    /// Another thread keeps the lock, or the store is behind: the next request is to be received
+    /// again once [`Engine::is_busy`](quartet_engine::Engine::is_busy) and
     /// [`Engine::is_behind`](quartet_engine::Engine::is_behind) are false.
     pub is_busy: bool,
     /// The credentials that were sent open another logical database: the session is one of that

@@ -8,7 +8,7 @@
 //!   GET  /console/api/session                   what the session opens, and where clients connect; null without a session
 //!   *    /console/api/redis/DATABASE/…          REST     \
 //!   *    /console/api/fauna/DATABASE/…          FaunaDB   | the layer's own protocol, with the session's credential
-//!   POST /console/api/dynamodb/DATABASE/        DynamoDB  | in the place of the browser's cookie
+//!   POST /console/api/dynamodb/DATABASE/        DynamoDB  | instead of the browser's cookie
 //!   POST /console/api/keyvalue/DATABASE/        rows     /  (`keyvalue`: its protocol is none of HTTP)
 //!   GET  /console/api/changes/DATABASE?…        the change feed of a database
 //!   *    /console/api/admin/…, …/metrics        the admin API

@@ -28,16 +28,16 @@ pub struct Budget {
     pub source: &'static str,
 }
 
-/// What the parts of the ssd engine may take of the budget, in bytes. With what is left for the
-/// program, for epochs on their way to the log (a 64th each) and for clients, all of it fits at any
-/// budget from that of a control group of 128 MiB up.
+/// The shares of the ssd engine's parts in the budget, in bytes. With the rest for the program, for
+/// epochs on their way to the log (a 64th each) and for clients, all of it fits at any budget from
+/// that of a control group of 128 MiB up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     pub cache_bytes: u64,
     pub unflushed_bytes: u64,
 }
 
-/// What the program takes itself: code, stacks, interpreters.
+/// The program's own memory: code, stacks, interpreters.
 const PROGRAM_BYTES: u64 = 56 << 20;
 /// The system has the rest of a large machine's memory for pages of files, which serve nearly as
 /// well.

@@ -6,7 +6,7 @@
 //!   GET    /admin/v1/databases/NAME                 what is decided, and what was used
 //!   PATCH  /admin/v1/databases/NAME                 changes what is given
 //!   DELETE /admin/v1/databases/NAME                 deletes it and all its rows
-//!   POST   /admin/v1/databases/NAME/credentials     new credentials in the place of the old
+//!   POST   /admin/v1/databases/NAME/credentials     new credentials that replace the old
 //!          /admin/v1/backups…                       what `quartet backup` takes (`backups`)
 //!          /admin/v1/backup-targets…, …/backup-task  backups that the server takes itself (`backup_tasks`)
 //! ```

@@ -100,8 +100,8 @@ const SMALL_ROW_END: usize = 47;
 /// Size of a row's entry in the tree: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
-/// The allocator's blocks come in sizes an eighth apart, the smallest ones 16 bytes apart: a row
-/// takes so many bytes more, and this part of its own more, in the mean.
+/// The allocator's blocks come in sizes an eighth apart, the smallest ones 16 bytes apart: on
+/// average a row takes this many bytes more, and this part of its own size.
 const ALLOCATOR_BYTES: u64 = 8;
 const ALLOCATOR_PART: u64 = 16;
 

@@ -143,11 +143,10 @@ pub struct DiskUse {
 /// more: older snapshots then answer that they cannot be read.
 const PINNED_BYTES_MIN: u64 = 1 << 30;
 
-/// What the nodes of a tree in memory take for each row, filled as they are by rows in no order:
-/// two thirds.
+/// Size of a tree's nodes in memory per row; rows in no order fill them to two thirds.
 const NODE_BYTES: u64 = 28;
-/// What a flush holds for each row that it writes: the list of changes, and the entries of the leaf
-/// that it comes to.
+/// Bytes that a flush holds for each row that it writes: the list of changes, and the entries of
+/// the leaf that it comes to.
 const FLUSHED_ROW_BYTES: u64 = 72;
 
 /// True if the directory is this store's.

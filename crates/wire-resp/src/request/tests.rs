@@ -315,8 +315,8 @@ proptest! {
     }
 }
 
-/// A request of more than 1,048,576 words was refused, as by Redis before 7.0. What its words take
-/// is seen by whoever bounds the request, and an announced count alone takes nothing.
+/// A request of more than 1,048,576 words was refused, as by Redis before 7.0. The caller that
+/// bounds the request sees the memory of its words, and an announced count alone takes nothing.
 #[test]
 fn words_take_memory_as_they_arrive() {
     let mut parser = Parser::new();

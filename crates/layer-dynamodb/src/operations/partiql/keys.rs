@@ -1,5 +1,4 @@
-//! What a WHERE clause says of keys: the item that it names, or the partitions that it goes
-//! through.
+//! The keys in a WHERE clause: the item that it names, or the partitions that it goes through.
 
 use std::cmp::Ordering;
 
@@ -106,7 +105,8 @@ pub struct Reach {
     /// The partitions it names, sorted, each once; `None`: it may select of any, so all are
     /// scanned.
     pub partitions: Option<Vec<Value>>,
-    /// What all that is selected fulfils of the range attribute, if its order can tell.
+    /// The condition on the range attribute that every selected item fulfils, if its order can use
+    /// it.
     pub range: Option<KeyTerm>,
 }
 

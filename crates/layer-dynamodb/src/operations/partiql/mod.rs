@@ -153,7 +153,7 @@ impl Select {
             ));
         }
         for (position, (attribute, ascending)) in self.order.iter().enumerate() {
-            // What is sorted by once is in order.
+            // A sort by one attribute twice is in order already.
             if self.order[..position].iter().any(|(other, _)| other == attribute) {
                 continue;
             }
@@ -535,14 +535,14 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     })
 }
 
-/// What a transaction answers: one answer to each read, none to writes.
+/// The answers of a transaction: one to each read, none to writes.
 struct Transacted {
     shown: Vec<Answer>,
     consumed: BTreeMap<String, Consumed>,
     kind: Kind,
 }
 
-/// What the statements consumed as parts of one transaction, by table.
+/// Returns the consumption of the statements as parts of one transaction, by table.
 fn consumed_together<'s>(answers: impl Iterator<Item = (&'s Asked, &'s Answer)>) -> BTreeMap<String, Consumed> {
     let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
     for (asked, answer) in answers {
@@ -568,7 +568,7 @@ fn parse_transaction(request: &Json<'_>) -> Result<Vec<Asked>, Failure> {
     }
 }
 
-/// What is wrong with one statement, as a transaction reports it.
+/// Returns the fault of one statement, as a transaction reports it.
 fn of_statement(position: usize, mut failure: Failure) -> Failure {
     failure.message = format!(
         "Validation failed in TransactStatements[{position}]: {}",

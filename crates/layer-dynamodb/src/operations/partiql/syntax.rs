@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// What its token says: an operator, a function or a name.
+    /// Returns the text of its token: an operator, a function or a name.
     pub fn token_text(&self) -> &str {
         match &self.kind {
             Kind::Missing => "MISSING",

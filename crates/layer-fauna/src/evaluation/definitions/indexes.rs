@@ -181,7 +181,7 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
     );
 }
 
-/// What is wrong first with a term or a value.
+/// Returns the first fault of a term or a value.
 fn wrong_component(fields: &Fields) -> Option<Failure> {
     let given = |key: &str| fields.get(key).filter(|value| !value.is_null());
     let of_no_path = |path: &Value| {

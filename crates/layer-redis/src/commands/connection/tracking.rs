@@ -100,7 +100,7 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Fail
     Ok(())
 }
 
-/// No prefix of a connection may begin another one of it, or be the same: a change would be told
+/// No prefix of a connection may begin another one of it, or be the same: a change would be sent
 /// twice.
 fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();

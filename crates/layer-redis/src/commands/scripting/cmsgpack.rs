@@ -2,8 +2,8 @@
 //!
 //! Tables nested deeper than sixteen levels are written as nil, as in Redis; a table that holds
 //! itself three times would still take 64 million of them, so values are counted and the work is
-//! part of the run's time. What is read may nest as deep as [`DEPTH_MAX`]. Lengths that the bytes
-//! announce are believed only as far as bytes follow.
+//! part of the run's time. Input may nest as deep as [`DEPTH_MAX`]. Lengths that the bytes announce
+//! are believed only as far as bytes follow.
 
 use std::rc::Rc;
 

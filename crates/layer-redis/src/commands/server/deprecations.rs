@@ -1,5 +1,5 @@
-//! What COMMAND DOCS says of commands that are not meant for applications any more, or never were;
-//! observed of Redis 8.2.3.
+//! The notes of COMMAND DOCS on commands that are not meant for applications any more, or never
+//! were; observed of Redis 8.2.3.
 
 /// The version since which a command is deprecated, and what to use instead.
 pub fn deprecation(command: &str) -> Option<(&'static str, &'static str)> {

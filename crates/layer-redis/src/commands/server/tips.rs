@@ -1,5 +1,5 @@
-//! What COMMAND INFO tells proxies and cluster clients about a command beyond its flags; observed
-//! of Redis 7.0.15, and of 8.2.3 for newer commands.
+//! The tips of COMMAND INFO for proxies and cluster clients, beyond a command's flags; observed of
+//! Redis 7.0.15, and of 8.2.3 for newer commands.
 
 use crate::command::Command;
 

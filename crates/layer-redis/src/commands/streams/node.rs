@@ -4,7 +4,8 @@
 //! Redis' node is a listpack: two counters, the names of the fields of its first entry, then the
 //! entries. One whose fields have those names is its values alone. IDs are differences from the
 //! first. Sizes follow
-//! <https://github.com/antirez/listpack/blob/master/listpack.md>; the test compares with what Redis 7.0.15 was seen to keep.
+//! <https://github.com/antirez/listpack/blob/master/listpack.md>; the test compares with the
+//! entries that Redis 7.0.15 was seen to keep.
 
 use std::hash::Hasher;
 

@@ -2,8 +2,9 @@
 //! XACKDEL.
 //!
 //! A group refers to an entry while it has not been given it, or while it is pending. Follows
-//! <https://redis.io/docs/latest/commands/xdelex/> and <https://redis.io/docs/latest/commands/xackdel/>. That ACKED trims past
-//! entries which are referred to, down to the limit, is how XTRIM's page is read here.
+//! <https://redis.io/docs/latest/commands/xdelex/> and
+//! <https://redis.io/docs/latest/commands/xackdel/>. That ACKED trims past entries which are
+//! referred to, down to the limit, is how XTRIM's page is read here.
 
 use std::ops::ControlFlow;
 
