@@ -175,7 +175,7 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
     let layer = context.layer;
     let keys = &mut context.keys();
     match value {
-        Value::String(text) => keys.put_string(name, Header::new(Kind::String), text),
+        Value::String(text) => keys.put(name, Header::new(Kind::String), text),
         Value::List(elements) => lists::store(keys, name, elements),
         Value::Set(members) => {
             sets::store(keys, sets::integers_max(layer), name, members);

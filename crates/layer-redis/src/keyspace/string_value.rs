@@ -11,9 +11,10 @@
 //! a value costs one chunk. A chunk is changed by a patch ([`quartet_model::Effect::Patch`]), so
 //! the log has what is new and nothing else.
 //!
-//! A value that is set whole stays packed up to [`WHOLE_BYTES_MAX`], because one row is the fastest
-//! to read and write whole; one that is changed in place is chunked from [`PATCHED_BYTES_MAX`] on.
-//! Readers do not know which form a value has.
+//! A value that is set whole is packed, because one row is the fastest to read and write whole and
+//! is never copied on its way to the log. The first change in place of a value beyond
+//! [`PATCHED_BYTES_MAX`] writes all of it in chunks; each later one costs what it changes. Readers
+//! do not know which form a value has.
 //!
 //! Invariants: a chunk holds 1 to CHUNK_BYTES bytes and ends at or before the value's length.
 
@@ -29,8 +30,6 @@ use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 /// Bytes of a chunk. A patch copies at most one: with 4 KiB that costs as much as a step down the
 /// tree.
 pub const CHUNK_BYTES: usize = 4 << 10;
-/// A longer value is chunked when it is set.
-const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// A longer value is chunked when it is changed in place.
 const PATCHED_BYTES_MAX: usize = 2 * CHUNK_BYTES;
 /// Bytes of a chunk's name: its index.
@@ -202,14 +201,6 @@ impl Context<'_, '_> {
 }
 
 impl Keyspace<'_, '_> {
-    /// Writes a string whole. A key that was there is replaced.
-    pub fn put_string(&mut self, name: &[u8], header: Header, value: &[u8]) {
-        if value.len() <= WHOLE_BYTES_MAX {
-            return self.put(name, header, value);
-        }
-        self.put_chunks(name, header, value, value.len() as u64);
-    }
-
     /// Writes `bytes` at `offset` of a string, which grows as needed, filled up with zeros. `old`
     /// is the key as it is, if there is one.
     pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
@@ -337,7 +328,7 @@ mod tests {
             (0..20usize, -3..=3isize).prop_map(|(chunk, by)| (chunk * CHUNK_BYTES).saturating_add_signed(by));
         let offset = prop_oneof![near_a_bound, 0..90_000usize];
         prop_oneof![
-            1 => any_bytes(WHOLE_BYTES_MAX + 9000).prop_map(Step::Put),
+            1 => any_bytes(18 * CHUNK_BYTES).prop_map(Step::Put),
             6 => (offset.clone(), any_bytes(10_000)).prop_map(|(offset, bytes)| Step::Patch(offset, bytes)),
             2 => (offset, 0..4u8).prop_map(|(at, byte)| Step::Overwrite(at, byte)),
             1 => Just(Step::Rename),
@@ -358,7 +349,7 @@ mod tests {
         let header = Header::patched(old.as_ref());
         match step {
             Step::Put(value) => {
-                keys.put_string(b"s", Header::new(Kind::String), value);
+                keys.put(b"s", Header::new(Kind::String), value);
                 *model = Some(value.clone());
             }
             Step::Patch(offset, bytes) => {

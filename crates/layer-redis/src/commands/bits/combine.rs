@@ -56,7 +56,7 @@ pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     if result.is_empty() {
         context.keys().remove(target);
     } else {
-        context.keys().put_string(target, Header::patched(None), &result);
+        context.keys().put(target, Header::patched(None), &result);
     }
     context.reply.integer(result.len() as i64);
     Ok(())

@@ -48,7 +48,7 @@ pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let (name, value) = (&arguments[1], &arguments[2]);
     check_length(value.len() as u64)?;
     if arguments.len() == 3 {
-        context.keys().put_string(name, Header::new(Kind::String), value);
+        context.keys().put(name, Header::new(Kind::String), value);
         context.reply.ok();
         return Ok(());
     }
@@ -98,7 +98,7 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], expiry_ms: Op
         }
     } else {
         let header = Header::new(Kind::String).expiry(expiry_ms);
-        context.keys().put_string(name, header, value);
+        context.keys().put(name, header, value);
     }
 }
 
@@ -107,7 +107,7 @@ pub fn setnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     check_length(value.len() as u64)?;
     let absent = context.keys().find(name).is_none();
     if absent {
-        context.keys().put_string(name, Header::new(Kind::String), value);
+        context.keys().put(name, Header::new(Kind::String), value);
     }
     context.reply.integer(i64::from(absent));
     Ok(())
@@ -134,7 +134,7 @@ pub fn getset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     read_value(context, &arguments[1])?;
     context
         .keys()
-        .put_string(&arguments[1], Header::new(Kind::String), &arguments[2]);
+        .put(&arguments[1], Header::new(Kind::String), &arguments[2]);
     Ok(())
 }
 
@@ -307,7 +307,7 @@ fn put_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
     let mut keys = context.keys();
     let mut words = arguments.iter().skip(1);
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
-        keys.put_string(name, Header::new(Kind::String), value);
+        keys.put(name, Header::new(Kind::String), value);
     }
 }
 
