@@ -101,8 +101,10 @@ impl Memory {
     fn retained_beside(&self, counted: u64, resident: u64) -> u64 {
         let counted_then = self.counted_then.swap(counted, Ordering::Relaxed);
         let resident_then = self.resident_then.swap(resident, Ordering::Relaxed);
-        let freed = self.retained.load(Ordering::Relaxed) + counted_then.saturating_sub(counted);
-        let used = counted.saturating_sub(counted_then) + resident_then.saturating_sub(resident);
+        let kept = self.retained.load(Ordering::Relaxed);
+        let freed = kept.saturating_add(counted_then.saturating_sub(counted));
+        let used = counted.saturating_sub(counted_then);
+        let used = used.saturating_add(resident_then.saturating_sub(resident));
         let unusable = resident.saturating_sub(resident_then).saturating_mul(UNUSABLE_FACTOR);
         let retained = freed.saturating_sub(used.saturating_add(unusable));
         self.retained.store(retained, Ordering::Relaxed);

@@ -463,6 +463,8 @@ mod tests {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.run(&["SET", "bits", &"x".repeat(1 << 20)]);
+        // The first change in place writes all of it in chunks.
+        assert!(logged(&fixture, &["SETBIT", "bits", "0", "1"]) > 1 << 20);
         connection.run(&["SETBIT", "sparse", "4294967295", "1"]);
         for key in ["bits", "sparse"] {
             for number in 0..40 {
