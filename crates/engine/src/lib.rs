@@ -59,5 +59,5 @@ pub use recovery::restore::{IsWanted, Restoration};
 pub use recovery::salvage::{rebuild, salvage};
 
 pub use quartet_log::LogRecord;
-pub use quartet_store::checkpoint::salvage::{Damage, Lost, Salvaged};
+pub use quartet_store::salvage::{Damage, Lost, Salvaged};
 pub use quartet_store::{DiskUse, FoundCheckpoint, StoreKind};
