@@ -1,7 +1,6 @@
 //! The command line of `quartet bench`.
 
-use crate::Protocol;
-use crate::keyvalue::KeyValueArguments;
+use crate::embedded::Protocol;
 use crate::workload::product::Test;
 use crate::workload::ycsb::{Distribution, Workload};
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
@@ -101,6 +100,52 @@ pub struct YcsbArguments {
     /// How records are chosen; without it as the workload says
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct KeyValueArguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Which tests, in which order
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [KeyValueTest::Reads, KeyValueTest::Writes, KeyValueTest::Mixed])]
+    pub tests: Vec<KeyValueTest>,
+    /// How many keys there are
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub keys: u64,
+    /// Operations of a transaction
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub operations: u64,
+    /// Without a server: the engine in this process, called by one thread; --parallelism is then
+    /// how many commits may wait for the disk
+    #[arg(long, conflicts_with_all = ["target", "flush"])]
+    pub in_process: bool,
+}
+
+/// The operations of a transaction of the key-value benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyValueTest {
+    Reads,
+    Writes,
+    /// Nine reads for each write.
+    Mixed,
+}
+
+impl KeyValueTest {
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyValueTest::Reads => "reads",
+            KeyValueTest::Writes => "writes",
+            KeyValueTest::Mixed => "90/10",
+        }
+    }
+
+    pub fn writes_of(self, operations: u64) -> u64 {
+        match self {
+            KeyValueTest::Reads => 0,
+            KeyValueTest::Writes => operations,
+            KeyValueTest::Mixed => operations.div_ceil(10),
+        }
+    }
 }
 
 #[derive(Args, Clone, Debug)]

@@ -49,6 +49,11 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
+/// CPU time between two readings, if both could be taken.
+pub fn difference(before: Option<Duration>, after: Option<Duration>) -> Option<Duration> {
+    after?.checked_sub(before?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

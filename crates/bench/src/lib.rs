@@ -2,6 +2,7 @@
 //! same protocol.
 //!
 //! ```text
+//! records    the data of each benchmark
 //! workload   what to do: data and choices, from a seed
 //! target     how a database does it, over its own protocol
 //! measure    the closed loop around both, and its histograms
@@ -16,11 +17,14 @@ mod byte_strings;
 mod circumstances;
 mod compare;
 mod cpu;
+mod embedded;
 mod keyvalue;
 mod measure;
 mod published;
 mod random;
+mod records;
 mod report;
+mod report_files;
 mod report_html;
 mod results;
 mod run;
@@ -29,98 +33,13 @@ mod targets;
 mod workload;
 
 pub use arguments::{
-    BenchArguments, BenchCommand, CompareArguments, Connections, NewsArguments, NewsProtocol, ProductArguments,
-    RunArguments, YcsbArguments,
+    BenchArguments, BenchCommand, CompareArguments, Connections, KeyValueArguments, KeyValueTest, NewsArguments,
+    NewsProtocol, ProductArguments, RunArguments, YcsbArguments,
 };
-pub use keyvalue::{KeyValueArguments, Test as KeyValueTest};
+pub use embedded::{EmbeddedServer, InProcess, OpenInProcess, Protocol, StartEmbedded, Wanted};
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
 pub use workload::product::Test as ProductTest;
 pub use workload::ycsb::Workload as YcsbWorkload;
-
-use std::any::Any;
-use std::path::PathBuf;
-
-/// A server that the caller started for the benchmark, in a process of its own so that its CPU time
-/// can be separated from the load generator's. Dropping it stops the server.
-pub struct EmbeddedServer {
-    /// Such as `redis://127.0.0.1:40123`. Its data is the benchmark's to clear.
-    pub url: String,
-    pub pid: Option<u32>,
-    /// PEM file: what its certificate is believed by, if it has one.
-    pub tls_roots: Option<PathBuf>,
-    /// Only its `Drop` matters.
-    _stop: Box<dyn Any>,
-}
-
-impl EmbeddedServer {
-    /// `stop` stops the server when it is dropped.
-    pub fn new(url: String, pid: Option<u32>, stop: impl Any) -> EmbeddedServer {
-        EmbeddedServer {
-            url,
-            pid,
-            tls_roots: None,
-            _stop: Box::new(stop),
-        }
-    }
-
-    /// Its certificate is believed below the roots of this PEM file.
-    pub fn trusted_by(mut self, roots: PathBuf) -> EmbeddedServer {
-        self.tls_roots = Some(roots);
-        self
-    }
-}
-
-/// Starts a server with an empty database as asked for, called when no target is given.
-pub type StartEmbedded<'a> = &'a dyn Fn(Wanted) -> anyhow::Result<EmbeddedServer>;
-
-/// The settings of the server that a benchmark starts for itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    pub protocol: Protocol,
-    /// It has a certificate, and its URL leads there over TLS.
-    pub is_tls: bool,
-    /// It asks for credentials, which stand in its URL.
-    pub is_guarded: bool,
-}
-
-impl Wanted {
-    /// In clear text, and open to everybody.
-    pub fn plain(protocol: Protocol) -> Wanted {
-        Wanted {
-            protocol,
-            is_tls: false,
-            is_guarded: false,
-        }
-    }
-}
-
-/// A database in this process, for the key-value benchmark.
-pub trait InProcess {
-    /// Reads all keys at one version, and returns how many are there.
-    fn read(&self, keys: &[[u8; 16]]) -> usize;
-
-    /// Commits the rows as one transaction. Returns what [`InProcess::is_durable`] is asked with.
-    fn write(&self, rows: &[([u8; 16], Vec<u8>)]) -> anyhow::Result<u64>;
-
-    /// Whether the commit is on disk; asking gets it there.
-    fn is_durable(&self, commit: u64) -> bool;
-
-    /// Waits until it is.
-    fn wait_durable(&self, commit: u64) -> anyhow::Result<()>;
-}
-
-/// Opens an empty database in this process, which is gone when it is dropped.
-pub type OpenInProcess<'a> = &'a dyn Fn() -> anyhow::Result<Box<dyn InProcess>>;
-
-/// The protocol between a benchmark and a server of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Redis,
-    Rest,
-    DynamoDb,
-    Fauna,
-    KeyValue,
-}
 
 /// Does what the command line says; prints results to stdout and progress to stderr.
 ///

@@ -17,7 +17,7 @@ use crate::targets::OperationError;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hdrhistogram::Histogram;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::mpsc;
@@ -259,6 +259,14 @@ fn merge(parts: Vec<Part>) -> anyhow::Result<Measured> {
         );
     }
     Ok(measured)
+}
+
+/// A bar for one cell, drawn on stderr, and not at all if that is no terminal.
+pub fn progress(test: &str, parallelism: u32) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:24} {bar:40} {elapsed_precise}, {eta} left");
+    ProgressBar::new(0)
+        .with_style(style.expect("the template is well-formed"))
+        .with_message(format!("{test}, parallelism {parallelism}"))
 }
 
 #[cfg(test)]

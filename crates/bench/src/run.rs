@@ -6,17 +6,17 @@
 //! finished, so loading is not in it.
 
 use crate::arguments::{Connections, NewsArguments, ProductArguments, RunArguments, YcsbArguments};
-use crate::measure::{Worker, closed_loop, event_loop};
+use crate::cpu::difference;
+use crate::measure::{Worker, closed_loop, event_loop, progress};
+use crate::report_files::write_report;
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::targets::{Connection, Target, Trust};
 use crate::workload::calvin::CalvinWorker;
 use crate::workload::news::{self, NewsWorker};
 use crate::workload::product::{self, ProductWorker};
 use crate::workload::ycsb::{self, YcsbWorker};
-use crate::{EmbeddedServer, Protocol, StartEmbedded, Wanted, circumstances, cpu, report, report_html};
+use crate::{EmbeddedServer, Protocol, StartEmbedded, Wanted, circumstances, cpu, report};
 use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -253,28 +253,4 @@ impl Bench {
         drop(self.embedded);
         Ok(())
     }
-}
-
-pub(crate) fn difference(before: Option<Duration>, after: Option<Duration>) -> Option<Duration> {
-    after?.checked_sub(before?)
-}
-
-/// Drawn on stderr, and not at all if that is no terminal.
-pub(crate) fn progress(test: &str, parallelism: u32) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:24} {bar:40} {elapsed_precise}, {eta} left");
-    ProgressBar::new(0)
-        .with_style(style.expect("the template is well-formed"))
-        .with_message(format!("{test}, parallelism {parallelism}"))
-}
-
-pub(crate) fn write_report(results: &Results, directory: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let write = |extension: &str, text: String| {
-        let path = directory.join(format!("{}.{extension}", results.benchmark));
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("Written: {}", path.display());
-        anyhow::Ok(())
-    };
-    write("json", serde_json::to_string_pretty(results)? + "\n")?;
-    write("html", report_html::page(results))
 }

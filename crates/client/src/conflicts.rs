@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::transaction::REPORTED_RANGE_BYTES;
+/// Bytes that a conflict range counts for in the reported size of a transaction, beside its keys.
+pub(crate) const REPORTED_RANGE_BYTES: usize = 24;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {

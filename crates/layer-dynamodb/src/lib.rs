@@ -22,8 +22,8 @@ pub mod wire;
 
 use quartet_engine::{Admission, Dependency};
 
-pub use background::buckets::Buckets;
 pub use operations::Target;
+pub use storage::buckets::Buckets;
 pub use storage::changes::DynamoDbChanges;
 pub use storage::invariants::DynamoDbInvariants;
 pub use storage::layer::DynamoDb;

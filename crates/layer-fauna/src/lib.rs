@@ -55,6 +55,7 @@ pub use service::changes::FaunaChanges;
 pub use service::headers::presented_secret;
 pub use service::invariants::FaunaInvariants;
 pub use service::jwt::keys::{Fetch, KeySets};
+pub use service::message::{Refusal, Reply, Request, Unanswered};
 pub use service::rate_limits::{Operations, RateLimits};
 pub use service::streams::{Stream, StreamStep};
-pub use service::{BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, RootSecret, Unanswered};
+pub use service::{BODY_BYTES_MAX, Fauna, RootSecret};

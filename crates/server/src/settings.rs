@@ -203,6 +203,9 @@ impl RestTokens {
     }
 }
 
+/// The secret that every local setup of FaunaDB uses.
+pub const DEVELOPMENT_SECRET: &str = "secret";
+
 /// The credentials that a client has to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {

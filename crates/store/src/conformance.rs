@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use quartet_model::{LogSequence, Version};
 
 use crate::interface::{Cleared, Flush, Read, Store};
-use crate::memory::row::Row;
 use crate::position::Position;
+use crate::row::Row;
 
 type Model = BTreeMap<Vec<u8>, Row>;
 

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::StoreError;
 use crate::interface::Read;
-use crate::memory::row::Row;
+use crate::row::Row;
 
 /// Hashes rows one by one.
 #[derive(Default)]

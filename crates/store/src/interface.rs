@@ -5,9 +5,19 @@ use std::ops::ControlFlow;
 use quartet_model::Version;
 
 use crate::error::StoreError;
-use crate::memory::row::Row;
-use crate::memory::tree::Walk;
 use crate::position::Position;
+use crate::row::Row;
+
+/// A few rows that will be visited, from a key on or backwards from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'k> {
+    /// The first that may be met, or, backwards, what those met are below.
+    pub from: &'k [u8],
+    /// Towards lower keys.
+    pub reverse: bool,
+    /// Upper bound on the rows visited.
+    pub rows: usize,
+}
 
 /// Reading rows, of a store or of a snapshot. An error is the disk's; a store in memory has none.
 pub trait Read {

@@ -8,19 +8,23 @@
 //! A store on disk reaches up to a [`Position`] of the log, and is opened with that and the log's
 //! rest. A [`Flush`] brings it forward; it runs beside reads and writes.
 //!
-//! | room or file      | contents                                                             |
-//! |-------------------|----------------------------------------------------------------------|
-//! | `interface`       | the traits: what a store is                                          |
-//! | `memory`          | the store in memory: rows behind one pointer (`row`, the only unsafe |
-//! |                   | code), sorted runs of them (`run`), the counted B+tree (`tree`)      |
-//! | `ssd`             | the store on disk: a tree in files, and the changes since            |
-//! | `checkpoint`      | a snapshot as a stream of checksummed bytes, and back (`files`,      |
-//! |                   | `load`); the trustworthy part of a damaged store (`salvage`)         |
-//! | `partition_store` | the store that a data directory holds, of either kind                |
-//! | `options`         | the options a store is opened with                                   |
-//! | `hash`            | the hash by which replicas compare their states                      |
-//! | `damage`          | reports of damage                                                    |
-//! | `conformance`     | the tests that every store must pass                                 |
+//! | file              | what it is                                                         |
+//! |-------------------|--------------------------------------------------------------------|
+//! | `interface`       | the traits: what a store is                                        |
+//! | `row`             | key, value and version behind one pointer; the only unsafe code    |
+//! | `memory`          | the store in memory: the tree behind the traits above              |
+//! | `memory::tree`    | the persistent B+tree that counts                                  |
+//! | `memory::run`     | a short sorted run of rows: the body of a tree node                |
+//! | `ssd`             | the store on disk: a tree in files, and what has changed since     |
+//! | `checkpoint`      | a snapshot as a stream of checksummed bytes, and back              |
+//! | `checkpoint::files` | checkpoints as files of a directory: the flush of `memory`       |
+//! | `options`         | the settings that the store is opened with                         |
+//! | `partition_store` | whichever store a data directory holds                             |
+//! | `load`            | rows in key order on their way into an empty store                 |
+//! | `hash`            | the hash by which replicas compare their states                    |
+//! | `damage`          | what is said of damage                                             |
+//! | `salvage`         | what of a damaged store can still be trusted                       |
+//! | `conformance`     | the tests that every store must pass                               |
 
 #![warn(missing_docs)]
 
@@ -31,19 +35,22 @@ mod damage;
 mod error;
 mod hash;
 mod interface;
+mod load;
 pub mod memory;
 mod open_error;
 mod options;
 mod partition_store;
 mod position;
+mod prefetch;
+mod row;
+pub mod salvage;
 mod ssd;
 
 pub use checkpoint::files::FoundCheckpoint;
-pub use checkpoint::load::PartitionLoad;
 pub use error::StoreError;
 pub use hash::{StateHasher, state_hash};
-pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
-pub use memory::row::{Row, all_rows_bytes};
+pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store, Walk};
+pub use load::PartitionLoad;
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;
 pub use options::{StoreKind, StoreOptions};
@@ -51,4 +58,5 @@ pub use partition_store::{
     Opened, PartitionCleared, PartitionFlush, PartitionFlushed, PartitionSnapshot, PartitionStore,
 };
 pub use position::Position;
+pub use row::{Row, all_rows_bytes};
 pub use ssd::{DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdOutdated, SsdSnapshot, SsdStore};

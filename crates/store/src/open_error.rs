@@ -2,7 +2,6 @@
 
 use std::io;
 
-use crate::checkpoint::CheckpointError;
 use crate::error::StoreError;
 
 /// Why a data directory cannot be opened.
@@ -49,4 +48,29 @@ impl OpenError {
             OpenError::Io(_) | OpenError::UnknownFormat(_) | OpenError::OtherEngine { .. } => false,
         }
     }
+}
+
+/// Why a checkpoint could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The input failed; reading again may help.
+    #[error("reading the checkpoint at byte {offset}")]
+    Input {
+        /// Bytes read before the failure.
+        offset: u64,
+        /// The input's own error.
+        #[source]
+        source: io::Error,
+    },
+    /// The bytes are not a checkpoint as it was written; use another one.
+    #[error("damaged checkpoint: {what} in the part that starts at byte {offset}")]
+    Damaged {
+        /// Where the damaged part starts, in bytes from the start of the stream.
+        offset: u64,
+        /// The fault, as the object of a sentence.
+        what: &'static str,
+    },
+    /// Written by a version of this program with another format; use that one.
+    #[error("checkpoint of format version {0}, which this program does not know")]
+    UnknownFormat(u32),
 }

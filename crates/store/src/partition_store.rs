@@ -11,15 +11,14 @@ use quartet_env::Disk;
 use quartet_model::Version;
 
 use crate::checkpoint::files::{self, CheckpointFiles, FoundCheckpoint};
-use crate::checkpoint::load::{PartitionLoad, Rows};
 use crate::error::StoreError;
-use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
-use crate::memory::row::Row;
-use crate::memory::tree::Walk;
+use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store, Walk};
+use crate::load::{PartitionLoad, Rows};
 use crate::memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemoryFlushed, MemorySnapshot, MemoryStore};
 use crate::open_error::OpenError;
 use crate::options::{StoreKind, StoreOptions};
 use crate::position::Position;
+use crate::row::Row;
 use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdOutdated, SsdSnapshot, SsdStore};
 
 impl StoreKind {

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use quartet_engine::Durability;
+use quartet_model::DatabaseId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use sha2::{Digest, Sha256};
 
@@ -110,7 +111,9 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Longest name of a database.
 const NAME_BYTES_MAX: usize = 64;
-/// The name of the database that every server has.
+/// The database that every server has, and that connections are in until they say otherwise.
+pub const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
+/// Its name.
 pub const DEFAULT_NAME: &str = "default";
 
 /// Names stand in paths, labels and user names, so they are plain.

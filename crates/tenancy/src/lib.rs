@@ -21,7 +21,7 @@ mod quotas;
 mod share;
 
 pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
-pub use definition::{Consistency, DEFAULT_NAME, Definition, KeptCredentials, is_name};
+pub use definition::{Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, KeptCredentials, is_name};
 pub use invariants::CatalogueInvariants;
 pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
 pub use quotas::{Exceeded, Limits, Quotas};

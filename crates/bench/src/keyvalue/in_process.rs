@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::{KeyValueArguments, LOADED_AT_ONCE, Test, key, results, value};
+use crate::cpu::difference;
 use crate::measure::{Measured, histogram};
 use crate::random::Random;
+use crate::report_files::write_report;
 use crate::results::{Cell, CpuUsed, TargetSummary};
-use crate::run::{difference, write_report};
 use crate::{InProcess, OpenInProcess, cpu, report};
 
 pub(super) fn run(arguments: &KeyValueArguments, open: OpenInProcess) -> anyhow::Result<()> {

@@ -14,64 +14,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
-use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use quartet_client::{Cluster, Database, ErrorCode, RangeOptions, Selector, Transaction};
 
-use crate::arguments::RunArguments;
-use crate::measure::{Measured, Worker, closed_loop, event_loop, histogram};
+use crate::arguments::{KeyValueArguments, KeyValueTest as Test};
+use crate::cpu::difference;
+use crate::measure::{Measured, Worker, closed_loop, event_loop, histogram, progress};
 use crate::random::Random;
+use crate::report_files::write_report;
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
-use crate::run::{difference, progress, write_report};
 use crate::targets::OperationError;
 use crate::{EmbeddedServer, OpenInProcess, Protocol, StartEmbedded, Wanted, circumstances, cpu, report};
-
-#[derive(Args, Clone, Debug)]
-pub struct KeyValueArguments {
-    #[command(flatten)]
-    pub run: RunArguments,
-    /// Which tests, in which order
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Test::Reads, Test::Writes, Test::Mixed])]
-    pub tests: Vec<Test>,
-    /// How many keys there are
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub keys: u64,
-    /// Operations of a transaction
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    pub operations: u64,
-    /// Without a server: the engine in this process, called by one thread; --parallelism is then
-    /// how many commits may wait for the disk
-    #[arg(long, conflicts_with_all = ["target", "flush"])]
-    pub in_process: bool,
-}
-
-/// The operations of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Test {
-    Reads,
-    Writes,
-    /// Nine reads for each write.
-    Mixed,
-}
-
-impl Test {
-    fn name(self) -> &'static str {
-        match self {
-            Test::Reads => "reads",
-            Test::Writes => "writes",
-            Test::Mixed => "90/10",
-        }
-    }
-
-    fn writes_of(self, operations: u64) -> u64 {
-        match self {
-            Test::Reads => 0,
-            Test::Writes => operations,
-            Test::Mixed => operations.div_ceil(10),
-        }
-    }
-}
 
 const VALUE_BYTES_MIN: u64 = 8;
 const VALUE_BYTES_MAX: u64 = 100;

@@ -16,8 +16,8 @@ use super::endpoint::{Endpoint, Trust};
 use super::http::HttpSocket;
 use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
-use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
-use crate::workload::ycsb::Record;
+use crate::records::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
+use crate::records::ycsb::Record;
 
 /// `rest[s]://[token@]host:port`
 pub struct RestTarget {

@@ -7,11 +7,9 @@ use async_trait::async_trait;
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
+use crate::records::calvin::{FIELD_NAMES, INSTANCES};
 use crate::targets::{Connection, OperationError};
 
-/// The fields of an instance; each has an index.
-pub const FIELD_NAMES: [&str; 4] = ["a", "b", "c", "d"];
-pub const INSTANCES: usize = 4;
 const STRING_BYTES: usize = 12;
 
 /// One closed loop of inserting transactions.

@@ -9,11 +9,15 @@ use std::sync::Arc;
 use quartet_wire_keyvalue::{Commit, ErrorCode, Reply};
 use tokio::sync::oneshot;
 
-use super::{Phase, Transaction};
+use super::{Phase, State, Transaction};
 use crate::attempt::{Attempt, Outcome};
-use crate::conflicts::RangeSet;
+use crate::conflicts::{RangeSet, ReadConflicts};
 use crate::connection::{Complete, Failure};
 use crate::mutations::Mutations;
+
+/// Bytes that a mutation and a conflict range count for in the size of a commit, beside their keys
+/// and values.
+const SENT_ITEM_BYTES: usize = 24;
 
 /// The parts that a commit sends beside the reads.
 struct Gathered {
@@ -199,5 +203,16 @@ impl Attempt {
             true => Ok(0),
             false => Err(ErrorCode::BROKEN_PROMISE),
         }
+    }
+}
+
+impl State {
+    /// Returns the size of the commit as the server counts it.
+    fn sent_bytes(&self) -> usize {
+        let range = |(begin, end): (&[u8], &[u8])| SENT_ITEM_BYTES + begin.len() + end.len();
+        let written: usize = self.write_conflicts.iter().map(range).sum();
+        let read = |read: &mut ReadConflicts| read.ranges().into_iter().map(range).sum::<usize>();
+        let mutations = self.mutations.bytes() + SENT_ITEM_BYTES * self.mutations.len();
+        mutations + written + self.attempt.with_read_conflicts(read)
     }
 }

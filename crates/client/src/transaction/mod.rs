@@ -10,6 +10,7 @@
 //! asked later, the commit too, answers with it.
 
 mod commit;
+mod own_watches;
 mod size;
 mod watch;
 
@@ -31,9 +32,8 @@ use crate::special::{self, SpecialKeyInfo};
 use crate::writes::Writes;
 use crate::{Database, METADATA_VERSION_KEY, TransactionOption, VALUE_BYTES_MAX, key_after, key_bytes_max};
 
-pub(crate) use size::REPORTED_RANGE_BYTES;
+use own_watches::OwnWatches;
 use size::Size;
-use watch::OwnWatches;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The server asks to be left alone for longer.
@@ -628,9 +628,27 @@ impl Transaction {
         });
         state.timer = Some(timer.abort_handle());
     }
+
+    // ---- size
+
+    /// Returns about how large the transaction is, in bytes, also when it was cancelled or has
+    /// committed.
+    pub fn approximate_size(&self) -> impl Future<Output = Result<i64, ErrorCode>> + Send + use<> {
+        let state = self.state();
+        let size = i64::try_from(state.reported_size()).unwrap_or(i64::MAX);
+        std::future::ready(state.failed.map_or(Ok(size), Err))
+    }
 }
 
 impl State {
+    /// Without read-your-writes the original counts neither what is read nor keys that are cleared.
+    fn reported_size(&self) -> usize {
+        match self.options.read_your_writes_disabled {
+            true => self.size.bytes(),
+            false => self.size.bytes() + self.attempt.with_read_conflicts(|read| read.reported_bytes()),
+        }
+    }
+
     fn new(attempt: Arc<Attempt>, options: Options) -> State {
         State {
             attempt,

@@ -4,60 +4,14 @@
 //! commits or not, as in FoundationDB: a write after the watch that changes the value fires it
 //! where it is called.
 
-use quartet_wire_keyvalue::{Mutation, MutationKind};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
+use super::own_watches::fired;
 use super::{State, Transaction};
-use crate::attempt::{Outcome, StoredValue};
+use crate::attempt::Outcome;
 use crate::connection::Connection;
 use crate::database::CountedWatch;
-use crate::mutations::is_written;
 use crate::{ErrorCode, METADATA_VERSION_KEY, key_bytes_max};
-
-/// The watches of an attempt that its own writes may fire.
-#[derive(Default)]
-pub(super) struct OwnWatches(Vec<(Box<[u8]>, watch::Sender<OwnWrite>)>);
-
-/// The last write of a watched key that came after its watch.
-#[derive(Default)]
-enum OwnWrite {
-    #[default]
-    None,
-    /// `None`: cleared.
-    Value(Option<Box<[u8]>>),
-    /// It depends on the stored value, or on the versionstamp.
-    Computed,
-}
-
-impl OwnWrite {
-    fn changes(&self, seen: Option<&StoredValue>) -> bool {
-        match self {
-            OwnWrite::None => false,
-            OwnWrite::Value(value) => value.as_deref() != seen.map(AsRef::as_ref),
-            OwnWrite::Computed => true,
-        }
-    }
-}
-
-impl OwnWatches {
-    fn add(&mut self, key: &[u8]) -> watch::Receiver<OwnWrite> {
-        let (sender, receiver) = watch::channel(OwnWrite::None);
-        self.0.retain(|(_, sender)| !sender.is_closed());
-        self.0.push((key.into(), sender));
-        receiver
-    }
-
-    /// Called with each write of the transaction.
-    pub fn written(&self, mutation: &Mutation<'_>) {
-        for (_, sender) in self.0.iter().filter(|(key, _)| is_written(mutation, key)) {
-            sender.send_replace(match mutation.kind {
-                MutationKind::Set => OwnWrite::Value(Some(mutation.value.into())),
-                MutationKind::Clear | MutationKind::ClearRange => OwnWrite::Value(None),
-                _ => OwnWrite::Computed,
-            });
-        }
-    }
-}
 
 impl State {
     /// Why a watch cannot be.
@@ -102,14 +56,6 @@ impl Transaction {
             }
             changed(&attempt.connection, &key, seen.as_deref()).await
         }
-    }
-}
-
-/// Completes once the transaction itself has written another value than it saw.
-async fn fired(own: &mut watch::Receiver<OwnWrite>, seen: Option<&StoredValue>) {
-    if own.wait_for(|write| write.changes(seen)).await.is_err() {
-        // The attempt is over, and it says how.
-        std::future::pending().await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Durability: epochs gather, the flusher appends them to the log, and what they hold is bounded.
 
+pub(crate) mod admission;
 pub(crate) mod backlog;
 pub(crate) mod epochs;
 pub(crate) mod flusher;

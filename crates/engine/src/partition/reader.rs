@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_model::Version;
-use quartet_store::memory::tree::Walk;
+use quartet_store::Walk;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
 use crate::certify::full_keys::FullKeys;

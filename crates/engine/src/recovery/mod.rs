@@ -2,8 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod convert;
-pub(crate) mod options;
-pub(crate) mod parts;
 pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod salvage;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quartet_env::Disk;
 use quartet_store::Row;
-use quartet_store::checkpoint::salvage::{self, Damage, Salvaged};
+use quartet_store::salvage::{self, Damage, Salvaged};
 
 use crate::{OpenError, Restoration};
 

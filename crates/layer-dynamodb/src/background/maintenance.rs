@@ -8,12 +8,14 @@ use std::ops::ControlFlow;
 
 use quartet_engine::{Admission, Transaction};
 use quartet_model::KeyRange;
-use serde::{Deserialize, Serialize};
 
+use crate::operations::transact::TOKEN_KEPT_MICROS;
+use crate::storage::filling::Filling;
+use crate::storage::found::Found;
 use crate::storage::key::{self, Position};
-use crate::storage::streams::{self, KEPT_MICROS};
+use crate::storage::streams::{self, Author, KEPT_MICROS};
 use crate::storage::table::{Index, Table};
-use crate::storage::write::{Author, Found, expiry_of, replace};
+use crate::storage::write::{expiry_of, replace};
 use crate::wire::failure::Failure;
 use crate::{DynamoDb, operations::backups, operations::restore, storage::history, storage::stored};
 
@@ -23,26 +25,6 @@ const STEP_ITEMS: usize = 200;
 const TURN_MICROS: u64 = 20_000;
 /// An expiry longer ago is taken for a mistake ("Using time to live").
 const EXPIRED_SECONDS_MAX: u64 = 5 * 365 * 24 * 3600;
-pub const TOKEN_KEPT_MICROS: u64 = 10 * 60 * 1_000_000;
-
-/// How far the filling of an index, or of the expiries of a table (index 0), has come.
-#[derive(Serialize, Deserialize)]
-struct Filling {
-    table: String,
-    /// Key of the last item looked at; empty before the first.
-    after: Vec<u8>,
-}
-
-pub fn start_filling(transaction: &mut Transaction<'_>, table: &Table, index: u16) {
-    let filling = Filling {
-        table: table.kept_name().into_owned(),
-        after: Vec::new(),
-    };
-    transaction.set(
-        &key::filling(table.id, index),
-        &serde_json::to_vec(&filling).expect("JSON"),
-    );
-}
 
 impl DynamoDb {
     /// Does what is due. Cheap when nothing is; to be called several times a second.

@@ -50,7 +50,7 @@ mod tests {
     use parking_lot::Mutex;
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-    use crate::background::buckets::Buckets;
+    use crate::storage::buckets::Buckets;
     use crate::testing::Fixture;
     use crate::wire::json::Json;
 

@@ -4,21 +4,21 @@
 //! A backup is a row that says what the table was made of, and a pin on its state (`history`):
 //! taking one copies nothing.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
 use quartet_model::{KeyRange, Version};
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::operations::settings::backed_up_table;
-use crate::operations::tables::{measure_items, write_index, write_key_schema, write_on_demand_maximum, write_seconds};
+use crate::operations::tables::{measure_items, write_index, write_on_demand_maximum};
+use crate::storage::attributes::write_key_schema;
+use crate::storage::backup::{Backup, Kind};
 use crate::storage::catalog::{check_is_there, next_number, table_name};
 use crate::storage::key::kept_name;
 use crate::storage::table::Table;
 use crate::wire::failure::{Exception, Failure};
-use crate::wire::json::{Json, Writer};
+use crate::wire::json::{Json, Writer, write_seconds};
 use crate::{DynamoDb, Outcome, storage::history, storage::key};
 
 /// For how long the service keeps what it backed up by itself.
@@ -26,48 +26,6 @@ const SYSTEM_BACKUP_MICROS: u64 = 35 * 24 * 3600 * 1_000_000;
 const PAGE_MAX: i64 = 100;
 /// Backups that one ListBackups looks at; behind them the list goes on with the next.
 const LOOKED_AT_MAX: usize = 1000;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Backup {
-    /// The end of its ARN: the time of its creation and eight digits.
-    pub id: String,
-    pub name: String,
-    pub kind: Kind,
-    /// The table as it was.
-    pub table: Table,
-    /// The version of the state, which is pinned under the number.
-    pub version: u64,
-    pub number: u32,
-    pub created_micros: u64,
-    pub expires_micros: Option<u64>,
-    pub items: u64,
-    pub bytes: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
-    User,
-    System,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::User => "USER",
-            Kind::System => "SYSTEM",
-        }
-    }
-}
-
-impl Backup {
-    pub fn arn(&self, layer: &DynamoDb) -> String {
-        format!("{}/backup/{}", layer.table_arn(&self.table.name), self.id)
-    }
-
-    fn kept_name(&self) -> Cow<'_, str> {
-        kept_name(self.table.region.as_deref(), &self.id)
-    }
-}
 
 /// Makes a backup of a table as it is; the caller stores the table or drops it.
 fn take(transaction: &mut Transaction<'_>, table: &mut Table, name: String, kind: Kind) -> Backup {

@@ -20,7 +20,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::operations::backups::micros_of;
 use crate::operations::restore::recoverable_version;
 use crate::operations::settings::backed_up_table;
-use crate::operations::tables::write_seconds;
 use crate::operations::transfers::{
     Status, Transfer, arn, check_bucket, enqueue, kept_text, named, new_id, of_token, page, store,
 };
@@ -29,7 +28,7 @@ use crate::storage::history::Change;
 use crate::storage::streams::label;
 use crate::storage::table::Table;
 use crate::wire::failure::{Exception, Failure};
-use crate::wire::json::{Json, Writer};
+use crate::wire::json::{Json, Writer, write_seconds};
 use crate::wire::value::write_item;
 use crate::{DynamoDb, Outcome, storage::history, storage::key, storage::stored, wire::ion};
 

@@ -14,19 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::operations::backups;
 use crate::operations::items::check_item_size;
-use crate::operations::tables::{Creation, add, parse_creation, write_seconds};
+use crate::operations::tables::{Creation, add, parse_creation};
 use crate::operations::transfers::{
     Status, Transfer, arn, check_bucket, enqueue, kept_text, named, new_id, of_token, page, store,
 };
 use crate::storage::catalog::table_name;
+use crate::storage::found::Found;
 use crate::storage::key::kept_name;
 use crate::storage::key::{self, KeyType};
+use crate::storage::streams::Author;
 use crate::storage::table::Table;
-use crate::storage::write::{Author, Found, replace};
+use crate::storage::write::replace;
 use crate::wire::expansion::expand;
 use crate::wire::failure::{Exception, Failure};
 use crate::wire::ion;
-use crate::wire::json::{Json, Writer};
+use crate::wire::json::{Json, Writer, write_seconds};
 use crate::wire::value::{Item, Value, item_size, parse_item, parse_number};
 use crate::{DynamoDb, Outcome};
 

@@ -6,11 +6,10 @@
 
 use quartet_engine::Transaction;
 
-use crate::operations::tables::write_seconds;
 use crate::storage::catalog::table_name;
 use crate::storage::table::{Insights, Table};
 use crate::wire::failure::{Exception, Failure};
-use crate::wire::json::{Json, Writer};
+use crate::wire::json::{Json, Writer, write_seconds};
 use crate::{DynamoDb, Outcome};
 
 const MODE: &str = "ACCESSED_AND_THROTTLED_KEYS";

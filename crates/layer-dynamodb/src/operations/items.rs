@@ -5,9 +5,11 @@ use std::sync::Arc;
 use quartet_engine::Transaction;
 
 use crate::storage::capacity::{Consumed, Report, read_units, write_units};
+use crate::storage::found::Found;
+use crate::storage::streams::Author;
 use crate::storage::table::{Table, is_empty};
 use crate::storage::throughput::Use;
-use crate::storage::write::{Author, Found, replace};
+use crate::storage::write::replace;
 use crate::wire::expression::path::project;
 use crate::wire::expression::update::too_large_to_update;
 use crate::wire::expression::{Condition, Path, Placeholders, Update, parse_condition, parse_update};

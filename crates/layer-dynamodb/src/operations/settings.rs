@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use quartet_engine::Transaction;
 
-use crate::operations::tables::write_seconds;
 use crate::storage::catalog::table_name;
+use crate::storage::filling::start_filling;
 use crate::storage::table::{Recovery, Table};
 use crate::wire::failure::{Exception, Failure};
-use crate::wire::json::{Json, Writer};
-use crate::{DynamoDb, Outcome, background::maintenance, settled, storage::history};
+use crate::wire::json::{Json, Writer, write_seconds};
+use crate::{DynamoDb, Outcome, settled, storage::history};
 
 const TAGS_MAX: usize = 50;
 const TAG_KEY_CHARACTERS_MAX: usize = 128;
@@ -41,7 +41,7 @@ pub fn update_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         table.time_to_live = enabled.then(|| attribute.to_owned());
         layer.store_table(transaction, &table);
         if enabled {
-            maintenance::start_filling(transaction, &table, 0);
+            start_filling(transaction, &table, 0);
         }
         Ok(())
     };

@@ -21,6 +21,8 @@ use crate::wire::value::{Item, Value, item_size};
 use crate::{DynamoDb, Outcome, storage::stored};
 
 const TRANSACTION_BYTES_MAX: usize = 4 << 20;
+/// For how long the token of a transaction is remembered.
+pub const TOKEN_KEPT_MICROS: u64 = 10 * 60 * 1_000_000;
 
 /// Why one action kept a transaction from happening; `None` if it did not.
 pub type Reason = Option<Failure>;
@@ -387,8 +389,7 @@ impl Writes {
         };
         let (made, known) = row.value().split_first_chunk().expect("a stored token");
         let (known, units) = known.split_first_chunk().expect("a stored token");
-        let too_old =
-            transaction.now_micros() > u64::from_be_bytes(*made) + crate::background::maintenance::TOKEN_KEPT_MICROS;
+        let too_old = transaction.now_micros() > u64::from_be_bytes(*made) + TOKEN_KEPT_MICROS;
         if too_old {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 use crate::storage::key::{KeyPart, KeyType};
 use crate::storage::table::{Capacity, Index, Projection, Table};
 use crate::wire::failure::Failure;
-use crate::wire::json::Json;
+use crate::wire::json::{Json, Writer};
 
 /// Most attributes of either kind in the key of a global index.
 const KEY_PARTS_MAX: usize = 4;
@@ -259,4 +259,16 @@ pub fn projected_names(index: &Index) -> &[String] {
         Projection::Include(names) => names,
         _ => &[],
     }
+}
+
+/// Writes the KeySchema of a table or an index.
+pub fn write_key_schema(writer: &mut Writer, hash: &[KeyPart], range: &[KeyPart]) {
+    let hash = hash.iter().map(|part| (part, "HASH"));
+    let parts = hash.chain(range.iter().map(|part| (part, "RANGE")));
+    writer.list("KeySchema", parts, |writer, (part, kind)| {
+        writer.open(b'{');
+        writer.member("AttributeName", &part.name);
+        writer.member("KeyType", kind);
+        writer.close(b'}');
+    });
 }

@@ -24,9 +24,9 @@ use quartet_model::{KeyRange, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::DynamoDb;
+use crate::storage::found::Found;
 use crate::storage::key::{self, ITEMS_PREFIX_BYTES};
 use crate::storage::table::{Recovery, Table};
-use crate::storage::write::Found;
 
 const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
 /// Rows of history that one transaction looks at.

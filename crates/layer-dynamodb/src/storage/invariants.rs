@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use quartet_engine::{Invariants, Repair, Verification, decoded};
 use quartet_model::{KeyRange, LayerId, Version};
 
-use crate::operations::backups::Backup;
+use crate::storage::backup::Backup;
 use crate::storage::key;
 use crate::storage::stored;
 use crate::storage::streams::Stream;

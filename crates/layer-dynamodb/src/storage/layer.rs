@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quartet_engine::{Busy, Dependency, Engine, ExecuteError, Space, Transaction};
 
-use crate::background::buckets::{Buckets, NoBuckets};
+use crate::storage::buckets::{Buckets, NoBuckets};
 use crate::storage::catalog::Catalog;
 use crate::storage::region;
 use crate::storage::throughput::Throughput;

@@ -16,18 +16,15 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::operations::tables::{write_key_schema, write_seconds};
+use crate::storage::attributes::write_key_schema;
 use crate::storage::key::{self, KeyPart, Position};
 use crate::storage::stored;
-use crate::storage::table::{Policy, StreamSettings, StreamView, Table};
-use crate::storage::write::Author;
+use crate::storage::table::{Policy, SHARDS_MAX, StreamSettings, StreamView, Table};
 use crate::wire::failure::{Exception, Failure};
-use crate::wire::json::{Json, Writer};
+use crate::wire::json::{Json, Writer, write_seconds};
 use crate::wire::value::{Item, item_size};
 use crate::{DynamoDb, Outcome, settled};
 
-/// The most shards that a stream has.
-pub const SHARDS_MAX: u8 = 4;
 /// Write units of one partition, and so of one shard.
 const SHARD_WRITE_UNITS: i64 = 1000;
 pub const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
@@ -50,15 +47,10 @@ pub struct Stream {
     pub ended_micros: u64,
     pub hash: KeyPart,
     pub range: Option<KeyPart>,
-    #[serde(default = "shards_of_old")]
+    #[serde(default = "crate::storage::table::shards_of_old")]
     pub shards: u8,
     #[serde(default)]
     pub resource_policy: Option<Policy>,
-}
-
-/// Streams were kept without this number while all of them had as many.
-pub fn shards_of_old() -> u8 {
-    SHARDS_MAX
 }
 
 /// A table has a partition, and its stream a shard, for every thousand units that it may write in a
@@ -190,6 +182,14 @@ impl EventKind {
             EventKind::Remove => "REMOVE",
         }
     }
+}
+
+/// The author of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    Client,
+    /// The service itself, because the item expired.
+    Expiry,
 }
 
 impl Event {

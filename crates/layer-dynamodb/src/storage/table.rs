@@ -108,6 +108,14 @@ pub struct Restored {
     pub in_progress: bool,
 }
 
+/// The most shards that a stream has.
+pub const SHARDS_MAX: u8 = 4;
+
+/// Streams were kept without this number while all of them had as many.
+pub fn shards_of_old() -> u8 {
+    SHARDS_MAX
+}
+
 /// The stream that is on, or was the latest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamSettings {
@@ -115,7 +123,7 @@ pub struct StreamSettings {
     pub label: String,
     pub view: StreamView,
     pub enabled: bool,
-    #[serde(default = "crate::storage::streams::shards_of_old")]
+    #[serde(default = "shards_of_old")]
     pub shards: u8,
 }
 

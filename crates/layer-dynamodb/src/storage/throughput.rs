@@ -16,8 +16,8 @@ use quartet_engine::Transaction;
 
 use crate::DynamoDb;
 use crate::storage::capacity::Consumed;
+use crate::storage::found::Found;
 use crate::storage::table::{Index, Table};
-use crate::storage::write::Found;
 use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Writer, json_text};
 use crate::wire::value::Item;

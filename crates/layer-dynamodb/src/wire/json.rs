@@ -303,6 +303,12 @@ impl Writer {
     }
 }
 
+/// A time as the service writes it: seconds with a fraction of three digits.
+pub fn write_seconds(writer: &mut Writer, name: &str, micros: u64) {
+    let (seconds, milliseconds) = (micros / 1_000_000, micros / 1000 % 1000);
+    writer.name(name).raw(format_args!("{seconds}.{milliseconds:03}"));
+}
+
 /// Returns the text that a [`Writer`] has written.
 pub fn json_text(written: Vec<u8>) -> String {
     String::from_utf8(written).expect("JSON is UTF-8")

@@ -340,12 +340,6 @@ fn claims_authorization(
     }
 }
 
-/// By what a credential is known to the rate limits: whichever database and role are asked for with
-/// it.
-pub fn base_hash(secret: &str) -> [u8; 32] {
-    secrets::hash(secret.split_once(':').map_or(secret, |(secret, _)| secret))
-}
-
 /// The document that a suffix names, in one of the ways of writing that.
 fn document_of(suffix: &str) -> Option<&str> {
     let prefixes = ["@doc/", "collections/", "classes/"];

@@ -8,7 +8,7 @@ use crate::evaluation::Cost;
 use crate::language::api_version::ApiVersion;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::json;
-use crate::service::Reply;
+use crate::service::message::{Reply, Request};
 
 const QUERY_TIMEOUT_MS_MAX: i64 = 600_000;
 const RETRIES_MAX: u32 = 7;
@@ -150,6 +150,12 @@ pub fn plain_path(path: &str) -> Cow<'_, str> {
     }
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     format!("/{}", parts.join("/")).into()
+}
+
+/// Whether a request is for `Fauna::stream` to answer.
+pub fn is_stream(request: &Request<'_>) -> bool {
+    let path = request.target.split_once('?').map_or(request.target, |(path, _)| path);
+    request.method == "POST" && plain_path(path) == "/stream"
 }
 
 /// A parameter of a query string, decoded.

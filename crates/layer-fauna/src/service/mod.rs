@@ -11,6 +11,7 @@ pub mod headers;
 pub mod invariants;
 pub mod jwt;
 pub mod maintenance;
+pub mod message;
 pub mod rate_limits;
 pub mod secrets;
 pub mod shown_times;
@@ -18,7 +19,6 @@ pub mod streams;
 pub mod sweep;
 pub mod upgrade;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,17 +32,16 @@ use crate::evaluation::deadline::{Deadline, busy, not_home, unreadable};
 use crate::language::api_version::ApiVersion;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::expression::{Effect, Query};
-use crate::language::json::{self, JsonError};
 use crate::language::parse;
 use crate::language::render;
 use crate::language::signature::SIGNATURES;
 use crate::language::value::{Timestamp, Value};
-use crate::service::callers::base_hash;
-use crate::service::headers::RequestHeaders;
+use crate::service::headers::{RequestHeaders, is_stream};
 use crate::service::jwt::keys::KeySets;
+use crate::service::message::{Refusal, Reply, Request, Unanswered, parse_body, refusal, refusal_in};
 use crate::service::rate_limits::RateLimits;
+use crate::service::secrets::base_hash;
 use crate::service::shown_times::Shown;
-use crate::service::streams::is_stream;
 use crate::service::sweep::Walk;
 use crate::storage::documents::ID_COUNT_BITS;
 use crate::storage::rows::{self, DatabaseNumber, Moment, View};
@@ -93,56 +92,6 @@ impl RootSecret {
             sha256: secrets::hash(secret),
         }
     }
-}
-
-/// A request as the transport received it. Names of headers come in any case.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
-    pub method: &'r str,
-    /// With the query string.
-    pub target: &'r str,
-    pub headers: &'r [(&'r str, &'r str)],
-    pub body: &'r [u8],
-}
-
-/// Why a request is not run.
-#[derive(Clone, Debug)]
-pub enum Refusal {
-    /// Its body is longer than may be.
-    TooLarge,
-    /// There have been more than may be, as the text says.
-    TooMany(String),
-    /// Something keeps the partition.
-    Busy,
-}
-
-/// Why a request was not answered, and nothing of it done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unanswered {
-    /// It is to be answered where that may take long.
-    TakesLong,
-    /// Something keeps the partition's lock; it may be asked again once that is free.
-    Busy,
-}
-
-impl From<Busy> for Unanswered {
-    fn from(_: Busy) -> Unanswered {
-        Unanswered::Busy
-    }
-}
-
-#[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub headers: Vec<(&'static str, Cow<'static, str>)>,
-    pub body: String,
-    /// The reply may be sent once this is durable.
-    pub dependency: Dependency,
-    /// The query's duration, from when it was looked at until its answer was written; zero for a
-    /// request that is no query.
-    pub duration_micros: u64,
-    /// It is a reply only for those who do not ask again.
-    pub(crate) unanswered: Option<Unanswered>,
 }
 
 /// The result of evaluating a query, and the time that it has shown.
@@ -697,33 +646,6 @@ fn is_new(value: &Value) -> bool {
 /// The query deletes a document: what makes room, or leaves little behind.
 fn is_deletion(root: &crate::language::expression::Expression) -> bool {
     matches!(root, crate::language::expression::Expression::Call(function, _) if SIGNATURES[*function].parameters[0].key == "delete")
-}
-
-pub fn parse_body(body: &[u8]) -> Result<json::Json> {
-    json::parse(body).map_err(|error| {
-        let message = match error {
-            JsonError::Empty => "No query provided.",
-            JsonError::Invalid => "Request body is not valid JSON.",
-            JsonError::TooDeep => "Request body JSON exceeds nesting limit.",
-        };
-        Errors::new(Code::InvalidExpression, message)
-    })
-}
-
-/// An answer to what was not evaluated.
-pub fn refusal(errors: &Errors) -> Reply {
-    refusal_in(errors, 0, ApiVersion::V4)
-}
-
-fn refusal_in(errors: &Errors, micros: u64, version: ApiVersion) -> Reply {
-    Reply {
-        status: errors.status(),
-        headers: Vec::new(),
-        body: render::errors(errors, micros, version),
-        dependency: Version::ZERO,
-        duration_micros: 0,
-        unanswered: None,
-    }
 }
 
 fn ping(query: &str) -> Reply {

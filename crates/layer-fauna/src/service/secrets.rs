@@ -155,6 +155,12 @@ pub fn global_id(number: u64) -> String {
         .collect()
 }
 
+/// By what a credential is known to the rate limits: whichever database and role are asked for with
+/// it.
+pub fn base_hash(secret: &str) -> [u8; 32] {
+    hash(secret.split_once(':').map_or(secret, |(secret, _)| secret))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

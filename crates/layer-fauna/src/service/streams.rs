@@ -21,9 +21,10 @@ use crate::language::parse;
 use crate::language::render;
 use crate::language::value::native_of;
 use crate::language::value::{Fields, Native, Ref, Set, Target, Timestamp, Value};
-use crate::service::headers::{self, RequestHeaders};
+use crate::service::Fauna;
+use crate::service::headers::{self, RequestHeaders, is_stream};
 use crate::service::jwt;
-use crate::service::{Fauna, Reply, Request, refusal};
+use crate::service::message::{Reply, Request, parse_body, refusal};
 use crate::storage::documents::reference;
 use crate::storage::documents::{Place, Version, difference};
 use crate::storage::indexes::{self, entries_prefix, former_prefix};
@@ -158,7 +159,7 @@ impl Fauna {
             self.make_keys_ready(&mut view, &secret);
         }
         let caller = self.authenticate(&mut view, &secret)?;
-        let parsed = crate::service::parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))?;
+        let parsed = parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))?;
         let mut evaluation = self.evaluation(view, &caller, deadline, None)?;
         evaluation.version = headers.api_version();
         (evaluation.allowed, evaluation.allowed_in) = (Effect::Read, STREAMS);
@@ -191,12 +192,6 @@ impl Fauna {
 /// Returns a stream's name in the logs of its client.
 fn stream_id(trace: &[u8; 24]) -> String {
     (rows::number_at(trace, 0) >> 1).to_string()
-}
-
-/// Whether it is for `Fauna::stream` to answer.
-pub fn is_stream(request: &Request<'_>) -> bool {
-    let path = request.target.split_once('?').map_or(request.target, |(path, _)| path);
-    request.method == "POST" && headers::plain_path(path) == "/stream"
 }
 
 /// The members of events: a trailing comma is a driver's habit.

@@ -363,3 +363,8 @@ impl Command {
         categories
     }
 }
+
+/// Its confirmations are pushes: CLIENT REPLY does not silence them.
+pub fn changes_subscriptions(command: &Command) -> bool {
+    command.has(PUBSUB) && command.name.ends_with("subscribe")
+}

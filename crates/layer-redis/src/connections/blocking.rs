@@ -203,7 +203,7 @@ impl Blocking {
             if waiter.client.killed.load(Ordering::SeqCst) {
                 return None;
             }
-            let mut client = ClientState::new(waiter.client.clone(), true, users.of(&waiter.client));
+            let mut client = ClientState::new(waiter.client.clone(), true, waiter.client.user(users));
             client.db = waiter.db;
             client.protocol = waiter.protocol;
             client.caching = waiter.caching;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use quartet_engine::{Dependency, WatchId};
 use quartet_wire_resp::Protocol;
 
-use crate::access::acl::User;
+use crate::access::acl::{User, Users};
 use crate::command::table::Table;
 use crate::connections::client_memory::{ClientMemory, SharedBytes};
 use crate::connections::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
@@ -256,6 +256,11 @@ const MAILBOX_BYTES_MAX: usize = 256 << 20;
 const NO_COMMAND: usize = usize::MAX;
 
 impl Client {
+    /// Whose the connection is.
+    pub fn user(&self, users: &Users) -> Arc<User> {
+        self.user.lock().clone().unwrap_or_else(|| users.default_user().clone())
+    }
+
     /// Notes the command at `index` of the table as the latest.
     pub fn note_command(&self, index: usize) {
         self.last_command.store(index, Ordering::Relaxed);

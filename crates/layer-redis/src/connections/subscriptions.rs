@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use crate::command::{Command, PUBSUB};
+use crate::command::{Command, changes_subscriptions};
 use crate::connections::channels::Scope;
 use crate::connections::clients::Client;
 
@@ -57,9 +57,4 @@ impl Subscriptions {
 pub fn is_allowed_while_subscribed(command: &Command) -> bool {
     let words = ["ping", "quit", "reset"];
     words.contains(&command.name) || changes_subscriptions(command)
-}
-
-/// Its confirmations are pushes: CLIENT REPLY does not silence them.
-pub fn changes_subscriptions(command: &Command) -> bool {
-    command.has(PUBSUB) && command.name.ends_with("subscribe")
 }

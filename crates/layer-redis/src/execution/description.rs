@@ -13,7 +13,7 @@ use crate::layer::Redis;
 /// `own_request_bytes` is the length of the request that asks, of the connection `own_id`.
 pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: usize) -> String {
     let now_micros = layer.engine.now_micros();
-    let user = layer.access.users.of(client);
+    let user = client.user(&layer.access.users);
     let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
     let is_self = client.id == own_id;
     let queued = client.multi.load(Ordering::Relaxed);

@@ -8,10 +8,10 @@
 
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
 
+use crate::command::changes_subscriptions;
 use crate::command::parse;
 use crate::command::table::Table;
 use crate::command::{BLOCKING, Command, Group};
-use crate::connections::subscriptions::changes_subscriptions;
 
 /// The error for a request that needs a connection. `None` also for what is no command: whoever
 /// runs it knows what to say.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use quartet_model::{LogSequence, Version};
 
-use super::Connect;
 use super::meddler::Meddler;
 use crate::drive;
 use crate::follower::{Content, Delivery, Follower};
@@ -16,6 +15,9 @@ use crate::sequencer::{Answer, Request, Sequencer};
 use crate::stop::StopReason;
 use crate::take_over::{Progress, TakeOver};
 use crate::words::{ClusterId, Moment, NodeId, PartitionId, Position, Writer};
+
+/// Makes a new client of the sequencer under test.
+pub type Connect<'a> = dyn FnMut() -> Box<dyn Sequencer> + 'a;
 
 /// Missing answers that a scenario bears; a store whose leader is killed answers nothing for a few
 /// seconds.

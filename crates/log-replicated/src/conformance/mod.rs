@@ -18,16 +18,14 @@ use crate::follower::{Content, Follower, Hinted};
 use crate::home::{Appended, Confirmation, EPOCH_BYTES_MAX, Fate, Outcome};
 use crate::place::{Place, cluster_of, put};
 use crate::record::BODY_BYTES_MAX;
-use crate::sequencer::{Answer, Compare, Event, Operation, Request, Sequencer};
+use crate::sequencer::{Answer, Compare, Event, Operation, Request};
 use crate::stop::StopReason;
 use crate::take_over::{Progress, TakeOver};
 use crate::words::{ClusterId, NodeId, PartitionId};
+pub use bench::Connect;
 use bench::{Bench, TRIES, epochs, writer};
 use meddler::Meddling;
 use two_writers::Two;
-
-/// Makes a new client of the sequencer under test.
-pub type Connect<'a> = dyn FnMut() -> Box<dyn Sequencer> + 'a;
 
 /// Runs every scenario below `root`, where there must be nothing yet, and `seeds` random ones.
 /// Panics, naming the scenario, if the sequencer does anything else than it should.

@@ -296,7 +296,7 @@ impl Console {
                 _ => None,
             },
             "fauna" => {
-                let development = || crate::fauna::DEVELOPMENT_SECRET.to_owned();
+                let development = || crate::settings::DEVELOPMENT_SECRET.to_owned();
                 let own = match (&keyring.root_key, self.is_development) {
                     (Some(_), true) if is_root => Some(development()),
                     (Some(key), false) if is_root => Some(key.clone()),

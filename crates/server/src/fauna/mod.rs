@@ -22,8 +22,6 @@ use crate::settings::Credentials;
 use crate::tenants::turns::FairShare;
 use crate::tenants::{Entered, Tenants, admission_control};
 
-/// The secret that every local setup of FaunaDB uses.
-pub const DEVELOPMENT_SECRET: &str = "secret";
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
 /// Pieces of background work done at once.

@@ -10,6 +10,7 @@
 //! | `framing` | where a request of HTTP/1.1 begins and ends, without I/O         |
 //! | `http1`   | the loop for HTTP/1.1                                            |
 //! | `http2`   | HTTP/2, by hyper                                                 |
+//! | `turns`   | requests as turns of their database                              |
 
 pub(crate) mod compression;
 pub mod framing;
@@ -17,6 +18,7 @@ mod http1;
 mod http2;
 pub(crate) mod input_budget;
 pub mod message;
+mod turns;
 pub(crate) mod web_pages;
 
 use std::future::poll_fn;

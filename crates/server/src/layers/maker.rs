@@ -13,12 +13,11 @@ use quartet_layer_redis::access::login_guard::LoginGuard;
 use quartet_layer_redis::connections::client_memory::ClientMemory;
 use quartet_layer_redis::scripting::long_scripts::LongScripts;
 use quartet_layer_redis::{Identity, Redis};
-use quartet_model::{DatabaseId, LayerId};
-use quartet_tenancy::Database;
+use quartet_model::LayerId;
+use quartet_tenancy::{DEFAULT_DATABASE, Database};
 use tokio::sync::watch;
 
 use crate::connections::tls::{ClientCertificates, Tls, TlsFiles};
-use crate::fauna::DEVELOPMENT_SECRET;
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
 use crate::observability::telemetry::spans::Spans;
@@ -28,14 +27,10 @@ use crate::redis::migration::Migrations;
 use crate::redis::rdb_file::RdbFile;
 use crate::redis::replica_of::ReplicaOf;
 use crate::redis::users::UsersOnDisk;
-use crate::settings::{Credentials, Settings, appendfsync};
+use crate::settings::{Credentials, DEVELOPMENT_SECRET, Settings, appendfsync};
 use crate::tenants::admission_control::{RedisAdmissionControl, has_no_room};
-use crate::tenants::users::UsersInDatabase;
+use crate::tenants::users::{READER, UsersInDatabase};
 
-/// The database that every server has, and that connections are in until they say otherwise.
-pub const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
-/// The user who comes in with a database's read-only token.
-pub const READER: &[u8] = b"default_ro";
 /// Where there is no room, keys with a deadline go first, then any: what `eviction` of a database
 /// means.
 const EVICTION_POLICY: &str = "optimistic-volatile";

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::commands::table;
-use quartet_tenancy::{Database, Usage};
+use quartet_tenancy::{DEFAULT_DATABASE, Database, Usage};
 
-use crate::layers::maker::DEFAULT_DATABASE;
 use crate::observability::durations;
 use crate::observability::exposition::{Buckets, Exposition, Kind};
 use crate::observability::redis_names;

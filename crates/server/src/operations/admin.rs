@@ -19,14 +19,15 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::Durability;
 use quartet_layer_redis::Redis;
-use quartet_tenancy::{CatalogueError, Consistency, Database, Definition, KeptCredentials, Quotas, Secrets};
+use quartet_tenancy::{
+    CatalogueError, Consistency, DEFAULT_DATABASE, Database, Definition, KeptCredentials, Quotas, Secrets,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Head, HeadShows};
-use crate::layers::maker::DEFAULT_DATABASE;
 use crate::operations::backup_tasks::BackupTasks;
 use crate::operations::backups::Backups;
 use crate::settings::{Credentials, Settings};

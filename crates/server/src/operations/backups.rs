@@ -25,12 +25,12 @@ use parking_lot::Mutex;
 use quartet_backup::{Anchor, BackupError, DatabaseName, Session};
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
+use quartet_tenancy::DEFAULT_DATABASE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::http::{Answer, Head};
-use crate::layers::maker::DEFAULT_DATABASE;
 use crate::tenants::Tenants;
 
 const BACKUPS: &str = "/admin/v1/backups";

@@ -17,8 +17,8 @@ use quartet_wire_rest::request::token_of_query;
 
 use crate::http::Head;
 use crate::http::web_pages::comes_from_elsewhere;
-use crate::layers::maker::READER;
 use crate::settings::RestTokens;
+use crate::tenants::users::READER;
 
 pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
 const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server that asks for no credentials";

@@ -34,7 +34,8 @@ use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 
 use crate::layers::database_layer::{DatabaseLayer, LayerKind, Opening};
-use crate::layers::maker::{LayerMaker, READER};
+use crate::layers::maker::LayerMaker;
+use crate::tenants::users::READER;
 
 pub struct Tenants {
     pub catalogue: Catalogue,

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use quartet_tenancy::{Database, Turns};
 
-use crate::http::{Answer, Dispatch};
 use crate::tenants::Tenants;
 
 /// Takes turns for one connection, or one request, of a database; `None` is the default one.
@@ -99,33 +98,12 @@ impl FairShare {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Answers a request over HTTP as one turn; a database that owes the others time is answered
-    /// later.
-    pub fn answer(&self, answer: impl FnOnce() -> Answer) -> Answer {
-        let answer = self.take(answer);
-        self.delayed(answer)
-    }
-
-    /// The same with what can be done soon; what is left takes turns by itself.
-    pub fn dispatch(&self, answer: impl FnOnce() -> Dispatch) -> Dispatch {
-        match self.take(answer) {
-            Dispatch::Answered(answer) => Dispatch::Answered(self.delayed(answer)),
-            left => left,
-        }
-    }
-
-    fn take<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does some work as one turn.
+    pub fn take<T>(&self, work: impl FnOnce() -> T) -> T {
         let turn = self.begin();
         let done = work();
         self.end(turn);
         done
-    }
-
-    fn delayed(&self, answer: Answer) -> Answer {
-        Answer {
-            pause: self.pause().unwrap_or_default(),
-            ..answer
-        }
     }
 
     fn turns(&self) -> &Turns {

@@ -19,10 +19,10 @@ use quartet_model::LogSequence;
 use crate::checkpoint::{self, CheckpointSummary};
 use crate::error::StoreError;
 use crate::interface::Snapshot;
-use crate::memory::row::Row;
 use crate::open_error::OpenError;
 use crate::options::StoreOptions;
 use crate::position::Position;
+use crate::row::Row;
 
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY: &str = "checkpoint.partial";

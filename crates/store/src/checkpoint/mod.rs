@@ -20,8 +20,6 @@
 //! error.
 
 pub(crate) mod files;
-pub(crate) mod load;
-pub mod salvage;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::ControlFlow;
@@ -31,8 +29,9 @@ use quartet_model::{LogSequence, Version};
 
 use crate::hash::StateHasher;
 use crate::interface::Snapshot;
-use crate::memory::row::Row;
+pub use crate::open_error::CheckpointError;
 use crate::position::Position;
+use crate::row::Row;
 
 /// A summary of the rows written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,31 +44,6 @@ pub struct CheckpointSummary {
     pub bytes: u64,
     /// As [`state_hash`](crate::state_hash) of the snapshot.
     pub state_hash: u128,
-}
-
-/// Why a checkpoint could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    /// The input failed; reading again may help.
-    #[error("reading the checkpoint at byte {offset}")]
-    Input {
-        /// Bytes read before the failure.
-        offset: u64,
-        /// The input's own error.
-        #[source]
-        source: io::Error,
-    },
-    /// The bytes are not a checkpoint as it was written; use another one.
-    #[error("damaged checkpoint: {what} in the part that starts at byte {offset}")]
-    Damaged {
-        /// Where the damaged part starts, in bytes from the start of the stream.
-        offset: u64,
-        /// The fault, as the object of a sentence.
-        what: &'static str,
-    },
-    /// Written by a version of this program with another format; use that one.
-    #[error("checkpoint of format version {0}, which this program does not know")]
-    UnknownFormat(u32),
 }
 
 const MAGIC: &[u8; 8] = b"QUARTETC";

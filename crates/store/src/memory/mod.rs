@@ -2,8 +2,6 @@
 //!
 //! A snapshot is a clone of the tree, that is, of its root. A flush writes one to a checkpoint.
 
-pub(crate) mod prefetch;
-pub(crate) mod row;
 pub(crate) mod run;
 pub mod tree;
 
@@ -16,12 +14,12 @@ use quartet_model::Version;
 
 use crate::checkpoint::files::{CheckpointFiles, FoundCheckpoint};
 use crate::error::StoreError;
-use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
-use crate::memory::row::Row;
-use crate::memory::tree::{INNER_CHILDREN, LEAF_ROWS, RemovedRows, Tree, TreeBuilder, Walk, Way};
+use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store, Walk};
+use crate::memory::tree::{INNER_CHILDREN, LEAF_ROWS, RemovedRows, Tree, TreeBuilder, Way};
 use crate::open_error::OpenError;
 use crate::options::StoreOptions;
 use crate::position::Position;
+use crate::row::Row;
 
 /// The latest state in memory. A new one is empty; a filled one comes from a [`MemoryBuilder`].
 #[derive(Default)]

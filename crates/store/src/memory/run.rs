@@ -24,8 +24,8 @@
 use std::cmp::Ordering;
 use std::ops::{Deref, DerefMut};
 
-use crate::memory::prefetch::prefetch;
-use crate::memory::row::Row;
+use crate::prefetch::prefetch;
+use crate::row::Row;
 
 /// Laid out as it is searched: the count of whoever holds it, these fields and the landmarks share
 /// a cache line.

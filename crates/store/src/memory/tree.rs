@@ -35,9 +35,10 @@ use std::ops::{ControlFlow, Deref, DerefMut};
 use quartet_model::Version;
 use triomphe::Arc;
 
-use crate::memory::prefetch::prefetch;
-use crate::memory::row::Row;
+use crate::interface::Walk;
 use crate::memory::run::{Fences, Lookup, Run, common_prefix, separator};
+use crate::prefetch::prefetch;
+use crate::row::Row;
 
 /// The tree of the memory engine.
 ///
@@ -164,17 +165,6 @@ impl Way {
         let (row, children) = self.steps.get(..usize::from(self.len))?.split_last()?;
         Some((children, usize::from(*row)))
     }
-}
-
-/// A few rows that will be visited, from a key on or backwards from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Walk<'k> {
-    /// The first that may be met, or, backwards, what those met are below.
-    pub from: &'k [u8],
-    /// Towards lower keys.
-    pub reverse: bool,
-    /// Upper bound on the rows visited.
-    pub rows: usize,
 }
 
 /// Searches that go down the tree side by side. Each step is one thing done for all of them, so

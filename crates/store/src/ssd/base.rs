@@ -11,7 +11,7 @@ use super::heads::partition;
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use super::node_cache::{OpenTree, Step};
 use crate::error::StoreError;
-use crate::memory::row::Row;
+use crate::row::Row;
 
 /// Number of keys that are looked up together.
 const SIDE_BY_SIDE: usize = 16;

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::memory::prefetch::prefetch;
+use crate::prefetch::prefetch;
 
 pub(super) struct Heads {
     shared: Box<[u8]>,

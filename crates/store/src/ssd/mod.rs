@@ -66,9 +66,9 @@ use self::writer::{RESERVE, Writer};
 use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Store};
 use crate::memory::FAR_FROM_ROWS;
-use crate::memory::row::Row;
 use crate::open_error::OpenError;
 use crate::position::Position;
+use crate::row::Row;
 
 pub use self::load::SsdLoad;
 pub(crate) use self::salvage::salvage;

@@ -26,8 +26,8 @@ use quartet_model::Version;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::heads::{Heads, partition};
-use crate::memory::prefetch::prefetch;
-use crate::memory::row::Row;
+use crate::prefetch::prefetch;
+use crate::row::Row;
 
 /// Where a node or a value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::files::Files;
 use super::node::{Inner, Node, Place};
 use super::root::Tree;
 use crate::error::StoreError;
-use crate::memory::prefetch::prefetch;
+use crate::prefetch::prefetch;
 
 pub(super) struct OpenTree {
     pub tree: Tree,

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use quartet_model::Version;
 
 use crate::error::StoreError;
-use crate::memory::row::Row;
 use crate::memory::tree::{RemovedRows, Tree};
+use crate::row::Row;
 
 #[derive(Clone, Default)]
 pub(super) struct Overlay {

@@ -20,7 +20,7 @@ use super::overlay::{Mask, Overlay};
 use super::root::Tree;
 use super::writer::Writer;
 use crate::error::StoreError;
-use crate::memory::row::Row;
+use crate::row::Row;
 
 /// A leaf is divided when it would be larger.
 pub(super) const LEAF_BYTES: usize = 4096;

@@ -14,9 +14,9 @@ use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use super::root::{Root, Tree};
 use crate::damage::{Damage, Lost, Salvaged, mend_bit, note_likely};
 use crate::error::StoreError;
-use crate::memory::row::Row;
 use crate::open_error::OpenError;
 use crate::options::StoreKind;
+use crate::row::Row;
 
 pub(crate) fn salvage(
     disk: &Arc<dyn Disk>,

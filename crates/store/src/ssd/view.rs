@@ -12,7 +12,7 @@ use super::base::{Base, CacheMode, Cursor, Found};
 use super::overlay::{Lower, Overlay, hidden_bytes, hidden_row};
 use crate::error::StoreError;
 use crate::interface::{Read, Snapshot};
-use crate::memory::row::Row;
+use crate::row::Row;
 
 /// A moment of an [`SsdStore`](crate::SsdStore). While it lives, the files that its tree needs are
 /// kept, within a bound: an old snapshot may come to answer that it cannot be read.

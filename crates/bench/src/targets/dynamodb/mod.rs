@@ -19,7 +19,7 @@ use super::endpoint::{Endpoint, Trust};
 use super::http::Reply;
 use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
-use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
+use crate::records::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 
 const PRODUCTS: &str = "product";
 const NEWS: &str = "news";

@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 
 use super::{DynamoDbConnection, RECORDS};
+use crate::records::ycsb::{FIELD_NAMES, Record};
 use crate::targets::{OperationError, Records};
-use crate::workload::ycsb::{FIELD_NAMES, Record};
 
 /// The partition of all records.
 const PARTITION: &str = "ycsb";

@@ -19,8 +19,8 @@ use super::endpoint::{Endpoint, Trust};
 use super::http::{HttpSocket, Reply};
 use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
-use crate::workload::calvin;
-use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
+use crate::records::calvin;
+use crate::records::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];

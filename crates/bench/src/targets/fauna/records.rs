@@ -6,8 +6,8 @@ use std::fmt::Write;
 use async_trait::async_trait;
 
 use super::FaunaConnection;
+use crate::records::ycsb::{FIELD_NAMES, Record};
 use crate::targets::{OperationError, Records};
-use crate::workload::ycsb::{FIELD_NAMES, Record};
 
 impl FaunaConnection {
     /// Appends the creation of a record.

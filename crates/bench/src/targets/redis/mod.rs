@@ -12,7 +12,7 @@ use super::socket::Socket;
 use super::url::RedisUrl;
 use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
-use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
+use crate::records::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 use anyhow::Context;
 use async_trait::async_trait;
 

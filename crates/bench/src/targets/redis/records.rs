@@ -9,8 +9,8 @@ use async_trait::async_trait;
 
 use super::{RedisConnection, Request};
 use crate::byte_strings::ByteStrings;
+use crate::records::ycsb::{FIELD_NAMES, Record};
 use crate::targets::{OperationError, Records};
-use crate::workload::ycsb::{FIELD_NAMES, Record};
 
 const KEYS: &[u8] = b"ycsb:keys";
 const PREFIX: &str = "ycsb:";

@@ -6,6 +6,7 @@
 //! "latest" takes the rank as it is, counted back from the newest record.
 
 use crate::random::Random;
+use crate::records::ycsb::scatter;
 
 /// How the records of a workload are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -51,12 +52,6 @@ impl Choice {
             }
         }
     }
-}
-
-/// FNV-1a over the eight bytes of a number: YCSB's hash of ranks and of keys.
-pub fn scatter(number: u64) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    number.to_le_bytes().into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// Ranks from 0, each less likely than the one before: the one at `r` in proportion to `1 / (r + 1)

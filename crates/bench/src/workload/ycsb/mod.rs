@@ -11,8 +11,8 @@ mod inserted;
 
 use std::sync::Arc;
 
+use choice::Choice;
 pub use choice::Distribution;
-use choice::{Choice, scatter};
 use inserted::Inserted;
 
 use async_trait::async_trait;
@@ -20,12 +20,9 @@ use async_trait::async_trait;
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
+use crate::records::ycsb::{FIELD_BYTES, FIELD_NAMES, Record, key_of};
 use crate::targets::{Connection, OperationError};
 
-pub const FIELD_NAMES: [&str; 10] = [
-    "field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8", "field9",
-];
-const FIELD_BYTES: usize = 100;
 /// Records that one request of loading carries.
 const LOADED_AT_ONCE: u64 = 25;
 /// Upper bound on the records of a scan; the lower one is one.
@@ -88,36 +85,6 @@ enum Operation {
     Insert,
     Scan,
     ReadModifyWrite,
-}
-
-/// A record: its key, and the values in the order of `FIELD_NAMES`.
-#[derive(Clone, Debug, Default)]
-pub struct Record {
-    key: u64,
-    values: ByteStrings,
-}
-
-impl Record {
-    /// At most `i64::MAX`.
-    pub fn key(&self) -> u64 {
-        self.key
-    }
-
-    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
-        self.values.iter()
-    }
-
-    fn fill(&mut self, number: u64, random: &mut Random) {
-        self.key = key_of(number);
-        self.values.clear();
-        FIELD_NAMES
-            .iter()
-            .for_each(|_| random.text(FIELD_BYTES, &mut self.values));
-    }
-}
-
-fn key_of(number: u64) -> u64 {
-    scatter(number) & i64::MAX as u64
 }
 
 /// Stores the records `0..records`.
@@ -243,32 +210,5 @@ mod tests {
         check(Workload::D, &[(Read, 95), (Insert, 5)]);
         check(Workload::E, &[(Scan, 95), (Insert, 5)]);
         check(Workload::F, &[(Read, 50), (ReadModifyWrite, 50)]);
-    }
-
-    #[test]
-    fn records_are_of_a_kilobyte_and_the_same_for_the_same_seed() {
-        let record = |seed| {
-            let mut record = Record::default();
-            record.fill(7, &mut Random::new(seed, &[]));
-            record
-        };
-        let values: Vec<Vec<u8>> = record(1).values().map(<[u8]>::to_vec).collect();
-        assert_eq!(values.concat().len(), 1_000);
-        assert!(
-            values
-                .concat()
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        );
-        assert_eq!(record(1).values, record(1).values);
-        assert_ne!(record(1).values, record(2).values);
-    }
-
-    #[test]
-    fn keys_differ_and_are_in_no_order() {
-        let keys: Vec<u64> = (0..10_000).map(key_of).collect();
-        let distinct: std::collections::HashSet<&u64> = keys.iter().collect();
-        assert_eq!(distinct.len(), keys.len());
-        assert!(!keys.is_sorted() && keys.iter().all(|key| i64::try_from(*key).is_ok()));
     }
 }

@@ -3,8 +3,12 @@
 //!
 //! Text that makes no token is refused without saying where, as the service does.
 
-use super::malformed;
 use crate::wire::failure::Failure;
+
+/// The failure of a statement that the grammar does not have.
+pub fn malformed(detail: &str) -> Failure {
+    Failure::validation(format!("Statement wasn't well formed, can't be processed: {detail}"))
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {

@@ -45,10 +45,6 @@ use crate::{DynamoDb, Outcome};
 use keys::split_key;
 use statement::{Select, Statement, misplaced_exists};
 
-fn malformed(detail: &str) -> Failure {
-    Failure::validation(format!("Statement wasn't well formed, can't be processed: {detail}"))
-}
-
 /// A statement of a request.
 struct Asked {
     statement: Statement,

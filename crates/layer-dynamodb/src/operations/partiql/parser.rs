@@ -8,8 +8,7 @@
 //!
 //! Texts of refusals are those that the service takes from the grammar's reference implementation.
 
-use super::lexer::{At, Token, tokens};
-use super::malformed;
+use super::lexer::{At, Token, malformed, tokens};
 use super::syntax::{Change, Kind, Node, Returning, Select, Statement, Step};
 use crate::wire::failure::Failure;
 

@@ -4,10 +4,10 @@ use quartet_engine::Transaction;
 use quartet_model::KeyRange;
 
 use super::parameters::{NO_MAXIMUM, initial_warmth};
-use crate::storage::attributes::projected_names;
-use crate::storage::key::{self, KeyPart};
+use crate::storage::attributes::{projected_names, write_key_schema};
+use crate::storage::key;
 use crate::storage::table::{Capacity, Index, Table};
-use crate::wire::json::{Json, Writer};
+use crate::wire::json::{Json, Writer, write_seconds};
 use crate::{DynamoDb, Outcome};
 
 /// Items that are measured to tell a table's size; a larger table's is their average times the
@@ -285,21 +285,4 @@ fn write_throughput(writer: &mut Writer, capacity: &Capacity) {
         writer.name("ReadCapacityUnits").raw(capacity.read_units);
         writer.name("WriteCapacityUnits").raw(capacity.write_units);
     });
-}
-
-pub fn write_key_schema(writer: &mut Writer, hash: &[KeyPart], range: &[KeyPart]) {
-    let hash = hash.iter().map(|part| (part, "HASH"));
-    let parts = hash.chain(range.iter().map(|part| (part, "RANGE")));
-    writer.list("KeySchema", parts, |writer, (part, kind)| {
-        writer.open(b'{');
-        writer.member("AttributeName", &part.name);
-        writer.member("KeyType", kind);
-        writer.close(b'}');
-    });
-}
-
-/// A time as the service writes it: seconds with a fraction of three digits.
-pub fn write_seconds(writer: &mut Writer, name: &str, micros: u64) {
-    let (seconds, milliseconds) = (micros / 1_000_000, micros / 1000 % 1000);
-    writer.name(name).raw(format_args!("{seconds}.{milliseconds:03}"));
 }

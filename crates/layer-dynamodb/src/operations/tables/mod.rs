@@ -6,9 +6,7 @@ mod parameters;
 mod update;
 
 pub use create::{Creation, add, create, parse_creation, uuid};
-pub use describe::{
-    created_body, describe, measure_items, write_index, write_key_schema, write_on_demand_maximum, write_seconds,
-};
+pub use describe::{created_body, describe, measure_items, write_index, write_on_demand_maximum};
 pub use parameters::{NO_MAXIMUM, parse_encryption, units_of};
 pub use update::update;
 

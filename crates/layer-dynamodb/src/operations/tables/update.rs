@@ -9,10 +9,11 @@ use super::parameters::{
     parse_units, parse_warm_throughput, set_index_capacity,
 };
 use crate::storage::attributes::{Definitions, index_from};
+use crate::storage::filling::start_filling;
 use crate::storage::table::{Index, StreamSettings, StreamView, Table};
 use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer};
-use crate::{DynamoDb, Outcome, background::maintenance, storage::key, storage::streams};
+use crate::{DynamoDb, Outcome, storage::key, storage::streams};
 
 /// The request of UpdateTable, checked as far as it can be without the table.
 struct Change<'r, 'j> {
@@ -310,7 +311,7 @@ impl Change<'_, '_> {
         }
         table.indexes = indexes;
         table.definitions = definitions.only_used(table);
-        maintenance::start_filling(transaction, table, table.last_index);
+        start_filling(transaction, table, table.last_index);
         Ok(())
     }
 }

@@ -27,7 +27,6 @@ use self::log::DenialLog;
 use self::rules::Rules;
 use crate::command::Command;
 use crate::command::table::Table;
-use crate::connections::clients::Client;
 
 /// The user of a connection that has named none.
 pub const DEFAULT_USER: &[u8] = b"default";
@@ -181,11 +180,6 @@ impl Users {
 
     pub fn find(&self, name: &[u8]) -> Option<Arc<User>> {
         self.all.read().get(name).cloned()
-    }
-
-    /// Whose the connection is.
-    pub fn of(&self, client: &Client) -> Arc<User> {
-        client.user.lock().clone().unwrap_or_else(|| self.default.clone())
     }
 
     /// In the order of their names.

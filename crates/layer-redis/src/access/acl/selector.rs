@@ -8,11 +8,11 @@ use quartet_wire_resp::Arguments;
 use super::Denial;
 use super::rules::SYNTAX;
 use crate::command::CATEGORIES;
+use crate::command::changes_subscriptions;
 use crate::command::glob;
 use crate::command::key_flags::{Access, access};
 use crate::command::table::Table;
 use crate::command::{Command, NO_AUTH, PUBSUB};
-use crate::connections::subscriptions::changes_subscriptions;
 
 /// Two are equal if they allow the same, whatever rules led there.
 #[derive(Clone, Debug)]

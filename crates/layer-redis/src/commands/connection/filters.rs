@@ -173,7 +173,7 @@ impl Test {
             Test::LocalAddress(address) => client.local_address.as_bytes() == address,
             Test::Ip(ip) => ip_of(&client.address).as_bytes() == ip,
             Test::Type(kind) => *kind == ClientType::of(client),
-            Test::User(user) => Arc::ptr_eq(user, &context.layer.access.users.of(client)),
+            Test::User(user) => Arc::ptr_eq(user, &client.user(&context.layer.access.users)),
             Test::Name(name) => details.name.as_bytes() == name,
             Test::LibraryName(name) => details.library_name.as_bytes() == name,
             Test::LibraryVersion(version) => details.library_version.as_bytes() == version,

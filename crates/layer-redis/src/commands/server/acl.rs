@@ -176,7 +176,7 @@ fn are_channels_free(layer: &Redis) -> bool {
 
 fn connections_of(layer: &Redis, user: &Arc<User>) -> Vec<Arc<Client>> {
     let mut clients = layer.connections.clients.list();
-    clients.retain(|client| Arc::ptr_eq(&layer.access.users.of(client), user));
+    clients.retain(|client| Arc::ptr_eq(&client.user(&layer.access.users), user));
     clients
 }
 

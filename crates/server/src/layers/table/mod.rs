@@ -3,6 +3,7 @@
 //! | file       | what it is                                                             |
 //! |------------|------------------------------------------------------------------------|
 //! | `assembly` | what is given to a layer that begins to listen, and what it adds to it |
+//! | `served`   | the row of a layer                                                     |
 //! | the others | a layer each: its row, and what the server asks of it                  |
 
 mod assembly;
@@ -10,28 +11,16 @@ mod dynamodb;
 mod fauna;
 mod keyvalue;
 mod redis;
+mod served;
 #[cfg(test)]
 mod tests;
 
-use anyhow::Result;
-use quartet_engine::{ChangeDecoder, Invariants};
+use quartet_engine::Invariants;
 use quartet_model::LayerId;
 use quartet_tenancy::CatalogueInvariants;
 
 pub use self::assembly::{Assembly, listen};
-use crate::layers::database_layer::LayerKind;
-
-/// A layer as the server serves it.
-pub struct ServedLayer {
-    pub kind: LayerKind,
-    /// Listens as the settings say, and serves the default database there. Does nothing if they say
-    /// `off`.
-    pub listen: fn(&mut Assembly<'_>) -> Result<()>,
-    /// Its invariants about its rows.
-    pub invariants: fn() -> Box<dyn Invariants>,
-    /// Says what its rows mean.
-    pub changes: fn() -> Box<dyn ChangeDecoder>,
-}
+pub use self::served::ServedLayer;
 
 /// Every layer, in the order in which they begin to listen.
 pub static LAYERS: [ServedLayer; 4] = [redis::LAYER, dynamodb::LAYER, fauna::LAYER, keyvalue::LAYER];

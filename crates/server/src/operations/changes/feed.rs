@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use quartet_engine::{Change, ChangeDecoder, Durability, Engine, LogReadError, LogReader, Reader, SPACE_BYTES, Space};
 use quartet_model::{DatabaseId, Effect, Effects, EffectsReader, LayerId, Version};
+use quartet_tenancy::DEFAULT_DATABASE;
 
 use super::{Place, Scope, text};
 use crate::http::{Follower, Following, Wake};
-use crate::layers::maker::DEFAULT_DATABASE;
 use crate::layers::table::{LAYERS, layer_name};
 use crate::tenants::Tenants;
 

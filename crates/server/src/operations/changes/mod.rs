@@ -20,14 +20,13 @@ use parking_lot::{Condvar, Mutex};
 use quartet_engine::{Engine, LogReadError};
 use quartet_layer_redis::access::acl::password_hash;
 use quartet_model::{DatabaseId, LayerId, Version};
-use quartet_tenancy::Access;
+use quartet_tenancy::{Access, DEFAULT_DATABASE};
 use quartet_wire_rest::request::query_value;
 use serde_json::json;
 
 use self::feed::{Feed, FeedOptions};
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
-use crate::layers::maker::DEFAULT_DATABASE;
 use crate::layers::table::LAYERS;
 use crate::operations::admin::Admin;
 use crate::rest::token_of;

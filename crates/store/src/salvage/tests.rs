@@ -7,10 +7,10 @@ use super::*;
 use crate::checkpoint::{FRAME_BYTES, HEADER_BYTES, u32_at};
 use crate::error::StoreError;
 use crate::interface::{Flush, Store};
-use crate::memory::row::Row;
 use crate::options::StoreOptions;
 use crate::partition_store::PartitionStore;
 use crate::position::Position;
+use crate::row::Row;
 
 const ROWS: u64 = 4000;
 const POSITION: Position = Position {

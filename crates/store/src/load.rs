@@ -7,7 +7,7 @@ use quartet_model::Version;
 
 use crate::error::StoreError;
 use crate::memory::MemoryBuilder;
-use crate::memory::row::Row;
+use crate::row::Row;
 use crate::ssd::SsdLoad;
 
 /// A load begun by [`PartitionStore::begin_load`](crate::PartitionStore::begin_load). Dropping it

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use quartet_model::Version;
 
-use crate::memory::prefetch::prefetch;
+use crate::prefetch::prefetch;
 
 /// A shared, immutable row. Cloning counts a reference and, but for short rows with thousands of
 /// handles, copies nothing.

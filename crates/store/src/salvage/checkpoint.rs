@@ -19,10 +19,10 @@ use crate::checkpoint::{
 };
 use crate::damage::{Damage, Lost, Salvaged, note_likely};
 use crate::hash::StateHasher;
-use crate::memory::row::Row;
 use crate::open_error::OpenError;
 use crate::options::StoreKind;
 use crate::position::Position;
+use crate::row::Row;
 
 pub(super) fn salvage(
     disk: &dyn Disk,

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use quartet_env::Disk;
 
 pub use crate::damage::{Damage, Lost, Salvaged};
-use crate::memory::row::Row;
 use crate::open_error::OpenError;
 use crate::options::StoreKind;
+use crate::row::Row;
 use crate::ssd;
 
 /// Reads what can be trusted, in the order of the keys, and tells each damage. `row` ends it by

@@ -1,0 +1,103 @@
+//! The operations that a target answers, whatever its protocol.
+
+use async_trait::async_trait;
+
+use super::error::OperationError;
+use crate::byte_strings::ByteStrings;
+use crate::records::product::Product;
+use crate::records::ycsb::Record;
+
+/// A database that can be connected to any number of times.
+#[async_trait(?Send)]
+pub trait Target: Send + Sync {
+    /// An open, authenticated connection that has already answered a request.
+    async fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
+
+    /// An open connection that has asked nothing, for one request: what shows its credentials goes
+    /// out with that.
+    async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>>;
+
+    /// Where it is, without credentials.
+    fn address(&self) -> String;
+
+    /// Whether it runs on this machine, so that its process can be looked at.
+    fn is_loopback(&self) -> bool;
+}
+
+/// The operations that the workloads are made of. Each returns once the reply is complete and is
+/// what was expected.
+#[async_trait(?Send)]
+pub trait Connection {
+    /// The server's name and version.
+    async fn describe(&mut self) -> Result<ServerDescription, OperationError>;
+
+    async fn is_empty(&mut self) -> Result<bool, OperationError>;
+
+    /// Removes everything from the logical database.
+    async fn clear(&mut self) -> Result<(), OperationError>;
+
+    /// Reads all fields of a product and checks that they came.
+    async fn read(&mut self, pid: u64) -> Result<(), OperationError>;
+
+    /// Stores a product whose pid is not there yet.
+    async fn insert(&mut self, product: &Product) -> Result<(), OperationError>;
+
+    /// Replaces all fields of a product that is there.
+    async fn overwrite(&mut self, product: &Product) -> Result<(), OperationError>;
+
+    /// Replaces the `UPDATED_FIELD_NAMES` of a product that is there.
+    async fn update(&mut self, product: &Product) -> Result<(), OperationError>;
+
+    async fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
+
+    /// Gives an article that is there a new score.
+    async fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
+
+    /// The `count` members with the highest scores, best first; fewer if the section has fewer.
+    async fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError>;
+
+    /// The operations of YCSB.
+    fn records(&mut self) -> &mut dyn Records;
+
+    /// Inserts the instances of the calvin benchmark as one transaction. Refused where there are no
+    /// secondary indexes that commit with what they index.
+    async fn insert_instances(&mut self, _strings: &ByteStrings) -> Result<(), OperationError> {
+        let reason = "calvin needs transactions over several documents and their indexes: fauna:// has them";
+        Err(OperationError::Lost(reason.to_owned()))
+    }
+}
+
+/// Records of ten fields under their keys, in the order of the keys.
+#[async_trait(?Send)]
+pub trait Records {
+    /// Stores records that are not there yet, in as few requests as the protocol allows.
+    async fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError>;
+
+    /// Stores a record that is not there yet.
+    async fn insert(&mut self, record: &Record) -> Result<(), OperationError>;
+
+    /// Reads all fields and checks that they came.
+    async fn read(&mut self, key: u64) -> Result<(), OperationError>;
+
+    /// Replaces one field of a record that is there.
+    async fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError>;
+
+    /// Reads all fields of `count` records from `key` on; fewer if there are fewer.
+    async fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError>;
+
+    /// Reads all fields, then replaces one.
+    async fn read_modify_write(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
+        self.read(key).await?;
+        self.update(key, field, value).await
+    }
+}
+
+/// A server's description of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerDescription {
+    /// Such as "Redis 7.0.15".
+    pub version: String,
+    /// As the server sees itself, which is another number than ours if it runs in a container.
+    pub pid: Option<u32>,
+    pub executable: Option<String>,
+}

@@ -1,0 +1,171 @@
+//! Whether a request that makes the data larger may begin now.
+//!
+//! With the memory engine that is a matter of room alone: rows stay where they are, so without room
+//! it is refused. The ssd engine writes what has gathered to its files and has the memory again. So
+//! nothing is refused for what is not flushed yet: it waits.
+//!
+//! ```text
+//!   unflushed   what is not in the store's files, in memory      <= limit, and one request more
+//!   waiting     epochs that the log has not taken                <= two epochs, or half of one while the flusher takes none
+//! ```
+//!
+//! A waiting request holds nothing meanwhile, neither a thread nor a lock: it answers
+//! [`Admission::Later`], and is looked at again once the listeners of
+//! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the
+//! waiting depends on the flusher alone, which takes the log's epochs and ends flushes without the
+//! waiting writers. Writers are slowed down long before, by [`crate::durability::backlog`]; this is
+//! where they stop.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::Engine;
+use crate::durability::shared::Shared;
+use crate::partition::state::PartitionState;
+
+/// Whether what makes the data larger may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It may.
+    Now,
+    /// It is to be asked again soon: what was written before is on its way to the disk. Nothing of
+    /// it may be done.
+    Later,
+    /// There is no room, and waiting would give none.
+    Refused,
+}
+
+/// Largest age of a measurement of memory, the allocator's giving back included. A shortage that no
+/// flush would cure is waited for as long.
+const SHORT_MICROS_MAX: u64 = 2_000_000;
+
+/// How long a thread is kept by waiting, and how often it looks.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+impl Shared {
+    /// Says what has gathered. Called with the partition's lock held.
+    pub fn note_gathered(&self, state: &PartitionState) {
+        let waiting = state.pending.len()
+            + state
+                .full_epochs
+                .queue
+                .iter()
+                .map(|epoch| epoch.payload.len())
+                .sum::<usize>();
+        self.pressure.gathered(state.store.unflushed_bytes(), waiting as u64);
+    }
+
+    fn gathers_too_much(&self) -> bool {
+        let pressure = &self.pressure;
+        let (unflushed, waiting) = (
+            pressure.unflushed_bytes(),
+            pressure.waiting_bytes.load(Ordering::Relaxed),
+        );
+        let epoch = self.epoch_bytes_max as u64;
+        let waiting_max = match pressure.is_held.load(Ordering::Relaxed) {
+            true => epoch / 2,
+            false => epoch.saturating_mul(2),
+        };
+        unflushed > pressure.limit_bytes() || waiting > waiting_max || self.snapshots_hold_much(unflushed)
+    }
+
+    /// Returns true if snapshots hold many rows that are in the files by now. As much as a flush is
+    /// worth may gather beside them, or nobody would ever write while an old snapshot is read.
+    fn snapshots_hold_much(&self, unflushed: u64) -> bool {
+        let pressure = &self.pressure;
+        let is_process = self.memory.budget().is_some();
+        is_process && pressure.wants_flush(unflushed) && quartet_store::all_rows_bytes() > pressure.limit_bytes()
+    }
+
+    fn admission_on_disk(&self) -> Admission {
+        let pressure = &self.pressure;
+        let statistics = &self.statistics;
+        if self.gathers_too_much() {
+            let failed = statistics.checkpoint_failed.load(Ordering::Relaxed);
+            return if failed { Admission::Refused } else { Admission::Later };
+        }
+        if !self.memory.is_short() {
+            pressure.short_since_micros.store(0, Ordering::Relaxed);
+            return Admission::Now;
+        }
+        if pressure.wants_flush(pressure.unflushed_bytes()) || statistics.checkpoint_running.load(Ordering::Relaxed) {
+            return Admission::Later;
+        }
+        let now = self.clock.now_micros().max(1);
+        let since = &pressure.short_since_micros;
+        let began = match since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => now,
+            Err(began) => began,
+        };
+        match now.saturating_sub(began) < SHORT_MICROS_MAX {
+            true => Admission::Later,
+            false => Admission::Refused,
+        }
+    }
+
+    /// Calls the listeners of waiting requests, if there is a reason to.
+    pub fn let_in(&self) {
+        if self.pressure.is_waited_for.load(Ordering::Relaxed) && !self.gathers_too_much() {
+            self.pressure.is_waited_for.store(false, Ordering::Relaxed);
+            self.partition.announcement.call_listeners();
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a request that makes the data larger may begin. Costs a few loads; takes no lock.
+    #[inline]
+    pub fn admission(&self) -> Admission {
+        let shared = self.shared();
+        if shared.is_all_in_memory {
+            return match shared.memory.is_short() {
+                true => Admission::Refused,
+                false => Admission::Now,
+            };
+        }
+        let admission = shared.admission_on_disk();
+        if admission == Admission::Later {
+            shared.pressure.is_waited_for.store(true, Ordering::Relaxed);
+        }
+        admission
+    }
+
+    /// Waits on the calling thread until what makes the data larger may begin. For threads that may
+    /// be kept; others ask [`Engine::admission`] again. [`Admission::Later`]: that has taken too
+    /// long, because the disk takes nothing.
+    pub fn wait_for_room(&self) -> Admission {
+        let runtime = &self.shared().runtime;
+        let until = runtime.now() + WAIT_MAX;
+        loop {
+            let admission = self.admission();
+            if admission != Admission::Later || runtime.now() >= until {
+                return admission;
+            }
+            runtime.pause(LOOK_AGAIN);
+        }
+    }
+
+    /// Writers wait until what has gathered is on its way to the disk.
+    pub fn is_behind(&self) -> bool {
+        let shared = self.shared();
+        !shared.is_all_in_memory && shared.gathers_too_much()
+    }
+
+    /// A flush is due or runs, because much has gathered: what is held of states beside the newest
+    /// should be little. Never with the memory engine.
+    pub fn gathers_much(&self) -> bool {
+        let shared = self.shared();
+        !shared.is_all_in_memory && shared.pressure.wants_flush(shared.pressure.unflushed_bytes())
+    }
+
+    /// Memory that what is not in the ssd engine's files takes, in bytes.
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.shared().pressure.unflushed_bytes()
+    }
+
+    /// How much of that may gather, in bytes.
+    pub fn unflushed_bytes_max(&self) -> u64 {
+        self.shared().pressure.limit_bytes()
+    }
+}

@@ -1,0 +1,28 @@
+//! Turns of requests over HTTP.
+
+use crate::http::{Answer, Dispatch};
+use crate::tenants::turns::FairShare;
+
+impl FairShare {
+    /// Answers a request over HTTP as one turn; a database that owes the others time is answered
+    /// later.
+    pub fn answer(&self, answer: impl FnOnce() -> Answer) -> Answer {
+        let answer = self.take(answer);
+        self.delayed(answer)
+    }
+
+    /// The same with what can be done soon; what is left takes turns by itself.
+    pub fn dispatch(&self, answer: impl FnOnce() -> Dispatch) -> Dispatch {
+        match self.take(answer) {
+            Dispatch::Answered(answer) => Dispatch::Answered(self.delayed(answer)),
+            left => left,
+        }
+    }
+
+    fn delayed(&self, answer: Answer) -> Answer {
+        Answer {
+            pause: self.pause().unwrap_or_default(),
+            ..answer
+        }
+    }
+}
