@@ -16,7 +16,6 @@ pub mod secrets;
 pub mod shown_times;
 pub mod streams;
 pub mod sweep;
-pub mod upgrade;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -200,7 +199,6 @@ impl Fauna {
             walk: Mutex::default(),
         };
         fauna.begin_above_shown()?;
-        fauna.upgrade_indexes()?;
         Ok(fauna)
     }
 
