@@ -41,7 +41,6 @@ pub struct Stream {
     pub id: u32,
     pub table: String,
     /// The region of its table.
-    #[serde(default)]
     pub region: Option<String>,
     pub label: String,
     pub view: StreamView,
@@ -50,15 +49,8 @@ pub struct Stream {
     pub ended_micros: u64,
     pub hash: KeyPart,
     pub range: Option<KeyPart>,
-    #[serde(default = "shards_of_old")]
     pub shards: u8,
-    #[serde(default)]
     pub resource_policy: Option<Policy>,
-}
-
-/// Streams were kept without this number while all of them had as many.
-pub fn shards_of_old() -> u8 {
-    SHARDS_MAX
 }
 
 /// A table has a partition, and its stream a shard, for every thousand units that it may write in a
