@@ -1,4 +1,4 @@
-"""Makes the data directories of the format that the binary at hand writes: `python -m formats 0.1`."""
+"""Makes the data directories of the format that the binary at hand writes: `python -m formats 1`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def make(name: str, engine: str) -> None:
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("name", help="the version that is released")
+    arguments.add_argument("name", help="the number of the format")
     chosen = arguments.parse_args()
     for kind in ("memory", "ssd"):
         make(chosen.name, kind)

@@ -41,7 +41,7 @@ def segment(path: Path) -> Iterator[tuple[int, bytes]]:
     """Sequences and payloads of a segment's epochs."""
     content = path.read_bytes()
     magic, version, checksum, first, salt = struct.unpack_from("<8sIIQQ", content)
-    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version in (1, 2, 3, 4, 5)
+    assert (magic, f"log-{first:020}") == (b"QRTETLOG", path.name) and version == 1
     assert checksum == zlib.crc32(content[:12] + content[16:32])
     at, expected = 32, first
     while at + 32 <= len(content) and any(content[at : at + 32]):
@@ -102,7 +102,7 @@ def checkpoint(path: Path) -> tuple[int, dict[bytes, bytes]]:
     """The position in the log, and the rows."""
     file, rows = Bytes(path.read_bytes()), {}
     magic, version, _, sequence = file.numbers("8sIQQ")
-    assert (magic, f"checkpoint-{sequence:020}") == (b"QUARTETC", path.name) and version in (1, 2, 3, 4)
+    assert (magic, f"checkpoint-{sequence:020}") == (b"QUARTETC", path.name) and version == 1
     assert file.number("I") == zlib.crc32(file.content[:28])
     while True:
         tag, length, checksum = file.numbers("BII")
@@ -122,8 +122,8 @@ def base(data: Path) -> tuple[int, dict[bytes, bytes]]:
     """The same of a tree."""
     root, rows = Bytes((data / "base").read_bytes()), {}
     magic, version, _, sequence, _, has_tree, height = root.numbers("8sIQQIBB")
-    assert magic == b"QUARTETB" and version in (1, 2, 3, 4, 5, 6)
-    top = child(root, is_dated=version > 1) if has_tree else None
+    assert magic == b"QUARTETB" and version == 1
+    top = tree(root) if has_tree else None
     for _ in range(root.number("I")):
         root.numbers("IQQ")
     assert root.left() == 8
@@ -132,16 +132,17 @@ def base(data: Path) -> tuple[int, dict[bytes, bytes]]:
     return sequence, rows
 
 
-def child(inner: Bytes, is_dated: bool) -> tuple:
-    key_bytes = inner.number("I")
-    place = inner.numbers("IIIQ")
-    count = inner.numbers("QQQB" if is_dated else "QQB")[0]
-    inner.take(key_bytes)
+def tree(root: Bytes) -> tuple:
+    """Where the tree's root is, and how many rows there are."""
+    key_bytes = root.number("I")
+    place = root.numbers("IIIQ")
+    count = root.numbers("QQQB")[0]
+    root.take(key_bytes)
     return place, count
 
 
 def children(content: Bytes) -> Iterator[tuple]:
-    """Of an inner node in its smallest form."""
+    """Of an inner node."""
     count, newest = content.numbers("BQ")
     before = b""
     for _ in range(count):
@@ -171,9 +172,8 @@ def node(data: Path, pointed: tuple, height: int, rows: dict[bytes, bytes]) -> i
             rows[key] = at(data, content.numbers("IIIQ")) if apart else content.take(value_bytes)
             counted += 1
     else:
-        assert content.number("B") == height and tag in (2, 3, 4)
-        below = children(content) if tag == 4 else (child(content, is_dated=tag == 3) for _ in range(content.number("I")))
-        for pointed in below:
+        assert content.number("B") == height and tag == 2
+        for pointed in children(content):
             counted += node(data, pointed, height - 1, rows)
     assert (counted, content.left()) == (stated, 0)
     return counted

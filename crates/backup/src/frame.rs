@@ -3,7 +3,7 @@
 //! All numbers are little endian.
 //!
 //! ```text
-//! part    "QUARTETP" | format version u32 = 5 | frames
+//! part    "QUARTETP" | format version u32 = 1 | frames
 //! frame   tag u8 | payload length u32 | CRC-32 of tag, length and payload u32 | payload
 //!   1 rows     rows, each: version u64 | key length u32 | value length u32 | key | value
 //!   2 record   sequence u64 | a record of the log: transactions and their effects
@@ -17,9 +17,8 @@ use quartet_store::Row;
 use crate::BackupError;
 
 pub(crate) const PART_MAGIC: &[u8; 8] = b"QUARTETP";
-/// The bytes are those of format 1; what layers put into rows is not.
-pub(crate) const FORMAT: u32 = 5;
-const FORMAT_OLDEST: u32 = 1;
+/// Covers the records of the log too, and what layers put into rows.
+pub(crate) const FORMAT: u32 = 1;
 pub(crate) const PART_HEADER_BYTES: usize = 12;
 const FRAME_HEADER_BYTES: usize = 9;
 const TAG_ROWS: u8 = 1;
@@ -43,11 +42,6 @@ pub(crate) struct RowBytes<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
     pub version: Version,
-}
-
-/// This version reads the format.
-pub(crate) fn is_known(format: u64) -> bool {
-    (FORMAT_OLDEST.into()..=FORMAT.into()).contains(&format)
 }
 
 /// The header of a part.
@@ -109,7 +103,7 @@ impl<'a> Frames<'a> {
             return Err(damaged("it does not begin as a part of a backup"));
         }
         match u32_at(header, 8) {
-            Some(format) if is_known(format.into()) => Ok(Frames {
+            Some(FORMAT) => Ok(Frames {
                 file,
                 offset: PART_HEADER_BYTES as u64,
                 rest,

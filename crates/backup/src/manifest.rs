@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::BackupError;
-use crate::frame::is_known;
+use crate::frame::FORMAT;
 
 /// One step of a backup: its parts, and what they cover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ impl Manifest {
             return Err(damaged(0, "the manifest does not match its hash"));
         }
         match sealed.manifest["format"].as_u64() {
-            Some(format) if is_known(format) => {}
+            Some(format) if format == u64::from(FORMAT) => {}
             format => {
                 return Err(BackupError::Format {
                     file: name.to_owned(),

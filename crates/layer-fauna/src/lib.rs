@@ -43,7 +43,6 @@
 //! | - `maintenance`     | building large indexes, clearing what was deleted                 |
 //! | - `changes`         | what effects mean, for change feeds                               |
 //! | - `invariants`      | what `quartet check` judges                                       |
-//! | - `upgrade`         | indexes as earlier versions wrote them                            |
 
 mod evaluation;
 mod language;

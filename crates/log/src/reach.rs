@@ -50,8 +50,7 @@ const STATEMENT_BYTES: usize = 40;
 /// The slots lie in different sectors, also of a disk whose sectors are 4 KiB.
 const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 
-/// The newest statement. `None` if there is none: an older version wrote this directory, or the log
-/// is new.
+/// The newest statement. `None` if there is none: the log is new.
 ///
 /// Errors: `ReachUnreadable` if something else stands in its place, `Format`, `Disk`.
 pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, FileLogError> {

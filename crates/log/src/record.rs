@@ -30,9 +30,8 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 32;
 pub(crate) const RECORD_ALIGNMENT: usize = 8;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"QRTETLOG";
-/// The bytes are those of version 1; what is in the payloads of records is not.
-const FORMAT_VERSION: u32 = 5;
-const FORMAT_VERSION_OLDEST: u32 = 1;
+/// Covers the payloads of records too, and what layers put into rows.
+const FORMAT_VERSION: u32 = 1;
 const EPOCH_MAGIC: &[u8; 4] = b"QEPO";
 const CONFIRMATION_MAGIC: &[u8; 4] = b"QCNF";
 
@@ -40,7 +39,6 @@ const CONFIRMATION_MAGIC: &[u8; 4] = b"QCNF";
 pub(crate) struct SegmentHeader {
     pub first: LogSequence,
     pub salt: u64,
-    format: u32,
 }
 
 /// Why a segment header cannot be used.
@@ -68,19 +66,13 @@ pub(crate) struct RecordHeader {
 
 impl SegmentHeader {
     pub fn new(first: LogSequence, salt: u64) -> SegmentHeader {
-        let format = FORMAT_VERSION;
-        SegmentHeader { first, salt, format }
-    }
-
-    /// An older version has begun the segment, and would read what is written there.
-    pub fn is_older(&self) -> bool {
-        self.format < FORMAT_VERSION
+        SegmentHeader { first, salt }
     }
 
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(SEGMENT_MAGIC);
-        bytes[8..12].copy_from_slice(&self.format.to_le_bytes());
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.0.to_le_bytes());
         bytes[24..].copy_from_slice(&self.salt.to_le_bytes());
         let checksum = segment_checksum(&bytes);
@@ -93,10 +85,9 @@ impl SegmentHeader {
             return Err(SegmentHeaderError::Malformed);
         }
         match u32_at(bytes, 8) {
-            format @ FORMAT_VERSION_OLDEST..=FORMAT_VERSION => Ok(SegmentHeader {
+            FORMAT_VERSION => Ok(SegmentHeader {
                 first: LogSequence(u64_at(bytes, 16)),
                 salt: u64_at(bytes, 24),
-                format,
             }),
             other => Err(SegmentHeaderError::UnknownFormat(other)),
         }
@@ -215,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn a_later_format_is_named() {
-        for unknown in [0, 6] {
+    fn every_other_format_is_named() {
+        for unknown in [0, 2, 5] {
             let mut bytes = SegmentHeader::new(LogSequence(9), 4).encode();
             bytes[8] = unknown;
             let checksum = segment_checksum(&bytes);

@@ -81,11 +81,7 @@ impl Segment {
     }
 
     /// Returns the bytes that epochs after the last one may take, if a mark is to fit after them.
-    /// Nothing is written after the bytes of an older version.
     pub fn room(&self) -> u64 {
-        if self.header.is_older() {
-            return 0;
-        }
         self.capacity.saturating_sub(self.end + RECORD_HEADER_BYTES as u64)
     }
 

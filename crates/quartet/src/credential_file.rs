@@ -6,14 +6,14 @@
 //! ```
 //!
 //! A damaged file would otherwise open to nobody, or, worse, hold another credential than the one
-//! that was shown. Files of servers before 2026-11-22 have no checksum and are read as they are.
+//! that was shown.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 const CHECKSUM: &str = " crc32=";
 
@@ -25,15 +25,10 @@ pub fn read(path: &Path) -> Result<Option<String>> {
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
     let line = String::from_utf8(bytes).unwrap_or_default();
-    let text = match line.trim_end().rsplit_once(CHECKSUM) {
-        Some((text, checksum)) if checksum == checksum_of(text) => text,
-        Some(_) => return Err(damaged(path)),
-        None => line.trim(),
-    };
-    if text.is_empty() {
-        bail!(damaged(path));
+    match line.trim_end().rsplit_once(CHECKSUM) {
+        Some((text, checksum)) if checksum == checksum_of(text) => Ok(Some(text.to_owned())),
+        _ => Err(damaged(path)),
     }
-    Ok(Some(text.to_owned()))
 }
 
 /// The error for a file whose checksum is wrong.
@@ -84,17 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_damage_is_noticed_and_the_old_form_is_read() {
+    fn every_damage_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         assert_eq!(read(&path).unwrap(), None);
         write(&path, "id:secret").unwrap();
         assert_eq!(read(&path).unwrap().as_deref(), Some("id:secret"));
         let whole = fs::read(&path).unwrap();
-        // Beyond the mark of the checksum, a change could only make the line look like one of the
-        // old form.
-        let text_bytes = "id:secret".len();
-        for position in (0..text_bytes).chain(text_bytes + CHECKSUM.len()..whole.len() - 1) {
+        for position in 0..whole.len() - 1 {
             let mut bytes = whole.clone();
             bytes[position] ^= 1;
             fs::write(&path, &bytes).unwrap();
@@ -104,9 +96,9 @@ mod tests {
                 "{position}: {told}"
             );
         }
-        fs::write(&path, "").unwrap();
-        assert!(read(&path).is_err());
-        fs::write(&path, "id:secret").unwrap();
-        assert_eq!(read(&path).unwrap().as_deref(), Some("id:secret"));
+        for cut in ["", "id:secret"] {
+            fs::write(&path, cut).unwrap();
+            assert!(read(&path).is_err(), "{cut:?}");
+        }
     }
 }

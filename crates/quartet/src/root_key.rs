@@ -89,16 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn the_form_without_a_checksum_is_read() {
-        let data = tempfile::tempdir().unwrap();
-        fs::write(data.path().join(FILE), hexadecimal(&hash("qk_old"))).unwrap();
-        assert_eq!(load_or_make(data.path()).unwrap(), (None, hash("qk_old")));
-    }
-
-    #[test]
     fn a_damaged_hash_is_refused() {
         let data = tempfile::tempdir().unwrap();
-        fs::write(data.path().join(FILE), "not a hash").unwrap();
-        assert!(load_or_make(data.path()).is_err());
+        let path = data.path().join(FILE);
+        fs::write(&path, hexadecimal(&hash("qk"))).unwrap();
+        assert!(load_or_make(data.path()).is_err(), "no checksum");
+        credential_file::write(&path, "not a hash").unwrap();
+        assert!(load_or_make(data.path()).is_err(), "no hash");
     }
 }

@@ -1,11 +1,13 @@
-"""Data directories of every released format open, show what was written there, and stay convertible."""
+"""Data directories of every format open, show what was written there, and stay convertible; other formats are refused."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+import struct
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -71,12 +73,12 @@ def test_the_drawings_of_the_formats_are_true(fixture):
     assert any(key.startswith(default + fauna) for key in rows)
     assert rows[default + b"\4" + b"plain"] == b"value"
     # A list with a shift says so in its header, which is one byte here.
-    assert keys[b"shifted list"][0] == 0xE1
+    assert keys[b"shifted list"][0] == 0xA1
 
 
 @pytest.mark.parametrize("engine", ["memory", "ssd"])
 def test_the_drawings_are_true_of_what_is_written_today(engine, tmp_path):
-    """The stored directories are older, and too small for a tree with inner nodes."""
+    """The stored directories are too small for a tree with inner nodes."""
     data = tmp_path / "data"
     server = Server(durability="always", data=str(data), options=["--engine", engine]).start()
     try:
@@ -93,6 +95,32 @@ def test_the_drawings_are_true_of_what_is_written_today(engine, tmp_path):
     sizes = [(4 if number % 7 == 0 else 4000 if number % 100 == 0 else 40) for number in range(20_000)]
     assert [len(values[b"name:%d" % number]) - 1 for number in range(20_000)] == sizes
     assert f"state       {len(dissect.rows(data))} rows" in check(data)
+
+
+def with_format(data: Path, number: int) -> None:
+    """Says of every file with a version that it is of format `number`, with the right checksum."""
+    for path in data.iterdir():
+        content = bytearray(path.read_bytes())
+        if path.name.startswith("log-0"):
+            content[8:12] = struct.pack("<I", number)
+            content[12:16] = struct.pack("<I", zlib.crc32(content[:12] + content[16:32]))
+        elif path.name.startswith("checkpoint-"):
+            content[8:12] = struct.pack("<I", number)
+            content[28:32] = struct.pack("<I", zlib.crc32(content[:28]))
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_every_other_format_is_named_and_nothing_is_changed(number, fixture):
+    data, _ = fixture
+    with_format(data, number)
+    files = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "LOCK"}
+    for command in (["check", "--data", str(data)], ["serve", "--data", str(data), "--stop-with-stdin"]):
+        ended = subprocess.run([binary(), *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        assert ended.returncode != 0, ended.stdout
+        assert re.search(rf"format (version )?{number}\b", ended.stdout + ended.stderr), ended.stdout + ended.stderr
+        after = {path.name: path.read_bytes() for path in data.iterdir()}
+        assert {name: after.get(name) for name in files} == files
 
 
 def test_an_old_directory_can_be_converted(fixture):

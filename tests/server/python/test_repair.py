@@ -77,7 +77,7 @@ def damage(path: Path, at: int, count: int) -> None:
 
 @pytest.mark.parametrize("engine", ["memory", "ssd"])
 def test_what_is_not_reported_as_dropped_is_there_and_right(tmp_path, engine):
-    original = FIXTURES / f"0.1-{engine}" / "data"
+    original = FIXTURES / f"1-{engine}" / "data"
     before = rows(original, tmp_path / "before")
     damaged_name = next(path.name for path in original.iterdir() if re.match(r"checkpoint-|base-", path.name))
     length = (original / damaged_name).stat().st_size
@@ -110,7 +110,7 @@ def test_what_is_not_reported_as_dropped_is_there_and_right(tmp_path, engine):
 
 
 def test_a_turned_bit_of_the_tree_is_turned_back(tmp_path):
-    original = FIXTURES / "0.1-ssd" / "data"
+    original = FIXTURES / "1-ssd" / "data"
     data = tmp_path / "data"
     shutil.copytree(original, data)
     sound = state(check(data))
@@ -125,9 +125,7 @@ def test_a_turned_bit_of_the_tree_is_turned_back(tmp_path):
 
 def test_a_damaged_root_of_the_tree_has_a_copy(tmp_path):
     data = tmp_path / "data"
-    shutil.copytree(FIXTURES / "0.1-ssd" / "data", data)
-    # It is older than the copy, which comes when it is served.
-    Server(data=str(data)).start().stop()
+    shutil.copytree(FIXTURES / "1-ssd" / "data", data)
     sound = state(check(data))
     damage(data / "base", 20, 30)
     assert check(data).returncode == 1
@@ -143,10 +141,10 @@ def test_a_damaged_root_of_the_tree_has_a_copy(tmp_path):
 
 
 def test_without_a_root_nothing_is_changed(tmp_path):
-    # No copy either, as older versions leave it.
-    original = FIXTURES / "0.1-ssd" / "data"
+    original = FIXTURES / "1-ssd" / "data"
     data = tmp_path / "data"
     shutil.copytree(original, data)
+    (data / "base.copy").unlink()
     damage(data / "base", 20, 8)
     files = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "LOCK"}
     repaired = check(data, "--repair", "--yes")

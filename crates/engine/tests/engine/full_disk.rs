@@ -91,53 +91,6 @@ fn a_full_disk_refuses_writes_and_takes_deletions_and_reads() {
     assert!(engine.is_disk_full() || try_set(&engine, 1, 100).is_ok());
 }
 
-/// As an older version has begun it: nothing more is written there.
-fn make_older(world: &World, name: &str) {
-    let mut header = world.disk.content(name)[..32].to_vec();
-    header[8] = 1;
-    let checksum = crc32fast::hash(&[&header[..12], &header[16..]].concat());
-    header[12..16].copy_from_slice(&checksum.to_le_bytes());
-    world.disk.open(name).unwrap().write_at(0, &header).unwrap();
-}
-
-/// The room for deletions may be in a segment that an older version has begun, and is none any
-/// more; then they are refused like other writes until there is space, and nothing fails.
-#[test]
-fn a_full_disk_with_the_log_of_an_older_version_opens_and_waits_for_space() {
-    let world = world();
-    let engine = world.open();
-    fill(&world);
-    write_until_full(&engine);
-    let expected = engine.state_hash(None).unwrap();
-    engine.close().unwrap();
-    let names = world.disk.list().unwrap();
-    let segments: Vec<&String> = names.iter().filter(|name| name.starts_with("log-0")).collect();
-    segments.iter().for_each(|name| make_older(&world, name));
-    let contents = || -> Vec<Vec<u8>> { segments.iter().map(|name| world.disk.content(name)).collect() };
-    let before = contents();
-
-    let engine = world.open();
-    assert_eq!(engine.state_hash(None).unwrap(), expected);
-    let row = execute(&engine, ALWAYS, |tx| tx.get(&1u64.to_be_bytes())).0;
-    assert!(row.is_some());
-    assert!(matches!(try_set(&engine, 1 << 40, 500), Err(ExecuteError::DiskFull(_))));
-    let deleted = attempt(&engine, |tx| drop(tx.clear(&0u64.to_be_bytes())));
-    assert!(matches!(deleted, Ok(_) | Err(ExecuteError::DiskFull(_))));
-    assert!(
-        before == contents(),
-        "what the older version has written stays as it is"
-    );
-
-    world.disk.set_capacity(None);
-    wait_until("there is space again", || !engine.is_disk_full());
-    let dependency = attempt(&engine, |tx| drop(tx.clear(&1u64.to_be_bytes()))).unwrap();
-    assert!(engine.wait_durable(dependency));
-    let expected = engine.state_hash(None).unwrap();
-    engine.close().unwrap();
-    assert_eq!(world.failures.load(Ordering::SeqCst), 0);
-    assert_eq!(world.open().state_hash(None).unwrap(), expected);
-}
-
 #[test]
 fn writes_go_on_by_themselves_when_there_is_space() {
     let world = world();

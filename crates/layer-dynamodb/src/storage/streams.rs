@@ -38,7 +38,6 @@ pub struct Stream {
     pub id: u32,
     pub table: String,
     /// The region of its table.
-    #[serde(default)]
     pub region: Option<String>,
     pub label: String,
     pub view: StreamView,
@@ -47,9 +46,7 @@ pub struct Stream {
     pub ended_micros: u64,
     pub hash: KeyPart,
     pub range: Option<KeyPart>,
-    #[serde(default = "crate::storage::table::shards_of_old")]
     pub shards: u8,
-    #[serde(default)]
     pub resource_policy: Option<Policy>,
 }
 

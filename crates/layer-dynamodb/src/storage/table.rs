@@ -18,7 +18,6 @@ pub struct Table {
     pub id: u32,
     pub name: String,
     /// The region it is in, if that is apart from the others and not the home region.
-    #[serde(default)]
     pub region: Option<String>,
     pub uuid: String,
     pub created_micros: u64,
@@ -41,21 +40,14 @@ pub struct Table {
     pub warm_throughput: Option<(i64, i64)>,
     pub on_demand_maximum: Option<(i64, i64)>,
     pub resource_policy: Option<Policy>,
-    /// Tables of earlier builds have it as `recovery`, and no history with it: there it counts as
-    /// off.
-    #[serde(default, rename = "point_in_time")]
     pub recovery: Option<Recovery>,
     /// The newest version whose state is needed: what is older than it becomes history when it
     /// changes.
-    #[serde(default)]
     pub pinned: u64,
-    #[serde(default)]
     pub restored: Option<Restored>,
     /// Its items are being imported.
-    #[serde(default)]
     pub importing: bool,
     /// By the name of an index; by no name, those of the table.
-    #[serde(default)]
     pub insights: BTreeMap<String, Insights>,
 }
 
@@ -112,9 +104,6 @@ pub struct Restored {
 pub const SHARDS_MAX: u8 = 4;
 
 /// Streams were kept without this number while all of them had as many.
-pub fn shards_of_old() -> u8 {
-    SHARDS_MAX
-}
 
 /// The stream that is on, or was the latest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -123,7 +112,6 @@ pub struct StreamSettings {
     pub label: String,
     pub view: StreamView,
     pub enabled: bool,
-    #[serde(default = "shards_of_old")]
     pub shards: u8,
 }
 

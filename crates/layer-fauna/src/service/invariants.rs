@@ -16,11 +16,10 @@ use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
 use crate::evaluation::host::Host;
 use crate::language::value::{Native, Target, Timestamp, Value};
-use crate::service::upgrade::databases;
 use crate::storage::codec::{DELETED, Decoder, Encoder};
 use crate::storage::documents::{Place, Version, expiry_micros, reference};
-use crate::storage::indexes::{self, Entry, FORM};
-use crate::storage::rows::{self, DatabaseNumber, Key, Moment, View, number_at};
+use crate::storage::indexes::{self, Entry};
+use crate::storage::rows::{self, DatabaseNumber, Key, Moment, ROOT, View, number_at};
 use crate::storage::schema::{Index, Schema};
 
 /// FaunaDB's promises.
@@ -39,10 +38,7 @@ impl Invariants for FaunaInvariants {
             verify_names(verification, database);
             verify_histories(verification, &schema);
             verify_credentials(verification, database);
-            // Entries of an older form are written anew at the next start.
-            if verification.rows.get(&Key::global(b'F').0).as_deref() == Some(FORM) {
-                verify_indexes(verification, &moment, &schema, &left);
-            }
+            verify_indexes(verification, &moment, &schema, &left);
             if moment.reader.is_unreadable() {
                 // Noticed by whoever asked, who has the reason as well.
                 let everything = Key::database(database);
@@ -55,6 +51,17 @@ impl Invariants for FaunaInvariants {
         }
         verify_registry(verification);
     }
+}
+
+/// The root database and all that are registered.
+fn databases(reader: &Reader) -> Vec<DatabaseNumber> {
+    let registry = Key::global(b'R');
+    let mut found = vec![ROOT];
+    reader.scan(&registry.0, &registry.end(), false, &mut |key, _| {
+        found.push(DatabaseNumber(number_at(key, registry.0.len())));
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 fn load(view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {

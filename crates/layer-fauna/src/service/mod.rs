@@ -17,7 +17,6 @@ pub mod secrets;
 pub mod shown_times;
 pub mod streams;
 pub mod sweep;
-pub mod upgrade;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -149,7 +148,6 @@ impl Fauna {
             walk: Mutex::default(),
         };
         fauna.begin_above_shown()?;
-        fauna.upgrade_indexes()?;
         Ok(fauna)
     }
 

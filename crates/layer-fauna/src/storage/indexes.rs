@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use quartet_engine::{OptimisticTransaction, Stamp};
+use quartet_engine::Stamp;
 use sha2::{Digest, Sha256};
 
 use crate::evaluation::Evaluation;
@@ -554,14 +554,6 @@ fn flatten(value: &Value, found: &mut Vec<Value>) {
         }
         other => found.push(other.clone()),
     }
-}
-
-/// How entries are written, as the row says.
-pub const FORM: &[u8] = &[2];
-
-/// Says that entries are written as by this version.
-pub fn note_form(transaction: &mut OptimisticTransaction) {
-    transaction.set(&Key::global(b'F').0, FORM);
 }
 
 /// The documents that an index covers, after those that are done, by collection and id.

@@ -13,12 +13,11 @@
 //!   0 K id / 0 T id                          where the key or the token of that id lives
 //!   0 P issuer                               where the access provider of that issuer lives
 //!   0 X database, 0 B database index         what is left to clear, or to build
-//!   0 F                                      how entries are written
 //!   0 S                                      the latest time that may have been shown: see `shown_times`
 //! ```
 //!
 //! A document stands in the keys of entries as its id and then its collection, which is the order
-//! of refs. Earlier versions kept entries in the kinds I and J: see `upgrade`.
+//! of refs.
 //!
 //! Numbers are eight bytes, most significant first. A time that only the commit knows is
 //! `Timestamp::PENDING` until then, so that it sorts after every known one.

@@ -14,5 +14,4 @@ mod streams;
 mod sweep;
 mod torn;
 mod transactions;
-mod upgrade;
 mod world;

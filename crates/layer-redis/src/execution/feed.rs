@@ -17,7 +17,7 @@ use quartet_store::Row;
 use crate::commands::lists;
 use crate::commands::sorted_sets::score_of_bytes;
 use crate::keyspace::string_value::{INDEX_BYTES, start_of};
-use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind};
+use crate::keyspace::{Entry, FLAG_B, FieldDeadlines, Kind};
 use crate::{keyspace::packed, keyspace::places};
 
 const ID_BYTES: usize = 10;
@@ -31,8 +31,6 @@ struct Owner {
     db: u8,
     name: Vec<u8>,
     kind: Kind,
-    /// Its rows hold several elements each.
-    has_blocks: bool,
 }
 
 impl Owner {
@@ -41,7 +39,6 @@ impl Owner {
             db,
             name: name.to_vec(),
             kind: entry.kind,
-            has_blocks: entry.kind == Kind::List && entry.flags & FLAG_A != 0,
         }
     }
 }
@@ -149,7 +146,6 @@ impl RedisChanges {
         }
         let id: Id = entry.payload().get(..ID_BYTES)?.try_into().ok()?;
         let owner = Owner::new(db, name, &entry);
-        let has_blocks = owner.has_blocks;
         self.learn(id, owner);
         let count = entry
             .large_payload()
@@ -162,7 +158,7 @@ impl RedisChanges {
         let change = change
             .with("collection", collection(&id))
             .with(counted, Shown::Number(count));
-        if !has_blocks {
+        if entry.kind != Kind::List {
             return Some(change);
         }
         let ends = lists::Ends::of(&entry)?;
@@ -229,8 +225,8 @@ impl RedisChanges {
         reader: &mut dyn FnMut() -> Option<Reader>,
     ) -> Option<Change> {
         let (id, element) = rest.split_first_chunk::<ID_BYTES>()?;
-        let has_blocks = self.owner(id, reader).is_some_and(|owner| owner.has_blocks);
-        let operation = match (value, has_blocks) {
+        let is_list = self.owner(id, reader).is_some_and(|owner| owner.kind == Kind::List);
+        let operation = match (value, is_list) {
             (Some(_), false) => "put_element",
             (None, false) => "delete_element",
             (Some(_), true) => "put_elements",
@@ -251,14 +247,14 @@ impl RedisChanges {
             }
             Some(Kind::Hash) => field(told(change, element.get(8..)?), value),
             Some(Kind::Stream) => entry_of_stream(change, element, value),
-            _ if has_blocks => {
+            Some(Kind::List) => {
                 let change = change.with_bytes("position", element);
                 Some(match value {
                     Some(block) => change.with("elements", list(packed::iter(block).map(bytes))),
                     None => change,
                 })
             }
-            // A position orders elements; a collection that nobody knows is shown as it is kept.
+            // A collection that nobody knows is shown as it is kept.
             _ => {
                 let change = change.with_bytes("position", element);
                 Some(match value {

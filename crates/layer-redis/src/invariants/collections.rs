@@ -1,6 +1,6 @@
 //! Large sets, hashes, sorted sets, lists, strings and documents: their counts, and the indexes
 //! among their rows. Their bytes: `commands/sets/value.rs`, `commands/hashes/value.rs`,
-//! `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`, `commands/lists/single_rows.rs`.
+//! `commands/sorted_sets/value.rs`, `commands/lists/blocks.rs`.
 
 use std::ops::ControlFlow;
 
@@ -251,26 +251,4 @@ fn visit_blocks(verification: &Verification<'_>, found: &Found<'_>, mut visit: i
         visit(position_of(&key[ELEMENTS_PREFIX_BYTES..]), elements as u64, block);
         ControlFlow::Continue(())
     });
-}
-
-pub(super) fn verify_list_of_single_rows(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
-    let payload = found.entry.large_payload();
-    let number = |index: usize| u64::from_be_bytes(payload[8 * index..8 * index + 8].try_into().expect("eight bytes"));
-    let order = |position: u64| position ^ 1 << 63;
-    let (first, last) = (order(number(1)), order(number(2)));
-    let (prefix, end) = found.elements();
-    let mut counted = 0;
-    let rows = verification.rows;
-    rows.scan(&prefix, &end, false, &mut |key, _| {
-        let position = key[ELEMENTS_PREFIX_BYTES..].try_into().ok().map(u64::from_be_bytes);
-        match position {
-            Some(position) if first <= position && position <= last => counted += 1,
-            _ => {
-                let what = format!("an element of {} stands outside of it", found.name());
-                verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
-            }
-        }
-        ControlFlow::Continue(())
-    });
-    verify_count(verification, found, value, counted);
 }

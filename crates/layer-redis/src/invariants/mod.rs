@@ -17,7 +17,7 @@ use quartet_store::Row;
 use crate::commands::json;
 use crate::commands::lists::Ends;
 use crate::keyspace::places::KeyBytes;
-use crate::keyspace::{Entry, FLAG_A, FLAG_B, FieldDeadlines, Kind, key_row};
+use crate::keyspace::{Entry, FLAG_B, FieldDeadlines, Kind, key_row};
 use crate::{keyspace::packed, keyspace::places, keyspace::string_value};
 
 /// Redis' promises.
@@ -124,8 +124,7 @@ fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, val
         Kind::Set => collections::verify_set(verification, found, value),
         Kind::Hash => collections::verify_hash(verification, found, value),
         Kind::SortedSet => collections::verify_sorted_set(verification, found, value),
-        Kind::List if found.entry.flags & FLAG_A != 0 => collections::verify_blocks(verification, found, value),
-        Kind::List => collections::verify_list_of_single_rows(verification, found, value),
+        Kind::List => collections::verify_blocks(verification, found, value),
         Kind::Stream => streams::judge(verification, found, value),
         Kind::String => collections::verify_chunks(verification, found, value),
         Kind::Json => collections::verify_document(verification, found),
@@ -139,8 +138,7 @@ fn entry(row: &Row) -> Option<Entry> {
     let is_whole = match (entry.kind, entry.is_large()) {
         (Kind::String, true) => string_value::chunked_length(entry.large_payload()).is_some(),
         (Kind::Json, true) => json::large_text_bytes(entry.large_payload()).is_some(),
-        (Kind::List, true) if entry.flags & FLAG_A != 0 => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
-        (Kind::List, true) => payload.len() == ID_BYTES + 3 * 8,
+        (Kind::List, true) => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),
         (Kind::Set | Kind::SortedSet, true) => payload.len() == ID_BYTES + 8,
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),

@@ -23,7 +23,7 @@ fn first_of(name: &str) -> u64 {
     name.strip_prefix("log-").unwrap().parse().unwrap()
 }
 
-/// A folder as versions wrote it that did not say how far the log reached.
+/// A folder whose statement of how far the log reached is lost.
 fn forget_the_reach(disk: &FaultyDisk) {
     disk.remove("log-reach").unwrap();
 }
@@ -226,18 +226,23 @@ fn a_flip_in_the_last_confirmed_record_is_refused_by_name() {
 
 #[test]
 fn an_unknown_format_is_named() {
-    let disk = FaultyDisk::new();
-    let mut header = [0; 32];
-    header[..8].copy_from_slice(b"QRTETLOG");
-    header[8] = 6;
-    let checksum = crc32fast::hash(&[&header[..12], &header[16..]].concat());
-    header[12..16].copy_from_slice(&checksum.to_le_bytes());
-    disk.create("log-00000000000000000001")
-        .unwrap()
-        .write_at(0, &header)
-        .unwrap();
-    let error = open(&disk, 4096).err().unwrap();
-    assert!(matches!(error, FileLogError::Format { version: 6, .. }), "{error}");
+    for unknown in [0, 2, 5] {
+        let disk = FaultyDisk::new();
+        let mut header = [0; 32];
+        header[..8].copy_from_slice(b"QRTETLOG");
+        header[8] = unknown;
+        let checksum = crc32fast::hash(&[&header[..12], &header[16..]].concat());
+        header[12..16].copy_from_slice(&checksum.to_le_bytes());
+        disk.create("log-00000000000000000001")
+            .unwrap()
+            .write_at(0, &header)
+            .unwrap();
+        let error = open(&disk, 4096).err().unwrap();
+        let FileLogError::Format { version, .. } = error else {
+            panic!("{unknown}: {error}");
+        };
+        assert_eq!(version, u32::from(unknown));
+    }
 }
 
 /// A client stores the image of a log as a value, and the write of that value is torn. Nothing in

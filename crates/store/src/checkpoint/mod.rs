@@ -47,9 +47,8 @@ pub struct CheckpointSummary {
 }
 
 const MAGIC: &[u8; 8] = b"QUARTETC";
-/// The bytes are those of version 1; what layers put into rows is not.
-const FORMAT_VERSION: u32 = 4;
-const FORMAT_VERSION_OLDEST: u32 = 1;
+/// Covers what layers put into rows too.
+const FORMAT_VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const TAG_ROWS: u8 = 1;
 pub(crate) const TAG_FOOTER: u8 = 2;
@@ -251,7 +250,7 @@ impl<'a> Reader<'a> {
             return Err(self.damaged("a wrong checksum"));
         }
         match u32_at(&header, 8) {
-            FORMAT_VERSION_OLDEST..=FORMAT_VERSION => {}
+            FORMAT_VERSION => {}
             other => return Err(CheckpointError::UnknownFormat(other)),
         }
         Ok(Position {
@@ -651,11 +650,16 @@ mod tests {
 
     #[test]
     fn an_unknown_format_is_named() {
-        let (mut bytes, _) = written(store(0, 0).snapshot());
-        bytes[8] = 5;
-        let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();
-        bytes[28..32].copy_from_slice(&crc);
-        assert!(matches!(read_back(&bytes), Err(CheckpointError::UnknownFormat(5))));
+        for unknown in [0, 2, 4] {
+            let (mut bytes, _) = written(store(0, 0).snapshot());
+            bytes[8] = unknown;
+            let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();
+            bytes[28..32].copy_from_slice(&crc);
+            let Err(CheckpointError::UnknownFormat(named)) = read_back(&bytes) else {
+                panic!("format {unknown} is read");
+            };
+            assert_eq!(named, u32::from(unknown));
+        }
     }
 
     #[test]

@@ -3,13 +3,10 @@
 //! ```text
 //! leaf    1 u8 | row count u32 | rows, each
 //!             version u64 | key bytes u32 | value bytes u32 | apart u8 | key | value, or its place if it lies apart
-//! inner   4 u8 | height u8 | child count u8 | newest version u64 | children, each
+//! inner   2 u8 | height u8 | child count u8 | newest version u64 | children, each
 //!             as many first bytes of the key as the child before has too | how many follow | those
 //!             file | offset | bytes | checksum u64 | rows, twice, and one more if values lie apart | row bytes
 //!             how much older its newest version is
-//!         3 u8 | height u8 | child count u32 | children, each as the root's; not written any more
-//!             key bytes u32 | place | rows u64 | row bytes u64 | newest version u64 | has values apart u8 | key
-//!         2 u8 | the same without the newest version; not written any more
 //! place   file u32 | offset u32 | bytes u32 | checksum u64
 //! ```
 //!
@@ -43,11 +40,7 @@ const ROW_BYTES: usize = 17;
 /// Lines of a row that are prefetched without knowing its length.
 const ENTRY_LINES: usize = 3;
 const TAG_LEAF: u8 = 1;
-/// Children that do not tell their newest version.
-const TAG_INNER_UNDATED: u8 = 2;
-/// Children as the root's.
-const TAG_INNER_WIDE: u8 = 3;
-const TAG_INNER: u8 = 4;
+const TAG_INNER: u8 = 2;
 
 pub(super) enum Node {
     Leaf(Leaf),
@@ -94,9 +87,6 @@ pub(super) struct Child {
     pub newest: Version,
     pub has_values_apart: bool,
 }
-
-/// Placeholder for an unknown newest version.
-const UNKNOWN: Version = Version(u64::MAX);
 
 impl Place {
     pub fn of(file: u32, offset: u32, content: &[u8]) -> Place {
@@ -190,8 +180,6 @@ impl Node {
         match *bytes.first()? {
             TAG_LEAF => Leaf::parse(bytes).map(Node::Leaf),
             TAG_INNER => Inner::parse(&bytes).map(Node::Inner),
-            TAG_INNER_WIDE => Inner::parse_wide(&bytes, Child::take).map(Node::Inner),
-            TAG_INNER_UNDATED => Inner::parse_wide(&bytes, Child::take_undated).map(Node::Inner),
             _ => None,
         }
     }
@@ -387,16 +375,6 @@ impl Inner {
         Inner::new(height, children).filter(|_| input.0.is_empty())
     }
 
-    fn parse_wide(bytes: &[u8], take: fn(&mut Input<'_>) -> Option<Child>) -> Option<Inner> {
-        let mut input = Input(&bytes[1..]);
-        let (height, count) = (input.u8()?, input.u32()?);
-        let mut children = Vec::new();
-        for _ in 0..count {
-            children.push(take(&mut input)?);
-        }
-        Inner::new(height, children).filter(|_| input.0.is_empty())
-    }
-
     /// The child to which `key` belongs.
     pub fn child_of(&self, key: &[u8]) -> usize {
         self.heads.partition(key, |index| *self.children[index + 1].low <= *key)
@@ -464,6 +442,7 @@ impl Child {
         })
     }
 
+    /// Adds it to `output` in the form of the file `base`, which no child stands before.
     pub fn put(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(&(self.low.len() as u32).to_le_bytes());
         self.place.put(output);
@@ -474,22 +453,14 @@ impl Child {
         output.extend_from_slice(&self.low);
     }
 
+    /// Reads what [`Child::put`] has written.
     pub fn take(input: &mut Input<'_>) -> Option<Child> {
-        Child::take_with(input, |input| input.u64().map(Version))
-    }
-
-    /// One that does not tell its newest version.
-    pub fn take_undated(input: &mut Input<'_>) -> Option<Child> {
-        Child::take_with(input, |_| Some(UNKNOWN))
-    }
-
-    fn take_with(input: &mut Input<'_>, newest: fn(&mut Input<'_>) -> Option<Version>) -> Option<Child> {
         let low_bytes = input.u32()?;
         Some(Child {
             place: Place::take(input)?,
             rows: input.u64()?,
             row_bytes: input.u64()?,
-            newest: newest(input)?,
+            newest: Version(input.u64()?),
             has_values_apart: input.u8()? == 1,
             low: input.bytes(low_bytes as usize)?.into(),
         })
@@ -542,24 +513,16 @@ mod tests {
         }
 
         #[test]
-        fn the_inner_nodes_of_older_formats_are_read(children in vec(child(), 1..200)) {
-            let mut dated = vec![TAG_INNER_WIDE, 1];
-            dated.extend((children.len() as u32).to_le_bytes());
-            let mut undated = dated.clone();
-            undated[0] = TAG_INNER_UNDATED;
-            for child in &children {
-                let start = dated.len();
-                child.put(&mut dated);
-                undated.extend(&dated[start..][..40]);
-                undated.extend(&dated[start + 48..]);
-            }
-            prop_assert_eq!(&inner(dated).unwrap().children, &children);
-            let not_told = children.into_iter().map(|child| Child { newest: UNKNOWN, ..child });
-            prop_assert_eq!(inner(undated).unwrap().children, not_told.collect::<Vec<Child>>());
+        fn a_root_is_read_as_it_was_written(child in child()) {
+            let mut content = Vec::new();
+            child.put(&mut content);
+            prop_assert_eq!(Child::take(&mut Input(&content)), Some(child));
+            content.pop();
+            prop_assert_eq!(Child::take(&mut Input(&content)), None);
         }
 
         #[test]
-        fn no_bytes_are_too_much(tag in 1..5_u8, bytes in vec(any::<u8>(), 0..300)) {
+        fn no_bytes_are_too_much(tag in 1..4_u8, bytes in vec(any::<u8>(), 0..300)) {
             let _ = Node::parse([&[tag][..], &bytes].concat());
         }
     }

@@ -2,10 +2,12 @@
 //! says that the directory is the ssd engine's.
 //!
 //! ```text
-//! "QUARTETB" | format version u32 = 6 | version u64 | log sequence u64 | next file u32
-//! has tree u8 | height u8 | root, as a child of an inner node, if there is a tree (in version 1, without its newest version)
+//! "QUARTETB" | format version u32 = 1 | version u64 | log sequence u64 | next file u32
+//! has tree u8 | height u8 | the tree's root if there is one
 //! file count u32 | files, each: number u32 | bytes u64 | bytes in use u64
 //! checksum u64, XXH3-64 of everything before it
+//!
+//! root    key length u32 | place | rows u64 | row bytes u64 | newest version u64 | has values apart u8 | key
 //! ```
 //!
 //! All numbers are little-endian. It is written as `base.partial`, synced, renamed, and the
@@ -31,12 +33,8 @@ pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
 pub(super) const COPY: &str = "base.copy";
 const MAGIC: &[u8; 8] = b"QUARTETB";
-/// The bytes are those of 3 to 5; what layers put into rows is not.
-const FORMAT_VERSION: u32 = 6;
-/// No node tells its children in little room.
-const FORMAT_VERSION_WIDE: u32 = 2;
-/// The root does not tell its newest version.
-const FORMAT_VERSION_UNDATED: u32 = 1;
+/// Covers the nodes too, and what layers put into rows.
+const FORMAT_VERSION: u32 = 1;
 /// Far more than any root has: a million files.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -138,7 +136,7 @@ impl Root {
     }
 
     /// The root that the next start reads. Its copy is written anew if it is missing or another's:
-    /// an older version has written the root, or a crash or a full disk has come in between.
+    /// a crash or a full disk has come in between.
     pub fn read_and_copy(disk: &dyn Disk) -> Result<Root, OpenError> {
         let bytes = Root::read_bytes(disk, NAME)?.unwrap_or_default();
         let root = Root::parse(&bytes)?;
@@ -184,16 +182,14 @@ impl Root {
             return Err(damaged("a wrong checksum"));
         }
         let mut input = Input(&content[MAGIC.len()..]);
-        let take_child = match input.u32() {
-            Some(FORMAT_VERSION_WIDE..=FORMAT_VERSION) => Child::take,
-            Some(FORMAT_VERSION_UNDATED) => Child::take_undated,
-            Some(other) => return Err(OpenError::UnknownFormat(other)),
-            None => return Err(damaged("a sudden end")),
-        };
-        Root::take(&mut input, take_child).ok_or_else(|| damaged("a sudden end"))
+        match input.u32() {
+            Some(FORMAT_VERSION) => Root::take(&mut input).ok_or_else(|| damaged("a sudden end")),
+            Some(other) => Err(OpenError::UnknownFormat(other)),
+            None => Err(damaged("a sudden end")),
+        }
     }
 
-    fn take(input: &mut Input<'_>, take_child: fn(&mut Input<'_>) -> Option<Child>) -> Option<Root> {
+    fn take(input: &mut Input<'_>) -> Option<Root> {
         let position = Position {
             version: Version(input.u64()?),
             sequence: LogSequence(input.u64()?),
@@ -202,7 +198,7 @@ impl Root {
         let (has_tree, height) = (input.u8()?, input.u8()?);
         let root = match has_tree {
             0 => None,
-            _ => Some(take_child(input)?),
+            _ => Some(Child::take(input)?),
         };
         let mut files = BTreeMap::new();
         for _ in 0..input.u32()? {

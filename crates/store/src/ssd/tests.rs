@@ -466,32 +466,24 @@ fn newer_rows_are_found_at_few_nodes() {
     assert_eq!(nodes(|| check(0, 20_000, newer, false)), 0);
 }
 
-/// Format 1 did not tell the newest version of what lies below a child.
+/// The nodes and rows of another format are never read as those of this one.
 #[test]
-fn trees_of_the_first_format_are_read() {
+fn trees_of_every_other_format_are_refused() {
     let disk = FaultyDisk::new();
-    let store = filled(&disk, 20, 10);
-    let rows = all(&store).unwrap();
-    drop(store);
-    let file = disk.open(root::NAME).unwrap();
-    let mut bytes = vec![0; file.len().unwrap() as usize];
-    file.read_at(0, &mut bytes).unwrap();
-    bytes[8] = 1;
-    // Behind the root's place, rows and row bytes.
-    bytes.drain(74..82);
-    bytes.truncate(bytes.len() - 8);
-    let checksum = xxhash_rust::xxh3::xxh3_64(&bytes);
-    bytes.extend(checksum.to_le_bytes());
-    file.set_len(0).unwrap();
-    file.write_at(0, &bytes).unwrap();
-    let store = open(&disk);
-    assert_eq!(all(&store).unwrap(), rows);
-    assert!(
-        !store
-            .has_newer(&numbered(0), &numbered(20), Version(u64::MAX - 1))
-            .unwrap()
-    );
-    store.verify().unwrap();
+    drop(filled(&disk, 20, 10));
+    let written = disk.content(root::NAME);
+    for unknown in [0, 2, 6] {
+        let mut bytes = written.clone();
+        bytes[8] = unknown;
+        bytes.truncate(bytes.len() - 8);
+        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes);
+        bytes.extend(checksum.to_le_bytes());
+        disk.open(root::NAME).unwrap().write_at(0, &bytes).unwrap();
+        let Err(OpenError::UnknownFormat(named)) = Root::read(&disk) else {
+            panic!("format {unknown} is read");
+        };
+        assert_eq!(named, u32::from(unknown));
+    }
 }
 
 /// Opening reads the root and nothing of the tree, and tidying the root and its copy.

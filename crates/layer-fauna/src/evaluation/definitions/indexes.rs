@@ -9,7 +9,7 @@ use crate::language::error::{Code, Errors, Failure, Result, Step};
 use crate::language::expression::Effect;
 use crate::language::value::{Fields, Native, Target, Value};
 use crate::storage::documents::{Place, difference, merge};
-use crate::storage::indexes::{covered_documents, is_expired, note_form};
+use crate::storage::indexes::{covered_documents, is_expired};
 use crate::storage::rows::{DOCUMENT_BYTES, Key};
 
 /// Largest number of documents whose index is built in the transaction that creates it.
@@ -241,7 +241,6 @@ pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields
     // A caller that asks for it may read the index while it is being filled.
     let active = at_once || matches!(fields.get("active"), Some(Value::Bool(true)));
     let fields = fields.with("active", Value::Bool(active));
-    note_form(evaluation.view.writing());
     if at_once {
         for document in documents {
             evaluation.index_document(&index, &document)?;

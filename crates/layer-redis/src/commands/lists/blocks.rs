@@ -38,7 +38,7 @@ use smallvec::SmallVec;
 
 use crate::keyspace::fixed::Fixed;
 use crate::keyspace::packed;
-use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, LARGE};
+use crate::keyspace::{Elements, Entry, FLAG_B, Header, Keyspace, LARGE};
 
 /// Size limit of the packed elements of an end or a block; elements that LSET has made longer may
 /// exceed it. Each push or pop logs both ends.
@@ -334,7 +334,7 @@ impl<'e> Blocks<'e> {
             &tail.added,
             tail.kept,
         ];
-        keys.put_parts(name, header.flags(LARGE | FLAG_A | flags), &parts);
+        keys.put_parts(name, header.flags(LARGE | flags), &parts);
         for (place, block) in self.full.drain(..) {
             self.elements.set(keys.tx, &position_key(place), &block);
         }

@@ -9,7 +9,6 @@ mod pop;
 mod push;
 mod read;
 mod rows;
-mod single_rows;
 #[cfg(test)]
 mod tests;
 

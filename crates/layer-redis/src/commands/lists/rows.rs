@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! small: payload = the elements, packed
-//! large: in blocks, see `blocks.rs` (with FLAG_A), or as older versions wrote it and not yet changed or too large, see `single_rows.rs`
+//! large: in blocks, see `blocks.rs`
 //! ```
 //!
 //! A list that outgrows [`SMALL_COUNT_MAX`] or [`SMALL_BYTES_MAX`] becomes large and stays so until
@@ -14,40 +14,23 @@ use smallvec::SmallVec;
 
 use super::blocks::Blocks;
 pub use super::blocks::{End, Popped};
-use super::single_rows::{self, SingleRows};
 use crate::keyspace::packed;
-use crate::keyspace::{Entry, FLAG_A, Header, Keyspace, Kind};
+use crate::keyspace::{Entry, Header, Keyspace, Kind};
 
 pub const SMALL_COUNT_MAX: usize = 128;
 pub const SMALL_BYTES_MAX: usize = 2048;
-
-fn is_in_blocks(entry: &Entry) -> bool {
-    entry.is_large() && entry.flags & FLAG_A != 0
-}
 
 fn small(entry: &Entry) -> packed::Iter<'_> {
     packed::iter(entry.payload())
 }
 
-/// A large list, to be changed: in blocks, if need be from now on. `None` if it is small.
-fn large<'e>(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &'e Entry) -> Option<Blocks<'e>> {
-    if is_in_blocks(entry) {
-        return Some(Blocks::of(entry));
-    }
-    entry.is_large().then(|| {
-        let all = elements(keys, entry);
-        in_blocks(keys, name, Header::of(entry), End::Right, &all)
-    })
+/// A large list, to be changed. `None` if it is small.
+fn large(entry: &Entry) -> Option<Blocks<'_>> {
+    entry.is_large().then(|| Blocks::of(entry))
 }
 
 /// Writes a large list, whose elements are pushed at one end.
-fn in_blocks<E: AsRef<[u8]>>(
-    keys: &mut Keyspace<'_, '_>,
-    name: &[u8],
-    header: Header,
-    end: End,
-    elements: &[E],
-) -> Blocks<'static> {
+fn in_blocks<E: AsRef<[u8]>>(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, end: End, elements: &[E]) {
     let mut list = Blocks::new(keys.new_elements());
     match end {
         End::Left => elements
@@ -57,7 +40,6 @@ fn in_blocks<E: AsRef<[u8]>>(
         End::Right => elements.iter().for_each(|element| list.push(end, element.as_ref())),
     }
     list.write(keys, name, header);
-    list
 }
 
 /// How many elements the list has.
@@ -112,12 +94,7 @@ pub fn push<'v>(
     values: impl ExactSizeIterator<Item = &'v [u8]> + DoubleEndedIterator + Clone,
 ) -> u64 {
     let header = entry.map_or(Header::new(Kind::List), Header::of);
-    if let Some(mut list) = entry.and_then(|entry| SingleRows::of(keys, entry)) {
-        values.for_each(|value| list.push(keys, end, value));
-        list.write(keys, name, header);
-        return list.count;
-    }
-    if let Some(mut list) = entry.and_then(|entry| large(keys, name, entry)) {
+    if let Some(mut list) = entry.and_then(large) {
         values.for_each(|value| list.push(end, value));
         list.write(keys, name, header);
         return list.count;
@@ -160,13 +137,7 @@ fn push_small<'v>(
 
 /// Removes up to `count` elements from an end and returns them in the order of their removal.
 pub fn pop(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, count: u64) -> Vec<Vec<u8>> {
-    if let Some(mut list) = SingleRows::of(keys, entry) {
-        let popped = (0..count.min(list.count)).map_while(|_| list.pop(keys, end));
-        let popped = popped.map(Popped::into_vec).collect();
-        list.write(keys, name, Header::of(entry));
-        return popped;
-    }
-    let Some(mut list) = large(keys, name, entry) else {
+    let Some(mut list) = large(entry) else {
         return pop_small(keys, name, entry, end, count);
     };
     let count = count.min(list.count);
@@ -178,12 +149,7 @@ pub fn pop(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, co
 
 /// Removes one element from an end and returns it. No list is empty, so there is one.
 pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
-    if let Some(mut list) = SingleRows::of(keys, entry) {
-        let popped = list.pop(keys, end);
-        list.write(keys, name, Header::of(entry));
-        return popped.unwrap_or_default();
-    }
-    let Some(mut list) = large(keys, name, entry) else {
+    let Some(mut list) = large(entry) else {
         return pop_one_small(keys, name, entry, end);
     };
     let popped = list.pop(keys, end);
@@ -258,10 +224,8 @@ fn scan(
     skip: u64,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
 ) {
-    if is_in_blocks(entry) {
+    if entry.is_large() {
         let _ = Blocks::of(entry).scan(keys, from, skip, visit);
-    } else if entry.is_large() {
-        single_rows::scan(keys, entry, from == End::Right, skip, visit);
     } else if from == End::Left {
         let _ = small(entry).skip(skip as usize).try_for_each(visit);
     } else {
@@ -272,11 +236,7 @@ fn scan(
 
 /// Replaces the element at `index`, which must be below the length.
 pub fn set(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, index: u64, value: &[u8]) {
-    if let Some(list) = SingleRows::of(keys, entry) {
-        list.set(keys, index, value);
-        return keys.touch(name);
-    }
-    if let Some(mut list) = large(keys, name, entry) {
+    if let Some(mut list) = large(entry) {
         match list.set(keys, index, value) {
             true => keys.touch(name),
             false => list.write(keys, name, Header::of(entry)),
@@ -299,13 +259,7 @@ pub fn insert(
     value: &[u8],
 ) -> Option<u64> {
     let index = matches(keys, entry, End::Left, pivot, 1).pop()? + u64::from(side == End::Right);
-    if let Some(mut list) = SingleRows::of(keys, entry)
-        && list.insert(keys, index, value)
-    {
-        list.write(keys, name, Header::of(entry));
-        return Some(list.count);
-    }
-    if let Some(mut list) = large(keys, name, entry) {
+    if let Some(mut list) = large(entry) {
         list.insert(keys, index, value);
         list.write(keys, name, Header::of(entry));
         return Some(list.count);
@@ -323,10 +277,7 @@ pub fn remove(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, from: End
         return 0;
     }
     indexes.sort_unstable();
-    if let Some(mut list) = SingleRows::of(keys, entry) {
-        list.remove(keys, &indexes);
-        list.write(keys, name, Header::of(entry));
-    } else if let Some(mut list) = large(keys, name, entry) {
+    if let Some(mut list) = large(entry) {
         list.remove(keys, &indexes);
         list.write(keys, name, Header::of(entry));
     } else {
@@ -358,11 +309,7 @@ pub fn trim(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, kept: Range
         keys.remove(name);
         return;
     }
-    if let Some(mut list) = SingleRows::of(keys, entry) {
-        list.keep(keys, kept);
-        return list.write(keys, name, Header::of(entry));
-    }
-    let Some(mut list) = large(keys, name, entry) else {
+    let Some(mut list) = large(entry) else {
         let all: Vec<&[u8]> = small(entry).collect();
         return write_all(
             keys,

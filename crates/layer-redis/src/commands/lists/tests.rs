@@ -9,10 +9,9 @@ use proptest::prelude::*;
 use quartet_engine::Invariants;
 use quartet_model::Version;
 
-use super::position_key;
 use super::rows::SMALL_COUNT_MAX;
 use crate::invariants::RedisInvariants;
-use crate::keyspace::{FLAG_A, Header, Keyspace, Kind, LARGE, key_row};
+use crate::keyspace::key_row;
 use crate::testing::{Connection, Fixture, show};
 
 #[test]
@@ -208,126 +207,9 @@ fn a_move_onto_another_kind_ends_the_wait() {
     writer.check("LRANGE a 0 -1 => [x]");
 }
 
-/// Rows of older versions: a row for each element, with gaps between the positions.
-fn plant_single_rows(fixture: &Fixture, name: &[u8], values: &[Vec<u8>]) {
-    let mut partition = fixture.layer.engine.partition();
-    let planted = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
-        let mut keys = Keyspace {
-            tx,
-            db: 0,
-            now_ms: 0,
-            changes: &fixture.layer.changes,
-        };
-        let elements = keys.new_elements();
-        let mut position = -5;
-        for value in values {
-            position += 7;
-            elements.set(keys.tx, &position_key(position), value);
-        }
-        let numbers = [values.len() as u64, 0, position as u64].map(u64::to_be_bytes);
-        let header = Header::new(Kind::List).flags(LARGE).expiry(Some(1_800_000_000_000));
-        keys.put(
-            name,
-            header,
-            &[elements.id().as_slice(), numbers.as_flattened()].concat(),
-        );
-        Ok(())
-    });
-    planted.unwrap();
-}
-
 fn findings(fixture: &Fixture) -> u64 {
     let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(RedisInvariants)];
     fixture.layer.engine.judge(&invariants).unwrap().count
-}
-
-/// Each change is the first one of a list that an older version has written.
-#[test]
-fn older_lists_are_read_and_changed() {
-    let numbers: Vec<Vec<u8>> = (0..200).map(|number| number.to_string().into_bytes()).collect();
-    for (change, reply, length, first, last) in [
-        ("LPUSH l a b", "202", "202", "b", "199"),
-        ("RPUSH l a b", "202", "202", "0", "b"),
-        ("LPOP l", "0", "199", "1", "199"),
-        ("RPOP l 2", "[199 198]", "198", "0", "197"),
-        ("LSET l 100 x", "OK", "200", "0", "199"),
-        ("LINSERT l BEFORE 0 x", "201", "201", "x", "199"),
-        ("LREM l -1 199", "1", "199", "0", "198"),
-        ("LTRIM l 50 -50", "OK", "101", "50", "150"),
-        ("COPY l l2", "1", "200", "0", "199"),
-        ("LMOVE l l RIGHT LEFT", "199", "200", "199", "198"),
-    ] {
-        let fixture = Fixture::new();
-        plant_single_rows(&fixture, b"l", &numbers);
-        assert_eq!(findings(&fixture), 0);
-        let mut connection = fixture.connect();
-        connection.check(
-            "LLEN l => 200
-             LINDEX l 100 => 100
-             LINDEX l -1 => 199
-             LRANGE l 98 100 => [98 99 100]
-             LPOS l 150 RANK -1 => 150",
-        );
-        connection.check(&format!(
-            "{change} => {reply}
-             LLEN l => {length}
-             LINDEX l 0 => {first}
-             LINDEX l -1 => {last}
-             PEXPIRETIME l => 1800000000000"
-        ));
-        assert_eq!(findings(&fixture), 0, "{change}");
-    }
-}
-
-/// Such a list could be read and deleted, and no longer be written: putting all of it into blocks
-/// is more than a transaction takes.
-#[test]
-fn older_lists_that_are_too_large_for_blocks_are_changed_as_they_are() {
-    let fixture = Fixture::new();
-    let numbers: Vec<Vec<u8>> = (0..2000).map(|number| number.to_string().into_bytes()).collect();
-    plant_single_rows(&fixture, b"l", &numbers);
-    let mut connection = fixture.connect();
-    let is_kept = || {
-        let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
-        reader.get(&key_row(0, b"l")).unwrap()[0] & FLAG_A == 0
-    };
-    for (change, reply) in [
-        ("LPUSH l a b", "2002"),
-        ("RPUSH l c", "2003"),
-        ("LPOP l", "b"),
-        ("RPOP l 2", "[c 1999]"),
-        ("LSET l 100 x", "OK"),
-        ("LINSERT l BEFORE a first", "2001"),
-        ("LINSERT l AFTER 1998 last", "2002"),
-        ("LINSERT l BEFORE 1000 y", "2003"),
-        ("LREM l -1 500", "1"),
-        ("LREM l 0 none", "0"),
-        ("LMOVE l l RIGHT LEFT", "last"),
-        ("LRANGE l 0 3", "[last first a 0]"),
-        ("LRANGE l 500 504", "[497 498 499 501 502]"),
-        ("LTRIM l 3 -3", "OK"),
-        ("LRANGE l 0 0", "[0]"),
-        ("LRANGE l -1 -1", "[1996]"),
-    ] {
-        connection.check(&format!("{change} => {reply}"));
-        assert!(is_kept(), "{change}");
-        assert_eq!(findings(&fixture), 0, "{change}");
-    }
-    // Until there is little left of it.
-    connection.check(
-        "LTRIM l 0 999 => OK
-         RPUSH l z => 1001",
-    );
-    assert!(!is_kept());
-    assert_eq!(findings(&fixture), 0);
-    plant_single_rows(&fixture, b"m", &numbers);
-    connection.check(
-        "LPOP m 1 => [0]
-         LREM m 0 7 => 1",
-    );
-    connection.run(&["RPOP", "m", "5000"]);
-    connection.check("EXISTS m => 0");
-    assert_eq!(findings(&fixture), 0);
 }
 
 /// A pop and a push at a border between blocks, from either end, until nothing is left.
@@ -768,35 +650,17 @@ proptest! {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Start {
-    Empty,
-    Pushed,
-    /// As older versions have written it.
-    Planted,
-    /// The same, and too large to be put into blocks.
-    PlantedLarger,
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn lists_are_sequences(
-        start in prop_oneof![Just(Start::Empty), Just(Start::Pushed), Just(Start::Planted), Just(Start::PlantedLarger)],
+        count in prop_oneof![Just(0), Just(SMALL_COUNT_MAX * 2)],
         steps in prop::collection::vec(step(), 1..40),
     ) {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
-        let count = SMALL_COUNT_MAX * if matches!(start, Start::PlantedLarger) { 5 } else { 2 };
         let mut model: VecDeque<u8> = (0..count).map(|number| (number % 20) as u8).collect();
-        match start {
-            Start::Empty => model.clear(),
-            Start::Pushed => model.iter().for_each(|value| drop(connection.run(&["RPUSH", "l", &text(value)]))),
-            Start::Planted | Start::PlantedLarger => {
-                let values: Vec<Vec<u8>> = model.iter().map(|value| text(value).into_bytes()).collect();
-                plant_single_rows(&fixture, b"l", &values);
-            }
-        }
+        model.iter().for_each(|value| drop(connection.run(&["RPUSH", "l", &text(value)])));
         for step in steps {
             let words = step.words();
             connection.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
