@@ -205,8 +205,8 @@ fn one_hold_of_the_lock_writes_more_than_may_gather() {
         most = most.max(engine.unflushed_bytes());
     }
     drop(partition);
-    // Without a flush within the hold all rows gather, seven times the limit; the flusher's thread may be
-    // late by some of them.
+    // Without a flush within the hold all rows gather, seven times the limit; the flusher's thread
+    // may be late by some of them.
     assert!(most < 4 * LIMIT, "{most} bytes have gathered");
     assert_eq!(count(&engine) as u64, rows);
     engine.close().unwrap();
