@@ -103,8 +103,6 @@ pub struct Restored {
 /// The most shards that a stream has.
 pub const SHARDS_MAX: u8 = 4;
 
-/// Streams were kept without this number while all of them had as many.
-
 /// The stream that is on, or was the latest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamSettings {
