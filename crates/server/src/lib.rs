@@ -317,6 +317,7 @@ impl Server {
     pub fn shutdown(self, limit: Duration) -> Result<()> {
         let in_time = end_after(limit, Arc::downgrade(&self.engine))?;
         self.stop.send_replace(true);
+        self.engine.end_waiting();
         self.tenants.maker.replica_of.stop();
         self.tenants.maker.long_scripts.abandon();
         for thread in self.threads {

@@ -13,13 +13,15 @@
 //! [`Admission::Later`], and is looked at again once the listeners of
 //! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the
 //! waiting depends on the flusher alone, which takes the log's epochs and ends flushes without the
-//! waiting writers. Writers are slowed down long before, by [`crate::durability::backlog`]; this is
-//! where they stop.
+//! waiting writers. If it lets nobody in for a minute, because the disk does not answer, writers are
+//! refused until it does. Writers are slowed down long before, by [`crate::durability::backlog`];
+//! this is where they stop.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::Engine;
+use crate::durability::pressure::{is_over, lasted};
 use crate::durability::shared::Shared;
 use crate::partition::state::PartitionState;
 
@@ -39,8 +41,10 @@ pub enum Admission {
 /// flush would cure is waited for as long.
 const SHORT_MICROS_MAX: u64 = 2_000_000;
 
+/// How long writers wait while none of them is let in.
+const BEHIND_MICROS_MAX: u64 = 60_000_000;
 /// How long a thread is kept by waiting, and how often it looks.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Shared {
@@ -79,34 +83,28 @@ impl Shared {
     }
 
     fn admission_on_disk(&self) -> Admission {
-        let pressure = &self.pressure;
-        let statistics = &self.statistics;
+        let (pressure, statistics) = (&self.pressure, &self.statistics);
+        let now = || self.clock.now_micros();
+        let waits = |waits: bool| if waits { Admission::Later } else { Admission::Refused };
         if self.gathers_too_much() {
-            let failed = statistics.checkpoint_failed.load(Ordering::Relaxed);
-            return if failed { Admission::Refused } else { Admission::Later };
+            let has_failed = statistics.checkpoint_failed.load(Ordering::Relaxed);
+            return waits(!has_failed && lasted(&pressure.behind_since_micros, now()) < BEHIND_MICROS_MAX);
         }
+        is_over(&pressure.behind_since_micros);
         if !self.memory.is_short() {
-            pressure.short_since_micros.store(0, Ordering::Relaxed);
+            is_over(&pressure.short_since_micros);
             return Admission::Now;
         }
         if pressure.wants_flush(pressure.unflushed_bytes()) || statistics.checkpoint_running.load(Ordering::Relaxed) {
             return Admission::Later;
         }
-        let now = self.clock.now_micros().max(1);
-        let since = &pressure.short_since_micros;
-        let began = match since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => now,
-            Err(began) => began,
-        };
-        match now.saturating_sub(began) < SHORT_MICROS_MAX {
-            true => Admission::Later,
-            false => Admission::Refused,
-        }
+        waits(lasted(&pressure.short_since_micros, now()) < SHORT_MICROS_MAX)
     }
 
     /// Calls the listeners of waiting requests, if there is a reason to.
     pub fn let_in(&self) {
         if self.pressure.is_waited_for.load(Ordering::Relaxed) && !self.gathers_too_much() {
+            is_over(&self.pressure.behind_since_micros);
             self.pressure.is_waited_for.store(false, Ordering::Relaxed);
             self.partition.announcement.call_listeners();
         }
@@ -131,15 +129,15 @@ impl Engine {
         admission
     }
 
-    /// Waits on the calling thread until what makes the data larger may begin. For threads that may
-    /// be kept; others ask [`Engine::admission`] again. [`Admission::Later`]: that has taken too
-    /// long, because the disk takes nothing.
+    /// Waits on the calling thread until what makes the data larger may begin, for a minute at
+    /// most, or until the server stops: then it returns [`Admission::Later`]. For threads that may
+    /// be kept; others ask [`Engine::admission`] again.
     pub fn wait_for_room(&self) -> Admission {
         let runtime = &self.shared().runtime;
         let until = runtime.now() + WAIT_MAX;
         loop {
             let admission = self.admission();
-            if admission != Admission::Later || runtime.now() >= until {
+            if admission != Admission::Later || runtime.now() >= until || self.shared().pressure.is_ending() {
                 return admission;
             }
             runtime.pause(LOOK_AGAIN);
@@ -148,8 +146,18 @@ impl Engine {
 
     /// Writers wait until what has gathered is on its way to the disk.
     pub fn is_behind(&self) -> bool {
+        self.admission() == Admission::Later
+    }
+
+    /// Prepares for [`Engine::close`]: takes what was written to the log however far the store is
+    /// behind, so that no commit waits for a flush to become durable, and ends
+    /// [`Engine::wait_for_room`]. Callers that wait elsewhere are woken, and look whether the server
+    /// stops.
+    pub fn end_waiting(&self) {
         let shared = self.shared();
-        !shared.is_all_in_memory && shared.gathers_too_much()
+        shared.pressure.is_ending.store(true, Ordering::Relaxed);
+        shared.partition.announcement.call_listeners();
+        shared.flusher.wake();
     }
 
     /// A flush is due or runs, because much has gathered: what is held of states beside the newest

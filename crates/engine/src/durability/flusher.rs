@@ -486,7 +486,8 @@ impl Worker {
         if !self.write_kept()? {
             return Ok(false);
         }
-        let is_held = timeout.is_some() && (self.store_is_behind() || self.now() < self.disk_not_before);
+        let is_ending = timeout.is_none() || self.shared.pressure.is_ending();
+        let is_held = !is_ending && (self.store_is_behind() || self.now() < self.disk_not_before);
         self.shared.pressure.hold(is_held);
         if is_held {
             self.sync_if_wanted(true)?;

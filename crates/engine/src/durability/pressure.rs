@@ -13,8 +13,12 @@ pub(crate) struct Pressure {
     pub is_held: AtomicBool,
     /// True if a request was put aside since the listeners were last called.
     pub is_waited_for: AtomicBool,
+    /// Since when too much has gathered, in microseconds; zero if it has not.
+    pub behind_since_micros: AtomicU64,
     /// Since when memory is short although little has gathered, in microseconds; zero if it is not.
     pub short_since_micros: AtomicU64,
+    /// The engine is about to be closed: the flusher holds nothing back any more.
+    pub is_ending: AtomicBool,
 }
 
 impl Pressure {
@@ -25,7 +29,9 @@ impl Pressure {
             waiting_bytes: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
             is_waited_for: AtomicBool::new(false),
+            behind_since_micros: AtomicU64::new(0),
             short_since_micros: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
         }
     }
 
@@ -52,4 +58,25 @@ impl Pressure {
     pub fn hold(&self, is_held: bool) {
         self.is_held.store(is_held, Ordering::Relaxed);
     }
+
+    /// The engine is about to be closed, and what was written is taken to the log however far the
+    /// store is behind.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+}
+
+/// Notes that what `since_micros` tells of is over. Every write comes here, so the line of memory
+/// is only written to if it changes.
+pub(crate) fn is_over(since_micros: &AtomicU64) {
+    if since_micros.load(Ordering::Relaxed) != 0 {
+        since_micros.store(0, Ordering::Relaxed);
+    }
+}
+
+/// How long something has lasted at `now_micros`; `since_micros` is zero until it is first seen.
+pub(crate) fn lasted(since_micros: &AtomicU64, now_micros: u64) -> u64 {
+    let now_micros = now_micros.max(1);
+    let first = since_micros.compare_exchange(0, now_micros, Ordering::Relaxed, Ordering::Relaxed);
+    first.err().map_or(0, |since| now_micros.saturating_sub(since))
 }

@@ -189,6 +189,34 @@ fn what_would_grow_waits_for_the_flush_and_is_not_refused() {
     engine.close().unwrap();
 }
 
+/// A server that was to stop waited for the flush with its last commits, however long the disk
+/// took.
+#[test]
+fn before_the_end_nothing_waits_for_the_flush() {
+    let disk = HeldDisk::default();
+    let engine = open_with(&disk, with_little_memory());
+    let hold = disk.hold();
+    let (mut written, mut admitted) = (0_u64, Instant::now());
+    // Before the log takes nothing at all, it takes an epoch every 400 ms.
+    while admitted.elapsed() < Duration::from_secs(2) {
+        if engine.admission() == Admission::Now {
+            set(&engine, RELAXED, &written.to_be_bytes(), b"small");
+            (written, admitted) = (written + 1, Instant::now());
+        }
+        std::thread::yield_now();
+    }
+    let (_, newest, _) = engine.snapshot();
+    assert!(engine.durable() < newest, "the log was to be held back");
+    engine.end_waiting();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while engine.durable() < newest {
+        assert!(Instant::now() < deadline, "it waited for the flush");
+        std::thread::yield_now();
+    }
+    drop(hold);
+    engine.close().unwrap();
+}
+
 /// A flush began only when no full epoch was left, and somebody who writes without letting go of
 /// the lock always leaves one.
 #[test]

@@ -385,19 +385,21 @@ enum Long {
     Rest(Option<FairShare>, Work),
 }
 
-/// How long the partition has been busy for one request.
+/// How long one request has waited for the partition, or for the store.
 #[derive(Default)]
-struct BusySince(Option<Instant>);
+struct BusySince {
+    first: Option<Instant>,
+    /// The store was behind at some time since. By now it may not be, and the request has its turn
+    /// next: it is not refused for having waited longer than for the lock.
+    was_behind: bool,
+}
 
 impl BusySince {
     /// True once a request that found the partition busy, or the store behind, is to be refused.
     fn is_too_long(&mut self, waiters: &DurableWaiters) -> bool {
-        let patience = if waiters.is_behind() {
-            BEHIND_TIMEOUT
-        } else {
-            BUSY_TIMEOUT
-        };
-        self.0.get_or_insert_with(Instant::now).elapsed() >= patience
+        self.was_behind |= waiters.is_behind();
+        let patience = if self.was_behind { BEHIND_TIMEOUT } else { BUSY_TIMEOUT };
+        self.first.get_or_insert_with(Instant::now).elapsed() >= patience
     }
 }
 

@@ -23,7 +23,7 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = system::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, Kind, &str, f64); 37] = [
+    let rows: [(&str, Kind, &str, f64); 38] = [
         (
             "quartet_transactions_total",
             Kind::Counter,
@@ -143,6 +143,12 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
             Kind::Gauge,
             "How much they may take: with more, writers wait.",
             layer.engine.unflushed_bytes_max() as f64,
+        ),
+        (
+            "quartet_writers_wait",
+            Kind::Gauge,
+            "1 while requests that would make the data larger wait for a flush.",
+            f64::from(u8::from(layer.engine.is_behind())),
         ),
         (
             "quartet_removed_bytes",

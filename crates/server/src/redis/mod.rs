@@ -558,6 +558,9 @@ impl Connection {
             if received.is_busy {
                 self.send(socket).await?;
                 self.waiters.free().await;
+                if *self.stop.borrow() || self.session.client().killed.load(Ordering::SeqCst) {
+                    return Ok(true);
+                }
                 continue;
             }
             let waiting_bytes = self.input.len() - self.consumed + self.session.words_bytes();

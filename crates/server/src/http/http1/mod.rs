@@ -277,7 +277,7 @@ impl<S: Socket> Connection<S> {
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
                 self.outgoing.answer(writing, &answer)
             }
-            Dispatch::Busy if self.busy_since.is_too_long(&self.waiters) => {
+            Dispatch::Busy if self.has_stopped() || self.busy_since.is_too_long(&self.waiters) => {
                 let answer = self.layer.answer_busy(&request.head);
                 self.outgoing.answer(writing, &answer)
             }

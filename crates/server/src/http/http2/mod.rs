@@ -215,7 +215,7 @@ async fn respond(
     let answered = loop {
         match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
             Dispatch::Answered(answer) => break Err(answer),
-            Dispatch::Busy if busy_since.is_too_long(&waiters) => {
+            Dispatch::Busy if *stop.borrow() || busy_since.is_too_long(&waiters) => {
                 break Err(with_head(&parts, |head| layer.answer_busy(head)));
             }
             Dispatch::Busy => waiters.free().await,
