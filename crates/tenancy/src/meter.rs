@@ -145,6 +145,22 @@ impl Meter {
         counted
     }
 
+    /// Counts a command as not executed after all: it was put aside, and is counted when it comes
+    /// again. A second that has passed since keeps its count.
+    pub fn take_back_command(&self, now_micros: u64) {
+        let less = |count: u64| count.checked_sub(1);
+        let second = (now_micros / 1_000_000) << 32;
+        let of_second = |count: u64| (count & !LOW == second & !LOW && count & LOW > 0).then(|| count - 1);
+        // What is zero by now was begun anew.
+        let _ = self.commands.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self
+            .commands_of_day
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self
+            .second
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, of_second);
+    }
+
     /// A quota has refused a request.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -246,6 +262,24 @@ mod tests {
         assert_eq!(meter.command(&limits, NOON + DAY_MICROS), Ok(()));
         let usage = meter.usage(NOON + DAY_MICROS);
         assert_eq!((usage.commands, usage.commands_of_day, usage.refused), (4, 1, 2));
+    }
+
+    /// A request that waited for the disk was looked at ten times a second, and paid for each time.
+    #[test]
+    fn a_command_that_was_put_aside_is_counted_once() {
+        let (meter, limits) = (Meter::default(), limits(Some(2), Some(3)));
+        for micros in [0, 100_000, 200_000, 1_100_000] {
+            assert_eq!(meter.command(&limits, NOON + micros), Ok(()));
+            meter.take_back_command(NOON + micros);
+        }
+        for micros in [1_200_000, 1_300_000] {
+            assert_eq!(meter.command(&limits, NOON + micros), Ok(()));
+        }
+        let usage = meter.usage(NOON);
+        assert_eq!((usage.commands, usage.commands_of_day, usage.refused), (2, 2, 0));
+        meter.take_back_command(NOON + 2_000_000);
+        let refused = meter.command(&limits, NOON + 1_400_000);
+        assert_eq!(refused, Err(Exceeded::CommandsPerSecond { limit: 2 }), "another second");
     }
 
     #[test]

@@ -48,6 +48,19 @@ enum Asked {
     Write(Vec<Write>),
 }
 
+impl Asked {
+    fn charge(&self) -> Charge {
+        match self {
+            Asked::Read(_) => Charge::READ,
+            Asked::Write(_) => Charge::WRITE,
+        }
+    }
+
+    fn grows(&self) -> bool {
+        matches!(self, Asked::Write(writes) if writes.iter().any(|write| matches!(write, Write::Set(..))))
+    }
+}
+
 #[derive(Deserialize)]
 struct Range {
     begin: Bytes,
@@ -113,8 +126,9 @@ impl KeyValuePages {
                 None => return Dispatch::Answered(unknown()),
             },
         };
+        let now_micros = self.0.tenants.maker.engine.now_micros();
         if let Some(database) = &database
-            && let Err(exceeded) = self.admit(database, &asked, body.len())
+            && let Err(exceeded) = self.admit(database, &asked, body.len(), now_micros)
         {
             let text = admission_control::text(exceeded);
             return Dispatch::Answered(whole(TOO_MANY_REQUESTS, &json!({ "error": text })));
@@ -123,6 +137,12 @@ impl KeyValuePages {
         session.begin_batch();
         let done = carry_out(&mut session, &asked);
         session.end_batch();
+        if let Some(database) = &database {
+            match done {
+                Err(Stopped::Busy) => database.meter.take_back_command(now_micros),
+                _ => database.meter.charge(asked.charge()),
+            }
+        }
         let (told, dependency) = match done {
             Ok(done) => done,
             Err(Stopped::Busy) => return Dispatch::Busy,
@@ -136,22 +156,15 @@ impl KeyValuePages {
         Dispatch::Answered(answer)
     }
 
-    fn admit(&self, database: &Database, asked: &Asked, bytes: usize) -> Result<(), Exceeded> {
+    fn admit(&self, database: &Database, asked: &Asked, bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
         let engine = &self.0.tenants.maker.engine;
-        let (charge, grows) = match asked {
-            Asked::Read(_) => (Charge::READ, false),
-            Asked::Write(writes) => (
-                Charge::WRITE,
-                writes.iter().any(|write| matches!(write, Write::Set(..))),
-            ),
-        };
-        if grows && let Some(exceeded) = admission_control::has_no_room(database, engine) {
+        if asked.grows()
+            && let Some(exceeded) = admission_control::has_no_room(database, engine)
+        {
             database.meter.refuse();
             return Err(exceeded);
         }
-        admission_control::admit(database, bytes, engine.now_micros())?;
-        database.meter.charge(charge);
-        Ok(())
+        admission_control::admit(database, bytes, now_micros)
     }
 }
 

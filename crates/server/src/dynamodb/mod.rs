@@ -124,6 +124,9 @@ impl DynamoDbHttp {
         let engine = &self.layer.engine;
         let started_micros = engine.now_micros();
         let reply = self.reply_to(target, caller, sent_bytes, &request);
+        if reply.is_busy {
+            return reply;
+        }
         let micros = engine.now_micros().saturating_sub(started_micros);
         let maker = &self.tenants.maker;
         let database = caller.database.as_deref();
@@ -156,16 +159,22 @@ impl DynamoDbHttp {
     ) -> Result<Reply, Failure> {
         let entered = self.tenants.enter(database).ok_or_else(signature::unknown_key)?;
         let engine = &self.layer.engine;
-        admission_control::admit(database, sent_bytes, engine.now_micros())
-            .map_err(admission_control::dynamodb_failure)?;
+        let now_micros = engine.now_micros();
+        admission_control::admit(database, sent_bytes, now_micros).map_err(admission_control::dynamodb_failure)?;
         if target.makes_larger(request)
             && let Some(exceeded) = admission_control::has_no_room(database, engine)
         {
             database.meter.refuse();
             return Err(admission_control::dynamodb_failure(exceeded));
         }
-        let layer = self.tenants.layer::<DynamoDb>(&entered, LayerId::DynamoDb);
-        let reply = ask(&*layer.map_err(|Busy| Failure::busy())?);
+        let reply = match self.tenants.layer::<DynamoDb>(&entered, LayerId::DynamoDb) {
+            Ok(layer) => ask(&layer),
+            Err(Busy) => Reply::refusing(&Failure::busy()),
+        };
+        if reply.is_busy {
+            database.meter.take_back_command(now_micros);
+            return Ok(reply);
+        }
         database.meter.charge(charge_of(target, sent_bytes, reply.body.len()));
         database.meter.transferred(sent_bytes, reply.body.len());
         Ok(reply)

@@ -88,9 +88,9 @@ impl FaunaHttp {
         Some(answer)
     }
 
-    fn admit(&self, inside: &Option<Inside>, sent_bytes: usize) -> Result<(), Exceeded> {
+    fn admit(&self, inside: &Option<Inside>, sent_bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
         match inside {
-            Some(inside) => admission_control::admit(&inside.database, sent_bytes, self.layer.engine.now_micros()),
+            Some(inside) => admission_control::admit(&inside.database, sent_bytes, now_micros),
             None => Ok(()),
         }
     }
@@ -258,9 +258,12 @@ impl HttpLayer for FaunaHttp {
         };
         let layer = self.layer(&inside);
         self.scheduler_handle(&inside).dispatch(|| {
-            let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
-                Ok(()) => layer.dispatch(request),
-                Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(admission_control::text(exceeded)))),
+            let now_micros = self.layer.engine.now_micros();
+            let reply = with_request(head, sent, |request| {
+                match self.admit(&inside, sent.len(), now_micros) {
+                    Ok(()) => layer.dispatch(request),
+                    Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(admission_control::text(exceeded)))),
+                }
             });
             match reply {
                 Ok(reply) => {
@@ -269,7 +272,11 @@ impl HttpLayer for FaunaHttp {
                     Dispatch::Answered(whole(reply))
                 }
                 Err(Unanswered::TakesLong) => Dispatch::Later,
-                Err(Unanswered::Busy) => Dispatch::Busy,
+                Err(Unanswered::Busy) => {
+                    let database = inside.as_ref().map(|inside| &inside.database);
+                    database.inspect(|database| database.meter.take_back_command(now_micros));
+                    Dispatch::Busy
+                }
             }
         })
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quartet_engine::{Admission, Dependency, Reserved};
+use quartet_engine::{Dependency, Reserved};
 use quartet_layer_keyvalue::{Answered, Session, first_requests};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
@@ -363,20 +363,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.session.look_ahead(&together);
             for (frame, request) in &together {
                 let before = self.output.len();
-                // Before it is charged for, which it is to be once.
-                let grows = matches!(request, Request::Commit(commit) if commit.grows());
-                if grows && tenants.maker.engine.admission() == Admission::Later {
-                    self.is_busy = true;
-                    return Ok(false);
-                }
-                let answered = match self.admit(request, frame.bytes) {
+                let admitted = self.admit(request, frame.bytes, started_micros);
+                let answered = match admitted {
                     Err(code) => {
                         Reply::put_failure(&mut self.output, frame.id, code, b"");
                         Answered::Reply(Dependency::ZERO)
                     }
-                    Ok(()) => self.session.answer(frame.id, request, &mut self.output),
+                    Ok(_) => self.session.answer(frame.id, request, &mut self.output),
                 };
                 if answered == Answered::Busy {
+                    // It is counted when it comes again.
+                    if let (Some(database), Ok(Some(_))) = (&self.database, admitted) {
+                        database.meter.take_back_command(started_micros);
+                    }
                     self.output.truncate(before);
                     self.is_busy = true;
                     return Ok(false);
@@ -388,6 +387,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 measuring::note(&tenants.maker, self.database.as_deref(), request, micros);
                 started_micros = now_micros;
                 if let Some(database) = &self.database {
+                    database.meter.charge(admitted.ok().flatten().unwrap_or_default());
                     database.meter.transferred(frame.bytes, self.output.len() - before);
                 }
                 if let Answered::Reply(dependency) = answered
@@ -404,14 +404,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Holds a request against the quotas of its database, if it is one of several. A request that
-    /// asks for nothing costs nothing.
-    fn admit(&self, request: &Request<'_>, bytes: usize) -> Result<(), ErrorCode> {
+    /// Holds a request against the quotas of its database, if it is one of several, and counts it.
+    /// Returns what it costs; a request that asks for nothing costs nothing and is not counted.
+    fn admit(&self, request: &Request<'_>, bytes: usize, now_micros: u64) -> Result<Option<Charge>, ErrorCode> {
         let Some(database) = &self.database else {
-            return Ok(());
+            return Ok(None);
         };
         let charge = match request {
-            Request::Release { .. } | Request::Cancel { .. } => return Ok(()),
+            Request::Release { .. } | Request::Cancel { .. } => return Ok(None),
             Request::Commit(_) => Charge::WRITE,
             _ => Charge::READ,
         };
@@ -421,11 +421,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if is_full {
             database.meter.refuse();
         }
-        if is_full || admission_control::admit(database, bytes, engine.now_micros()).is_err() {
+        if is_full || admission_control::admit(database, bytes, now_micros).is_err() {
             return Err(ErrorCode::OPERATION_FAILED);
         }
-        database.meter.charge(charge);
-        Ok(())
+        Ok(Some(charge))
     }
 
     fn tell_watches(&mut self) {
