@@ -258,7 +258,7 @@ def test_slow_requests_of_every_layer_are_told_with_their_shape_and_without_valu
             KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         )
-        put = [{"PutRequest": {"Item": {"id": {"S": f"hidden{number}"}, "note": {"S": "hidden" * 10_000}}}} for number in range(25)]
+        put = [{"PutRequest": {"Item": {"id": {"S": f"hidden{number}"}, "note": {"S": "hidden" * 60_000}}}} for number in range(25)]
         aws.batch_write_item(RequestItems={"hidden": put})
         asked(server, "/pipeline", [["EVAL", "for i = 1, 3000000 do end return 'hidden'", "0"], ["hidden", "hidden"]])
         aws.scan(TableName="hidden", FilterExpression="contains(note, :part)", ExpressionAttributeValues={":part": {"S": "nowhere"}})
