@@ -3,8 +3,8 @@
 A server with the ssd engine and the options as shipped, in a control group of a budget, takes several times that as rows of 16 bytes' key and 100
 bytes' value, keys in no order, through one of four protocols, from one client with pipelines or from many. Measured: replies that refuse,
 processes that the kernel ended, the longest time without a row acknowledged, and the mean rate beside the pace of the flush itself, which is what
-the flushes took from the log over the time that they took. Then every row is read and compared. Beside the load there may be backups without end, or a
-snapshot that somebody holds from the beginning.
+the flushes took from the log over the time that they took. Then every row is read and compared. Beside the load there may be backups, one after the
+other, each of which has to succeed, or a snapshot that somebody holds from the beginning.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
 import socket
 import struct
 import subprocess
@@ -257,25 +258,70 @@ def write(layer, port, share, done, refused):
             return
 
 
-@contextlib.contextmanager
+class Backups:
+    """Whole backups, one after the other."""
+
+    def __init__(self, binary, server, scratch):
+        self.command = [binary, "backup", "--server", f"127.0.0.1:{server.ports['http']}", "--key", "dev", "--to"]
+        self.scratch, self.count, self.failures = scratch, 0, []
+        self.begin()
+
+    def begin(self):
+        self.target = tempfile.mkdtemp(prefix="backup-", dir=self.scratch)
+        self.process = subprocess.Popen([*self.command, self.target], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def end(self):
+        errors = self.process.communicate()[1]
+        self.count += 1
+        if self.process.returncode != 0:
+            self.failures.append(errors[-500:])
+        shutil.rmtree(self.target)
+
+    def go_on(self):
+        """Begins the next if the last has ended."""
+        if self.process.poll() is not None:
+            self.end()
+            self.begin()
+
+    def check(self):
+        self.end()
+        print(f"of {self.count} backups {len(self.failures)} failed", *self.failures[:1], file=sys.stderr)
+        return len(self.failures)
+
+
+class Snapshot:
+    """A snapshot that is held."""
+
+    def __init__(self, server):
+        self.holder = KeyValue(server.ports["keyvalue"])
+        self.version = self.holder.version()
+        print(f"a snapshot at {self.version} is held", file=sys.stderr)
+
+    def go_on(self):
+        pass
+
+    def check(self):
+        with contextlib.suppress(Refused, OSError):
+            return 0 if self.holder.get(self.version, 0) is None else 1
+        return 0
+
+
+class Nothing:
+    def go_on(self):
+        pass
+
+    def check(self):
+        return 0
+
+
 def beside(arguments, what, server, scratch):
-    """What goes on beside the load; yields a check to be made after it."""
-    if what == "snapshot":
-        holder = KeyValue(server.ports["keyvalue"])
-        version = holder.version()
-        print(f"a snapshot at {version} is held", file=sys.stderr)
-        yield
-        with contextlib.suppress(Refused):
-            assert holder.get(version, 0) is None, "a snapshot shows what was written after it"
-    elif what == "backup":
-        with tempfile.TemporaryDirectory(dir=scratch) as target:
-            command = [arguments.binary, "backup", "--server", f"127.0.0.1:{server.ports['http']}", "--key", "dev", "--to", os.path.join(target, "backup")]
-            backup = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            yield
-            backup.terminate()
-            backup.wait()
-    else:
-        yield
+    """What goes on beside the load. `check` waits for its end, and returns how often it failed."""
+    match what:
+        case "snapshot":
+            return Snapshot(server)
+        case "backup":
+            return Backups(arguments.binary, server, scratch)
+    return Nothing()
 
 
 def longest_wait(samples):
@@ -302,16 +348,18 @@ def measured(arguments, scratch, layer, clients, megabytes, prefix, options, wha
         before = server.metrics()
         share = lambda index: range(index * rows // clients, (index + 1) * rows // clients)
         writers = [context.Process(target=write, args=(layer, port, share(index), done[index], refused)) for index in range(clients)]
-        with beside(arguments, what, server, scratch):
-            began, most = time.monotonic(), 0
-            for writer in writers:
-                writer.start()
-            samples = [(began, 0)]
-            while any(writer.is_alive() for writer in writers):
-                time.sleep(0.05)
-                samples.append((time.monotonic(), sum(one.value for one in done)))
-                most = max(most, anonymous_bytes(server.process.pid))
-            took = time.monotonic() - began
+        other = beside(arguments, what, server, scratch)
+        began, most = time.monotonic(), 0
+        for writer in writers:
+            writer.start()
+        samples = [(began, 0)]
+        while any(writer.is_alive() for writer in writers):
+            time.sleep(0.05)
+            samples.append((time.monotonic(), sum(one.value for one in done)))
+            most = max(most, anonymous_bytes(server.process.pid))
+            other.go_on()
+        took = time.monotonic() - began
+        failed_beside = other.check()
         is_alive = server.process.poll() is None
         after = server.metrics() if is_alive else before
         wrong = verify(layer, port, rows, samples[-1][1]) if is_alive else rows
@@ -321,7 +369,7 @@ def measured(arguments, scratch, layer, clients, megabytes, prefix, options, wha
     flush_seconds = more["quartet_store_flush_seconds_total"]
     pace = more["quartet_store_flushed_bytes_total"] / flush_seconds / 1e6 if flush_seconds else 0.0
     return {
-        "rows": rows, "acknowledged": samples[-1][1], "refused": refused.value, "wrong": wrong, "ended": 0 if is_alive and status == 0 else 1,
+        "rows": rows, "acknowledged": samples[-1][1], "refused": refused.value, "wrong": wrong, "failed_beside": failed_beside, "ended": 0 if is_alive and status == 0 else 1,
         "longest_wait": longest_wait(samples), "seconds": took, "rows_per_second": samples[-1][1] / took,
         "rate": more["quartet_log_bytes_total"] / took / 1e6, "pace": pace, "memory": most,
     }
@@ -360,7 +408,7 @@ def load(arguments, scratch, row, limited):
                     name = f"{layer}, {clients} clients, {megabytes} MB in {mebibytes} MiB" + (f", beside {what}" if what != "nothing" else "")
                     share = told["rate"] / told["pace"] if told["pace"] else 1.0
                     found += [
-                        row(f"{name}: refused, ended by the kernel, wrong rows", told["refused"], told["rows"], told["refused"] + told["ended"] + told["wrong"], 0, "at most"),
+                        row(f"{name}: refused, ended by the kernel, wrong rows, failed beside", told["refused"], told["rows"], told["refused"] + told["ended"] + told["wrong"] + told["failed_beside"], 0, "at most"),
                         row(f"{name}: longest seconds without progress", round(told["longest_wait"], 2), "", told["longest_wait"], 1.0, "at most"),
                         row(f"{name}: MB/s of the log (beside: the flush's own)", round(told["rate"], 1), round(told["pace"], 1), share, 0.8, "at least"),
                         row(f"{name}: rows/s (beside: most MiB of memory)", round(told["rows_per_second"]), told["memory"] >> 20, told["rows_per_second"], None, "at least"),
