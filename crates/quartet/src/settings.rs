@@ -220,8 +220,8 @@ pub struct ServeArguments {
     /// Seconds that the log is kept for readers that are away, within those bytes [default: 300]
     #[arg(long, env = "QUARTET_LOG_RETENTION_SECONDS")]
     log_retention_seconds: Option<u64>,
-    /// Bytes that the ssd engine keeps in memory of what it has read [default: a quarter of
-    /// --memory-bytes, 1 GiB at most]
+    /// Bytes that the ssd engine keeps in memory of what it has read [default: a quarter of what
+    /// the program itself, 56 MiB, leaves of --memory-bytes; 1 GiB at most]
     #[arg(long, env = "QUARTET_CACHE_BYTES")]
     cache_bytes: Option<u64>,
     /// Bytes of the log after which the ssd engine writes what has changed to its files; up to four
