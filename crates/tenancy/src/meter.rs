@@ -151,7 +151,7 @@ impl Meter {
         let less = |count: u64| count.checked_sub(1);
         let second = (now_micros / 1_000_000) << 32;
         let of_second = |count: u64| (count & !LOW == second & !LOW && count & LOW > 0).then(|| count - 1);
-        // What is zero by now was begun anew.
+        // A counter that is zero by now was begun anew.
         let _ = self.commands.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let _ = self
             .commands_of_day

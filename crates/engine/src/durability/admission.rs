@@ -13,9 +13,9 @@
 //! [`Admission::Later`], and is looked at again once the listeners of
 //! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the
 //! waiting depends on the flusher alone, which takes the log's epochs and ends flushes without the
-//! waiting writers. If it lets nobody in for a minute, because the disk does not answer, writers are
-//! refused until it does. Writers are slowed down long before, by [`crate::durability::backlog`];
-//! this is where they stop.
+//! waiting writers. If it lets nobody in for a minute, because the disk does not answer, writers
+//! are refused until it does. Writers are slowed down long before, by
+//! [`crate::durability::backlog`]; this is where they stop.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -151,8 +151,8 @@ impl Engine {
 
     /// Prepares for [`Engine::close`]: takes what was written to the log however far the store is
     /// behind, so that no commit waits for a flush to become durable, and ends
-    /// [`Engine::wait_for_room`]. Callers that wait elsewhere are woken, and look whether the server
-    /// stops.
+    /// [`Engine::wait_for_room`]. Callers that wait elsewhere are woken, and look whether the
+    /// server stops.
     pub fn end_waiting(&self) {
         let shared = self.shared();
         shared.pressure.is_ending.store(true, Ordering::Relaxed);
