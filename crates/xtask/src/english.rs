@@ -49,7 +49,7 @@ pub fn of_crate(folder: &Path) -> Result<Vec<(PathBuf, Place)>> {
 /// The phrases in the documents at the root, below `docs`, in `benchmarks` and in `examples`.
 pub fn of_documents(root: &Path) -> Result<Vec<(PathBuf, Place)>> {
     places(documents(root)?, |text| {
-        paragraphs(text).iter().flat_map(|block| phrases(block)).collect()
+        paragraphs(text).iter().flat_map(phrases).collect()
     })
 }
 
@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn in_comments(text: &str) -> Vec<Place> {
-        comments(text).iter().flat_map(|block| phrases(block)).collect()
+        comments(text).iter().flat_map(phrases).collect()
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn code_in_documents_is_left_out() {
         let text = "Who asks?\n\n```sh\nWho\n```\n\n    Who\n\n- Of a list.";
-        let found = paragraphs(text).iter().flat_map(|block| phrases(block)).collect();
+        let found = paragraphs(text).iter().flat_map(phrases).collect();
         check(found, &["1 a sentence opens with Who", "9 a sentence opens with Of"]);
     }
 
