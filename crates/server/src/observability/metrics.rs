@@ -294,9 +294,12 @@ fn telemetry(spans: &Spans, out: &mut dyn Exposition) {
     }
 }
 
-/// While a script keeps the partition nothing else commits, and this is no place to wait for it.
+/// Returns false while a script keeps the partition: nothing else commits then, and a thread that
+/// serves connections must not wait for it without a bound, as it may be the one that is to receive
+/// SCRIPT KILL.
 fn commits_wait(layer: &Redis) -> bool {
-    !layer.engine.is_busy() && layer.engine.snapshot().1 > layer.engine.durable()
+    let is_newer = |reader: quartet_engine::Reader| reader.version > layer.engine.durable();
+    !layer.engine.is_busy() && layer.engine.reader(layer.space).is_ok_and(is_newer)
 }
 
 /// Name, kind, help, and the figure.
