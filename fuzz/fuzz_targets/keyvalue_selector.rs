@@ -16,8 +16,8 @@ use quartet_wire_keyvalue::{
 
 const KEYS_MAX: u8 = 32;
 const KEY_BYTES_MAX: u8 = 4;
-/// Overhead of a row beside its key and value.
-const ROW_BYTES: usize = 8;
+/// Overhead of a row beside its key and value, as the original counts it.
+const ROW_BYTES: usize = 24;
 const KEY_OUTSIDE_LEGAL_RANGE: u16 = 2004;
 
 static LAYER: LazyLock<Arc<KeyValue>> = LazyLock::new(|| {
@@ -61,7 +61,7 @@ fuzz_target!(|data: &[u8]| {
             begin,
             end,
             rows_max: u32::from(choice >> 2 & 3),
-            bytes_max: u32::from(choice >> 4) * 4,
+            bytes_max: u32::from(choice >> 4) * 16,
             reverse: choice & 2 == 2,
             system,
         };
