@@ -48,10 +48,12 @@ def gather(out: Path, binary: Path) -> None:
     shutil.copytree(ROOT / "docs", source)
     shutil.copy2(HERE / "book.toml", out)
     shutil.copy2(HERE / "SUMMARY.md", source)
-    for name, page in OF_THE_ROOT.items():
-        shutil.copy2(ROOT / name, source / page)
     for page in source.rglob("*.md"):
-        page.write_text(without_ways_out(page.read_text(), page.parent.relative_to(source)))
+        folder = page.parent.relative_to(source)
+        page.write_text(within_the_site(page.read_text(), ROOT / "docs" / folder, folder))
+    for name, page in OF_THE_ROOT.items():
+        text = (ROOT / name).read_text()
+        (source / page).write_text(within_the_site(text, (ROOT / name).parent, Path()))
     (source / "reference").mkdir()
     (source / "reference" / "settings.md").write_text(settings(binary))
     (source / "reference" / "metrics.md").write_text(metrics(binary))
@@ -60,15 +62,18 @@ def gather(out: Path, binary: Path) -> None:
     contents.write_text(contents.read_text() + more(source))
 
 
-def without_ways_out(text: str, folder: Path) -> str:
-    """Links to files of the repository that are no pages become their words; those to pages of the root, links to these."""
+def within_the_site(text: str, origin: Path, folder: Path) -> str:
+    """The text of a page that lies in `origin` and comes to `folder` of the site. Links to other pages lead to these; those
+    to files of the repository that are no pages become their words."""
 
     def way(found: re.Match) -> str:
         words, target, fragment = found[1], found[2], found[3] or ""
-        file = (ROOT / "docs" / folder / target).resolve()
-        if not file.is_relative_to(ROOT) or file.is_relative_to(ROOT / "docs") or not file.exists():
+        file = (origin / target).resolve()
+        if not file.is_relative_to(ROOT) or not file.exists():
             return found[0]
         page = OF_THE_ROOT.get(str(file.relative_to(ROOT)))
+        if file.is_relative_to(ROOT / "docs"):
+            page = str(file.relative_to(ROOT / "docs"))
         return f"[{words}]({'../' * len(folder.parts)}{page}{fragment})" if page else words
 
     return re.sub(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*)?\)", way, text)
@@ -118,11 +123,14 @@ def metrics(binary: Path) -> str:
 
 
 def errors() -> str:
+    # Every number has a text; the page has those of the errors that are served.
+    served = "|".join(re.findall(r"^    \w+ = (\d+);$", (ROOT / "crates/wire-keyvalue/src/code.rs").read_text(), re.MULTILINE))
+    assert served, "the table of codes is in another form"
     tables = [
         ("Redis", "crates/layer-redis/src/command/errors.rs", r'pub const (?P<unused>\w+): &str =\s*"(?P<name>\S+) (?P<text>.*?)";', ("code", "text")),
         ("DynamoDB", "crates/layer-dynamodb/src/wire/failure.rs", r'=> \(\w+, "(?P<name>\w+)", (?P<text>\d+)\)', ("exception", "status")),
         ("FaunaDB", "crates/layer-fauna/src/language/error.rs", r'=> \("(?P<name>[\w ]+)", (?P<text>\d+)\)', ("code", "status")),
-        ("FoundationDB", "crates/wire-keyvalue/src/code.rs", r'\w+ = (?P<name>\d+), "(?P<text>[^"]+)";', ("number", "meaning")),
+        ("FoundationDB", "crates/wire-keyvalue/src/texts.rs", rf'\(\s*(?P<name>{served}),\s*"(?P<text>[^"]+)"', ("number", "meaning")),
     ]
     page = "# Errors\n\nEach protocol's own. Redis' are those that many commands share; a command's own are in Redis' words, as its pages have them.\n"
     for title, file, pattern, (first, second) in tables:
