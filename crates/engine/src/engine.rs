@@ -11,17 +11,17 @@ use quartet_log::{LogError, ReplayProgress};
 use quartet_model::{DatabaseId, KeyRange, Version};
 use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreKind, StoreOptions};
 
-use crate::durability::flusher::{CheckpointError, Flusher};
 use crate::durability::log_readers::LogReaders;
 use crate::durability::pressure::Pressure;
 use crate::durability::room::Room;
-use crate::durability::shared::{FlusherTask, Shared};
 use crate::durability::stored::StoredBytes;
+use crate::flusher::{CheckpointError, Flusher};
 use crate::partition::lock::PartitionLock;
+use crate::partition::shared::{FlusherTask, Shared};
 use crate::partition::state::PartitionState;
 use crate::recovery::replay::Replayer;
 use crate::{
-    Busy, Dependency, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Space, Statistics,
+    Busy, Dependency, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Reader, Space, Statistics,
     WatchId, partition::busy,
 };
 
@@ -143,6 +143,11 @@ impl Engine {
         partition.hand_over_pending();
         self.shared.partition.announcement.announce();
         partition
+    }
+
+    /// See [`PartitionGuard::reader`].
+    pub fn reader(&self, space: Space) -> Result<Reader, Busy> {
+        Ok(self.partition_in_time()?.reader(space))
     }
 
     /// Returns true if a thread has waited in vain for the partition's lock, and it has not been

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use quartet_model::{DatabaseId, LayerId, Version};
 use quartet_store::{PartitionSnapshot, Read, StoreError};
 
-use crate::{Durability, Engine, ExecuteError, Reader, Space};
+use crate::{Durability, Reader, Space};
 
 /// The invariants that a layer guarantees for its rows.
 pub trait Invariants {
@@ -72,8 +72,6 @@ pub struct Findings {
 
 /// Findings that are kept; the others are only counted.
 const FINDINGS_MAX: usize = 10_000;
-/// Repairs that one transaction makes.
-const REPAIRS_AT_ONCE: usize = 256;
 
 impl Verification<'_> {
     /// The same rows, for whoever needs a reader of his own. He reads again by `rows` what that one
@@ -167,39 +165,4 @@ fn layers(rows: &PartitionSnapshot, database: DatabaseId) -> Result<Vec<u8>, Sto
         }
     }
     Ok(found)
-}
-
-impl Engine {
-    /// Judges what was committed last. Nobody else should be changing anything.
-    pub fn judge(&self, invariants: &[Box<dyn Invariants>]) -> Result<Findings, StoreError> {
-        let (_, version, _) = self.snapshot();
-        judge(&|| self.snapshot().0, version, invariants)
-    }
-
-    /// Makes the repairs of these findings, durably. A finding without repairs is left as it is.
-    pub fn repair(&self, findings: &[Finding]) -> Result<(), ExecuteError<std::convert::Infallible>> {
-        let same_space = |one: &Finding, other: &Finding| (one.database, one.layer) == (other.database, other.layer);
-        for findings in findings.chunk_by(same_space) {
-            let space = Space {
-                database: findings[0].database,
-                layer: findings[0].layer,
-                durability: Durability::Always,
-            };
-            let repairs: Vec<&Repair> = findings.iter().flat_map(|finding| &finding.repairs).collect();
-            for some in repairs.chunks(REPAIRS_AT_ONCE) {
-                let ((), dependency) = self.partition().execute(space, |tx| {
-                    for repair in some {
-                        match repair {
-                            Repair::Set { key, value } => drop(tx.set(key, value)),
-                            Repair::Clear { key } => drop(tx.clear(key)),
-                            Repair::ClearRange { start, end } => drop(tx.clear_range(start, end)),
-                        }
-                    }
-                    Ok(())
-                })?;
-                self.wait_durable(dependency);
-            }
-        }
-        Ok(())
-    }
 }

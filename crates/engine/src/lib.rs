@@ -19,34 +19,39 @@
 
 #![warn(missing_docs)]
 
+mod admission;
 mod certify;
 mod change;
+mod conflicts;
 mod durability;
 mod engine;
+mod flusher;
 mod invariants;
+mod log_reader;
 mod options;
 mod partition;
 mod parts;
 mod recovery;
+mod repair;
+mod space;
 
+pub use admission::Admission;
 pub use certify::attempt::Stamp;
 pub use certify::interactive::{CommitError, CommitRequest};
 pub use certify::mutation::{Mutation, VERSIONSTAMP_BYTES, versionstamp};
 pub use certify::optimistic::OptimisticTransaction;
 pub use certify::run::RunError;
 pub use change::{Change, ChangeDecoder, Reach, Shown};
-pub use durability::admission::Admission;
-pub use durability::flusher::CheckpointError;
-pub use durability::log_reader::{LogReadError, LogReader};
 pub use durability::log_readers::OnMore;
 pub use durability::memory::{Memory, Reserved};
 pub use engine::Engine;
+pub use flusher::CheckpointError;
 pub use invariants::{Finding, Findings, Invariants, Repair, Verification, decoded};
+pub use log_reader::{LogReadError, LogReader};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
 pub use partition::busy::{BriefWaits, Busy, serve_on_this_thread};
 pub use partition::frozen::Frozen;
 pub use partition::reader::{Reader, RowValue, Visit};
-pub use partition::space::{SPACE_BYTES, Space};
 pub use partition::state::Dependency;
 pub use partition::statistics::Statistics;
 pub use partition::transaction::{Transaction, UniqueId};
@@ -57,6 +62,7 @@ pub use recovery::check::{CheckReport, check};
 pub use recovery::convert::convert;
 pub use recovery::restore::{IsWanted, Restoration};
 pub use recovery::salvage::{rebuild, salvage};
+pub use space::{SPACE_BYTES, Space};
 
 pub use quartet_log::LogRecord;
 pub use quartet_store::salvage::{Damage, Lost, Salvaged};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use quartet_model::{KeyRange, Version};
 use quartet_store::Read;
 
-use crate::certify::full_keys::FullKeys;
+use crate::conflicts::full_keys::FullKeys;
 use crate::partition::state::PartitionState;
 use crate::{SPACE_BYTES, Transaction};
 

@@ -1,10 +1,7 @@
 //! Certification: deciding whether a transaction may commit, for each of the three ways to run one.
 
 pub(crate) mod attempt;
-pub(crate) mod changes;
-pub(crate) mod full_keys;
 pub(crate) mod interactive;
 pub(crate) mod mutation;
-pub(crate) mod newest;
 pub(crate) mod optimistic;
 pub(crate) mod run;

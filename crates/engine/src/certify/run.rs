@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use quartet_model::Version;
 
 use crate::certify::attempt::Attempt;
-use crate::certify::full_keys::FullKeys;
+use crate::conflicts::full_keys::FullKeys;
 use crate::partition::reader::Readable;
 use crate::partition::state::PartitionState;
 use crate::{Busy, Dependency, Durability, Engine, ExecuteError, OptimisticTransaction, Space};

@@ -1,4 +1,4 @@
-//! The figures by which [`crate::durability::admission`] decides: what has gathered, and who waits.
+//! The figures by which [`crate::admission`] decides: what has gathered, and who waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

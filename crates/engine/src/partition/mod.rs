@@ -7,7 +7,7 @@ pub(crate) mod busy;
 pub(crate) mod frozen;
 pub(crate) mod lock;
 pub(crate) mod reader;
-pub(crate) mod space;
+pub(crate) mod shared;
 pub(crate) mod state;
 pub(crate) mod statistics;
 pub(crate) mod transaction;
@@ -16,8 +16,8 @@ pub(crate) mod watch;
 use parking_lot::MutexGuard;
 use quartet_model::{KeyRange, Version};
 
-use crate::durability::shared::Shared;
 use crate::partition::busy::Announcement;
+use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::partition::transaction::{Refused, Transaction};
 use crate::partition::watch::{Callback, WatchId};

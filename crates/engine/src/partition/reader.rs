@@ -10,8 +10,8 @@ use quartet_model::Version;
 use quartet_store::Walk;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
-use crate::certify::full_keys::FullKeys;
-use crate::{Busy, Dependency, Engine, PartitionGuard, SPACE_BYTES, Space};
+use crate::conflicts::full_keys::FullKeys;
+use crate::{Dependency, PartitionGuard, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
@@ -182,13 +182,6 @@ impl Reader {
         self.snapshot.scan(&start, &end, reverse, &mut |row| {
             visit(&row.key()[SPACE_BYTES..], row.value())
         });
-    }
-}
-
-impl Engine {
-    /// See [`PartitionGuard::reader`].
-    pub fn reader(&self, space: Space) -> Result<Reader, Busy> {
-        Ok(self.partition_in_time()?.reader(space))
     }
 }
 

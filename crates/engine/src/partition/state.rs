@@ -12,8 +12,8 @@ use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version, WrittenKey};
 use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store, StoreError};
 
 use crate::Durability;
-use crate::certify::changes::{Generation, RecentChanges};
-use crate::certify::full_keys::FullKeys;
+use crate::conflicts::changes::{Generation, RecentChanges};
+use crate::conflicts::full_keys::FullKeys;
 use crate::durability::epochs::{Epoch, FullEpochs};
 use crate::durability::room::Room;
 use crate::durability::stored::database_of;

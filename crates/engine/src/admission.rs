@@ -22,8 +22,7 @@ use std::time::Duration;
 
 use crate::Engine;
 use crate::durability::pressure::{is_over, lasted};
-use crate::durability::shared::Shared;
-use crate::partition::state::PartitionState;
+use crate::partition::shared::Shared;
 
 /// Whether what makes the data larger may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,40 +47,6 @@ const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Shared {
-    /// Says what has gathered. Called with the partition's lock held.
-    pub fn note_gathered(&self, state: &PartitionState) {
-        let waiting = state.pending.len()
-            + state
-                .full_epochs
-                .queue
-                .iter()
-                .map(|epoch| epoch.payload.len())
-                .sum::<usize>();
-        self.pressure.gathered(state.store.unflushed_bytes(), waiting as u64);
-    }
-
-    fn gathers_too_much(&self) -> bool {
-        let pressure = &self.pressure;
-        let (unflushed, waiting) = (
-            pressure.unflushed_bytes(),
-            pressure.waiting_bytes.load(Ordering::Relaxed),
-        );
-        let epoch = self.epoch_bytes_max as u64;
-        let waiting_max = match pressure.is_held.load(Ordering::Relaxed) {
-            true => epoch / 2,
-            false => epoch.saturating_mul(2),
-        };
-        unflushed > pressure.limit_bytes() || waiting > waiting_max || self.snapshots_hold_much(unflushed)
-    }
-
-    /// Returns true if snapshots hold many rows that are in the files by now. As much as a flush is
-    /// worth may gather beside them, or nobody would ever write while an old snapshot is read.
-    fn snapshots_hold_much(&self, unflushed: u64) -> bool {
-        let pressure = &self.pressure;
-        let is_process = self.memory.budget().is_some();
-        is_process && pressure.wants_flush(unflushed) && quartet_store::all_rows_bytes() > pressure.limit_bytes()
-    }
-
     fn admission_on_disk(&self) -> Admission {
         let (pressure, statistics) = (&self.pressure, &self.statistics);
         let now = || self.clock.now_micros();
@@ -99,15 +64,6 @@ impl Shared {
             return Admission::Later;
         }
         waits(lasted(&pressure.short_since_micros, now()) < SHORT_MICROS_MAX)
-    }
-
-    /// Calls the listeners of waiting requests, if there is a reason to.
-    pub fn let_in(&self) {
-        if self.pressure.is_waited_for.load(Ordering::Relaxed) && !self.gathers_too_much() {
-            is_over(&self.pressure.behind_since_micros);
-            self.pressure.is_waited_for.store(false, Ordering::Relaxed);
-            self.partition.announcement.call_listeners();
-        }
     }
 }
 

@@ -31,7 +31,7 @@ use crate::durability::backlog::Backlog;
 use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
 use crate::durability::retention::{Retention, bytes_before};
-use crate::durability::shared::Shared;
+use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::recovery::replay::Replayer;
 use crate::{EngineOptions, OpenError};

@@ -10,10 +10,11 @@ use quartet_model::Version;
 use crate::Statistics;
 use crate::durability::log_readers::LogReaders;
 use crate::durability::memory::Memory;
-use crate::durability::pressure::Pressure;
+use crate::durability::pressure::{Pressure, is_over};
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
 use crate::partition::lock::PartitionLock;
+use crate::partition::state::PartitionState;
 
 /// State that the engine's threads share.
 pub(crate) struct Shared {
@@ -54,6 +55,49 @@ impl Shared {
             for listener in self.listeners.lock().iter() {
                 listener();
             }
+        }
+    }
+
+    /// Says what has gathered. Called with the partition's lock held.
+    pub fn note_gathered(&self, state: &PartitionState) {
+        let waiting = state.pending.len()
+            + state
+                .full_epochs
+                .queue
+                .iter()
+                .map(|epoch| epoch.payload.len())
+                .sum::<usize>();
+        self.pressure.gathered(state.store.unflushed_bytes(), waiting as u64);
+    }
+
+    pub fn gathers_too_much(&self) -> bool {
+        let pressure = &self.pressure;
+        let (unflushed, waiting) = (
+            pressure.unflushed_bytes(),
+            pressure.waiting_bytes.load(Ordering::Relaxed),
+        );
+        let epoch = self.epoch_bytes_max as u64;
+        let waiting_max = match pressure.is_held.load(Ordering::Relaxed) {
+            true => epoch / 2,
+            false => epoch.saturating_mul(2),
+        };
+        unflushed > pressure.limit_bytes() || waiting > waiting_max || self.snapshots_hold_much(unflushed)
+    }
+
+    /// Returns true if snapshots hold many rows that are in the files by now. As much as a flush is
+    /// worth may gather beside them, or nobody would ever write while an old snapshot is read.
+    fn snapshots_hold_much(&self, unflushed: u64) -> bool {
+        let pressure = &self.pressure;
+        let is_process = self.memory.budget().is_some();
+        is_process && pressure.wants_flush(unflushed) && quartet_store::all_rows_bytes() > pressure.limit_bytes()
+    }
+
+    /// Calls the listeners of waiting requests, if there is a reason to.
+    pub fn let_in(&self) {
+        if self.pressure.is_waited_for.load(Ordering::Relaxed) && !self.gathers_too_much() {
+            is_over(&self.pressure.behind_since_micros);
+            self.pressure.is_waited_for.store(false, Ordering::Relaxed);
+            self.partition.announcement.call_listeners();
         }
     }
 }

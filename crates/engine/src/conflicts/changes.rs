@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use quartet_model::{KeyRange, Version};
 
 use crate::SPACE_BYTES;
-use crate::certify::newest::{NewestOfKeys, NewestOfRanges};
+use crate::conflicts::newest::{NewestOfKeys, NewestOfRanges};
 
 /// How much evidence is kept, in each generation.
 #[derive(Clone, Copy)]
@@ -253,7 +253,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::certify::newest::tests::COMPARISONS;
+    use crate::conflicts::newest::tests::COMPARISONS;
 
     #[test]
     fn evidence_lasts_until_forgotten() {

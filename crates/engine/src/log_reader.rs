@@ -20,7 +20,7 @@ use quartet_model::{EffectsReader, LogSequence, Version};
 
 use crate::Engine;
 use crate::durability::log_readers::{Holder, OnMore};
-use crate::durability::shared::Shared;
+use crate::partition::shared::Shared;
 
 /// Why the log could not be read.
 #[derive(Debug, thiserror::Error)]
