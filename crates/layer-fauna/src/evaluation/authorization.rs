@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::evaluation::Evaluation;
 use crate::language::error::{Errors, Result};
 use crate::language::expression::{Effect, Parameters};
-use crate::language::value::{Closure, Native, Ref, Target, Value};
-use crate::storage::credentials::{credentials_of, token_fields};
+use crate::language::value::{Closure, Fields, Native, Ref, Target, Value};
+use crate::storage::rows;
 use crate::storage::schema::{Grant, Membership, Role};
 
 /// The identity and the rights of a request.
@@ -143,17 +143,32 @@ impl Evaluation<'_> {
                 is_it.then_some(Own::Key)
             }
             (Target::Numbered(Native::Tokens, id), Some(identity)) => {
-                let fields = token_fields(self, *id as u64)?;
+                let fields = self.token_fields(*id as u64)?;
                 let is_its = matches!(fields.get("instance"), Some(Value::Ref(instance)) if *instance == identity);
                 is_its.then_some(Own::Token)
             }
             (Target::Numbered(Native::Credentials, _), Some(identity)) => {
-                let credentials = credentials_of(self, &identity);
+                let credentials = self.credentials_of(&identity);
                 (credentials.as_ref() == Some(reference)).then_some(Own::Credentials)
             }
             (_, Some(identity)) => (identity == *reference && self.authorization.reads_itself).then_some(Own::Document),
             (_, None) => None,
         }
+    }
+
+    /// Returns the credentials of a document, if it has some.
+    pub fn credentials_of(&mut self, identity: &Ref) -> Option<Ref> {
+        let place = self.resolve(identity).ok()?;
+        let row = self.view.get_latest(&place.credentials_key().0)?;
+        let id = rows::number_at(&row, 0) as i64;
+        Some(Ref::new(Target::Numbered(Native::Credentials, id)))
+    }
+
+    /// Returns the fields of a token, if it is there.
+    pub fn token_fields(&mut self, id: u64) -> Option<Arc<Fields>> {
+        let reference = Ref::new(Target::Numbered(Native::Tokens, id as i64));
+        let place = self.resolve(&reference).ok()?;
+        self.live_fields(&place).map(|(_, fields)| fields)
     }
 
     fn roles_permit(&mut self, roles: &[Arc<Role>], action: &str, resource: &Ref, arguments: &[Value]) -> bool {

@@ -8,12 +8,14 @@ pub mod authorization;
 pub mod combinations;
 pub mod deadline;
 pub mod definitions;
+pub mod entries;
 pub mod functions;
 pub mod histories;
 pub mod host;
 pub mod pages;
 pub mod permitted;
 pub mod sets;
+pub mod versions;
 
 use std::sync::Arc;
 

@@ -13,7 +13,6 @@ use crate::language::error::wrong_type;
 use crate::language::error::{Code, Errors, Result, no_history};
 use crate::language::value::native_of;
 use crate::language::value::{Closure, Native, Ref, Set, Target, Timestamp, Value, as_set};
-use crate::storage::codec;
 use crate::storage::documents::{Place, reference};
 use crate::storage::indexes::{self, entries_prefix, former_prefix};
 use crate::storage::order;
@@ -537,7 +536,7 @@ fn plain_element(collection: u64, id: u64, reference: Ref, added: Timestamp) -> 
 fn document_element(schema: &Arc<Schema>, collection: u64, id: u64, row: &[u8]) -> Option<Element> {
     let reference = match native_of(collection) {
         Some(native) if native.has_names() => {
-            let (_, fields) = codec::decode_version(row, schema.as_ref());
+            let (_, fields) = rows::decode_version(row, schema.as_ref());
             Ref::named(native, fields.string("name")?.clone())
         }
         _ => reference(schema, collection, id)?,

@@ -1,10 +1,11 @@
-//! From JSON to expressions and back: versions of the API, values, errors, the table of signatures,
-//! parsing and showing.
+//! From JSON to expressions and back: versions of the API, values and their bytes, errors, the
+//! table of signatures, parsing and showing.
 //!
-//! Nothing here knows of rows or of transactions.
+//! Nothing here knows of keys or of transactions.
 
 pub mod api_version;
 pub mod casefold;
+pub mod codec;
 pub mod error;
 pub mod expression;
 pub mod interned;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use base64::Engine as _;
 
 use crate::language::api_version::ApiVersion;
+use crate::language::codec::{Decoder, Part, set_parts};
 use crate::language::error::{Error, Errors, Step};
 use crate::language::json::{self, Json, write_string};
 use crate::language::number::write_double;
 use crate::language::value::{Closure, Contents, Document, Native, Ref, Set, Target, Timestamp, Value};
-use crate::storage::codec::{Decoder, Part, set_parts};
 
 /// Writes values; what the commit decides is known by now.
 pub struct Renderer {
@@ -596,10 +596,10 @@ impl Renderer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::codec::Encoder;
     use crate::language::parse;
     use crate::language::value::Fields;
     use crate::language::value::NoNames;
-    use crate::storage::codec::Encoder;
 
     /// Fields are shown alike from their row and decoded, and are of the same size.
     fn check(query: &str) {

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use crate::credentials::jwt::{self, Token};
+use crate::credentials::secrets::{self, Claim};
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
 use crate::evaluation::deadline::Deadline;
@@ -15,9 +17,6 @@ use crate::language::parse;
 use crate::language::references::parse_id;
 use crate::language::value::{Native, Ref, Target, Timestamp, Value};
 use crate::service::Fauna;
-use crate::service::jwt::{self, Token};
-use crate::service::secrets::{self, Claim};
-use crate::storage::credentials::token_fields;
 use crate::storage::rows::{self, DatabaseNumber, Key, ROOT, View};
 use crate::storage::schema::{AccessProvider, Schema};
 
@@ -201,7 +200,7 @@ impl Fauna {
                 }
                 let (partition, database) = (rows::number_at(&row, 0), rows::number_at(&row, 8));
                 let role =
-                    crate::storage::codec::Decoder::new(row.get(48..)?, &crate::language::value::NoNames).value()?;
+                    crate::language::codec::Decoder::new(row.get(48..)?, &crate::language::value::NoNames).value()?;
                 let own = (partition == database).then(|| Ref::new(Target::Numbered(Native::Keys, id as i64)));
                 Some(Caller {
                     database: DatabaseNumber(database),
@@ -279,7 +278,7 @@ impl Fauna {
                 })
             }
             Grant::Token(id) => {
-                let fields = token_fields(evaluation, *id).ok_or_else(unauthorized)?;
+                let fields = evaluation.token_fields(*id).ok_or_else(unauthorized)?;
                 let Some(Value::Ref(identity)) = fields.get("instance") else {
                     return Err(unauthorized());
                 };

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use quartet_engine::{Change, ChangeDecoder, Reader, Shown};
 use quartet_model::{Effect, LayerId};
 
+use crate::language::codec;
 use crate::language::render;
 use crate::language::value::{Native, Value, native_of};
-use crate::storage::codec;
-use crate::storage::rows::{DatabaseNumber, Moment, View, number_at};
+use crate::storage::rows::{self, DatabaseNumber, Moment, View, number_at};
 use crate::storage::schema::Schema;
 
 /// Databases whose schemas are kept.
@@ -80,7 +80,7 @@ fn told(effect: Effect<'_>, schema: &Arc<Schema>, place: &[u8]) -> Option<Change
     let with_id = |operation| about(operation).with_bytes("id", id.to_string().as_bytes());
     Some(match effect {
         Effect::Set { value, .. } => {
-            let (ts, fields) = codec::decode_version(value, schema.as_ref());
+            let (ts, fields) = rows::decode_version(value, schema.as_ref());
             let document = render::compact(&Value::Object(fields));
             with_id("put")
                 .with("ts", Shown::Number(ts.0))

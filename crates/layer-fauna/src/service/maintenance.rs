@@ -9,11 +9,11 @@ use quartet_engine::{Busy, OptimisticTransaction, RunError, Transaction};
 
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
+use crate::language::codec;
 use crate::language::error::{Errors, Result};
 use crate::language::value::{Native, Ref, Value};
 use crate::service::Fauna;
 use crate::storage::documents::{Place, Version};
-use crate::storage::indexes::covered_documents;
 use crate::storage::rows::{self, DatabaseNumber, Key, View};
 use crate::storage::schema::{Index, Schema};
 
@@ -121,7 +121,7 @@ impl Fauna {
             schema.clone(),
             Authorization::of(Rights::Admin),
         );
-        let places = covered_documents(&mut evaluation, &index, &build.done, DOCUMENTS_AT_ONCE);
+        let places = evaluation.covered_documents(&index, &build.done, DOCUMENTS_AT_ONCE);
         for place in &places {
             evaluation.index_document(&index, place)?;
         }
@@ -152,7 +152,7 @@ fn activate(evaluation: &mut Evaluation<'_>, schema: &Arc<Schema>, index: &Index
     evaluation.write_version(&place, Some(&old), Some(active))?;
     let stamp = rows::schema_stamp(schema.database());
     let transaction = evaluation.view.writing();
-    transaction.set_stamped(&stamp.0, &[], vec![0xff; 8], vec![rows::stamp(0)]);
+    transaction.set_stamped(&stamp.0, &[], vec![0xff; 8], vec![codec::stamp(0)]);
     transaction.clear(build_key);
     Ok(())
 }

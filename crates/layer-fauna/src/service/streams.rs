@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use quartet_engine::{Busy, Dependency, PartitionGuard, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
+use crate::credentials::jwt;
 use crate::evaluation::deadline::{Deadline, busy, unreadable};
 use crate::evaluation::{Evaluation, STREAMS};
 use crate::language::error::wrong_type;
@@ -23,7 +24,6 @@ use crate::language::value::native_of;
 use crate::language::value::{Fields, Native, Ref, Set, Target, Timestamp, Value};
 use crate::service::Fauna;
 use crate::service::headers::{self, RequestHeaders, is_stream};
-use crate::service::jwt;
 use crate::service::message::{Reply, Request, parse_body, refusal};
 use crate::storage::documents::reference;
 use crate::storage::documents::{Place, Version, difference};

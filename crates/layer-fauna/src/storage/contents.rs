@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use quartet_engine::RowValue;
 
+use crate::language::codec::Decoder;
 use crate::language::value::{Contents, Fields, Names, Size, StoredFields, Value};
-use crate::storage::codec::Decoder;
 use crate::storage::schema::Schema;
 
 /// Fields in a row, `offset` bytes into it. They have been walked through, so they can be shown.

@@ -1,30 +1,22 @@
-//! Documents as chains of versions: reading one as of a time, writing the next, and rewriting the
-//! past.
+//! Documents as chains of versions: where one is, when it ends, and how one leads to the next.
 //!
 //! The current version stands alone, so that reading it is one look-up. When it is replaced it
 //! joins the history, where a mark stands for each deletion. Versions that no read may ask for any
 //! more are dropped by the next write of the document.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::evaluation::Evaluation;
-use crate::language::error::{Code, Errors, Result};
-use crate::language::time::Time;
+use crate::language::codec;
 use crate::language::value::{Contents, Document, Fields, Native, Ref, Target, Timestamp, Value, native_of};
-use crate::storage::codec;
-use crate::storage::contents;
 use crate::storage::rows::{self, DatabaseNumber, Key};
-use crate::storage::schema::{self, Schema};
+use crate::storage::schema::Schema;
 
 /// Every collection keeps this much history, so that what just happened can be read and rewritten.
 pub const HISTORY_MICROS_MIN: u64 = 15 * 60 * 1_000_000;
 pub const DAY_MICROS: u64 = 86_400_000_000;
 /// A generated id is a time in microseconds and, in its last bits, a count.
 pub const ID_COUNT_BITS: u32 = 8;
-/// How many outdated versions one write drops at most.
-const DROPPED_MAX: usize = 8;
 
 /// Where a document is: its database's schema, its collection and its id.
 #[derive(Clone, Debug)]
@@ -59,359 +51,18 @@ impl Place {
         native_of(self.collection)
     }
 
+    /// The key of the row that leads from a document to its credentials.
+    pub fn credentials_key(&self) -> Key {
+        Key::of(self.database(), b'C').number(self.collection).number(self.id)
+    }
+
     /// As it ends the keys of entries.
     pub fn in_entries(&self) -> [u8; rows::DOCUMENT_BYTES] {
         rows::entry_document(self.collection, self.id)
     }
 }
 
-impl Evaluation<'_> {
-    /// The schema of the database that a scope leads to.
-    pub fn schema_in(&mut self, scope: &[Arc<str>]) -> Result<Arc<Schema>> {
-        let mut schema = self.schema.clone();
-        for name in scope {
-            let number = self.number_of(&schema, Native::Databases, name);
-            let number = number.ok_or_else(|| Errors::invalid_ref("database", name))?;
-            schema = self.host.schema(&mut self.view, DatabaseNumber(number));
-        }
-        Ok(schema)
-    }
-
-    /// The way to a database from the one that is asked, if it is that one or below it.
-    pub fn scope_of(&mut self, mut database: DatabaseNumber) -> Option<Arc<[Arc<str>]>> {
-        let mut names: Vec<Arc<str>> = Vec::new();
-        while database != self.schema.database() {
-            let row = self.view.get_latest(&Key::global(b'R').number(database.0).0)?;
-            let parent = DatabaseNumber(rows::number_at(&row, 0));
-            let schema = self.host.schema(&mut self.view, parent);
-            names.push(crate::language::value::Names::name(
-                schema.as_ref(),
-                Native::Databases,
-                database.0,
-            )?);
-            database = parent;
-        }
-        names.reverse();
-        Some(names.into())
-    }
-
-    /// The number of a named thing, one made in this very transaction too.
-    pub fn number_of(&mut self, schema: &Schema, kind: Native, name: &str) -> Option<u64> {
-        let row = self.view.get(&rows::name(schema.database(), kind as u8, name).0)?;
-        Some(rows::number_at(&row, 0))
-    }
-
-    /// Where the document of a ref is, or would be. Fails if its collection, or the named thing
-    /// itself, is not there.
-    pub fn resolve(&mut self, reference: &Ref) -> Result<Place> {
-        let schema = self.schema_in(&reference.scope)?;
-        let place = match &reference.target {
-            Target::Document(name, id) => schema
-                .collection(name)
-                .map(|collection| (collection.number, *id as u64)),
-            Target::Numbered(native, id) => Some((*native as u64, *id as u64)),
-            Target::Named(native, name) => self.number_of(&schema, *native, name).map(|id| (*native as u64, id)),
-            Target::Native(_) => None,
-        };
-        let Some((collection, id)) = place.filter(|_| !reference.is_unknown) else {
-            let (kind, name) = schema::describe(reference);
-            return Err(Errors::invalid_ref(kind, &name));
-        };
-        Ok(Place {
-            schema,
-            collection,
-            id,
-            reference: reference.clone(),
-        })
-    }
-
-    /// Fails if what the ref needs is not there: its database, its collection, the named thing
-    /// itself.
-    pub fn check_defined(&mut self, reference: &Ref) -> Result<()> {
-        match reference.target {
-            Target::Native(_) => self.schema_in(&reference.scope).map(drop),
-            _ => self.resolve(reference).map(drop),
-        }
-    }
-
-    /// The same of all refs among the values.
-    pub fn check_all_defined(&mut self, values: &[Value]) -> Result<()> {
-        let mut errors = Vec::new();
-        for value in values {
-            if let Value::Ref(reference) = value
-                && let Err(undefined) = self.check_defined(reference)
-            {
-                errors.extend(undefined.0);
-            }
-        }
-        Errors::unless_empty(errors)
-    }
-
-    /// The live version that reads see at this moment.
-    pub fn live(&mut self, place: &Place) -> Option<(Timestamp, Contents)> {
-        let version = match self.at {
-            None => self.current(place),
-            Some(at) => self.version_at(place, at),
-        }?;
-        let contents = version.contents?;
-        (!self.is_expired(place, version.ts, &contents)).then_some((version.ts, contents))
-    }
-
-    /// Its fields.
-    pub fn live_fields(&mut self, place: &Place) -> Option<(Timestamp, Arc<Fields>)> {
-        let (ts, contents) = self.live(place)?;
-        Some((ts, contents.fields().clone()))
-    }
-
-    pub fn current(&mut self, place: &Place) -> Option<Version> {
-        let row = self
-            .view
-            .get(&rows::document(place.database(), place.collection, place.id).0)?;
-        self.cost.bytes_read += row.len() as u64;
-        Some(Version {
-            ts: Timestamp(rows::number_at(&row, 0)),
-            contents: Some(contents::of_row(row, 16, &place.schema)),
-        })
-    }
-
-    /// The newest version up to `at`.
-    pub fn version_at(&mut self, place: &Place, at: Timestamp) -> Option<Version> {
-        if let Some(current) = self.current(place)
-            && current.ts <= at
-        {
-            return Some(current);
-        }
-        let prefix = rows::history(place.database(), place.collection, place.id);
-        let end = prefix.clone().number(at.0.saturating_add(1)).0;
-        let (key, row) = self.view.rows(&prefix.0, &end, true, 1).pop()?;
-        Some(former_version(&prefix, &key, &row, &place.schema))
-    }
-
-    /// All versions there are, oldest first.
-    pub fn versions(&mut self, place: &Place) -> Vec<Version> {
-        let prefix = rows::history(place.database(), place.collection, place.id);
-        let rows = self.view.rows(&prefix.0, &prefix.end(), false, usize::MAX);
-        let former = rows
-            .iter()
-            .map(|(key, row)| former_version(&prefix, key, row, &place.schema));
-        let mut versions: Vec<Version> = former.collect();
-        versions.extend(self.current(place));
-        if let Some(at) = self.at {
-            versions.retain(|version| version.ts <= at);
-        }
-        versions
-    }
-
-    /// The versions that may still be asked for, oldest first: of those that are older than the
-    /// collection keeps them only the one that was there then.
-    pub fn history(&mut self, place: &Place) -> Vec<Version> {
-        let minimum = self.minimum(&place.schema, place.collection);
-        let mut versions = self.versions(place);
-        let older = versions.iter().take_while(|version| version.ts.0 <= minimum).count();
-        versions.drain(..older.saturating_sub(1));
-        if older > 0 && versions[0].contents.is_none() {
-            versions.remove(0);
-        }
-        versions
-    }
-
-    /// The earliest time of which a collection may be read.
-    pub fn minimum(&self, schema: &Schema, collection: u64) -> u64 {
-        self.now_micros.saturating_sub(self.history_micros(schema, collection))
-    }
-
-    /// The versions after `since`, oldest first, behind the one that stood then.
-    pub fn versions_since(&mut self, place: &Place, since: Timestamp) -> Vec<Version> {
-        let current = self.current(place);
-        if let Some(current) = current.clone().filter(|current| current.ts <= since) {
-            return vec![current];
-        }
-        let prefix = rows::history(place.database(), place.collection, place.id);
-        let later = prefix.clone().number(since.0.saturating_add(1)).0;
-        let mut former = self.view.rows(&prefix.0, &later, true, 1);
-        former.extend(self.view.rows(&later, &prefix.end(), false, usize::MAX));
-        let former = former
-            .iter()
-            .map(|(key, row)| former_version(&prefix, key, row, &place.schema));
-        former.chain(current).collect()
-    }
-
-    fn is_expired(&mut self, place: &Place, ts: Timestamp, contents: &Contents) -> bool {
-        let expiry = expiry_micros(place, ts, contents.ttl(), self.now_micros);
-        let is_expired = expiry != 0 && expiry <= self.now_micros;
-        if is_expired {
-            self.show(expiry);
-        }
-        is_expired
-    }
-
-    /// The document that reads see.
-    pub fn document(&mut self, place: &Place) -> Option<Value> {
-        let (ts, contents) = self.live(place)?;
-        Some(Value::Document(Arc::new(Document {
-            reference: place.reference.clone(),
-            ts,
-            contents,
-            is_new: false,
-        })))
-    }
-
-    /// How far back a collection may be read.
-    pub fn history_micros(&self, place_schema: &Schema, collection: u64) -> u64 {
-        let collection = place_schema.collection_of(collection);
-        match collection.map(|collection| collection.history_days) {
-            None => HISTORY_MICROS_MIN,
-            Some(None) => u64::MAX,
-            Some(Some(days)) => (days.max(0) as u64)
-                .saturating_mul(DAY_MICROS)
-                .saturating_add(HISTORY_MICROS_MIN),
-        }
-    }
-
-    /// Refuses a read older than what is kept.
-    pub fn check_retained(&self, place_schema: &Schema, collection: u64) -> Result<()> {
-        let (Some(at), true) = (self.at, self.in_the_past) else {
-            return Ok(());
-        };
-        let minimum = self.minimum(place_schema, collection);
-        if at.0 >= minimum {
-            return Ok(());
-        }
-        let (requested, minimum) = (Time::from_micros(at.0 as i64), Time::from_micros(minimum as i64));
-        Err(Errors::protocol(
-            Code::BadRequest,
-            format!("Requested timestamp {requested} less than minimum allowed timestamp {minimum}."),
-        ))
-    }
-
-    /// Writes the next version; `None` deletes. `old` is the current one.
-    pub fn write_version(&mut self, place: &Place, old: Option<&Version>, new: Option<Arc<Fields>>) -> Result<()> {
-        self.write_index_changes(place, old, new.as_ref())?;
-        let key = rows::document(place.database(), place.collection, place.id);
-        let mark = rows::history(place.database(), place.collection, place.id).number(Timestamp::PENDING.0);
-        if let Some(old) = old.filter(|old| old.ts != Timestamp::PENDING) {
-            self.put_former(place, old);
-        }
-        let now = self.now_micros;
-        match &new {
-            Some(fields) => {
-                let expiry = expiry_micros(place, Timestamp::PENDING, fields.get("ttl"), now);
-                let row = codec::encode_version(Timestamp::PENDING, expiry, fields, place.schema.as_ref());
-                self.cost.bytes_written += row.bytes.len() as u64;
-                self.check_written()?;
-                let transaction = self.view.writing();
-                transaction.forget_write(&mark.0);
-                transaction.set_stamped(&key.0, &[], row.bytes, row.stamps);
-            }
-            None => {
-                let stamp = rows::stamp(mark.0.len() - 8);
-                let transaction = self.view.writing();
-                transaction.clear(&key.0);
-                transaction.set_stamped(&mark.0, &[stamp], vec![0], Vec::new());
-            }
-        }
-        // A document that begins outdates nothing.
-        if old.is_some() {
-            self.drop_outdated(place);
-        }
-        Ok(())
-    }
-
-    /// Puts a version with a known time into the history.
-    pub fn put_former(&mut self, place: &Place, version: &Version) {
-        let key = rows::history(place.database(), place.collection, place.id).number(version.ts.0);
-        let row = match &version.contents {
-            None => vec![0],
-            Some(Contents::Stored(stored)) => [&[1], stored.bytes()].concat(),
-            Some(Contents::Known(fields)) => {
-                let mut encoded = codec::Encoder::default();
-                encoded.bytes.push(1);
-                encoded.fields(fields, place.schema.as_ref());
-                encoded.bytes
-            }
-        };
-        self.cost.bytes_written += row.len() as u64;
-        self.view.writing().set(&key.0, &row);
-    }
-
-    /// Drops versions that are followed by one which is itself too old to be missed.
-    fn drop_outdated(&mut self, place: &Place) {
-        let retained = self.history_micros(&place.schema, place.collection);
-        let cutoff = self.now_micros.saturating_sub(retained);
-        let prefix = rows::history(place.database(), place.collection, place.id);
-        let end = prefix.clone().number(cutoff).0;
-        let mut old: Vec<Vec<u8>> = Vec::new();
-        self.view.snapshot_scan(&prefix.0, &end, false, &mut |key, _| {
-            old.push(key.to_vec());
-            match old.len() > DROPPED_MAX {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
-        old.pop();
-        for key in old {
-            self.view.writing().clear(&key);
-        }
-    }
-
-    /// An id that has never been given out, rising with time. A document may have it all the same:
-    /// its writer may have chosen it.
-    pub fn new_id(&mut self) -> u64 {
-        let id = self.host.new_id(self.now_micros);
-        self.show(id >> ID_COUNT_BITS);
-        id
-    }
-
-    /// An id for a new document of a built-in collection, which no other has there or, where it is
-    /// known by its id alone, anywhere.
-    pub fn free_id(&mut self, native: Native) -> Result<u64> {
-        loop {
-            self.step(1)?;
-            let id = self.new_id();
-            let document = rows::document(self.schema.database(), native as u64, id);
-            let registered = match native {
-                Native::Databases => Some(b'R'),
-                Native::Keys => Some(b'K'),
-                Native::Tokens => Some(b'T'),
-                _ => None,
-            };
-            let registered = registered.map(|kind| Key::global(kind).number(id));
-            let is_taken = |key: Key| self.view.get(&key.0).is_some();
-            if ![Some(document), registered].into_iter().flatten().any(is_taken) {
-                return Ok(id);
-            }
-        }
-    }
-
-    /// The live version that writes see, whatever time is read at.
-    pub fn live_now(&mut self, place: &Place) -> Option<(Timestamp, Contents)> {
-        let at = std::mem::replace(&mut self.at, self.present);
-        let live = self.live(place);
-        self.at = at;
-        live
-    }
-
-    /// Writes are refused inside `at`.
-    pub fn check_present(&self) -> Result<()> {
-        match self.in_the_past {
-            true => Err(Errors::new(
-                Code::InvalidWriteTime,
-                "Cannot write outside of snapshot time.",
-            )),
-            false => Ok(()),
-        }
-    }
-
-    /// Writes to other databases are refused.
-    pub fn check_own_scope(&self, reference: &Ref) -> Result<()> {
-        match reference.scope.is_empty() {
-            true => Ok(()),
-            false => Err(Errors::argument("Cannot write a scoped ref.")),
-        }
-    }
-}
-
-fn former_version(prefix: &Key, key: &[u8], row: &[u8], schema: &Schema) -> Version {
+pub fn former_version(prefix: &Key, key: &[u8], row: &[u8], schema: &Schema) -> Version {
     let fields = match row.split_first() {
         Some((1, fields)) => codec::Decoder::new(fields, schema).fields(),
         _ => None,

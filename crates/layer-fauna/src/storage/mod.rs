@@ -1,8 +1,6 @@
 //! Storage: rows and their keys, schemas, documents with their history, entries of indexes.
 
-pub mod codec;
 pub mod contents;
-pub mod credentials;
 pub mod documents;
 pub mod indexes;
 pub mod order;

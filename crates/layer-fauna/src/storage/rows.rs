@@ -24,11 +24,13 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use quartet_engine::{Dependency, OptimisticTransaction, Reader, RowValue, Stamp, Visit};
 use quartet_model::Version;
 
-use crate::language::value::Timestamp;
+use crate::language::codec::{self, Decoder, Encoder};
+use crate::language::value::{Fields, Names, Timestamp};
 
 /// A database by number: 0 is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -288,18 +290,28 @@ pub fn number_at(bytes: &[u8], offset: usize) -> u64 {
     found.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// The commit version as the eight bytes of a time.
-pub fn stamp(offset: usize) -> Stamp {
-    Stamp {
-        offset,
-        bytes: |version: Version| version.0.to_be_bytes(),
-    }
-}
-
 /// The stamps of a row whose time stands at `offset`: one if the commit is still to tell it.
 pub fn stamp_if_pending(ts: Timestamp, offset: usize) -> Vec<Stamp> {
     match ts {
-        Timestamp::PENDING => vec![stamp(offset)],
+        Timestamp::PENDING => vec![codec::stamp(offset)],
         _ => Vec::new(),
     }
+}
+
+/// A version of a document in a row: its time, when it ends in microseconds (0: never), its fields.
+pub fn encode_version(ts: Timestamp, expiry_micros: u64, fields: &Fields, names: &dyn Names) -> Encoder {
+    let mut encoder = Encoder {
+        bytes: Vec::with_capacity(16 + fields.encoded_bytes()),
+        stamps: stamp_if_pending(ts, 0),
+    };
+    encoder.bytes.extend(ts.0.to_be_bytes());
+    encoder.bytes.extend(expiry_micros.to_be_bytes());
+    encoder.fields(fields, names);
+    encoder
+}
+
+/// The time and the fields of a version.
+pub fn decode_version(row: &[u8], names: &dyn Names) -> (Timestamp, Arc<Fields>) {
+    let fields = row.get(16..).and_then(|fields| Decoder::new(fields, names).fields());
+    (Timestamp(number_at(row, 0)), Arc::new(fields.unwrap_or_default()))
 }

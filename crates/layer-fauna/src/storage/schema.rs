@@ -12,7 +12,6 @@ use rustc_hash::FxHashMap;
 
 use crate::language::value::native_of;
 use crate::language::value::{Closure, Fields, Names, Native, Ref, Target, Value};
-use crate::storage::codec;
 use crate::storage::rows::{self, DatabaseNumber, Key, View};
 
 #[derive(Debug, Default)]
@@ -226,7 +225,7 @@ impl Schema {
         let skip = prefix.0.len();
         let mut documents = Vec::new();
         view.snapshot_scan(&prefix.0, &prefix.end(), false, &mut |key, value| {
-            let (_, fields) = codec::decode_version(value, self);
+            let (_, fields) = rows::decode_version(value, self);
             documents.push((rows::number_at(key, skip), fields));
             ControlFlow::Continue(())
         });

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use super::fields::{Definition, invalid_type};
+use crate::credentials::secrets;
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::Rights;
 use crate::language::error::{Code, Errors, Failure, Result, check};
 use crate::language::value::{Fields, Native, Ref, Target, Value};
-use crate::service::secrets;
-use crate::storage::credentials::credentials_key;
 use crate::storage::documents::{Place, Version};
 use crate::storage::rows;
 
@@ -23,7 +22,7 @@ pub(super) fn link_credentials(evaluation: &mut Evaluation<'_>, place: &Place, f
     let Some(Value::Ref(instance)) = fields.get("instance") else {
         return Ok(());
     };
-    let key = credentials_key(&evaluation.resolve(instance)?);
+    let key = evaluation.resolve(instance)?.credentials_key();
     let known = evaluation.view.get(&key.0).map(|row| rows::number_at(&row, 0));
     if known.is_some_and(|known| known != place.id) {
         return Err(Errors::new(Code::InstanceNotUnique, "document is not unique."));
@@ -55,7 +54,7 @@ pub(super) fn unlink_credentials(evaluation: &mut Evaluation<'_>, fields: &Field
     if let Some(Value::Ref(instance)) = fields.get("instance")
         && let Ok(instance) = evaluation.resolve(instance)
     {
-        evaluation.view.writing().clear(&credentials_key(&instance).0);
+        evaluation.view.writing().clear(&instance.credentials_key().0);
     }
 }
 
@@ -84,7 +83,7 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     let Some(password) = given.string("password").cloned() else {
         return Ok(());
     };
-    let known = evaluation.view.get(&credentials_key(place).0);
+    let known = evaluation.view.get(&place.credentials_key().0);
     let id = match &known {
         Some(row) => rows::number_at(row, 0),
         None => evaluation.free_id(Native::Credentials)?,
@@ -113,7 +112,7 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     evaluation
         .view
         .writing()
-        .set(&credentials_key(place).0, &id.to_be_bytes());
+        .set(&place.credentials_key().0, &id.to_be_bytes());
     evaluation.write_version(&credentials, old.as_ref(), Some(Arc::new(fields)))
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::language::codec::storable;
 use crate::language::error::{Failure, Step};
 use crate::language::value::{Fields, Native, Value};
-use crate::storage::codec::storable;
 
 pub fn invalid_type(field: &[&'static str], value: &Value, expected: &str) -> Failure {
     let description = format!("Invalid type {}, expected type {expected}.", stored_type(value));

@@ -9,7 +9,7 @@ use crate::language::error::{Code, Errors, Failure, Result, Step};
 use crate::language::expression::Effect;
 use crate::language::value::{Fields, Native, Target, Value};
 use crate::storage::documents::{Place, difference, merge};
-use crate::storage::indexes::{covered_documents, is_expired};
+use crate::storage::indexes::is_expired;
 use crate::storage::rows::{DOCUMENT_BYTES, Key};
 
 /// Largest number of documents whose index is built in the transaction that creates it.
@@ -236,7 +236,7 @@ pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields
     let several = fields
         .get("source")
         .is_some_and(|source| source.one_or_many().len() > 1);
-    let documents = covered_documents(evaluation, &index, &[], BUILD_AT_ONCE_MAX + 1);
+    let documents = evaluation.covered_documents(&index, &[], BUILD_AT_ONCE_MAX + 1);
     let at_once = !several && documents.len() <= BUILD_AT_ONCE_MAX;
     // A caller that asks for it may read the index while it is being filled.
     let active = at_once || matches!(fields.get("active"), Some(Value::Bool(true)));

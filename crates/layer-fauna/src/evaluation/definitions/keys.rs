@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::fields::{Definition, invalid_type, is_priority};
 use super::roles::is_role;
+use crate::credentials::secrets::{self, Claim, Secret};
 use crate::evaluation::Evaluation;
+use crate::language::codec;
 use crate::language::error::{Errors, Failure, Result, check};
 use crate::language::value::{Fields, Native, NoNames, Value};
-use crate::service::secrets::{self, Claim, Secret};
-use crate::storage::codec;
 use crate::storage::documents::Place;
 use crate::storage::rows::{self, Key};
 

@@ -42,11 +42,11 @@ use self::keys::{check_secret, register_key, with_key_secret, with_token_secret}
 use self::names::{register_database, renamed, schema_changed, take_name};
 use self::removal::forget;
 use self::roles::{check_roles_of_members, is_role, unknown_roles, wrong_arities};
+use crate::credentials::secrets;
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::CHANGE_PASSWORD;
 use crate::language::error::{Code, Errors, Failure, Result, Within, check};
 use crate::language::value::{Fields, Native, Ref, Target, Timestamp, Value};
-use crate::service::secrets;
 use crate::storage::documents::{Place, Version, merge, shown, shown_new};
 use crate::storage::rows::{self, DatabaseNumber, Key};
 

@@ -2,6 +2,7 @@
 //! changed.
 
 use crate::evaluation::Evaluation;
+use crate::language::codec;
 use crate::language::error::{Errors, Result};
 use crate::language::value::{Fields, Native, Ref, Target};
 use crate::storage::documents::Place;
@@ -14,7 +15,7 @@ pub(super) fn schema_changed(evaluation: &mut Evaluation<'_>, native: Native, da
     }
     let key = rows::schema_stamp(database);
     let transaction = evaluation.view.writing();
-    transaction.set_stamped(&key.0, &[], vec![0xff; 8], vec![rows::stamp(0)]);
+    transaction.set_stamped(&key.0, &[], vec![0xff; 8], vec![codec::stamp(0)]);
     if database == evaluation.schema.database() {
         evaluation.schema = evaluation.host.schema(&mut evaluation.view, database);
     }

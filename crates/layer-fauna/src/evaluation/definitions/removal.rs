@@ -6,13 +6,12 @@ use super::names::schema_changed;
 use crate::evaluation::Evaluation;
 use crate::language::error::Result;
 use crate::language::value::{Fields, Native, Ref, Target};
-use crate::storage::credentials::credentials_key;
 use crate::storage::documents::{Place, Version};
 use crate::storage::rows::{self, DatabaseNumber, Key};
 
 /// With a document go its credentials.
 pub fn delete_credentials(evaluation: &mut Evaluation<'_>, place: &Place) -> Result<()> {
-    let key = credentials_key(place);
+    let key = place.credentials_key();
     let Some(row) = evaluation.view.get(&key.0) else {
         return Ok(());
     };

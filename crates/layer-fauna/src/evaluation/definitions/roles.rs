@@ -7,7 +7,6 @@ use crate::evaluation::Evaluation;
 use crate::language::error::{Errors, Failure, Result};
 use crate::language::expression::Parameters;
 use crate::language::value::{Fields, Native, Target, Value};
-use crate::storage::codec;
 use crate::storage::documents::Place;
 use crate::storage::rows::{self, Key};
 
@@ -175,7 +174,7 @@ pub(super) fn check_roles_of_members(
         .rows(&prefix.0, &prefix.end(), false, usize::MAX)
         .iter()
         .filter(|(key, _)| rows::number_at(key, prefix.0.len()) != place.id)
-        .map(|(_, row)| resources(&codec::decode_version(row, place.schema.as_ref()).1))
+        .map(|(_, row)| resources(&rows::decode_version(row, place.schema.as_ref()).1))
         .collect();
     let is_exceeded = own.iter().any(|resource| {
         let has_it = |other: &&Vec<Value>| other.iter().any(|of| crate::storage::order::equal(of, resource));

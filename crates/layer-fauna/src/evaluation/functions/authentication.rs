@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::reads::first_element;
+use crate::credentials::jwt;
+use crate::credentials::secrets::{self, Claim};
 use crate::evaluation::definitions;
 use crate::evaluation::{Arguments, Evaluation};
+use crate::language::codec::storable;
 use crate::language::error::{Code, Errors, Result, Step};
 use crate::language::value::{Native, Ref, Target, Value};
-use crate::service::jwt;
-use crate::service::secrets::{self, Claim};
-use crate::storage::codec::storable;
-use crate::storage::credentials::credentials_of;
 use crate::storage::documents::Place;
 use crate::storage::rows::{self, DatabaseNumber, Key};
 
@@ -64,7 +63,7 @@ fn password_fits(
 fn password_of(evaluation: &mut Evaluation<'_>, identity: Ref) -> Option<(Ref, Arc<str>)> {
     let place = evaluation.resolve(&identity).ok()?;
     evaluation.live(&place)?;
-    let credentials = credentials_of(evaluation, &identity)?;
+    let credentials = evaluation.credentials_of(&identity)?;
     let credentials = evaluation.resolve(&credentials).ok()?;
     let (_, fields) = evaluation.live_fields(&credentials)?;
     Some((identity, fields.string("hashed_password")?.clone()))
@@ -121,7 +120,7 @@ fn tokens_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Vec<Ref> {
     let rows = evaluation.view.rows(&prefix.0, &prefix.end(), false, usize::MAX);
     let schema = evaluation.schema.clone();
     let own = rows.iter().filter_map(|(key, row)| {
-        let (_, fields) = crate::storage::codec::decode_version(row, schema.as_ref());
+        let (_, fields) = crate::storage::rows::decode_version(row, schema.as_ref());
         let is_own = matches!(fields.get("instance"), Some(Value::Ref(instance)) if instance == identity);
         let id = rows::number_at(key, prefix.0.len());
         is_own.then(|| Ref::new(Target::Numbered(Native::Tokens, id as i64)))

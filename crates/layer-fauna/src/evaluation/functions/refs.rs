@@ -70,7 +70,7 @@ impl Evaluation<'_> {
         let own = match &collection.target {
             Target::Native(Native::Tokens) if identity.is_some() => authorization.token.clone(),
             Target::Native(Native::Credentials) => identity
-                .and_then(|identity| crate::storage::credentials::credentials_of(self, &identity))
+                .and_then(|identity| self.credentials_of(&identity))
                 .map(Value::Ref),
             _ => identity
                 .filter(|identity| identity.collection().as_ref() == Some(collection))

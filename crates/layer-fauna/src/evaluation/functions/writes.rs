@@ -7,10 +7,11 @@ use super::refs::named_or_ref;
 use crate::evaluation::definitions;
 use crate::evaluation::pages;
 use crate::evaluation::{Arguments, Evaluation};
+use crate::language::codec;
+use crate::language::codec::storable;
 use crate::language::error::{Code, Errors, Failure, Result, Step, Within, check, wrong_type};
 use crate::language::time::Time;
 use crate::language::value::{Contents, Fields, Native, Ref, Target, Timestamp, Value};
-use crate::storage::codec::storable;
 use crate::storage::documents::{Place, Version, merge, shown, shown_new};
 use crate::storage::rows::{self, Rewritten};
 
@@ -196,7 +197,7 @@ fn history_arguments(reference: &Ref, ts: Timestamp, action: &str, document: Val
 /// A set as the data of a document is kept as what it is made of.
 fn definition_of(set: &Value) -> Value {
     match set {
-        Value::Set(set) => Value::object(crate::storage::codec::set_parts(set)),
+        Value::Set(set) => Value::object(crate::language::codec::set_parts(set)),
         other => other.clone(),
     }
 }
@@ -420,7 +421,7 @@ fn rewrite(
     let prefix = rows::history(place.database(), place.collection, place.id);
     let current = rows::document(place.database(), place.collection, place.id);
     let told = rows::rewritten(place.database(), place.collection, place.id).number(Timestamp::PENDING.0);
-    let stamp = rows::stamp(told.0.len() - 8);
+    let stamp = codec::stamp(told.0.len() - 8);
     let transaction = evaluation.view.writing();
     transaction.set_stamped(&told.0, &[stamp], rewriting(before, after, ts), Vec::new());
     for version in before {
@@ -441,7 +442,7 @@ fn rewrite(
     {
         let fields = contents.fields();
         let expiry = crate::storage::documents::expiry_micros(place, *ts, contents.ttl(), evaluation.now_micros);
-        let row = crate::storage::codec::encode_version(*ts, expiry, fields, place.schema.as_ref());
+        let row = crate::storage::rows::encode_version(*ts, expiry, fields, place.schema.as_ref());
         evaluation
             .view
             .writing()

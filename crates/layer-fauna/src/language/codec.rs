@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use quartet_engine::Stamp;
+use quartet_model::Version;
 
 use crate::language::api_version::ApiVersion;
 use crate::language::interned;
@@ -15,8 +16,7 @@ use crate::language::json;
 use crate::language::parse;
 use crate::language::render;
 use crate::language::time::{Date, Time};
-use crate::language::value::{Closure, Fields, Names, Native, Ref, Set, Size, Target, Timestamp, Value};
-use crate::storage::rows;
+use crate::language::value::{Closure, Fields, Names, Native, Ref, Set, Size, Target, Value};
 
 const NULL: u8 = 0;
 const FALSE: u8 = 1;
@@ -38,6 +38,14 @@ pub const DELETED: &str = "_deleted_";
 
 /// Stands for the time of the commit until it is known: no integer that anybody meets.
 const PENDING_TIME: u64 = 0x8000_0051_7561_7274;
+
+/// The commit version as the eight bytes of a time.
+pub fn stamp(offset: usize) -> Stamp {
+    Stamp {
+        offset,
+        bytes: |version: Version| version.0.to_be_bytes(),
+    }
+}
 
 /// Bytes being written, with the places that the commit version fills in.
 #[derive(Default)]
@@ -92,7 +100,7 @@ impl Encoder {
             Value::Uuid(uuid) => self.tagged(UUID, uuid),
             Value::Query(closure) => self.query(closure),
             Value::TransactionTime => {
-                self.stamps.push(rows::stamp(self.bytes.len() + 1));
+                self.stamps.push(stamp(self.bytes.len() + 1));
                 self.tagged(INT, &PENDING_TIME.to_be_bytes());
             }
             Value::Set(set) => self.value(&set_as_object(set), names),
@@ -530,22 +538,4 @@ pub fn set_parts(set: &Set) -> Vec<(Arc<str>, Value)> {
             ("to".into(), to.clone()),
         ],
     }
-}
-
-/// A version of a document in a row: its time, when it ends in microseconds (0: never), its fields.
-pub fn encode_version(ts: Timestamp, expiry_micros: u64, fields: &Fields, names: &dyn Names) -> Encoder {
-    let mut encoder = Encoder {
-        bytes: Vec::with_capacity(16 + fields.encoded_bytes()),
-        stamps: rows::stamp_if_pending(ts, 0),
-    };
-    encoder.bytes.extend(ts.0.to_be_bytes());
-    encoder.bytes.extend(expiry_micros.to_be_bytes());
-    encoder.fields(fields, names);
-    encoder
-}
-
-/// The time and the fields of a version.
-pub fn decode_version(row: &[u8], names: &dyn Names) -> (Timestamp, Arc<Fields>) {
-    let fields = row.get(16..).and_then(|fields| Decoder::new(fields, names).fields());
-    (Timestamp(rows::number_at(row, 0)), Arc::new(fields.unwrap_or_default()))
 }
