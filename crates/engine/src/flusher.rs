@@ -502,34 +502,33 @@ impl Worker {
             self.sync_if_wanted(false)?;
             return Ok(false);
         };
-        let full = shared.partition.pop(&mut partition);
-        // A writer that writes much under one hold of the lock would put off the flush without end
-        // if it began only when no epoch is left.
-        let is_last = partition.full_epochs.queue.is_empty() && self.checkpoint_is_wanted(&partition.store);
-        if let Some(epoch) = full {
-            if is_last {
-                return self.flush_gathered(Some(epoch), partition, timeout.is_none());
-            }
-            shared.note_gathered(&partition);
-            drop(partition);
-            let needs_sync = epoch.needs_sync;
-            if self.write(epoch)? {
-                self.sync_if_wanted(needs_sync)?;
-            }
-            return Ok(self.kept.is_none());
+        // A writer that keeps the lock refills the queue as fast as it is emptied, so a flush that is
+        // due takes all of it: begun only when no epoch is left, it would never begin.
+        if self.checkpoint_is_wanted(&partition.store) {
+            let full = shared.partition.pop_all(&mut partition);
+            return self.flush_gathered(full, partition, timeout.is_none());
         }
-        self.flush_gathered(None, partition, timeout.is_none())
+        let Some(epoch) = shared.partition.pop(&mut partition) else {
+            return self.flush_gathered(VecDeque::new(), partition, timeout.is_none());
+        };
+        shared.note_gathered(&partition);
+        drop(partition);
+        let needs_sync = epoch.needs_sync;
+        if self.write(epoch)? {
+            self.sync_if_wanted(needs_sync)?;
+        }
+        Ok(self.kept.is_none())
     }
 
-    /// Takes a full epoch, if one is given, and what has gathered since the last one to the log.
-    /// True if there was something.
+    /// Takes the given full epochs and what has gathered since the last of them to the log. True if
+    /// there was something.
     fn flush_gathered(
         &mut self,
-        full: Option<Epoch>,
+        mut epochs: VecDeque<Epoch>,
         mut partition: MutexGuard<'_, PartitionState>,
         stopping: bool,
     ) -> Result<bool, LogError> {
-        let epoch = partition.close_epoch(std::mem::take(&mut self.spare), &self.shared.room);
+        let last = partition.close_epoch(std::mem::take(&mut self.spare), &self.shared.room);
         let garbage = std::mem::take(&mut partition.garbage);
         let being_freed = partition.being_freed.clone();
         being_freed.store(garbage.len(), Ordering::Relaxed);
@@ -551,9 +550,10 @@ impl Worker {
         }
         being_freed.store(0, Ordering::Relaxed);
 
-        let needs_sync = epoch.needs_sync || full.as_ref().is_some_and(|full| full.needs_sync);
-        let version = epoch.version;
-        let wrote = self.write_both(full, epoch)?;
+        let version = last.version;
+        epochs.push_back(last);
+        let needs_sync = epochs.iter().any(|epoch| epoch.needs_sync);
+        let wrote = self.write_all(epochs)?;
         if self.kept.is_some() {
             if flush.is_some() {
                 self.give_up_checkpoint("the disk is full".into());
@@ -567,18 +567,22 @@ impl Worker {
         Ok(wrote)
     }
 
-    /// Takes both to the log, in this order. True if there was something; once one is kept, the
-    /// other waits in the queue.
-    fn write_both(&mut self, full: Option<Epoch>, epoch: Epoch) -> Result<bool, LogError> {
-        let wrote = match full {
-            Some(full) => self.write(full)?,
-            None => false,
-        };
-        if self.kept.is_some() && !epoch.payload.is_empty() {
-            self.shared.partition.borrow().full_epochs.queue.push_front(epoch);
-            return Ok(wrote);
+    /// Takes the epochs to the log, oldest first. True if there was something; once one is kept, the
+    /// others wait in the queue.
+    fn write_all(&mut self, mut epochs: VecDeque<Epoch>) -> Result<bool, LogError> {
+        let mut wrote = false;
+        while self.kept.is_none()
+            && let Some(epoch) = epochs.pop_front()
+        {
+            wrote |= self.write(epoch)?;
         }
-        Ok(self.write(epoch)? || wrote)
+        epochs.retain(|epoch| !epoch.payload.is_empty());
+        if !epochs.is_empty() {
+            let mut partition = self.shared.partition.borrow();
+            let queue = &mut partition.full_epochs.queue;
+            epochs.into_iter().rev().for_each(|epoch| queue.push_front(epoch));
+        }
+        Ok(wrote)
     }
 
     /// Takes `epoch` to the log unless it is empty. True if it did; an epoch for which there is no

@@ -5,6 +5,7 @@
 //! *lends* the lock while it waits: the flusher takes it, everybody else who gets hold of it sees
 //! that it is lent, and waits until it is returned.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -200,6 +201,12 @@ impl PartitionLock {
             self.taken.notify_all();
         }
         epoch
+    }
+
+    /// All full epochs, oldest first, for the flusher.
+    pub fn pop_all(&self, state: &mut MutexGuard<'_, PartitionState>) -> VecDeque<Epoch> {
+        self.taken.notify_all();
+        std::mem::take(&mut state.full_epochs.queue)
     }
 
     /// The flusher has ended: lets those go who wait for it.
