@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_layer_redis::rdb::file::{Found, Record, Scanner};
-use quartet_layer_redis::rdb::value;
+use quartet_wire_rdb::file::{Found, Record, Scanner};
+use quartet_wire_rdb::value;
 
 fn scan(bytes: &[u8], piece: usize) -> (Vec<Record>, bool) {
     let (mut scanner, mut records) = (Scanner::new(), Vec::new());

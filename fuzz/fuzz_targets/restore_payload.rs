@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_layer_redis::rdb;
+use quartet_wire_rdb as rdb;
 
 fuzz_target!(|data: &[u8]| {
     let payload = rdb::seal(data.to_vec());

@@ -23,7 +23,6 @@ pub mod keyspace;
 pub mod layer;
 pub mod observation;
 mod opening;
-pub mod rdb;
 pub mod replication;
 pub mod scripting;
 pub mod session;

@@ -34,7 +34,7 @@ pub struct Copied {
 pub fn copy(path: &Path, target: &mut dyn Target, watcher: &mut dyn Watcher, merges: bool) -> Result<Copied> {
     let files = files_of(path)?;
     let source = name_of_source(path, &files)?;
-    let found = progress::prepare(target, &source, u64::from(quartet_layer_redis::DATABASES), merges)?;
+    let found = progress::prepare(target, &source, u64::from(quartet_wire_rdb::DATABASES), merges)?;
     let mut place = Begin::of(&files, found)?;
     let bytes_max = files
         .iter()
@@ -309,7 +309,7 @@ fn name_of_source(path: &Path, files: &[PathBuf]) -> Result<String> {
         .read_to_end(&mut head)
         .map_err(|error| Error::file(first, error))?;
     let length = file.metadata().map_err(|error| Error::file(first, error))?.len();
-    let sum = quartet_layer_redis::rdb::crc64::crc64(&head);
+    let sum = quartet_wire_rdb::crc64::crc64(&head);
     Ok(format!("{}, {length} bytes, {sum:016x}", file_name(first)))
 }
 

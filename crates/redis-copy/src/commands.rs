@@ -4,7 +4,7 @@
 //! They are the effects of what clients asked for, in the order of their commits, and need nothing
 //! but the state before them.
 
-use quartet_layer_redis::DATABASES;
+use quartet_wire_rdb::DATABASES;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
 
 use crate::carrier::Carrier;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use quartet_layer_redis::rdb::file::Unreadable;
+use quartet_wire_rdb::file::Unreadable;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use quartet_layer_redis::DATABASES;
+use quartet_wire_rdb::DATABASES;
 
 use crate::address::Address;
 use crate::append_only::Copied;

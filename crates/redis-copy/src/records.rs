@@ -3,10 +3,9 @@
 
 use std::io::Read;
 
-use quartet_layer_redis::DATABASES;
-use quartet_layer_redis::keyspace::NAME_BYTES_MAX;
-pub use quartet_layer_redis::rdb::file::Record;
-use quartet_layer_redis::rdb::file::{Found, Key, Scanner};
+pub use quartet_wire_rdb::file::Record;
+use quartet_wire_rdb::file::{Found, Key, Scanner};
+use quartet_wire_rdb::{DATABASES, NAME_BYTES_MAX};
 
 use crate::carrier::Carrier;
 use crate::error::{Error, Result};

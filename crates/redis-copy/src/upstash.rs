@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use quartet_layer_redis::DATABASES;
+use quartet_wire_rdb::DATABASES;
 use serde_json::Value;
 
 use crate::append_only::Copied;

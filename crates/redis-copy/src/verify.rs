@@ -7,9 +7,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quartet_layer_redis::DATABASES;
-use quartet_layer_redis::rdb::stream::Stream;
-use quartet_layer_redis::rdb::value::{self, Value as Stored};
+use quartet_wire_rdb::DATABASES;
+use quartet_wire_rdb::stream::Stream;
+use quartet_wire_rdb::value::{self, Value as Stored};
 use quartet_wire_resp::{Value, encode_command};
 
 use crate::connection::{Target, error_text};

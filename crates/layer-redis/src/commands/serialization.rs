@@ -1,5 +1,6 @@
 //! DUMP and RESTORE: a key's value as bytes that Redis understands.
 
+use quartet_wire_rdb::value::{self, Field, Refused, Value};
 use quartet_wire_resp::Arguments;
 
 use super::hashes::{Change, Deadline, Edits};
@@ -8,7 +9,6 @@ use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Keyspace, Kind};
-use crate::rdb::value::{self, Field, Refused, Value};
 use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[

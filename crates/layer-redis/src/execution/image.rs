@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 
 use quartet_engine::{Dependency, Frozen, PartitionGuard};
+use quartet_wire_rdb::file::Writer;
 
 use crate::commands::scripting::libraries;
 use crate::commands::serialization::value_of;
@@ -14,7 +15,6 @@ use crate::facts::{DATABASES, REDIS_VERSION};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::{Entry, Keyspace};
 use crate::layer::Redis;
-use crate::rdb::file::Writer;
 
 /// Keys looked up at once.
 const KEYS_AT_ONCE: usize = 256;
@@ -198,8 +198,8 @@ fn give<E>(
 
 #[cfg(test)]
 mod tests {
-    use crate::rdb::file::{Found, Record, Scanner};
     use crate::testing::Fixture;
+    use quartet_wire_rdb::file::{Found, Record, Scanner};
 
     fn records(bytes: &[u8]) -> Vec<Record> {
         let (mut scanner, mut records, mut start) = (Scanner::new(), Vec::new(), 0);

@@ -9,6 +9,7 @@
 //! absent.
 
 use quartet_engine::Transaction;
+use quartet_wire_rdb::value;
 use quartet_wire_resp::Arguments;
 
 use crate::command::Command;
@@ -20,7 +21,6 @@ use crate::handler::context::Context;
 use crate::keyspace::Kind;
 use crate::keyspace::changes::{Change, ExpiredField, What};
 use crate::layer::Redis;
-use crate::rdb::value;
 
 /// Commands that are sent as they came.
 #[rustfmt::skip]

@@ -35,6 +35,7 @@ use std::ops::ControlFlow;
 
 use quartet_engine::{Reader, Transaction, UniqueId, Visit};
 use quartet_store::Row;
+pub use quartet_wire_rdb::NAME_BYTES_MAX;
 use smallvec::SmallVec;
 
 use crate::command::errors;
@@ -94,9 +95,6 @@ pub const LARGE: u8 = 0x20;
 pub const FLAG_A: u8 = 0x40;
 pub const FLAG_B: u8 = 0x80;
 const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
-
-/// Longest name of a key.
-pub const NAME_BYTES_MAX: usize = 65_000;
 
 /// A key as it was found. Holds its row, so it stays readable while the key changes.
 #[derive(Clone)]

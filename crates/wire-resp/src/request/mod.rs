@@ -22,6 +22,8 @@ use std::ops::{Index, Range};
 
 use smallvec::SmallVec;
 
+use crate::number::integer;
+
 /// Limits on a peer's requests. The two bounds on a peer that has not authenticated hold in
 /// addition to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -490,26 +492,6 @@ fn short_length(input: &[u8], start: usize) -> Option<(usize, usize)> {
     let padded = digits > 1 && bytes[0] == b'0';
     let ended = bytes.get(digits) == Some(&b'\r') && digits + 1 < bytes.len();
     (ended && !padded && (1..10).contains(&digits)).then_some((value, start + digits + 2))
-}
-
-/// Redis' `string2ll`: an optional minus, then digits without padding; no plus, no spaces, no `-0`.
-fn integer(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let negative = digits.len() != text.len();
-    match digits {
-        [b'0'] if !negative => return Some(0),
-        [b'1'..=b'9', ..] => {}
-        _ => return None,
-    }
-    digits.iter().try_fold(0i64, |value, byte| {
-        let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9).map(i64::from)?;
-        let value = value.checked_mul(10)?;
-        if negative {
-            value.checked_sub(digit)
-        } else {
-            value.checked_add(digit)
-        }
-    })
 }
 
 /// Splits an inline line as `sdssplitargs` does: quotes may open anywhere in an argument, and where

@@ -1,6 +1,7 @@
 //! FUNCTION and FCALL: libraries of Lua functions that are part of the database.
 
 use quartet_engine::PartitionGuard;
+use quartet_wire_rdb::functions as payload;
 use quartet_wire_resp::{Arguments, Reply};
 
 use super::interpreter::{Chunk, Host, with_interpreter};
@@ -12,7 +13,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::layer::Redis;
 use crate::scripting::scripts::{FLAGS, sha1, words};
-use crate::{command::glob, command::parse, rdb};
+use crate::{command::glob, command::parse};
 
 pub const COMMANDS: &[Definition] = &[
     command(
@@ -402,7 +403,7 @@ fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool
 fn function_dump(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     let libraries = libraries::all(context.tx);
     let codes = libraries.iter().map(|library| library.code.as_slice());
-    context.reply.bulk(&rdb::functions::dump(codes));
+    context.reply.bulk(&payload::dump(codes));
     Ok(())
 }
 
@@ -419,7 +420,7 @@ fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
             return Err("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.".into());
         }
     };
-    let codes = rdb::functions::restore(&arguments[2])?;
+    let codes = payload::restore(&arguments[2])?;
     let mut added: Vec<StoredLibrary> = Vec::new();
     for code in codes {
         let library = compile(context.layer, &code).map_err(error)?;

@@ -1,86 +1,13 @@
-//! IDs of stream entries: how they are written, read and counted.
-//!
-//! An ID is milliseconds and a sequence number, `1526919030474-55`. As one number of 128 bits, the
-//! milliseconds above, IDs sort as entries do, and the next ID is the next number.
+//! IDs of stream entries, as commands name them: exact, with a part missing, as ends of a range.
+
+pub use quartet_wire_rdb::stream_id::{ID_BYTES, StreamId};
 
 use crate::command::failure::Failure;
 use crate::command::parse;
 
-/// The ID of an entry. `0-0` is that of none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StreamId(u128);
-
 pub const INVALID: &str = "ERR Invalid stream ID specified as stream command argument";
-/// Two numbers of at most twenty digits.
-const TEXT_BYTES_MAX: usize = 41;
 /// Longer words are no IDs.
 const WORD_BYTES_MAX: usize = 127;
-pub const ID_BYTES: usize = 16;
-
-impl StreamId {
-    pub const ZERO: StreamId = StreamId(0);
-    pub const MAX: StreamId = StreamId(u128::MAX);
-
-    pub fn new(ms: u64, seq: u64) -> StreamId {
-        StreamId(u128::from(ms) << 64 | u128::from(seq))
-    }
-
-    pub fn ms(self) -> u64 {
-        (self.0 >> 64) as u64
-    }
-
-    pub fn seq(self) -> u64 {
-        self.0 as u64
-    }
-
-    /// The ID behind this one; `None` behind the last.
-    pub fn next(self) -> Option<StreamId> {
-        self.0.checked_add(1).map(StreamId)
-    }
-
-    pub fn previous(self) -> Option<StreamId> {
-        self.0.checked_sub(1).map(StreamId)
-    }
-
-    /// Sorts as the ID does.
-    pub fn to_bytes(self) -> [u8; ID_BYTES] {
-        self.0.to_be_bytes()
-    }
-
-    /// Panics unless there are sixteen bytes.
-    pub fn from_bytes(bytes: &[u8]) -> StreamId {
-        StreamId(u128::from_be_bytes(bytes.try_into().expect("sixteen bytes of ID")))
-    }
-
-    /// `ms-seq` in digits.
-    pub fn text(self) -> IdText {
-        let mut text = IdText {
-            bytes: [0; TEXT_BYTES_MAX],
-            length: 0,
-        };
-        text.append(itoa::Buffer::new().format(self.ms()).as_bytes());
-        text.append(b"-");
-        text.append(itoa::Buffer::new().format(self.seq()).as_bytes());
-        text
-    }
-}
-
-/// An ID in digits, without an allocation.
-pub struct IdText {
-    bytes: [u8; TEXT_BYTES_MAX],
-    length: usize,
-}
-
-impl IdText {
-    fn append(&mut self, part: &[u8]) {
-        self.bytes[self.length..][..part.len()].copy_from_slice(part);
-        self.length += part.len();
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
 
 /// The ID that XADD is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

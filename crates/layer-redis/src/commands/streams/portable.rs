@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
+use quartet_wire_rdb::stream as rdb;
 
 use super::groups;
 use super::id::StreamId;
 use super::stream::Stream;
 use crate::keyspace::{Entry, Keyspace};
-use crate::rdb::stream as rdb;
 
 const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
 

@@ -1,11 +1,12 @@
 //! Libraries of functions as a payload: FUNCTION DUMP and RESTORE.
 
-use super::primitives::{Reader, write_string};
-use super::{open, seal};
+use crate::primitives::{Reader, write_string};
+use crate::{open, seal};
 
 /// Stands before each library; its code follows as a string.
 const FUNCTION2: u8 = 245;
 
+/// Returns the payload of libraries with these codes, version and checksum included.
 pub fn dump<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut payload = Vec::new();
     for code in codes {
@@ -15,7 +16,7 @@ pub fn dump<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     seal(payload)
 }
 
-/// The libraries' codes. The error is the reply.
+/// Returns the codes of a payload's libraries. The error is Redis' own reply.
 pub fn restore(payload: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let body = open(payload).ok_or("ERR DUMP payload version or checksum are wrong")?;
     let mut reader = Reader::new(body);

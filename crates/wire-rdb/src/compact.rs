@@ -4,7 +4,9 @@
 //! Everything is found by walking from the front; the lengths and counts in the headers are not
 //! believed. The announced size of each element is checked against the bytes that are there.
 
-use super::primitives::{Malformed, Reader};
+use quartet_wire_resp::number;
+
+use crate::primitives::{Malformed, Reader};
 
 pub type Elements = Vec<Vec<u8>>;
 
@@ -79,7 +81,7 @@ pub fn write_listpack(elements: &[Vec<u8>]) -> Vec<u8> {
     let mut out = vec![0; LISTPACK_HEADER_BYTES];
     for element in elements {
         let start = out.len();
-        match crate::command::parse::integer(element) {
+        match number::integer(element) {
             Some(number) => write_integer(number, &mut out),
             None => write_text(element, &mut out),
         }

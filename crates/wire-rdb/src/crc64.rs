@@ -42,6 +42,7 @@ const TABLES: [[u64; 256]; 8] = {
 pub struct Crc64(u64);
 
 impl Crc64 {
+    /// Adds bytes to the checksum.
     pub fn add(&mut self, bytes: &[u8]) {
         let (eights, rest) = bytes.as_chunks::<8>();
         let eight = |crc: u64, bytes: &[u8; 8]| {
@@ -53,11 +54,13 @@ impl Crc64 {
         self.0 = rest.iter().fold(eights.iter().fold(self.0, eight), one);
     }
 
+    /// Returns the checksum of all bytes added.
     pub fn value(self) -> u64 {
         self.0
     }
 }
 
+/// Returns the checksum of `bytes`.
 pub fn crc64(bytes: &[u8]) -> u64 {
     let mut crc = Crc64::default();
     crc.add(bytes);

@@ -16,61 +16,83 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::compact::{listpack, write_listpack};
-use super::primitives::{Malformed, Reader, write_length, write_string};
-use crate::commands::streams::StreamId;
+use quartet_wire_resp::number;
 
-pub const LISTPACKS: u8 = 15;
-pub const LISTPACKS_2: u8 = 19;
-pub const LISTPACKS_3: u8 = 21;
-pub const KINDS: [u8; 3] = [LISTPACKS, LISTPACKS_2, LISTPACKS_3];
+use crate::compact::{listpack, write_listpack};
+use crate::primitives::{Malformed, Reader, write_length, write_string};
+use crate::stream_id::StreamId;
+
+pub(crate) const LISTPACKS: u8 = 15;
+pub(crate) const LISTPACKS_2: u8 = 19;
+pub(crate) const LISTPACKS_3: u8 = 21;
+pub(crate) const KINDS: [u8; 3] = [LISTPACKS, LISTPACKS_2, LISTPACKS_3];
 
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
 
+/// A stream: its entries and its consumer groups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// None is empty.
+    /// The entries in ascending order of their IDs, a node at a time. No node is empty.
     pub nodes: Vec<Vec<Entry>>,
+    /// The greatest ID ever added.
     pub last: StreamId,
+    /// The greatest ID ever deleted; zero if none was.
     pub max_deleted: StreamId,
     /// `None`: from before 7.0. Then nobody counted what was deleted, nor what groups have read.
     pub entries_added: Option<u64>,
+    /// The consumer groups; their names differ.
     pub groups: Vec<Group>,
 }
 
+/// One entry of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
+    /// The entry's ID.
     pub id: StreamId,
     /// Fields and values in turn, at least one of each.
     pub words: Vec<Vec<u8>>,
 }
 
+/// A consumer group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
+    /// The group's name.
     pub name: Vec<u8>,
+    /// The ID of the last entry delivered to the group.
     pub last: StreamId,
-    /// `None`: nobody can tell.
+    /// The number of entries read by the group; `None` if it is not known.
     pub entries_read: Option<u64>,
+    /// The consumers; their names differ.
     pub consumers: Vec<Consumer>,
 }
 
+/// A consumer of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consumer {
+    /// The consumer's name.
     pub name: Vec<u8>,
+    /// The time of its last attempt to read, in milliseconds since the Unix epoch.
     pub seen_ms: u64,
+    /// The time of its last successful read, in milliseconds since the Unix epoch.
     pub active_ms: u64,
+    /// The entries delivered to it and not yet acknowledged.
     pub pending: Vec<Pending>,
 }
 
+/// An entry that was delivered and not yet acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pending {
+    /// The entry's ID.
     pub id: StreamId,
+    /// The time of the last delivery, in milliseconds since the Unix epoch.
     pub delivered_ms: u64,
+    /// The number of deliveries.
     pub deliveries: u64,
 }
 
 impl Stream {
+    /// Iterates over the entries of all nodes, in ascending order of their IDs.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.nodes.iter().flatten()
     }
@@ -81,7 +103,7 @@ impl Stream {
 }
 
 /// Appends the stream in the form of 7.0.
-pub fn write(stream: &Stream, out: &mut Vec<u8>) {
+pub(crate) fn write(stream: &Stream, out: &mut Vec<u8>) {
     write_length(stream.nodes.len(), out);
     for node in &stream.nodes {
         let master = &node[0];
@@ -154,7 +176,7 @@ fn elements(node: &[Entry]) -> Vec<Vec<u8>> {
 }
 
 /// The stream behind its kind. All that is announced twice agrees.
-pub fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Stream, Malformed> {
+pub(crate) fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Stream, Malformed> {
     let mut nodes = Vec::new();
     for _ in 0..reader.count()? {
         let entries = read_node(reader)?;
@@ -226,7 +248,7 @@ impl Elements {
     }
 
     fn number(&mut self) -> Result<i64, Malformed> {
-        crate::command::parse::integer(&self.text()?).ok_or(Malformed)
+        number::integer(&self.text()?).ok_or(Malformed)
     }
 
     /// A number of things each of which is an element at least.

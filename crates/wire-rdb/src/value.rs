@@ -6,53 +6,64 @@
 
 use std::collections::HashSet;
 
-use super::compact::{intset, listpack, ziplist, zipmap};
-use super::primitives::{Malformed, Reader, write_length, write_string};
-use super::stream::{self, Stream};
-use super::{FIRST_VALKEY_VERSION, VERSION, VERSION_OF_DEADLINES, open, seal_as};
+use quartet_wire_resp::number;
 
-pub const STRING: u8 = 0;
-pub const LIST: u8 = 1;
-pub const SET: u8 = 2;
-pub const ZSET: u8 = 3;
-pub const HASH: u8 = 4;
-pub const ZSET_2: u8 = 5;
-pub const HASH_ZIPMAP: u8 = 9;
-pub const LIST_ZIPLIST: u8 = 10;
-pub const SET_INTSET: u8 = 11;
-pub const ZSET_ZIPLIST: u8 = 12;
-pub const HASH_ZIPLIST: u8 = 13;
-pub const LIST_QUICKLIST: u8 = 14;
-pub const HASH_LISTPACK: u8 = 16;
-pub const ZSET_LISTPACK: u8 = 17;
-pub const LIST_QUICKLIST_2: u8 = 18;
-pub const SET_LISTPACK: u8 = 20;
+use crate::compact::{intset, listpack, ziplist, zipmap};
+use crate::primitives::{Malformed, Reader, write_length, write_string};
+use crate::stream::{self, Stream};
+use crate::{FIRST_VALKEY_VERSION, VERSION, VERSION_OF_DEADLINES, open, seal_as};
+
+pub(crate) const STRING: u8 = 0;
+pub(crate) const LIST: u8 = 1;
+pub(crate) const SET: u8 = 2;
+pub(crate) const ZSET: u8 = 3;
+pub(crate) const HASH: u8 = 4;
+pub(crate) const ZSET_2: u8 = 5;
+pub(crate) const HASH_ZIPMAP: u8 = 9;
+pub(crate) const LIST_ZIPLIST: u8 = 10;
+pub(crate) const SET_INTSET: u8 = 11;
+pub(crate) const ZSET_ZIPLIST: u8 = 12;
+pub(crate) const HASH_ZIPLIST: u8 = 13;
+pub(crate) const LIST_QUICKLIST: u8 = 14;
+pub(crate) const HASH_LISTPACK: u8 = 16;
+pub(crate) const ZSET_LISTPACK: u8 = 17;
+pub(crate) const LIST_QUICKLIST_2: u8 = 18;
+pub(crate) const SET_LISTPACK: u8 = 20;
 /// Valkey's hash with deadlines of fields. (Release candidates of Redis 7.4 had another form under
 /// this number.)
-pub const HASH_2: u8 = 22;
-pub const HASH_METADATA: u8 = 24;
-pub const HASH_LISTPACK_EX: u8 = 25;
+pub(crate) const HASH_2: u8 = 22;
+pub(crate) const HASH_METADATA: u8 = 24;
+pub(crate) const HASH_LISTPACK_EX: u8 = 25;
 
 /// A value of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// A string.
     String(Vec<u8>),
+    /// A list, from head to tail.
     List(Vec<Vec<u8>>),
+    /// A set, in no order.
     Set(Vec<Vec<u8>>),
+    /// A sorted set: members with their scores, in no order.
     SortedSet(Vec<(Vec<u8>, f64)>),
+    /// A hash, in no order.
     Hash(Vec<Field>),
+    /// A stream.
     Stream(Stream),
 }
 
+/// A field of a hash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
+    /// The field's name.
     pub name: Vec<u8>,
+    /// The field's value.
     pub value: Vec<u8>,
-    /// Milliseconds since the Unix epoch.
+    /// The time at which the field expires, in milliseconds since the Unix epoch; `None`: never.
     pub deadline_ms: Option<u64>,
 }
 
-/// The payload, version and checksum included.
+/// Returns the payload of a value, version and checksum included.
 pub fn dump(value: &Value) -> Vec<u8> {
     let mut out = vec![0];
     out[0] = write_body(value, &mut out);
@@ -65,7 +76,7 @@ pub fn dump(value: &Value) -> Vec<u8> {
 }
 
 /// Appends the value without its kind, and returns that.
-pub fn write_body(value: &Value, out: &mut Vec<u8>) -> u8 {
+pub(crate) fn write_body(value: &Value, out: &mut Vec<u8>) -> u8 {
     match value {
         Value::String(text) => {
             write_string(text, out);
@@ -140,7 +151,7 @@ impl From<Malformed> for Refused {
     }
 }
 
-/// The value of a payload. No collection is empty, and its members differ.
+/// Returns the value of a payload. No collection in it is empty, and the members of each differ.
 pub fn restore(payload: &[u8]) -> Result<Value, Refused> {
     let body = open(payload).ok_or(Refused::Trailer)?;
     let version = u16::from_le_bytes([payload[body.len()], payload[body.len() + 1]]);
@@ -210,7 +221,7 @@ fn old_score(reader: &mut Reader<'_>) -> Result<f64, Malformed> {
 }
 
 fn number(text: &[u8]) -> Result<f64, Malformed> {
-    crate::command::parse::float(text).ok_or(Malformed)
+    number::float(text).ok_or(Malformed)
 }
 
 /// The elements of a quicklist's nodes, one behind the other.
@@ -294,7 +305,7 @@ fn triples(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
     while let Some(name) = elements.next() {
         let value = elements.next().ok_or(Malformed)?;
         let deadline = elements.next().ok_or(Malformed)?;
-        let deadline_ms = crate::command::parse::unsigned(&deadline).ok_or(Malformed)?;
+        let deadline_ms = number::unsigned(&deadline).ok_or(Malformed)?;
         fields.push(Field {
             name,
             value,
@@ -369,7 +380,7 @@ mod tests {
             assert_eq!(restore(&dump(&value)), Err(Refused::Body));
         }
         assert_eq!(restore(b""), Err(Refused::Trailer));
-        let seal = super::super::seal;
+        let seal = crate::seal;
         assert_eq!(restore(&seal(vec![99])), Err(Refused::Body));
         assert_eq!(restore(&seal(b"\x02\x80\xff\xff\xff\xff".to_vec())), Err(Refused::Body));
     }
@@ -377,7 +388,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_payload_ends(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = restore(&super::super::seal(body));
+            let _ = restore(&crate::seal(body));
         }
     }
 }

@@ -4,8 +4,8 @@
 //! and builds nothing. Announced lengths are compared with the bytes that are there, never
 //! allocated.
 
-use super::primitives::STRING_BYTES_MAX;
-use super::value;
+use crate::primitives::STRING_BYTES_MAX;
+use crate::{stream, value};
 
 /// Why the end was not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,13 +128,13 @@ impl<'a> Walk<'a> {
                 self.take(8)?;
                 self.string()
             }
-            _ if super::stream::KINDS.contains(&kind) => self.stream(kind),
+            _ if stream::KINDS.contains(&kind) => self.stream(kind),
             _ => Err(Stop::Malformed("a value of a kind that is not known here")),
         }
     }
 
     fn stream(&mut self, kind: u8) -> Result<(), Stop> {
-        let is_first_form = kind == super::stream::LISTPACKS;
+        let is_first_form = kind == stream::LISTPACKS;
         self.strings(2)?;
         let numbers = if is_first_form { 3 } else { 8 };
         (0..numbers).try_for_each(|_| self.length().map(drop))?;
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
             })?;
             for _ in 0..self.length()? {
                 self.string()?;
-                self.take(if kind == super::stream::LISTPACKS_3 { 16 } else { 8 })?;
+                self.take(if kind == stream::LISTPACKS_3 { 16 } else { 8 })?;
                 self.times(|walk| walk.take(16).map(drop))?;
             }
         }

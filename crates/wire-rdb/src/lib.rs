@@ -1,4 +1,5 @@
-//! Redis' RDB format: values as DUMP, RESTORE and MIGRATE exchange them, and whole files.
+//! Redis' RDB format as pure functions: values as DUMP, RESTORE and MIGRATE exchange them, and whole
+//! files. No I/O, and no knowledge of how a layer keeps a value.
 //!
 //! ```text
 //! payload: what is dumped, RDB version (2 bytes, little-endian), CRC-64 of all before it (8 bytes, little-endian)
@@ -7,18 +8,28 @@
 //! Bytes come from anybody: they are read with an error for whatever is malformed, and nothing is
 //! allocated by an announced length. The version written is that of Redis 7.0; what Redis up to 8.4
 //! and Valkey up to 9 write is read.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
-pub mod compact;
+mod compact;
 pub mod crc64;
 pub mod file;
 pub mod functions;
-pub mod lzf;
-pub mod primitives;
+mod lzf;
+mod primitives;
 pub mod stream;
+pub mod stream_id;
 pub mod value;
 mod walk;
 
+pub use stream_id::StreamId;
+
 use crc64::crc64;
+
+/// Number of databases that SELECT reaches: a key lies in one of `0..DATABASES`.
+pub const DATABASES: u8 = 16;
+/// Longest name of a key, in bytes.
+pub const NAME_BYTES_MAX: usize = 65_000;
 
 /// The version written: Redis 7.0.
 const VERSION: u16 = 10;
@@ -30,7 +41,7 @@ const VERSION_OF_DEADLINES: u16 = 12;
 const FIRST_VALKEY_VERSION: u16 = 80;
 const TRAILER_BYTES: usize = 10;
 
-/// Ends a payload with version and checksum.
+/// Appends the version and the checksum that end a payload.
 pub fn seal(payload: Vec<u8>) -> Vec<u8> {
     seal_as(payload, VERSION)
 }
@@ -43,7 +54,7 @@ fn seal_as(mut payload: Vec<u8>, version: u16) -> Vec<u8> {
     payload
 }
 
-/// Returns the dumped payload, if version and checksum are right.
+/// Returns the payload without its trailer, or `None` if version or checksum are wrong.
 pub fn open(payload: &[u8]) -> Option<&[u8]> {
     let body_bytes = payload.len().checked_sub(TRAILER_BYTES)?;
     let (body, trailer) = payload.split_at(body_bytes);

@@ -8,7 +8,9 @@
 //! 11000011 length length bytes                 a compressed string: compressed length, length, bytes
 //! ```
 
-use super::lzf;
+use quartet_wire_resp::number;
+
+use crate::lzf;
 
 /// Bytes do not say what they should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +151,7 @@ fn short_integer(text: &[u8]) -> Option<i32> {
     if text.len() > 11 {
         return None;
     }
-    i32::try_from(crate::command::parse::integer(text)?).ok()
+    i32::try_from(number::integer(text)?).ok()
 }
 
 fn write_integer(integer: i32, out: &mut Vec<u8>) {

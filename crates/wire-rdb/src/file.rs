@@ -19,11 +19,11 @@
 //! could read it. An unknown record ends the reading, since nobody could say where the next one
 //! starts.
 
-use super::crc64::Crc64;
-use super::primitives::{Reader, write_length, write_string};
-use super::value::{self, Value};
-use super::walk::{Stop, Walk};
-use super::{FIRST_VALKEY_VERSION, VERSION, VERSION_MAX, VERSION_OF_DEADLINES, seal_as};
+use crate::crc64::Crc64;
+use crate::primitives::{Reader, write_length, write_string};
+use crate::value::{self, Value};
+use crate::walk::{Stop, Walk};
+use crate::{FIRST_VALKEY_VERSION, VERSION, VERSION_MAX, VERSION_OF_DEADLINES, seal_as};
 
 const FUNCTION: u8 = 245;
 const SLOT_SIZES: u8 = 244;
@@ -42,7 +42,7 @@ const HEADER_BYTES: usize = 9;
 const VERSION_OF_CHECKSUM: u16 = 5;
 /// The newest version of Valkey that is read: Valkey 9.
 const VALKEY_VERSION_MAX: u16 = 80;
-/// Largest record: beyond it nobody could keep the value anyway.
+/// Largest record, in bytes: a larger value could not be kept anyway.
 pub const RECORD_BYTES_MAX: usize = 1 << 30;
 
 /// One thing that a file says.
@@ -50,33 +50,43 @@ pub const RECORD_BYTES_MAX: usize = 1 << 30;
 pub enum Record {
     /// Something about the file: the server's version, its position in a replication stream.
     About {
+        /// The fact's name.
         name: Vec<u8>,
+        /// The fact's value, as text.
         value: Vec<u8>,
     },
     /// Keys of this database follow.
     Select(u64),
     /// The code of a library of functions.
     Function(Vec<u8>),
+    /// A key with its value.
     Key(Key),
     /// A key of a kind that only a module knows.
     OfModule {
+        /// The key's name.
         name: Vec<u8>,
+        /// The module's name.
         module: String,
     },
     /// The data that a module has saved beside its keys.
     BesideKeys {
+        /// The module's name.
         module: String,
     },
     /// The file is whole, and its checksum right, if it has one.
     End,
 }
 
+/// A key as a file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
+    /// The key's name.
     pub name: Vec<u8>,
-    /// Milliseconds since the Unix epoch.
+    /// The time at which the key expires, in milliseconds since the Unix epoch; `None`: never.
     pub deadline_ms: Option<u64>,
+    /// The time since the key was last used, in seconds, if the file says so.
     pub idle_seconds: Option<u64>,
+    /// The logarithmic counter of the key's uses, if the file has it.
     pub frequency: Option<u8>,
     /// The value as DUMP would give it, for RESTORE.
     pub payload: Vec<u8>,
@@ -86,17 +96,27 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {offset}: {what}")]
 pub struct Unreadable {
+    /// The start of the record that could not be read, in bytes from the start of the file.
     pub offset: u64,
+    /// The reason, as a phrase for a person.
     pub what: String,
 }
 
 /// The scanner's finding at the start of the bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// More must arrive. At least this many bytes, as the file announces: a hint.
-    Nothing { missing: usize },
-    /// Consumes bytes. No record: they said something about the next one, or nothing that matters.
-    Bytes { consumed: usize, record: Option<Record> },
+    /// The bytes hold no whole record: more must arrive.
+    Nothing {
+        /// The least number of bytes still missing, as the file announces it: a hint.
+        missing: usize,
+    },
+    /// The bytes begin with a record, or with a part of the next one.
+    Bytes {
+        /// The number of bytes to drop before the next call.
+        consumed: usize,
+        /// The record; `None` if the bytes only prepare the next one or mean nothing here.
+        record: Option<Record>,
+    },
 }
 
 /// Reads a file a record at a time.
@@ -117,6 +137,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
+    /// Returns a scanner at the start of a file.
     pub fn new() -> Scanner {
         Scanner {
             version: None,
@@ -128,13 +149,13 @@ impl Scanner {
         }
     }
 
-    /// Where the next record begins, in bytes from the start of the file.
+    /// Returns the start of the next record, in bytes from the start of the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next record, if the bytes hold it. They must begin where the last answer's `consumed`
-    /// ended.
+    /// Reads the next record, if the bytes hold it. They must begin where the last answer's
+    /// `consumed` ended. After an error the file cannot be read any further.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Found, Unreadable> {
         let mut walk = Walk::new(bytes);
         match self.step(bytes, &mut walk) {
@@ -350,7 +371,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins the file. `has_deadlines`: a hash has fields that expire, which Redis knows since
+    /// Writes the header. `has_deadlines`: a hash has fields that expire, which Redis knows since
     /// 7.4; any other file is one of 7.0.
     pub fn begin(has_deadlines: bool, out: &mut Vec<u8>) -> Writer {
         let version = if has_deadlines { VERSION_OF_DEADLINES } else { VERSION };
@@ -369,6 +390,7 @@ impl Writer {
         self.checksum.add(&out[start..]);
     }
 
+    /// Writes a fact about the file.
     pub fn about(&mut self, name: &str, value: &str, out: &mut Vec<u8>) {
         self.append(out, |out| {
             out.push(AUX);
@@ -377,6 +399,7 @@ impl Writer {
         });
     }
 
+    /// Writes a library of functions.
     pub fn function(&mut self, code: &[u8], out: &mut Vec<u8>) {
         self.append(out, |out| {
             out.push(FUNCTION);
@@ -384,7 +407,7 @@ impl Writer {
         });
     }
 
-    /// Keys of a database follow: their number, and the number of those that expire.
+    /// Begins the keys of a database, with their number and the number of those that expire.
     pub fn select(&mut self, db: u8, keys: u64, expiring: u64, out: &mut Vec<u8>) {
         self.append(out, |out| {
             out.push(SELECT);
@@ -395,6 +418,7 @@ impl Writer {
         });
     }
 
+    /// Writes a key of the database begun last. `deadline_ms`: milliseconds since the Unix epoch.
     pub fn key(&mut self, name: &[u8], deadline_ms: Option<u64>, value: &Value, out: &mut Vec<u8>) {
         self.append(out, |out| {
             if let Some(deadline_ms) = deadline_ms {
@@ -408,7 +432,7 @@ impl Writer {
         });
     }
 
-    /// Ends the file.
+    /// Writes the end of the file and its checksum.
     pub fn end(mut self, out: &mut Vec<u8>) {
         self.append(out, |out| out.push(END));
         out.extend_from_slice(&self.checksum.value().to_le_bytes());
