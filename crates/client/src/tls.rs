@@ -6,16 +6,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use quartet_tls::{AcceptAnyCertificate, AcceptAnyName};
 use quartet_wire_keyvalue::ErrorCode;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier;
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// The parts a client needs to speak TLS. Certificates and keys are PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,10 +52,10 @@ impl TlsSettings {
     }
 
     fn config(&self) -> Result<ClientConfig, ErrorCode> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = quartet_tls::provider();
         let verifier: Arc<dyn ServerCertVerifier> = match self.verify_peers.as_deref() {
             None | Some("" | "Check.Valid=1") => Arc::new(self.verifier(provider.clone())?),
-            Some("Check.Valid=0") => Arc::new(AcceptAnyCertificate(provider.clone())),
+            Some("Check.Valid=0") => Arc::new(AcceptAnyCertificate::new(provider.clone())),
             Some(_) => return Err(ErrorCode::TLS_ERROR),
         };
         let builder = ClientConfig::builder_with_provider(provider)
@@ -68,22 +65,20 @@ impl TlsSettings {
             .with_custom_certificate_verifier(verifier);
         match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => {
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ErrorCode::TLS_ERROR)?;
-                let config = builder.with_client_auth_cert(certificates(certificate)?, key);
+                let chain = quartet_tls::certificates(certificate).map_err(|_| ErrorCode::TLS_ERROR)?;
+                let key = quartet_tls::private_key(key).map_err(|_| ErrorCode::TLS_ERROR)?;
+                let config = builder.with_client_auth_cert(chain, key);
                 config.map_err(|_| ErrorCode::TLS_ERROR)
             }
             _ => Ok(builder.with_no_client_auth()),
         }
     }
 
-    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<ByAuthority, ErrorCode> {
-        let mut roots = RootCertStore::empty();
+    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<AcceptAnyName, ErrorCode> {
         let authorities = self.authorities.as_deref().ok_or(ErrorCode::TLS_ERROR)?;
-        for certificate in certificates(authorities)? {
-            roots.add(certificate).map_err(|_| ErrorCode::TLS_ERROR)?;
-        }
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        verifier.map(ByAuthority).map_err(|_| ErrorCode::TLS_ERROR)
+        let roots = quartet_tls::certificates(authorities).and_then(quartet_tls::roots);
+        let verifier = roots.and_then(|roots| AcceptAnyName::new(roots, provider));
+        verifier.map_err(|_| ErrorCode::TLS_ERROR)
     }
 }
 
@@ -91,105 +86,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ErrorCode> {
     std::fs::read(path).map_err(|_| ErrorCode::TLS_ERROR)
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ErrorCode> {
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    certificates.map_err(|_| ErrorCode::TLS_ERROR)
-}
-
 /// Returns the TLS name of the server at `host:port`.
 pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
     let (host, _) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(host.to_owned()).ok()
-}
-
-/// Trusts what leads to an authority, whatever name it has.
-#[derive(Debug)]
-struct ByAuthority(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for ByAuthority {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        stapled: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let verified = self
-            .0
-            .verify_server_cert(certificate, intermediates, name, stapled, now);
-        match verified {
-            // The name is looked at after everything else.
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
-/// Trusts whoever holds the key of the certificate shown: the operator asked for it.
-#[derive(Debug)]
-struct AcceptAnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        tokio_rustls::rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        tokio_rustls::rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

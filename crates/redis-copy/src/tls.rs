@@ -6,15 +6,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use quartet_tls::AcceptAnyName;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 /// How the other side is trusted, and what it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,53 +43,27 @@ impl Tls {
     }
 
     fn config(&self) -> io::Result<ClientConfig> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = quartet_tls::provider();
         let builder = ClientConfig::builder_with_provider(provider.clone());
         let builder = builder
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?;
         let builder = match &self.roots {
             Some(path) => {
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots_in(path)?), provider);
-                let verifier = verifier.build().map_err(io::Error::other)?;
-                builder
-                    .dangerous()
-                    .with_custom_certificate_verifier(Arc::new(AcceptAnyName(verifier)))
+                let verifier = AcceptAnyName::new(quartet_tls::roots_in(path)?, provider)?;
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
             }
-            None => builder.with_root_certificates(RootCertStore {
-                roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-            }),
+            None => builder.with_root_certificates(quartet_tls::public_roots()),
         };
         match &self.own {
             Some((certificate, key)) => {
-                let chain = certificates_in(certificate)?;
-                let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+                let chain = quartet_tls::certificates_in(certificate)?;
+                let key = quartet_tls::private_key_in(key)?;
                 builder.with_client_auth_cert(chain, key).map_err(io::Error::other)
             }
             None => Ok(builder.with_no_client_auth()),
         }
     }
-}
-
-fn certificates_in(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found: Vec<_> = found.map_err(|error| unusable(path, &error))?;
-    match found.is_empty() {
-        true => Err(unusable(path, &"it holds no certificate")),
-        false => Ok(found),
-    }
-}
-
-fn roots_in(path: &Path) -> io::Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    for root in certificates_in(path)? {
-        roots.add(root).map_err(|error| unusable(path, &error))?;
-    }
-    Ok(roots)
-}
-
-fn unusable(path: &Path, why: &dyn std::fmt::Display) -> io::Error {
-    io::Error::other(format!("{}: {why}", path.display()))
 }
 
 impl Secured {
@@ -149,53 +120,5 @@ impl Secured {
             }
         }
         Ok(())
-    }
-}
-
-/// Trusts what the roots have signed, for whichever name.
-#[derive(Debug)]
-struct AcceptAnyName(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for AcceptAnyName {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        stapled: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self
-            .0
-            .verify_server_cert(certificate, intermediates, name, stapled, now);
-        match verified {
-            // The last that is looked at: the roots have signed it.
-            Err(rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            other => other,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
     }
 }

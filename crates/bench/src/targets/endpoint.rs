@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use rustls::client::Resumption;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
@@ -19,16 +18,10 @@ impl Trust {
     ///
     /// The file cannot be read, or holds what is no certificate.
     pub fn new(roots: Option<&Path>) -> anyhow::Result<Trust> {
-        let mut store = RootCertStore::empty();
-        match roots {
-            None => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-            Some(path) => {
-                let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-                for root in found.with_context(|| format!("reading the certificates of {}", path.display()))? {
-                    store.add(root)?;
-                }
-            }
-        }
+        let store = match roots {
+            None => quartet_tls::public_roots(),
+            Some(path) => quartet_tls::roots_in(path)?,
+        };
         Ok(Trust(Arc::new(store)))
     }
 }
@@ -77,7 +70,7 @@ impl Endpoint {
 }
 
 fn tls_client(host: &str, trust: &Trust) -> anyhow::Result<TlsClient> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = quartet_tls::provider();
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(trust.0.clone())

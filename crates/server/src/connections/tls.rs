@@ -22,11 +22,10 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, ensure};
 use parking_lot::{Mutex, RwLock};
 use quartet_layer_redis::config::Config;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -232,14 +231,13 @@ impl Tls {
 }
 
 fn load(files: &TlsFiles) -> Result<Acceptors> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = quartet_tls::provider();
     let config = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
     let config = match client_verifier(files, provider)? {
         Some(verifier) => config.with_client_cert_verifier(verifier),
         None => config.with_no_client_auth(),
     };
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?);
-    let key = key.with_context(|| format!("reading {}", files.key.display()))?;
+    let key = quartet_tls::private_key(&read(&files.key)?).with_context(|| in_file(&files.key))?;
     let other = config
         .with_single_cert(certificates(&files.certificate)?, key)
         .with_context(|| format!("{} and its key", files.certificate.display()))?;
@@ -262,10 +260,7 @@ fn client_verifier(
         !files.client_roots.as_os_str().is_empty(),
         "clients are asked for certificates, and no file names their roots"
     );
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&files.client_roots)? {
-        roots.add(certificate).with_context(|| in_file(&files.client_roots))?;
-    }
+    let roots = quartet_tls::roots(certificates(&files.client_roots)?).with_context(|| in_file(&files.client_roots))?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     let verifier = match files.clients {
         ClientCertificates::Optional => verifier.allow_unauthenticated(),
@@ -275,11 +270,7 @@ fn client_verifier(
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let bytes = read(path)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let found = found.with_context(|| in_file(path))?;
-    ensure!(!found.is_empty(), "{} holds no certificate", path.display());
-    Ok(found)
+    quartet_tls::certificates(&read(path)?).with_context(|| in_file(path))
 }
 
 /// A file that is none, a pipe for example, is not waited for.
@@ -421,7 +412,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     fn entrance(stranger_bytes: &Arc<StrangerBytes>) -> TlsEntrance {
-        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(quartet_tls::provider())
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
