@@ -1,5 +1,5 @@
-//! Redis' RDB format as pure functions: values as DUMP, RESTORE and MIGRATE exchange them, and whole
-//! files. No I/O, and no knowledge of how a layer keeps a value.
+//! Redis' RDB format as pure functions: values as DUMP, RESTORE and MIGRATE exchange them, and
+//! whole files. No I/O, and no knowledge of how a layer keeps a value.
 //!
 //! ```text
 //! payload: what is dumped, RDB version (2 bytes, little-endian), CRC-64 of all before it (8 bytes, little-endian)

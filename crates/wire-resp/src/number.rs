@@ -1,8 +1,8 @@
-//! Numbers as Redis reads them in words: strict decimal integers, and floats as C reads them without
-//! surrounding blanks.
+//! Numbers as Redis reads them in words: strict decimal integers, and floats as C reads them,
+//! without surrounding blanks.
 
-/// Reads a signed decimal integer as Redis' `string2ll` does: an optional minus, then digits without
-/// padding; no plus, no blanks, no `-0`. Returns `None` for any other text.
+/// Reads a signed decimal integer as Redis' `string2ll` does: an optional minus, then digits
+/// without padding; no plus, no blanks, no `-0`. Returns `None` for any other text.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -30,8 +30,8 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads the whole text as a float, as C's `strtod` does: no blanks, `inf` allowed, `nan` not. Returns
-/// `None` for any other text, and for a number whose magnitude no float has.
+/// Reads the whole text as a float, as C's `strtod` does: no blanks, `inf` allowed, `nan` not.
+/// Returns `None` for any other text, and for a number whose magnitude no float has.
 pub fn float(text: &[u8]) -> Option<f64> {
     if let Some(whole) = short_whole_number(text) {
         return Some(whole as f64);
