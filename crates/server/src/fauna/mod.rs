@@ -18,7 +18,6 @@ use crate::http::{
 };
 use crate::observability::slow_requests::shape_of_json;
 use crate::observability::telemetry::spans::{Described, named};
-use crate::settings::Credentials;
 use crate::tenants::turns::FairShare;
 use crate::tenants::{Entered, Tenants, admission_control};
 
@@ -38,7 +37,7 @@ impl FaunaHttp {
     pub fn new(layer: Fauna, tenants: Arc<Tenants>) -> FaunaHttp {
         FaunaHttp {
             layer: Arc::new(layer),
-            is_development: tenants.maker.settings.credentials == Credentials::None,
+            is_development: tenants.maker.settings.is_development(),
             tenants,
         }
     }

@@ -59,8 +59,8 @@ impl KeyValueEndpoint {
             credentials: settings.credentials.clone(),
             login_guard: tenants.maker.login_guard.clone(),
             takeovers: Arc::default(),
-            authentication_timeout: settings.authentication_timeout,
-            output_stall_timeout: settings.output_stall_timeout,
+            authentication_timeout: settings.connections.authentication_timeout,
+            output_stall_timeout: settings.connections.output_stall_timeout,
             tenants,
         }
     }

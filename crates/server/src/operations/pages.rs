@@ -15,7 +15,7 @@ use crate::operations::backup_tasks::BackupTasks;
 use crate::operations::backups::Backups;
 use crate::operations::changes::{self, Changes};
 use crate::rest::{self, Rest};
-use crate::settings::{Credentials, Settings};
+use crate::settings::Settings;
 use crate::tenants::Tenants;
 
 pub struct HttpPages {
@@ -36,12 +36,12 @@ impl HttpPages {
         redis_names::count_keys(&layer);
         HttpPages {
             admin: Admin::new(tenants.clone(), layer.clone(), settings),
-            rest: Rest::new(layer.clone(), tenants.clone(), settings.rest_tokens.clone(), stop),
+            rest: Rest::new(layer.clone(), tenants.clone(), settings.http.rest_tokens.clone(), stop),
             changes: Changes::new(
                 layer.engine.clone(),
                 tenants.clone(),
-                settings.rest_tokens.clone(),
-                settings.credentials == Credentials::None,
+                settings.http.rest_tokens.clone(),
+                settings.is_development(),
             ),
             layer,
             tenants,

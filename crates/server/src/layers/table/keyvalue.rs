@@ -7,7 +7,7 @@ use quartet_layer_keyvalue::{KeyValue, KeyValueChanges, KeyValueInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
-use super::{Assembly, ServedLayer};
+use super::{Assembly, ServedLayer, ServedListener};
 use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance};
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
 
@@ -20,13 +20,16 @@ pub const LAYER: ServedLayer = ServedLayer {
             Ok(Arc::new(layer))
         },
     },
-    listen,
+    listener: ServedListener {
+        listening: |settings| vec![settings.listening("keyvalue", settings.keyvalue.listen)],
+        listen,
+    },
     invariants: || Box::new(KeyValueInvariants),
     changes: || Box::new(KeyValueChanges),
 };
 
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
-    let Some((socket, address)) = assembly.bind(assembly.settings.keyvalue, "keyvalue")? else {
+    let Some((socket, address)) = assembly.bind(assembly.settings.keyvalue.listen, "keyvalue")? else {
         return Ok(());
     };
     assembly.keyvalue_address = Some(address);
