@@ -64,6 +64,7 @@ use crate::layers::table::{self, Assembly, LAYERS, ServedLayer, listen};
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
 use crate::observability::telemetry::Telemetry;
 use crate::observability::telemetry::spans::Spans;
@@ -161,7 +162,7 @@ impl Server {
             replica_of: ReplicaOf::default(),
             purges: watch::Sender::new(()),
             tls: Tls::absent(stranger_bytes.clone()),
-            durations: observability::durations::OfLayers::default(),
+            durations: OfLayers::new(table::listeners(layers).filter_map(|row| row.measured.as_ref())),
             slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
             spans: spans.as_ref().map(|(spans, _)| spans.clone()),
             dynamodb_endpoint: OnceLock::new(),

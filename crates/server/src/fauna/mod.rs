@@ -26,6 +26,10 @@ const FORBIDDEN: u16 = 403;
 /// Pieces of background work done at once.
 const PIECES_AT_ONCE: usize = 64;
 
+/// The operations whose durations are measured.
+pub const OPERATIONS: [&str; 1] = ["query"];
+const QUERY: usize = 0;
+
 pub struct FaunaHttp {
     layer: Arc<Fauna>,
     tenants: Arc<Tenants>,
@@ -108,9 +112,7 @@ impl FaunaHttp {
         }
         let maker = &self.tenants.maker;
         let database = inside.as_ref().map(|inside| &*inside.database);
-        maker.durations.fauna_query.add(micros);
-        maker.durations.of_database(database).add(micros);
-        maker.note_slow(micros, ("fauna", "query"), database, || shape_of_json(body));
+        maker.note_request(("fauna", QUERY), database, micros, || shape_of_json(body));
     }
 
     fn scheduler_handle(&self, inside: &Option<Inside>) -> FairShare {

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use self::connection::{KeyValueAccepted, serve};
+pub use self::measuring::OPERATIONS;
 use self::takeover::Takeovers;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};

@@ -68,6 +68,23 @@ pub struct LayerMaker {
 }
 
 impl LayerMaker {
+    /// Notes how long a request took: by operation, by database, and in the log if it was slow.
+    /// `place` is that of the operation among those that the layer measures; `None` is the default
+    /// database.
+    #[inline]
+    pub fn note_request(
+        &self,
+        (layer, place): (&str, usize),
+        database: Option<&Database>,
+        micros: u64,
+        shape: impl FnOnce() -> String,
+    ) {
+        let operations = self.durations.of(layer);
+        operations.at(place).add(micros);
+        self.durations.of_database(database).add(micros);
+        self.note_slow(micros, (layer, operations.name(place)), database, shape);
+    }
+
     /// Tells of a request in the log if it took long. `None` is the default database.
     #[inline]
     pub fn note_slow(

@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use crate::http::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
 use crate::observability::exposition::Text;
 use crate::observability::metrics;
-use crate::observability::redis_names;
 use crate::observability::telemetry::spans::Described;
 use crate::operations::admin::Admin;
 use crate::operations::backup_tasks::BackupTasks;
@@ -33,7 +32,7 @@ impl HttpPages {
         settings: &Settings,
         stop: watch::Receiver<bool>,
     ) -> HttpPages {
-        redis_names::count_keys(&layer);
+        metrics::count_keys(&layer);
         HttpPages {
             admin: Admin::new(tenants.clone(), layer.clone(), settings),
             rest: Rest::new(layer.clone(), tenants.clone(), settings.http.rest_tokens.clone(), stop),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use quartet_layer_dynamodb::{DynamoDb, DynamoDbChanges, DynamoDbInvariants};
+use quartet_layer_dynamodb::{DynamoDb, DynamoDbChanges, DynamoDbInvariants, Target};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
@@ -12,6 +12,7 @@ use crate::dynamodb::DynamoDbHttp;
 use crate::dynamodb::buckets::{self, NamedBuckets};
 use crate::http::HttpLayer;
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::observability::durations::Measured;
 use crate::settings::Listening;
 use crate::tenants::admission_control::has_no_room;
 
@@ -32,6 +33,10 @@ pub const LAYER: ServedLayer = ServedLayer {
                 is_open: settings.dynamodb.access_keys.is_empty(),
             }]
         },
+        measured: Some(Measured {
+            layer: "dynamodb",
+            operations: || Target::names().collect(),
+        }),
         listen,
     },
     invariants: || Box::new(DynamoDbInvariants),

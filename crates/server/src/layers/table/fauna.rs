@@ -11,6 +11,7 @@ use super::{Assembly, ServedLayer, ServedListener};
 use crate::fauna::{self, FaunaHttp};
 use crate::http::HttpLayer;
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::observability::durations::Measured;
 
 pub const LAYER: ServedLayer = ServedLayer {
     kind: LayerKind {
@@ -20,6 +21,10 @@ pub const LAYER: ServedLayer = ServedLayer {
     },
     listener: ServedListener {
         listening: |settings| vec![settings.listening("fauna", settings.fauna.listen)],
+        measured: Some(Measured {
+            layer: "fauna",
+            operations: || fauna::OPERATIONS.to_vec(),
+        }),
         listen,
     },
     invariants: || Box::new(FaunaInvariants),

@@ -8,8 +8,9 @@ use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
 use super::{Assembly, ServedLayer, ServedListener};
-use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance};
+use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance, OPERATIONS};
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::observability::durations::Measured;
 
 pub const LAYER: ServedLayer = ServedLayer {
     kind: LayerKind {
@@ -22,6 +23,10 @@ pub const LAYER: ServedLayer = ServedLayer {
     },
     listener: ServedListener {
         listening: |settings| vec![settings.listening("keyvalue", settings.keyvalue.listen)],
+        measured: Some(Measured {
+            layer: "keyvalue",
+            operations: || OPERATIONS.to_vec(),
+        }),
         listen,
     },
     invariants: || Box::new(KeyValueInvariants),

@@ -8,10 +8,16 @@ use quartet_model::LayerId;
 
 use super::{Assembly, ServedListener};
 use crate::console::{Console, KeyValuePages, Layers};
+use crate::observability::durations::Measured;
 use crate::operations::pages::HttpPages;
+use crate::rest;
 
 pub const LISTENER: ServedListener = ServedListener {
     listening: |settings| vec![settings.listening("http", settings.http.listen)],
+    measured: Some(Measured {
+        layer: "rest",
+        operations: || rest::OPERATIONS.to_vec(),
+    }),
     listen,
 };
 

@@ -29,6 +29,7 @@ pub const LAYER: ServedLayer = ServedLayer {
                 settings.listening("redis over TLS", settings.redis.listen_tls),
             ]
         },
+        measured: None,
         listen,
     },
     invariants: || Box::new(RedisInvariants),

@@ -16,6 +16,7 @@ pub const LISTENER: ServedListener = ServedListener {
             is_open: false,
         }]
     },
+    measured: None,
     listen,
 };
 

@@ -5,6 +5,7 @@ use quartet_engine::{ChangeDecoder, Invariants};
 
 use super::assembly::Assembly;
 use crate::layers::database_layer::LayerKind;
+use crate::observability::durations::Measured;
 use crate::settings::{Listening, Settings};
 
 /// A layer as the server serves it.
@@ -22,6 +23,9 @@ pub struct ServedLayer {
 pub struct ServedListener {
     /// Its addresses, of its struct of the settings.
     pub listening: fn(&Settings) -> Vec<Listening>,
+    /// The operations whose durations metrics show; `None`: Redis' layer measures its commands by
+    /// itself.
+    pub measured: Option<Measured>,
     /// Listens as the settings say. Does nothing if they say `off`.
     pub listen: fn(&mut Assembly<'_>) -> Result<()>,
 }

@@ -44,6 +44,7 @@ const ECHO: ServedLayer = ServedLayer {
     },
     listener: ServedListener {
         listening: |settings| vec![settings.listening("echo", ANYWHERE)],
+        measured: None,
         listen,
     },
     invariants: || Box::new(KeyValueInvariants),
