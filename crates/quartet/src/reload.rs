@@ -41,7 +41,7 @@ impl Reload {
         for name in others {
             match name.strip_prefix("redis.") {
                 None => tracing::warn!("{name} has changed, which needs a restart"),
-                Some(parameter) => match read.redis_parameter(parameter) {
+                Some(parameter) => match read.redis.parameter(parameter) {
                     Some(value) => told(&name, server.set_parameter(parameter, &value)),
                     None => tracing::warn!("{name} is no longer in the file, which needs a restart"),
                 },

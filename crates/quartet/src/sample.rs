@@ -32,10 +32,14 @@ const TABLE: &str = "
 ";
 
 fn sample() -> String {
-    let entries: String = arguments()
-        .iter()
-        .map(|argument| format!("\n{}", entry(argument)))
-        .collect();
+    let (mut entries, mut heading) = (String::new(), None);
+    for argument in arguments() {
+        if argument.get_help_heading() != heading.as_deref() {
+            heading = argument.get_help_heading().map(str::to_owned);
+            entries += &format!("\n## {}\n", heading.as_deref().unwrap_or_default());
+        }
+        entries += &format!("\n{}", entry(&argument));
+    }
     format!("{HEAD}{entries}{TABLE}")
 }
 
@@ -91,7 +95,9 @@ mod tests {
     /// are the same.
     #[test]
     fn the_defaults_in_the_sample_are_those_of_the_server() {
-        let is_setting = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && !line.ends_with(" = ");
+        let is_setting = |line: &&str| {
+            line.starts_with('#') && !line.starts_with("# ") && !line.starts_with("##") && !line.ends_with(" = ")
+        };
         let in_force: String = sample()
             .lines()
             .filter(is_setting)

@@ -13,7 +13,7 @@ use crate::cluster_file;
 use crate::notify;
 use crate::reload::Reload;
 use crate::root_key;
-use crate::settings::ServeArguments;
+use crate::settings::{self, ServeArguments};
 
 pub fn serve(arguments: ServeArguments) -> Result<()> {
     let given = arguments;
@@ -32,7 +32,7 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
         };
         (new_key, Credentials::Key { sha256 })
     };
-    let (new_access_key, access_keys) = match arguments.access_keys()? {
+    let (new_access_key, access_keys) = match arguments.dynamodb.access_keys()? {
         Some(given) => (None, given),
         None if arguments.is_dev() => (None, Vec::new()),
         None => {
@@ -137,20 +137,14 @@ impl Ending {
 
 /// Every user of the machine sees the command line of every process.
 fn warn_of_secrets_on_the_command_line(arguments: impl Iterator<Item = String>) {
+    let secrets = settings::secrets();
     for argument in arguments {
         let name = argument.split('=').next().unwrap_or_default();
-        if SECRETS.contains(&name) {
+        if secrets.iter().any(|secret| secret == name) {
             tracing::warn!("{name} is on the command line, where others can read it: use {name}-file or its variable");
         }
     }
 }
-
-const SECRETS: &[&str] = &[
-    "--root-key",
-    "--rest-token",
-    "--rest-read-only-token",
-    "--dynamodb-access-keys",
-];
 
 /// Resolves when standard input has ended. A thread of its own reads it, because the pipe of a
 /// parent that was killed is closed for us by the kernel, whatever the parent could still do.

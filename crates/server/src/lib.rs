@@ -33,7 +33,7 @@ use quartet_layer_redis::connections::client_memory::ClientMemory;
 use quartet_layer_redis::execution::client_eviction;
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::{FileLogOptions, LogError};
-use quartet_model::{LayerId, Version};
+use quartet_model::Version;
 use quartet_tenancy::Catalogue;
 use tokio::sync::{mpsc, watch};
 
@@ -47,7 +47,11 @@ pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
-pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings, TelemetrySettings};
+pub use settings::{
+    BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings, HttpSettings,
+    KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings, Settings,
+    StorageSettings, TelemetrySettings,
+};
 
 use crate::connections::accept::Listener;
 use crate::connections::durability::DurableWaiters;
@@ -55,20 +59,18 @@ use crate::connections::handoff::{Arrival, Inbox, IoThread};
 use crate::connections::tls::Tls;
 use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
-use crate::console::{Console, KeyValuePages, Layers};
 use crate::layers::maker::LayerMaker;
-use crate::layers::table::{Assembly, LAYERS, ServedLayer, listen};
+use crate::layers::table::{self, Assembly, LAYERS, ServedLayer, listen};
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
 use crate::observability::telemetry::Telemetry;
 use crate::observability::telemetry::spans::Spans;
-use crate::operations::pages::HttpPages;
 use crate::process::cycles::Cycle;
 use crate::redis::migration::Migrations;
 use crate::redis::replica_of::ReplicaOf;
-use crate::redis::sentinel::{Sentinel, SentinelEntrance};
 use crate::tenants::Tenants;
 
 /// How often expired keys are removed.
@@ -122,21 +124,20 @@ impl Server {
         Server::start_with(settings, &LAYERS)
     }
 
-    fn start_with(settings: Settings, layers: &[ServedLayer]) -> Result<Server> {
-        settings.check()?;
+    fn start_with(mut settings: Settings, layers: &[ServedLayer]) -> Result<Server> {
+        settings.check(table::listening(&settings, layers))?;
         let startup_bytes = process::system::resident_bytes();
-        let budget = Budget::new(settings.memory_bytes);
+        let budget = Budget::new(settings.memory.bytes);
         let engine = Arc::new(open_engine(&settings, budget)?);
         budget.apply(&engine);
-        let limit = ConnectionLimit::of_process(settings.connections_max)?;
-        let settings = Arc::new(Settings {
-            connections_max: limit.connections_max(),
-            ..settings
-        });
+        let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
+        settings.connections.connections_max = limit.connections_max();
+        let settings = Arc::new(settings);
         let (stop, stopped) = watch::channel(false);
         let stop_requested = Arc::new(StopRequest::default());
         let redis_listener = settings
             .redis
+            .listen
             .address()
             .map(|address| listen(address, "redis"))
             .transpose()?;
@@ -161,11 +162,11 @@ impl Server {
             replica_of: ReplicaOf::default(),
             purges: watch::Sender::new(()),
             tls: Tls::absent(stranger_bytes.clone()),
-            durations: observability::durations::OfLayers::default(),
+            durations: OfLayers::new(table::listeners(layers).filter_map(|row| row.measured.as_ref())),
             slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
             spans: spans.as_ref().map(|(spans, _)| spans.clone()),
             dynamodb_endpoint: OnceLock::new(),
-            fetch_issuer_keys: Arc::new(fauna::issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
+            fetch_issuer_keys: Arc::new(fauna::issuer_keys::fetch(settings.fauna.issuer_roots.as_deref())?),
         };
         let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
         let opened_version = engine.snapshot().1;
@@ -190,6 +191,7 @@ impl Server {
             settings: &settings,
             limit: &limit,
             stranger_bytes: &stranger_bytes,
+            stopped: &stopped,
             redis: &layer,
             redis_listener,
             listeners: Vec::new(),
@@ -206,11 +208,9 @@ impl Server {
             let telemetry = Telemetry::start(telemetry, spans, received, source, started_micros)?;
             server.telemetry = Some(telemetry);
         }
-        for served in layers {
+        for served in table::listeners(layers) {
             (served.listen)(&mut assembly)?;
         }
-        listen_for_sentinels(&mut assembly)?;
-        listen_for_pages(&mut assembly, &stopped)?;
         let (listeners, maintained, waiting) = (assembly.listeners, assembly.maintained, assembly.deferred_tasks);
         (server.listeners, server.keyvalue_address) = (assembly.endpoints, assembly.keyvalue_address);
         server.serve(listeners, &settings, &stopped)?;
@@ -225,7 +225,7 @@ impl Server {
             tls.reload_if_changed()
         }));
         let measured = server.engine.clone();
-        let (watched, purge) = (stopped.clone(), settings.purge);
+        let (watched, purge) = (stopped.clone(), settings.memory.purge);
         server.spawn("memory", move || limits::memory::watch(measured, purge, watched))?;
         server.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
         Ok(server)
@@ -239,7 +239,7 @@ impl Server {
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
         let (mut inboxes, mut arrivals) = (Vec::new(), Vec::new());
-        for _ in 0..settings.io_threads() {
+        for _ in 0..settings.connections.io_threads() {
             let (sender, receiver) = mpsc::unbounded_channel();
             let thread_waker = Arc::<ThreadWaker>::default();
             arrivals.push((receiver, thread_waker.clone()));
@@ -352,7 +352,7 @@ impl Worker {
         let thread_waker = self.thread_waker.clone();
         let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
         let purges = self.tenants.maker.purges.subscribe();
-        let purging = tokio::task::spawn(limits::memory::purge_when_asked(self.settings.purge, purges));
+        let purging = tokio::task::spawn(limits::memory::purge_when_asked(self.settings.memory.purge, purges));
         let mut tasks = tokio::task::JoinSet::new();
         if let Some((listeners, inboxes)) = self.accepts.take() {
             for listener in listeners {
@@ -371,66 +371,6 @@ impl Worker {
         purging.abort();
         thread.waiters.stop();
     }
-}
-
-fn listen_for_sentinels(assembly: &mut Assembly<'_>) -> Result<()> {
-    let Some((socket, address)) = assembly.bind(assembly.settings.sentinel, "sentinel")? else {
-        return Ok(());
-    };
-    assembly.tell("sentinel", format!("redis://{address}"));
-    let maker = &assembly.tenants.maker;
-    let mut identity = maker.identity.clone();
-    if identity.tcp_port == 0 {
-        // TLS alone.
-        let config = &assembly.redis.config;
-        identity.tcp_port = config.text_of("tls-port").parse().unwrap_or_default();
-    }
-    let sentinel = Sentinel {
-        master_name: assembly.settings.sentinel_master_name.clone(),
-        identity,
-        announcement: assembly.settings.announcement.clone(),
-    };
-    let entrance = SentinelEntrance {
-        sentinel: Arc::new(sentinel),
-        tls: maker.tls.clone(),
-        limit: assembly.limit.clone(),
-        stranger_bytes: assembly.stranger_bytes.clone(),
-    };
-    assembly.add(socket, entrance);
-    Ok(())
-}
-
-/// The console, and behind it health, metrics, the admin API, change feeds and REST.
-fn listen_for_pages(assembly: &mut Assembly<'_>, stopped: &watch::Receiver<bool>) -> Result<()> {
-    let settings = assembly.settings;
-    let Some((socket, address)) = assembly.bind(settings.http, "http")? else {
-        return Ok(());
-    };
-    let url = format!("http://{address}");
-    assembly.tell("rest", settings.rest_variables(&url));
-    assembly.tell("console", format!("{url}/"));
-    assembly.tell("http", url);
-    let pages = HttpPages::new(
-        assembly.redis.clone(),
-        assembly.tenants.clone(),
-        settings,
-        stopped.clone(),
-    );
-    let layers = Layers {
-        pages: Arc::new(pages),
-        fauna: assembly.http_layer(LayerId::Fauna),
-        dynamodb: assembly.http_layer(LayerId::DynamoDb),
-        keyvalue: assembly.keyvalue.clone().map(KeyValuePages),
-    };
-    let console = Console::new(
-        layers,
-        assembly.tenants.clone(),
-        settings,
-        &assembly.endpoints,
-        address.port(),
-    );
-    assembly.add_http(socket, Arc::new(console));
-    Ok(())
 }
 
 /// The periodic tasks, whichever layer they belong to.
@@ -479,12 +419,16 @@ fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: 
         startup_bytes,
         executable: process::system::executable(),
         config_file: settings
+            .redis
             .config_file
             .as_ref()
             .map(|file| file.path.display().to_string())
             .unwrap_or_default(),
-        keeps_data: settings.data != Data::Memory,
-        emulated_cluster: settings.emulates_cluster.then(|| settings.announcement.clone()),
+        keeps_data: settings.storage.data != Data::Memory,
+        emulated_cluster: settings
+            .redis
+            .emulates_cluster
+            .then(|| settings.redis.announcement.clone()),
     }
 }
 
@@ -535,9 +479,10 @@ const STACK_BYTES: usize = 16 << 20;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
-    let disk = open_disk(&settings.data)?;
+    let disk = open_disk(&settings.storage.data)?;
     let started = std::time::Instant::now();
     let name = settings
+        .storage
         .data
         .folder()
         .map_or_else(|| "memory".into(), |path| path.display().to_string());
@@ -565,22 +510,22 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
         }
     };
     let mut log = FileLogOptions {
-        segment_bytes: settings.log_segment_bytes,
+        segment_bytes: settings.log.segment_bytes,
         ..FileLogOptions::default()
     };
     let usual = EngineOptions::default();
-    let shares = budget.shares(settings.cache_bytes);
+    let shares = budget.shares(settings.storage.cache_bytes);
     let mut options = EngineOptions {
-        store: settings.engine,
+        store: settings.storage.engine,
         cache_bytes: shares.cache_bytes,
-        unflushed_log_bytes: settings.unflushed_bytes,
+        unflushed_log_bytes: settings.storage.unflushed_bytes,
         unflushed_bytes_max: shares.unflushed_bytes,
-        log_retention_bytes: settings.log_retention_bytes,
-        log_retention: settings.log_retention,
+        log_retention_bytes: settings.log.retention_bytes,
+        log_retention: settings.log.retention,
         epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),
         ..usual
     };
-    if settings.data == Data::Memory {
+    if settings.storage.data == Data::Memory {
         // The log before a checkpoint is of no use to anybody, and takes memory until it is
         // trimmed.
         log.segment_bytes = log.segment_bytes.min(MEMORY_SEGMENT_BYTES);
@@ -593,7 +538,7 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     tracing::info!(
         milliseconds = started.elapsed().as_millis() as u64,
         "opened {:?}",
-        settings.data
+        settings.storage.data
     );
     Ok(engine)
 }

@@ -48,8 +48,8 @@ impl Login {
             fauna,
             tenants,
             credentials: settings.credentials.clone(),
-            rest_tokens: settings.rest_tokens.clone(),
-            access_keys: settings.access_keys.clone(),
+            rest_tokens: settings.http.rest_tokens.clone(),
+            access_keys: settings.dynamodb.access_keys.clone(),
         }
     }
 

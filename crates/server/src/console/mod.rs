@@ -45,7 +45,7 @@ use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake};
 use crate::observability::telemetry::spans::Described;
 use crate::operations::changes;
-use crate::settings::{Credentials, Settings};
+use crate::settings::Settings;
 use crate::tenants::Tenants;
 use crate::tenants::turns::FairShare;
 
@@ -106,8 +106,8 @@ impl Console {
             layers,
             tenants,
             sessions: Sessions::new(port),
-            access_keys: settings.access_keys.clone(),
-            is_development: settings.credentials == Credentials::None,
+            access_keys: settings.dynamodb.access_keys.clone(),
+            is_development: settings.is_development(),
             endpoints: endpoints.to_vec(),
         }
     }

@@ -130,9 +130,8 @@ impl DynamoDbHttp {
         let micros = engine.now_micros().saturating_sub(started_micros);
         let maker = &self.tenants.maker;
         let database = caller.database.as_deref();
-        maker.durations.dynamodb(target.name()).add(micros);
-        maker.durations.of_database(database).add(micros);
-        maker.note_slow(micros, ("dynamodb", target.name()), database, || shape_of_json(body));
+        let place = maker.durations.of("dynamodb").place(target.name());
+        maker.note_request(("dynamodb", place), database, micros, || shape_of_json(body));
         reply
     }
 

@@ -18,7 +18,6 @@ use crate::http::{
 };
 use crate::observability::slow_requests::shape_of_json;
 use crate::observability::telemetry::spans::{Described, named};
-use crate::settings::Credentials;
 use crate::tenants::turns::FairShare;
 use crate::tenants::{Entered, Tenants, admission_control};
 
@@ -26,6 +25,10 @@ const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
 /// Pieces of background work done at once.
 const PIECES_AT_ONCE: usize = 64;
+
+/// The operations whose durations are measured.
+pub const OPERATIONS: [&str; 1] = ["query"];
+const QUERY: usize = 0;
 
 pub struct FaunaHttp {
     layer: Arc<Fauna>,
@@ -38,7 +41,7 @@ impl FaunaHttp {
     pub fn new(layer: Fauna, tenants: Arc<Tenants>) -> FaunaHttp {
         FaunaHttp {
             layer: Arc::new(layer),
-            is_development: tenants.maker.settings.credentials == Credentials::None,
+            is_development: tenants.maker.settings.is_development(),
             tenants,
         }
     }
@@ -109,9 +112,7 @@ impl FaunaHttp {
         }
         let maker = &self.tenants.maker;
         let database = inside.as_ref().map(|inside| &*inside.database);
-        maker.durations.fauna_query.add(micros);
-        maker.durations.of_database(database).add(micros);
-        maker.note_slow(micros, ("fauna", "query"), database, || shape_of_json(body));
+        maker.note_request(("fauna", QUERY), database, micros, || shape_of_json(body));
     }
 
     fn scheduler_handle(&self, inside: &Option<Inside>) -> FairShare {

@@ -4,17 +4,25 @@ use quartet_tenancy::Database;
 use quartet_wire_keyvalue::{Commit, RangeRequest, Request};
 
 use crate::layers::maker::LayerMaker;
-use crate::observability::durations::KEYVALUE_OPERATIONS;
+
+/// The requests of the protocol that have an answer: the operations whose durations are measured.
+pub const OPERATIONS: [&str; 9] = [
+    "read_version",
+    "get",
+    "get_key",
+    "get_range",
+    "commit",
+    "watch",
+    "estimated_bytes",
+    "split_points",
+    "status",
+];
 
 /// A request of this database was executed.
 pub fn note(maker: &LayerMaker, database: Option<&Database>, request: &Request<'_>, micros: u64) {
-    let Some(operation) = operation(request) else {
-        return;
-    };
-    maker.durations.keyvalue(operation).add(micros);
-    maker.durations.of_database(database).add(micros);
-    let named = ("keyvalue", KEYVALUE_OPERATIONS[operation]);
-    maker.note_slow(micros, named, database, || shape(request));
+    if let Some(operation) = operation(request) {
+        maker.note_request(("keyvalue", operation), database, micros, || shape(request));
+    }
 }
 
 /// Its place among the operations that are measured.
@@ -84,12 +92,9 @@ mod tests {
             shape(&request),
             "1 mutations of 16 bytes, 2 read conflicts, 0 write conflicts"
         );
-        assert_eq!(
-            operation(&request).map(|index| KEYVALUE_OPERATIONS[index]),
-            Some("commit")
-        );
+        assert_eq!(operation(&request).map(|index| OPERATIONS[index]), Some("commit"));
         assert_eq!(operation(&Request::Cancel { id: 1 }), None);
         let last = operation(&Request::Status);
-        assert_eq!(last, Some(KEYVALUE_OPERATIONS.len() - 1));
+        assert_eq!(last, Some(OPERATIONS.len() - 1));
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use self::connection::{KeyValueAccepted, serve};
+pub use self::measuring::OPERATIONS;
 use self::takeover::Takeovers;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
@@ -59,8 +60,8 @@ impl KeyValueEndpoint {
             credentials: settings.credentials.clone(),
             login_guard: tenants.maker.login_guard.clone(),
             takeovers: Arc::default(),
-            authentication_timeout: settings.authentication_timeout,
-            output_stall_timeout: settings.output_stall_timeout,
+            authentication_timeout: settings.connections.authentication_timeout,
+            output_stall_timeout: settings.connections.output_stall_timeout,
             tenants,
         }
     }

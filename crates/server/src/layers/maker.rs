@@ -68,6 +68,23 @@ pub struct LayerMaker {
 }
 
 impl LayerMaker {
+    /// Notes how long a request took: by operation, by database, and in the log if it was slow.
+    /// `place` is that of the operation among those that the layer measures; `None` is the default
+    /// database.
+    #[inline]
+    pub fn note_request(
+        &self,
+        (layer, place): (&str, usize),
+        database: Option<&Database>,
+        micros: u64,
+        shape: impl FnOnce() -> String,
+    ) {
+        let operations = self.durations.of(layer);
+        operations.at(place).add(micros);
+        self.durations.of_database(database).add(micros);
+        self.note_slow(micros, (layer, operations.name(place)), database, shape);
+    }
+
     /// Tells of a request in the log if it took long. `None` is the default database.
     #[inline]
     pub fn note_slow(
@@ -86,7 +103,7 @@ impl LayerMaker {
         let mut layer = self.redis(self.default_space(LayerId::Redis), self.identity.clone());
         layer.access.directory = Some(directory);
         self.settings.tell(&layer.config);
-        if let Some(file) = self.settings.config_file.clone() {
+        if let Some(file) = self.settings.redis.config_file.clone() {
             for (name, value) in &file.parameters {
                 let started = layer.config.start_with_file(name, value);
                 started.map_err(|reason| anyhow::anyhow!("{}: redis.{name}: {reason}", file.path.display()))?;
@@ -104,12 +121,12 @@ impl LayerMaker {
                 format!("{error:#}")
             })
         }));
-        if let Some(path) = &self.settings.rdb {
+        if let Some(path) = &self.settings.redis.rdb {
             layer.process.rdb_file = Some(Box::new(RdbFile::new(path)));
         }
-        if let Some(path) = &self.settings.users_file {
+        if let Some(path) = &self.settings.redis.users_file {
             read_users(&mut layer, UsersOnDisk::new(path.clone()), true)?;
-        } else if let Some(folder) = self.settings.data.folder() {
+        } else if let Some(folder) = self.settings.storage.data.folder() {
             read_users(&mut layer, UsersOnDisk::in_directory(folder), false)?;
         }
         if let Credentials::Key { sha256 } = self.settings.credentials {
@@ -167,7 +184,7 @@ impl LayerMaker {
         layer.scripting.long_scripts = self.long_scripts.clone();
         layer.connections.clients.memory = self.client_memory.clone();
         layer.access.login_guard = self.login_guard.clone();
-        layer.process.migration_targets = self.settings.migration_targets.clone();
+        layer.process.migration_targets = self.settings.redis.migration_targets.clone();
         layer
     }
 
@@ -176,10 +193,10 @@ impl LayerMaker {
         if let Some(endpoint) = self.dynamodb_endpoint.get() {
             layer.endpoint.clone_from(endpoint);
         }
-        if self.settings.dynamodb_throttling {
+        if self.settings.dynamodb.throttling {
             layer.throughput = Arc::new(Throughput::limited());
         }
-        layer.regions_are_separate = self.settings.dynamodb_regions_are_separate;
+        layer.regions_are_separate = self.settings.dynamodb.regions_are_separate;
         layer
     }
 
@@ -206,7 +223,7 @@ impl LayerMaker {
         let mut layer = Fauna::new(self.engine.clone(), space, root, Box::new(system::fill_random))?;
         let fetch = self.fetch_issuer_keys.clone();
         layer.key_sets.fetch = Some(Box::new(move |uri| fetch(uri)));
-        layer.rate_limits = RateLimits::new(self.settings.fauna_rate_limits);
+        layer.rate_limits = RateLimits::new(self.settings.fauna.rate_limits);
         Ok(layer)
     }
 
@@ -218,14 +235,14 @@ impl LayerMaker {
         let mut instance = [0; 8];
         system::fill_random(&mut instance);
         let instance = u64::from_le_bytes(instance);
-        KeyValue::new(self.engine.clone(), space, self.settings.keyvalue_limits, instance)
+        KeyValue::new(self.engine.clone(), space, self.settings.keyvalue.limits, instance)
     }
 
     pub fn default_space(&self, layer: LayerId) -> Space {
         Space {
             database: DEFAULT_DATABASE,
             layer,
-            durability: self.settings.durability,
+            durability: self.settings.storage.durability,
         }
     }
 }

@@ -4,20 +4,18 @@
 //! are the other layers: one or two clock readings and a few atomic additions for each of their
 //! requests.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_layer_dynamodb::Target;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::observation::latency::Histogram;
 use quartet_tenancy::{BriefHistogram, DURATION_BOUNDS, Database};
 
-use crate::observability::exposition::{Buckets, Exposition, Kind};
+use crate::observability::exposition::Buckets;
 
 /// Durations of one operation.
 #[derive(Default)]
 pub struct Durations {
-    histogram: Histogram,
+    pub histogram: Histogram,
     micros: AtomicU64,
 }
 
@@ -26,59 +24,85 @@ impl Durations {
         self.histogram.add(micros);
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
+
+    /// The sum of all durations, in microseconds.
+    pub fn micros(&self) -> u64 {
+        self.micros.load(Ordering::Relaxed)
+    }
+}
+
+/// The operations that a listener measures: the label of its layer, and their names.
+pub struct Measured {
+    pub layer: &'static str,
+    pub operations: fn() -> Vec<&'static str>,
+}
+
+/// Durations of one layer, by operation.
+pub struct Operations {
+    pub layer: &'static str,
+    names: Vec<&'static str>,
+    durations: Vec<Durations>,
+    /// The names in their order, each with its place.
+    sorted: Vec<(&'static str, usize)>,
+}
+
+impl Operations {
+    fn new(measured: &Measured) -> Operations {
+        let names = (measured.operations)();
+        let mut sorted: Vec<_> = names.iter().enumerate().map(|(place, name)| (*name, place)).collect();
+        sorted.sort();
+        Operations {
+            layer: measured.layer,
+            durations: names.iter().map(|_| Durations::default()).collect(),
+            names,
+            sorted,
+        }
+    }
+
+    /// By its place among the names.
+    pub fn at(&self, place: usize) -> &Durations {
+        &self.durations[place]
+    }
+
+    pub fn name(&self, place: usize) -> &'static str {
+        self.names[place]
+    }
+
+    /// The place of an operation, which must be one of the names.
+    pub fn place(&self, name: &str) -> usize {
+        let found = self.sorted.binary_search_by_key(&name, |(known, _)| known);
+        self.sorted[found.expect("an operation that is measured")].1
+    }
+
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, &Durations)> {
+        self.names.iter().copied().zip(&self.durations)
+    }
 }
 
 /// For all layers but Redis', by operation.
 pub struct OfLayers {
-    dynamodb: BTreeMap<&'static str, Durations>,
-    pub fauna_query: Durations,
-    keyvalue: [Durations; KEYVALUE_OPERATIONS.len()],
-    rest: [Durations; REST_OPERATIONS.len()],
+    layers: Vec<Operations>,
     /// For the default database.
     default_database: BriefHistogram,
 }
 
-/// The requests of the key-value protocol that have an answer.
-pub const KEYVALUE_OPERATIONS: [&str; 9] = [
-    "read_version",
-    "get",
-    "get_key",
-    "get_range",
-    "commit",
-    "watch",
-    "estimated_bytes",
-    "split_points",
-    "status",
-];
-
-/// The kinds of REST requests.
-pub const REST_OPERATIONS: [&str; 3] = ["command", "pipeline", "transaction"];
-
-impl Default for OfLayers {
-    fn default() -> OfLayers {
+impl OfLayers {
+    pub fn new<'m>(measured: impl Iterator<Item = &'m Measured>) -> OfLayers {
         OfLayers {
-            dynamodb: Target::names().map(|name| (name, Durations::default())).collect(),
-            fauna_query: Durations::default(),
-            keyvalue: Default::default(),
-            rest: Default::default(),
+            layers: measured.map(Operations::new).collect(),
             default_database: BriefHistogram::default(),
         }
     }
-}
 
-impl OfLayers {
-    pub fn dynamodb(&self, operation: &'static str) -> &Durations {
-        &self.dynamodb[operation]
+    /// The operations of a layer that measures some.
+    #[inline]
+    pub fn of(&self, layer: &str) -> &Operations {
+        let known = self.layers.iter().find(|known| known.layer == layer);
+        known.expect("its row names what it measures")
     }
 
-    /// By its place among [`KEYVALUE_OPERATIONS`].
-    pub fn keyvalue(&self, operation: usize) -> &Durations {
-        &self.keyvalue[operation]
-    }
-
-    /// By its place among [`REST_OPERATIONS`].
-    pub fn rest(&self, operation: usize) -> &Durations {
-        &self.rest[operation]
+    pub fn layers(&self) -> &[Operations] {
+        &self.layers
     }
 
     /// The histogram of a database; `None` is the default one.
@@ -102,36 +126,10 @@ const BOUNDS: [u64; 11] = [
     1 << 22,
     1 << 24,
 ];
-const NAME: &str = "quartet_request_duration_seconds";
 
-/// The histograms of every operation that was ever asked for, of the default database's layer of
-/// Redis and of all others.
-pub fn write(redis: &Redis, layers: &OfLayers, out: &mut dyn Exposition) {
-    let help = "How long requests took, by layer and operation, without waiting for the disk.";
-    out.family(NAME, Kind::Histogram, help);
-    let commands = redis.observation.statistics.commands.0.iter().enumerate();
-    for (index, counter) in commands {
-        let micros = counter.micros.load(Ordering::Relaxed);
-        operation(("redis", redis.table.at(index).name), &counter.durations, micros, out);
-    }
-    let fauna = std::iter::once(("fauna", "query", &layers.fauna_query));
-    let dynamodb = layers.dynamodb.iter();
-    let dynamodb = dynamodb.map(|(name, durations)| ("dynamodb", *name, durations));
-    let keyvalue = KEYVALUE_OPERATIONS.into_iter().zip(&layers.keyvalue);
-    let keyvalue = keyvalue.map(|(name, durations)| ("keyvalue", name, durations));
-    let rest = REST_OPERATIONS.into_iter().zip(&layers.rest);
-    let rest = rest.map(|(name, durations)| ("rest", name, durations));
-    for (layer, name, durations) in fauna.chain(dynamodb).chain(keyvalue).chain(rest) {
-        let micros = durations.micros.load(Ordering::Relaxed);
-        operation((layer, name), &durations.histogram, micros, out);
-    }
-}
-
-fn operation((layer, operation): (&str, &str), histogram: &Histogram, micros: u64, out: &mut dyn Exposition) {
-    let buckets = buckets(histogram, &BOUNDS, micros);
-    if buckets.count > 0 {
-        out.histogram(&[("layer", layer), ("operation", operation)], &buckets);
-    }
+/// The buckets of one operation, as metrics show them.
+pub fn buckets_of_operation(histogram: &Histogram, micros: u64) -> Buckets {
+    buckets(histogram, &BOUNDS, micros)
 }
 
 fn buckets(histogram: &Histogram, bounds: &[u64], micros: u64) -> Buckets {
@@ -190,7 +188,6 @@ impl Buckets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observability::exposition::Text;
 
     #[test]
     fn buckets_hold_what_took_no_longer() {
@@ -205,11 +202,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_asked_for_is_left_out() {
-        let mut text = Text::default();
-        operation(("fauna", "query"), &Histogram::default(), 0, &mut text);
-        assert_eq!(text.text, "");
-        assert!(OfLayers::default().dynamodb.contains_key("PutItem"));
+    fn an_operation_is_found_by_its_name() {
+        let measured = Measured {
+            layer: "echo",
+            operations: || vec!["shout", "echo"],
+        };
+        let all = OfLayers::new([&measured].into_iter());
+        let echo = all.of("echo");
+        assert_eq!([echo.place("echo"), echo.place("shout")], [1, 0]);
+        echo.at(1).add(5);
+        let micros: Vec<_> = echo
+            .each()
+            .map(|(name, durations)| (name, durations.micros()))
+            .collect();
+        assert_eq!(micros, [("shout", 0), ("echo", 5)]);
     }
 
     #[test]

@@ -10,8 +10,45 @@ pub enum Kind {
     Histogram,
 }
 
+/// The unit of a metric's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things, or a ratio.
+    None,
+    Bytes,
+    Seconds,
+}
+
+impl Unit {
+    /// The word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::None => "",
+            Unit::Bytes => "bytes",
+            Unit::Seconds => "seconds",
+        }
+    }
+
+    /// The word of UCUM, as OTLP has it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Unit::None => "",
+            Unit::Bytes => "By",
+            Unit::Seconds => "s",
+        }
+    }
+}
+
+/// What the samples of a metric share.
+pub struct Family {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub help: &'static str,
+}
+
 impl Kind {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -31,7 +68,7 @@ pub struct Buckets {
 
 pub trait Exposition {
     /// Begins a metric: the samples written next belong to it.
-    fn family(&mut self, name: &str, kind: Kind, help: &str);
+    fn family(&mut self, family: &Family);
 
     fn value(&mut self, labels: Labels<'_>, value: f64);
 
@@ -39,12 +76,6 @@ pub trait Exposition {
 
     /// About how many bytes more it should take.
     fn room(&self) -> usize;
-
-    /// A metric without labels.
-    fn single(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
-        self.family(name, kind, help);
-        self.value(&[], value);
-    }
 }
 
 pub fn seconds(micros: u64) -> f64 {
@@ -58,12 +89,12 @@ const TEXT_BYTES_MAX: usize = 950_000;
 #[derive(Default)]
 pub struct Text {
     pub text: String,
-    name: String,
+    name: &'static str,
 }
 
 impl Text {
     fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&str>, value: impl std::fmt::Display) {
-        self.text.push_str(&self.name);
+        self.text.push_str(self.name);
         self.text.push_str(suffix);
         let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
         let mut separator = '{';
@@ -79,9 +110,9 @@ impl Text {
 }
 
 impl Exposition for Text {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        self.name.clear();
-        self.name.push_str(name);
+    fn family(&mut self, family: &Family) {
+        let Family { name, kind, help, .. } = family;
+        self.name = name;
         let kind = kind.name();
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -111,8 +142,19 @@ mod tests {
     #[test]
     fn text_has_a_line_for_each_value() {
         let mut text = Text::default();
-        text.single("one", Kind::Gauge, "First.", 1.5);
-        text.family("two_seconds", Kind::Histogram, "Second.");
+        text.family(&Family {
+            name: "one",
+            kind: Kind::Gauge,
+            unit: Unit::None,
+            help: "First.",
+        });
+        text.value(&[], 1.5);
+        text.family(&Family {
+            name: "two_seconds",
+            kind: Kind::Histogram,
+            unit: Unit::Seconds,
+            help: "Second.",
+        });
         let buckets = Buckets {
             within: vec![(1000, 2), (1_000_000, 3)],
             count: 4,

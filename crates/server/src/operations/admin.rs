@@ -105,11 +105,11 @@ impl Admin {
         };
         Admin {
             backups: Backups::new(tenants.clone()),
-            backup_tasks: BackupTasks::new(tenants.clone(), settings),
+            backup_tasks: BackupTasks::new(tenants.clone(), &settings.backups),
             tenants,
             default,
             key_sha256,
-            is_development: settings.credentials == Credentials::None,
+            is_development: settings.is_development(),
         }
     }
 

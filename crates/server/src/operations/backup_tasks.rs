@@ -37,7 +37,7 @@ use serde_json::{Value, json};
 use crate::http::{Answer, Head};
 use crate::operations::backups::database_names;
 use crate::operations::restoring::{FolderRestore, restore_folder};
-use crate::settings::Settings;
+use crate::settings::BackupSettings;
 use crate::tenants::Tenants;
 
 const TARGETS: &str = "/admin/v1/backup-targets";
@@ -92,10 +92,10 @@ fn refused(status: u16, text: impl Into<String>) -> Refused {
 }
 
 impl BackupTasks {
-    pub fn new(tenants: Arc<Tenants>, settings: &Settings) -> BackupTasks {
+    pub fn new(tenants: Arc<Tenants>, settings: &BackupSettings) -> BackupTasks {
         BackupTasks {
             tenants,
-            targets: settings.backup_targets.clone(),
+            targets: settings.targets.clone(),
             restore_folder: settings.restore_folder.clone(),
             running: Mutex::default(),
         }

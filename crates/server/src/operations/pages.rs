@@ -8,14 +8,13 @@ use tokio::sync::watch;
 use crate::http::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
 use crate::observability::exposition::Text;
 use crate::observability::metrics;
-use crate::observability::redis_names;
 use crate::observability::telemetry::spans::Described;
 use crate::operations::admin::Admin;
 use crate::operations::backup_tasks::BackupTasks;
 use crate::operations::backups::Backups;
 use crate::operations::changes::{self, Changes};
 use crate::rest::{self, Rest};
-use crate::settings::{Credentials, Settings};
+use crate::settings::Settings;
 use crate::tenants::Tenants;
 
 pub struct HttpPages {
@@ -33,15 +32,15 @@ impl HttpPages {
         settings: &Settings,
         stop: watch::Receiver<bool>,
     ) -> HttpPages {
-        redis_names::count_keys(&layer);
+        metrics::count_keys(&layer);
         HttpPages {
             admin: Admin::new(tenants.clone(), layer.clone(), settings),
-            rest: Rest::new(layer.clone(), tenants.clone(), settings.rest_tokens.clone(), stop),
+            rest: Rest::new(layer.clone(), tenants.clone(), settings.http.rest_tokens.clone(), stop),
             changes: Changes::new(
                 layer.engine.clone(),
                 tenants.clone(),
-                settings.rest_tokens.clone(),
-                settings.credentials == Credentials::None,
+                settings.http.rest_tokens.clone(),
+                settings.is_development(),
             ),
             layer,
             tenants,

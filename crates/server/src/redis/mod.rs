@@ -196,7 +196,7 @@ async fn serve(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receive
 
 async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) -> io::Result<()> {
     let (layer, settings) = (accepted.layer, accepted.settings);
-    let must_authenticate_by = Instant::now() + settings.authentication_timeout;
+    let must_authenticate_by = Instant::now() + settings.connections.authentication_timeout;
     let mut connection = Connection {
         session: Session::new(layer.clone(), accepted.client),
         memory: Counted::new(layer.connections.clients.memory.clone(), 0),
@@ -516,9 +516,9 @@ impl Connection {
         let soft = number(&config.output_bytes_soft);
         if soft > 0 && self.output.len() as u64 > soft {
             let soft_timeout = Duration::from_secs(number(&config.output_soft_seconds));
-            return soft_timeout.min(self.settings.output_stall_timeout);
+            return soft_timeout.min(self.settings.connections.output_stall_timeout);
         }
-        self.settings.output_stall_timeout
+        self.settings.connections.output_stall_timeout
     }
 
     fn collect_mail(&mut self) {
@@ -761,7 +761,7 @@ impl Connection {
             layer: self.layer.clone(),
             client: self.session.client().clone(),
             request,
-            stall_timeout: self.settings.output_stall_timeout,
+            stall_timeout: self.settings.connections.output_stall_timeout,
             stop: self.stop.clone(),
         };
         // Not one of the threads for what takes long: those are few, and this lasts.

@@ -24,7 +24,6 @@ use self::execution::{BUSY, Execution, ExecutionStart, Sessions};
 use self::tokens::{LoginError, Tokens};
 use crate::http::compression::{self, Unreadable};
 use crate::http::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
-use crate::observability::durations::REST_OPERATIONS;
 use crate::observability::telemetry::spans::{Described, named};
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
@@ -38,6 +37,9 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 const SYNC_TOKEN: &str = "upstash-sync-token";
 const ENCODING: &str = "upstash-encoding";
 const RESPONSE_FORMAT: &str = "upstash-response-format";
+
+/// The operations whose durations are measured.
+pub const OPERATIONS: [&str; 3] = ["command", "pipeline", "transaction"];
 
 const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PUT"];
 
@@ -62,7 +64,7 @@ struct Caller {
     scheduler_handle: FairShare,
 }
 
-/// How the replies to a request become its answer; in the order of [`REST_OPERATIONS`].
+/// How the replies to a request become its answer; in the order of [`OPERATIONS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// One command.
@@ -182,7 +184,7 @@ impl Rest {
         let caller = self.authorized(head).ok();
         Described {
             layer: "rest",
-            operation: REST_OPERATIONS[operation as usize],
+            operation: OPERATIONS[operation as usize],
             database: caller.and_then(|caller| named(caller.scheduler_handle.database())),
         }
     }
@@ -299,8 +301,8 @@ fn note_duration(scheduler_handle: &FairShare, execution: &Execution, shape: Sha
     let maker = &scheduler_handle.tenants().maker;
     let micros = maker.engine.now_micros().saturating_sub(started_micros);
     let operation = shape as usize;
-    maker.durations.rest(operation).add(micros);
-    let request = ("rest", REST_OPERATIONS[operation]);
+    maker.durations.of("rest").at(operation).add(micros);
+    let request = ("rest", OPERATIONS[operation]);
     maker.note_slow(micros, request, scheduler_handle.database(), || execution.shape());
 }
 

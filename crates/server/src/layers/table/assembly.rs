@@ -26,6 +26,8 @@ pub struct Assembly<'a> {
     pub settings: &'a Arc<Settings>,
     pub limit: &'a Arc<ConnectionLimit>,
     pub stranger_bytes: &'a Arc<StrangerBytes>,
+    /// Becomes true when the server stops.
+    pub stopped: &'a watch::Receiver<bool>,
     /// The default database's layer of Redis, which metrics and REST ask whether Redis listens or
     /// not.
     pub redis: &'a Arc<Redis>,

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use quartet_layer_dynamodb::{DynamoDb, DynamoDbChanges, DynamoDbInvariants};
+use quartet_layer_dynamodb::{DynamoDb, DynamoDbChanges, DynamoDbInvariants, Target};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
-use super::{Assembly, ServedLayer};
+use super::{Assembly, ServedLayer, ServedListener};
 use crate::dynamodb::DynamoDbHttp;
 use crate::dynamodb::buckets::{self, NamedBuckets};
 use crate::http::HttpLayer;
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::observability::durations::Measured;
+use crate::settings::Listening;
 use crate::tenants::admission_control::has_no_room;
 
 pub const LAYER: ServedLayer = ServedLayer {
@@ -23,27 +25,40 @@ pub const LAYER: ServedLayer = ServedLayer {
             Ok(Arc::new(layer))
         },
     },
-    listen,
+    listener: ServedListener {
+        listening: |settings| {
+            vec![Listening {
+                name: "dynamodb",
+                listen: settings.dynamodb.listen,
+                is_open: settings.dynamodb.access_keys.is_empty(),
+            }]
+        },
+        measured: Some(Measured {
+            layer: "dynamodb",
+            operations: || Target::names().collect(),
+        }),
+        listen,
+    },
     invariants: || Box::new(DynamoDbInvariants),
     changes: || Box::new(DynamoDbChanges::default()),
 };
 
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
-    let Some((socket, address)) = assembly.bind(assembly.settings.dynamodb, "dynamodb")? else {
+    let Some((socket, address)) = assembly.bind(assembly.settings.dynamodb.listen, "dynamodb")? else {
         return Ok(());
     };
     let maker = &assembly.tenants.maker;
     assembly.tell("dynamodb", format!("{}://{address}", maker.tls.http_scheme()));
     maker.dynamodb_endpoint.get_or_init(|| address.to_string());
     let mut layer = maker.dynamodb(maker.default_space(LayerId::DynamoDb));
-    let named = &assembly.settings.dynamodb_buckets;
-    layer.buckets = Arc::new(NamedBuckets::new(named, assembly.settings.dynamodb_bucket_bytes_max)?);
+    let settings = &assembly.settings.dynamodb;
+    layer.buckets = Arc::new(NamedBuckets::new(&settings.buckets, settings.bucket_bytes_max)?);
     let layer = Arc::new(DynamoDbHttp::new(
         layer,
-        &assembly.settings.access_keys,
+        &settings.access_keys,
         assembly.tenants.clone(),
     ));
-    if !named.is_empty() {
+    if !settings.buckets.is_empty() {
         let layer = layer.clone();
         let transfers = move |stopped: &_| buckets::transfer(&layer.layer, stopped);
         assembly.deferred_tasks.push(("transfers", Box::new(transfers)));

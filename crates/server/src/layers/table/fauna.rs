@@ -7,10 +7,11 @@ use quartet_layer_fauna::{Fauna, FaunaChanges, FaunaInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
-use super::{Assembly, ServedLayer};
+use super::{Assembly, ServedLayer, ServedListener};
 use crate::fauna::{self, FaunaHttp};
 use crate::http::HttpLayer;
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::observability::durations::Measured;
 
 pub const LAYER: ServedLayer = ServedLayer {
     kind: LayerKind {
@@ -18,13 +19,20 @@ pub const LAYER: ServedLayer = ServedLayer {
         id: LayerId::Fauna,
         open: |opening| Ok(Arc::new(opening.maker.fauna_of(opening.database)?)),
     },
-    listen,
+    listener: ServedListener {
+        listening: |settings| vec![settings.listening("fauna", settings.fauna.listen)],
+        measured: Some(Measured {
+            layer: "fauna",
+            operations: || fauna::OPERATIONS.to_vec(),
+        }),
+        listen,
+    },
     invariants: || Box::new(FaunaInvariants),
     changes: || Box::new(FaunaChanges::default()),
 };
 
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
-    let Some((socket, address)) = assembly.bind(assembly.settings.fauna, "fauna")? else {
+    let Some((socket, address)) = assembly.bind(assembly.settings.fauna.listen, "fauna")? else {
         return Ok(());
     };
     let maker = &assembly.tenants.maker;

@@ -7,9 +7,10 @@ use quartet_layer_keyvalue::{KeyValue, KeyValueChanges, KeyValueInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
-use super::{Assembly, ServedLayer};
-use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance};
+use super::{Assembly, ServedLayer, ServedListener};
+use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance, OPERATIONS};
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::observability::durations::Measured;
 
 pub const LAYER: ServedLayer = ServedLayer {
     kind: LayerKind {
@@ -20,13 +21,20 @@ pub const LAYER: ServedLayer = ServedLayer {
             Ok(Arc::new(layer))
         },
     },
-    listen,
+    listener: ServedListener {
+        listening: |settings| vec![settings.listening("keyvalue", settings.keyvalue.listen)],
+        measured: Some(Measured {
+            layer: "keyvalue",
+            operations: || OPERATIONS.to_vec(),
+        }),
+        listen,
+    },
     invariants: || Box::new(KeyValueInvariants),
     changes: || Box::new(KeyValueChanges),
 };
 
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
-    let Some((socket, address)) = assembly.bind(assembly.settings.keyvalue, "keyvalue")? else {
+    let Some((socket, address)) = assembly.bind(assembly.settings.keyvalue.listen, "keyvalue")? else {
         return Ok(());
     };
     assembly.keyvalue_address = Some(address);

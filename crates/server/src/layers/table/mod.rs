@@ -10,7 +10,9 @@ mod assembly;
 mod dynamodb;
 mod fauna;
 mod keyvalue;
+mod pages;
 mod redis;
+mod sentinel;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -20,10 +22,25 @@ use quartet_model::LayerId;
 use quartet_tenancy::CatalogueInvariants;
 
 pub use self::assembly::{Assembly, listen};
-pub use self::served::ServedLayer;
+pub use self::served::{ServedLayer, ServedListener};
+use crate::settings::{Listening, Settings};
 
 /// Every layer, in the order in which they begin to listen.
 pub static LAYERS: [ServedLayer; 4] = [redis::LAYER, dynamodb::LAYER, fauna::LAYER, keyvalue::LAYER];
+
+/// The listeners that belong to no layer. They begin to listen last, because the console leads to
+/// the layers.
+static OTHERS: [ServedListener; 2] = [sentinel::LISTENER, pages::LISTENER];
+
+/// All listeners of a server with these layers, in the order in which they begin to listen.
+pub fn listeners(layers: &[ServedLayer]) -> impl Iterator<Item = &ServedListener> {
+    layers.iter().map(|layer| &layer.listener).chain(&OTHERS)
+}
+
+/// Every address at which a server with these layers may listen.
+pub fn listening(settings: &Settings, layers: &[ServedLayer]) -> Vec<Listening> {
+    listeners(layers).flat_map(|row| (row.listening)(settings)).collect()
+}
 
 /// The invariants of every layer about its rows, and of the catalogue of databases about its own.
 pub fn invariants() -> Vec<Box<dyn Invariants>> {

@@ -8,7 +8,7 @@ use quartet_layer_redis::{Redis, RedisChanges, RedisInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
-use super::{Assembly, ServedLayer};
+use super::{Assembly, ServedLayer, ServedListener};
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
 use crate::layers::maker::configure;
 use crate::redis::{self, RespEntrance, Takes};
@@ -22,7 +22,16 @@ pub const LAYER: ServedLayer = ServedLayer {
             Ok(Arc::new(layer))
         },
     },
-    listen,
+    listener: ServedListener {
+        listening: |settings| {
+            vec![
+                settings.listening("redis", settings.redis.listen),
+                settings.listening("redis over TLS", settings.redis.listen_tls),
+            ]
+        },
+        measured: None,
+        listen,
+    },
     invariants: || Box::new(RedisInvariants),
     changes: || Box::new(RedisChanges::default()),
 };
@@ -39,7 +48,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         }
         assembly.add(socket, entrance(assembly, Takes::Both));
     }
-    if let Some((socket, address)) = assembly.bind(assembly.settings.redis_tls, "redis-tls")? {
+    if let Some((socket, address)) = assembly.bind(assembly.settings.redis.listen_tls, "redis-tls")? {
         anyhow::ensure!(
             is_tls_on,
             "listen-redis-tls: there is no certificate; tls-certificate names it"

@@ -1,19 +1,31 @@
-//! The row of a layer in the table.
+//! The rows of the table: layers, and listeners that belong to none.
 
 use anyhow::Result;
 use quartet_engine::{ChangeDecoder, Invariants};
 
 use super::assembly::Assembly;
 use crate::layers::database_layer::LayerKind;
+use crate::observability::durations::Measured;
+use crate::settings::{Listening, Settings};
 
 /// A layer as the server serves it.
 pub struct ServedLayer {
     pub kind: LayerKind,
-    /// Listens as the settings say, and serves the default database there. Does nothing if they say
-    /// `off`.
-    pub listen: fn(&mut Assembly<'_>) -> Result<()>,
+    /// Where the default database is served.
+    pub listener: ServedListener,
     /// Its invariants about its rows.
     pub invariants: fn() -> Box<dyn Invariants>,
     /// Says what its rows mean.
     pub changes: fn() -> Box<dyn ChangeDecoder>,
+}
+
+/// A listener, or the few that belong together.
+pub struct ServedListener {
+    /// Its addresses, of its struct of the settings.
+    pub listening: fn(&Settings) -> Vec<Listening>,
+    /// The operations whose durations metrics show; `None`: Redis' layer measures its commands by
+    /// itself.
+    pub measured: Option<Measured>,
+    /// Listens as the settings say. Does nothing if they say `off`.
+    pub listen: fn(&mut Assembly<'_>) -> Result<()>,
 }

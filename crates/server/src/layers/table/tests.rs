@@ -2,7 +2,7 @@
 //! names a database, and each further one comes back.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::{Assembly, ServedLayer, redis};
+use super::{Assembly, ServedLayer, ServedListener, redis};
 use crate::Server;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
@@ -29,6 +29,8 @@ use crate::tenants::Tenants;
 /// Stands in the key-value layer's place, so that it has rows of its own.
 const ID: LayerId = LayerId::KeyValue;
 
+const ANYWHERE: Listen = Listen::On(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)));
+
 const ECHO: ServedLayer = ServedLayer {
     kind: LayerKind {
         name: "echo",
@@ -40,7 +42,11 @@ const ECHO: ServedLayer = ServedLayer {
             }))
         },
     },
-    listen,
+    listener: ServedListener {
+        listening: |settings| vec![settings.listening("echo", ANYWHERE)],
+        measured: None,
+        listen,
+    },
     invariants: || Box::new(KeyValueInvariants),
     changes: || Box::new(KeyValueChanges),
 };
@@ -58,8 +64,7 @@ impl DatabaseLayer for Echo {
 }
 
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
-    let anywhere = Listen::On(([127, 0, 0, 1], 0).into());
-    let (socket, address) = assembly.bind(anywhere, "echo")?.expect("it is on");
+    let (socket, address) = assembly.bind(ANYWHERE, "echo")?.expect("it is on");
     assembly.tell("echo", address.to_string());
     assembly.add(socket, EchoEntrance(assembly.tenants.clone()));
     Ok(())

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 
-use crate::observability::exposition::{Buckets, Exposition, Kind, Labels, seconds};
+use crate::observability::exposition::{Buckets, Exposition, Family, Kind, Labels, seconds};
 
 /// Collectors refuse requests of more than a few megabytes.
 const METRICS_BYTES_MAX: usize = 1 << 20;
@@ -132,9 +132,9 @@ impl Messages {
 }
 
 impl Exposition for Messages {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    fn family(&mut self, family: &Family) {
         const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
-        let data = match kind {
+        let data = match family.kind {
             Kind::Gauge => Data::Gauge(Gauge::default()),
             Kind::Counter => Data::Sum(Sum {
                 aggregation_temporality: CUMULATIVE,
@@ -147,9 +147,9 @@ impl Exposition for Messages {
             }),
         };
         self.metrics.push(Metric {
-            name: name.to_owned(),
-            description: help.to_owned(),
-            unit: unit_of(name).to_owned(),
+            name: family.name.to_owned(),
+            description: family.help.to_owned(),
+            unit: family.unit.code().to_owned(),
             data: Some(data),
             ..Metric::default()
         });
@@ -206,28 +206,24 @@ fn attributes(labels: Labels<'_>) -> Vec<KeyValue> {
     labels.iter().map(|(name, value)| text(name, value)).collect()
 }
 
-/// By the name, as Prometheus has it.
-fn unit_of(name: &str) -> &'static str {
-    let name = name.trim_end_matches("_total");
-    match name {
-        _ if name.ends_with("_seconds") => "s",
-        _ if name.ends_with("_bytes") => "By",
-        _ => "",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observability::exposition::Unit;
 
     #[test]
     fn families_become_metrics() {
         let origin = Origin::new(5);
         let mut messages = origin.messages();
-        messages.single("one_bytes", Kind::Gauge, "First.", 1.5);
-        messages.family("two_total", Kind::Counter, "Second.");
+        let family = |name, kind, unit| {
+            let help = "One of three.";
+            Family { name, kind, unit, help }
+        };
+        messages.family(&family("one_bytes", Kind::Gauge, Unit::Bytes));
+        messages.value(&[], 1.5);
+        messages.family(&family("two_total", Kind::Counter, Unit::None));
         messages.value(&[("mode", "a")], 2.0);
-        messages.family("three_seconds", Kind::Histogram, "Third.");
+        messages.family(&family("three_seconds", Kind::Histogram, Unit::Seconds));
         let buckets = Buckets {
             within: vec![(1000, 2), (2000, 2), (1_000_000, 3)],
             count: 5,

@@ -1,0 +1,65 @@
+//! Options of the data directory and the engine.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use quartet_engine::{Durability, StoreKind};
+use quartet_server::{Data, StorageSettings};
+use serde::{Deserialize, Serialize};
+
+/// Where the data lies if nobody says otherwise.
+pub const DEFAULT_DATA: &str = "quartet-data";
+
+#[derive(Args, Clone, Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct StorageOptions {
+    /// Directory that holds the log and the checkpoints, or "memory": nothing is kept [default:
+    /// quartet-data]
+    #[arg(long, env = "QUARTET_DATA")]
+    data: Option<PathBuf>,
+    /// Where rows are kept: memory, or ssd, for more than memory has [default: what the directory
+    /// holds; memory for a new one]
+    #[arg(long, env = "QUARTET_ENGINE", value_parser = ["memory", "ssd"])]
+    engine: Option<String>,
+    /// When a write is acknowledged: always (on disk), interval (synced every second), none
+    /// [default: always]
+    #[arg(long, env = "QUARTET_DURABILITY", value_parser = ["always", "interval", "none"])]
+    pub(super) durability: Option<String>,
+    /// Bytes that the ssd engine keeps in memory of what it has read [default: a quarter of what
+    /// the program itself, 56 MiB, leaves of --memory-bytes; 1 GiB at most]
+    #[arg(long, env = "QUARTET_CACHE_BYTES")]
+    cache_bytes: Option<u64>,
+    /// Bytes of the log after which the ssd engine writes what has changed to its files; up to four
+    /// times as many while it does. In memory, what has changed takes a quarter of --memory-bytes
+    /// at most [default: 67108864]
+    #[arg(long, env = "QUARTET_UNFLUSHED_BYTES")]
+    unflushed_bytes: Option<u64>,
+}
+
+impl StorageOptions {
+    pub fn data(&self) -> Data {
+        Data::named(self.data.as_deref().unwrap_or(Path::new(DEFAULT_DATA)))
+    }
+
+    pub fn validated(&self) -> Result<StorageSettings> {
+        let durability = self.durability.as_deref().unwrap_or("always");
+        Ok(StorageSettings {
+            data: self.data(),
+            durability: Durability::parse(durability)
+                .with_context(|| format!("durability: '{durability}' is none of always, interval, none"))?,
+            engine: self.engine()?,
+            cache_bytes: self.cache_bytes,
+            unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),
+        })
+    }
+
+    /// The engine that was asked for.
+    fn engine(&self) -> Result<Option<StoreKind>> {
+        let named = self
+            .engine
+            .as_deref()
+            .map(|name| StoreKind::parse(name).with_context(|| format!("engine: '{name}' is none of memory, ssd")));
+        named.transpose()
+    }
+}

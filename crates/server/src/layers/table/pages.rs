@@ -1,0 +1,54 @@
+//! The HTTP listener: the console, and behind it health, metrics, the admin API, change feeds and
+//! REST.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use quartet_model::LayerId;
+
+use super::{Assembly, ServedListener};
+use crate::console::{Console, KeyValuePages, Layers};
+use crate::observability::durations::Measured;
+use crate::operations::pages::HttpPages;
+use crate::rest;
+
+pub const LISTENER: ServedListener = ServedListener {
+    listening: |settings| vec![settings.listening("http", settings.http.listen)],
+    measured: Some(Measured {
+        layer: "rest",
+        operations: || rest::OPERATIONS.to_vec(),
+    }),
+    listen,
+};
+
+fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
+    let settings = assembly.settings;
+    let Some((socket, address)) = assembly.bind(settings.http.listen, "http")? else {
+        return Ok(());
+    };
+    let url = format!("http://{address}");
+    assembly.tell("rest", settings.rest_variables(&url));
+    assembly.tell("console", format!("{url}/"));
+    assembly.tell("http", url);
+    let pages = HttpPages::new(
+        assembly.redis.clone(),
+        assembly.tenants.clone(),
+        settings,
+        assembly.stopped.clone(),
+    );
+    let layers = Layers {
+        pages: Arc::new(pages),
+        fauna: assembly.http_layer(LayerId::Fauna),
+        dynamodb: assembly.http_layer(LayerId::DynamoDb),
+        keyvalue: assembly.keyvalue.clone().map(KeyValuePages),
+    };
+    let console = Console::new(
+        layers,
+        assembly.tenants.clone(),
+        settings,
+        &assembly.endpoints,
+        address.port(),
+    );
+    assembly.add_http(socket, Arc::new(console));
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Metrics by logical database.
+//!
+//! Series by database are capped; the remainder is aggregated as `(others)`.
+
+use super::metric::{Databases, Figures, Metric, Sources, Table};
+use crate::observability::durations;
+use crate::observability::exposition::{Buckets, Exposition, Kind};
+
+pub const TABLE: Table = Table {
+    title: "Databases",
+    shown: "For operators.",
+    is_shown: |sources| sources.is_for_operators,
+    metrics: &[
+        Metric::samples(
+            "quartet_layers_open",
+            Kind::Gauge,
+            "Logical databases beside the default one of which a layer is in memory, by layer.",
+            |sources, out| {
+                for (layer, databases) in sources.tenants.layers_open() {
+                    out.value(&[("layer", layer)], databases as f64);
+                }
+            },
+        ),
+        Metric::samples(
+            "quartet_database_stored_bytes",
+            Kind::Gauge,
+            "Bytes of keys and values.",
+            |sources, out| {
+                out.value(&[("database", "default")], sources.default_stored_bytes() as f64);
+                each(sources, out, |figures| figures.stored_bytes as f64);
+            },
+        )
+        .in_bytes(),
+    ],
+};
+
+/// The use of the databases beside the default one.
+pub const USE: Table = Table {
+    title: "Use by database",
+    shown: "For operators, of the databases beside the default one.",
+    is_shown: |sources| sources.is_for_operators && !sources.databases().names.is_empty(),
+    metrics: &[
+        Metric::samples(
+            "quartet_database_commands_total",
+            Kind::Counter,
+            "Commands that a database executed.",
+            |sources, out| {
+                each(sources, out, |figures| figures.usage.commands as f64);
+            },
+        ),
+        Metric::samples(
+            "quartet_database_commands_today",
+            Kind::Gauge,
+            "Commands of the present day, UTC.",
+            |sources, out| {
+                each(sources, out, |figures| figures.usage.commands_of_day as f64);
+            },
+        ),
+        Metric::samples(
+            "quartet_database_refused_total",
+            Kind::Counter,
+            "Requests that a quota of the database refused.",
+            |sources, out| {
+                each(sources, out, |figures| figures.usage.refused as f64);
+            },
+        ),
+        Metric::samples(
+            "quartet_database_read_units_total",
+            Kind::Counter,
+            "Units read.",
+            |sources, out| {
+                each(sources, out, |figures| figures.usage.read_units);
+            },
+        ),
+        Metric::samples(
+            "quartet_database_write_units_total",
+            Kind::Counter,
+            "Units written.",
+            |sources, out| {
+                each(sources, out, |figures| figures.usage.write_units);
+            },
+        ),
+        Metric::samples(
+            "quartet_database_received_bytes_total",
+            Kind::Counter,
+            "Bytes of requests.",
+            |sources, out| {
+                each(sources, out, |figures| figures.usage.bytes_in as f64);
+            },
+        )
+        .in_bytes(),
+        Metric::samples(
+            "quartet_database_sent_bytes_total",
+            Kind::Counter,
+            "Bytes of replies.",
+            |sources, out| {
+                each(sources, out, |figures| figures.usage.bytes_out as f64);
+            },
+        )
+        .in_bytes(),
+        Metric::samples(
+            "quartet_database_connections",
+            Kind::Gauge,
+            "Open Redis connections.",
+            |sources, out| {
+                each(sources, out, |figures| figures.connections as f64);
+            },
+        ),
+    ],
+};
+
+/// How long requests of each database took.
+pub const REQUESTS: Table = Table {
+    title: "Requests by database",
+    shown: "For operators, of the databases that were asked for something since the start.",
+    is_shown: |sources| sources.is_for_operators,
+    metrics: &[Metric::samples(
+        "quartet_database_request_seconds",
+        Kind::Histogram,
+        "How long requests of a database took, of all layers, without waiting for the disk.",
+        request_durations,
+    )
+    .in_seconds()],
+};
+
+/// Stands for the databases that are not shown each. It cannot be the name of one.
+const OTHERS: &str = "(others)";
+/// About what a line takes beside the name of its database.
+const LINE_BYTES: usize = 56;
+/// The lines of a database that are no histogram.
+const LINES: usize = USE.metrics.len() + 1;
+const HISTOGRAM_BYTES: usize = 6 * 80;
+
+/// Writes a figure of each database.
+fn each(sources: &Sources<'_>, out: &mut dyn Exposition, figure: fn(&Figures) -> f64) {
+    let Databases { names, figures, .. } = sources.databases();
+    let shown = sources.databases().shown(out);
+    for (database, figures) in names.iter().zip(figures).take(shown) {
+        out.value(&[("database", database)], figure(figures));
+    }
+    if shown < names.len() {
+        out.value(&[("database", OTHERS)], figures[shown..].iter().map(figure).sum());
+    }
+}
+
+impl Databases {
+    /// How many have a row of their own, which the first of the metrics decides for all.
+    fn shown(&self, out: &dyn Exposition) -> usize {
+        // A fifth is left for how long requests took.
+        *self
+            .shown
+            .get_or_init(|| count_within(&self.names, LINES * LINE_BYTES, LINES, out.room() / 5 * 4))
+    }
+}
+
+/// Writes durations of the databases that were asked for something since the start.
+fn request_durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
+    let (redis, tenants) = (sources.redis, sources.tenants);
+    let default = durations::of_default_database(redis, &tenants.maker.durations);
+    out.histogram(&[("database", "default")], &default);
+    let all = tenants.catalogue.list();
+    let (names, used): (Vec<String>, Vec<Buckets>) = all
+        .iter()
+        .map(|database| (database, durations::of_database(&database.meter.durations)))
+        .filter(|(_, buckets)| buckets.count > 0)
+        .map(|(database, buckets)| (database.definition().name.clone(), buckets))
+        .unzip();
+    let shown = count_within(
+        &names,
+        HISTOGRAM_BYTES,
+        6,
+        out.room().saturating_sub(2 * HISTOGRAM_BYTES),
+    );
+    for (name, buckets) in names.iter().zip(&used).take(shown) {
+        out.histogram(&[("database", name)], buckets);
+    }
+    let others = used.into_iter().skip(shown).reduce(|mut sum, buckets| {
+        sum.add(&buckets);
+        sum
+    });
+    if let Some(others) = others {
+        out.histogram(&[("database", OTHERS)], &others);
+    }
+}
+
+/// Returns how many of the databases of these names fit in `room_bytes`, if each takes `bytes` and
+/// its name `repeated` times.
+fn count_within(names: &[String], bytes: usize, repeated: usize, room_bytes: usize) -> usize {
+    let mut taken = 0;
+    let fits = |name: &&String| {
+        taken += bytes + repeated * name.len();
+        taken <= room_bytes
+    };
+    names.iter().take_while(fits).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_databases_are_shown_as_have_room() {
+        let names: Vec<String> = (0..10).map(|number| format!("tenant-{number}")).collect();
+        assert_eq!(count_within(&names, 100, 2, 10 * 116), 10);
+        assert_eq!(count_within(&names, 100, 2, 10 * 116 - 1), 9);
+        assert_eq!(count_within(&names, 100, 2, 0), 0);
+        assert!(!quartet_tenancy::is_name(OTHERS));
+    }
+}

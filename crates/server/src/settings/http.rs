@@ -1,0 +1,40 @@
+//! Settings of the HTTP listener: the console, pages for operators, Redis over REST.
+
+use super::{Credentials, Listen, Settings};
+
+#[derive(Clone, Debug, Default)]
+pub struct HttpSettings {
+    pub listen: Listen,
+    pub rest_tokens: RestTokens,
+}
+
+/// Tokens of REST, besides those that users have by ACL; only their hashes are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestTokens {
+    /// May do what `default` may. If there is one, a server that asks for no password still asks
+    /// for it.
+    pub standard: Option<[u8; 32]>,
+    pub read_only: Option<[u8; 32]>,
+}
+
+impl RestTokens {
+    pub fn new(standard: Option<&str>, read_only: Option<&str>) -> RestTokens {
+        let hash = |token: &str| quartet_layer_redis::access::acl::password_hash(token.as_bytes());
+        RestTokens {
+            standard: standard.map(hash),
+            read_only: read_only.map(hash),
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the lines that a user of `@upstash/redis` pastes into an environment.
+    pub fn rest_variables(&self, url: &str) -> String {
+        let token = match (&self.http.rest_tokens.standard, &self.credentials) {
+            (Some(_), _) => "<the token given>",
+            (None, Credentials::None) => "dev",
+            (None, Credentials::Key { .. }) => "<root key>",
+        };
+        format!("UPSTASH_REDIS_REST_URL={url} UPSTASH_REDIS_REST_TOKEN={token}")
+    }
+}

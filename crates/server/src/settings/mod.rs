@@ -1,0 +1,314 @@
+//! Validated settings of a server. The binary fills them from flags, environment and file.
+//!
+//! A listener's settings are one struct, in a file of their own; the row of the listener in
+//! `crate::layers::table` takes them from [`Settings`].
+
+mod dynamodb;
+mod fauna;
+mod http;
+mod keyvalue;
+mod redis;
+mod sentinel;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use quartet_engine::{Durability, StoreKind};
+
+pub use self::dynamodb::DynamoDbSettings;
+pub use self::fauna::{DEVELOPMENT_SECRET, FaunaSettings};
+pub use self::http::{HttpSettings, RestTokens};
+pub use self::keyvalue::KeyValueSettings;
+pub use self::redis::{ConfigFile, RedisSettings, appendfsync};
+pub use self::sentinel::SentinelSettings;
+use crate::connections::tls::TlsFiles;
+
+/// Where the log and the checkpoints lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    Folder(PathBuf),
+    /// Nowhere that outlives the process.
+    Memory,
+}
+
+impl Data {
+    /// The word `memory`, or a path.
+    pub fn named(given: &Path) -> Data {
+        match given.to_str() {
+            Some("memory") => Data::Memory,
+            _ => Data::Folder(given.to_owned()),
+        }
+    }
+
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Data::Folder(path) => Some(path),
+            Data::Memory => None,
+        }
+    }
+}
+
+/// All settings: the server's own in groups, and a struct for each listener.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub storage: StorageSettings,
+    pub log: LogSettings,
+    pub memory: MemorySettings,
+    pub backups: BackupSettings,
+    pub connections: ConnectionSettings,
+    /// The collector that gets metrics and spans; `None`: none does.
+    pub telemetry: Option<TelemetrySettings>,
+    /// Requests that take this long are logged.
+    pub slow_requests: Option<Duration>,
+    /// The credential of the default database, in every protocol but DynamoDB's.
+    pub credentials: Credentials,
+    /// Reports what the server is doing while it starts, in a sentence.
+    pub status: fn(&str),
+    pub redis: RedisSettings,
+    pub http: HttpSettings,
+    pub dynamodb: DynamoDbSettings,
+    pub fauna: FaunaSettings,
+    pub keyvalue: KeyValueSettings,
+    pub sentinel: SentinelSettings,
+}
+
+/// Where rows are kept, and when a write is acknowledged.
+#[derive(Clone, Debug)]
+pub struct StorageSettings {
+    pub data: Data,
+    pub durability: Durability,
+    /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
+    pub engine: Option<StoreKind>,
+    /// Bytes of disk reads that the ssd engine caches; `None`: a share of the budget.
+    pub cache_bytes: Option<u64>,
+    /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to
+    /// its files.
+    pub unflushed_bytes: u64,
+}
+
+/// The log of transactions.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    pub segment_bytes: u64,
+    /// The largest size of the part of the log that is kept for readers although the next start
+    /// does not need it.
+    pub retention_bytes: u64,
+    /// The greatest age of that part.
+    pub retention: Duration,
+}
+
+/// The memory of the process.
+#[derive(Clone, Debug)]
+pub struct MemorySettings {
+    /// The process' memory budget in bytes; 0: as much as there is; `None`: four fifths of the
+    /// memory available to it.
+    pub bytes: Option<u64>,
+    /// Gives the system back what the allocator keeps for later.
+    pub purge: fn(),
+}
+
+/// Backups and restores at an operator's request.
+#[derive(Clone, Debug)]
+pub struct BackupSettings {
+    /// Where the server takes backups to: names, and folders or `s3://` addresses.
+    pub targets: Vec<(String, String)>,
+    /// Where data folders are made that an operator restores.
+    pub restore_folder: Option<PathBuf>,
+}
+
+/// The connections of all listeners.
+#[derive(Clone, Debug)]
+pub struct ConnectionSettings {
+    /// Threads that serve connections; `None`: one for every two cores. A thread that has more
+    /// connections to serve at each wake-up spends less on each; the other cores are for the
+    /// flusher, the kernel, and other programs on the machine.
+    pub io_threads: Option<usize>,
+    /// Most open connections, of all listeners together; CONFIG's `maxclients` starts with it.
+    /// Fewer if the limit on open files is too low.
+    pub connections_max: usize,
+    /// Most bytes of requests that a connection may have waiting, one whole request included: what
+    /// CONFIG's `client-query-buffer-limit` starts with.
+    pub request_bytes_max: usize,
+    /// How long a peer may take nothing of a reply before it is cut off.
+    pub output_stall_timeout: Duration,
+    /// How long a new connection may take to authenticate.
+    pub authentication_timeout: Duration,
+    /// All listeners take TLS, beside clear text, if this names a certificate.
+    pub tls: TlsFiles,
+}
+
+/// Where metrics and spans are sent by OTLP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TelemetrySettings {
+    /// Before `/v1/metrics` and `/v1/traces`.
+    pub endpoint: String,
+    /// Sent along with everything: credentials, usually.
+    pub headers: Vec<(String, String)>,
+    /// The share of requests without a caller's decision that have spans.
+    pub sampling_ratio: f64,
+    pub metrics_every: Duration,
+}
+
+/// Where a listener listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listen {
+    #[default]
+    Off,
+    On(SocketAddr),
+}
+
+impl Listen {
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Listen::Off => None,
+            Listen::On(address) => Some(address),
+        }
+    }
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Listen, String> {
+        if text == "off" {
+            return Ok(Listen::Off);
+        }
+        text.parse()
+            .map(Listen::On)
+            .map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
+    }
+}
+
+/// An address at which a row of the tables of listeners may listen.
+pub struct Listening {
+    /// Its name in messages.
+    pub name: &'static str,
+    pub listen: Listen,
+    /// Clients reach data there without a credential.
+    pub is_open: bool,
+}
+
+/// The credentials that a client has to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// `--dev`: nothing, and therefore only on loopback.
+    None,
+    /// The root key; only its hash is kept.
+    Key { sha256: [u8; 32] },
+}
+
+impl Settings {
+    /// Refuses what would be unsafe or could not work, at any of the listeners.
+    pub fn check(&self, listeners: impl IntoIterator<Item = Listening>) -> Result<()> {
+        for Listening { name, listen, is_open } in listeners {
+            if let Some(address) = listen.address()
+                && !address.ip().is_loopback()
+                && is_open
+            {
+                bail!(
+                    "refusing to listen for {name} on {address} without credentials: --dev is for loopback only; \
+                     start without --dev to get a root key"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A listener at which the one credential of the server is asked for, if there is one.
+    pub fn listening(&self, name: &'static str, listen: Listen) -> Listening {
+        Listening {
+            name,
+            listen,
+            is_open: self.is_development(),
+        }
+    }
+
+    /// True with `--dev`: no credential is needed.
+    pub fn is_development(&self) -> bool {
+        self.credentials == Credentials::None
+    }
+}
+
+impl ConnectionSettings {
+    pub fn io_threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.io_threads.unwrap_or_else(|| cores() / 2).max(1)
+    }
+}
+
+#[cfg(test)]
+impl Settings {
+    /// A server in memory that listens nowhere.
+    pub fn for_test() -> Settings {
+        Settings {
+            storage: StorageSettings {
+                data: Data::Memory,
+                durability: Durability::Always,
+                engine: None,
+                cache_bytes: Some(1 << 20),
+                unflushed_bytes: 1 << 20,
+            },
+            log: LogSettings {
+                segment_bytes: 1 << 20,
+                retention_bytes: 0,
+                retention: Duration::ZERO,
+            },
+            memory: MemorySettings {
+                bytes: Some(0),
+                purge: || {},
+            },
+            backups: BackupSettings {
+                targets: Vec::new(),
+                restore_folder: None,
+            },
+            connections: ConnectionSettings {
+                io_threads: Some(2),
+                connections_max: 100,
+                request_bytes_max: 1 << 20,
+                output_stall_timeout: Duration::ZERO,
+                authentication_timeout: Duration::ZERO,
+                tls: TlsFiles::default(),
+            },
+            telemetry: None,
+            slow_requests: None,
+            credentials: Credentials::None,
+            status: |_| {},
+            redis: RedisSettings::default(),
+            http: HttpSettings::default(),
+            dynamodb: DynamoDbSettings::default(),
+            fauna: FaunaSettings::default(),
+            keyvalue: KeyValueSettings::default(),
+            sentinel: SentinelSettings::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_addresses_or_off() {
+        assert_eq!("off".parse(), Ok(Listen::Off));
+        assert_eq!("127.0.0.1:0".parse::<Listen>().unwrap().address().unwrap().port(), 0);
+        assert!("6379".parse::<Listen>().is_err());
+    }
+
+    #[test]
+    fn beyond_loopback_needs_credentials() {
+        let check = |address: &str, credentials| {
+            let settings = Settings {
+                credentials,
+                ..Settings::for_test()
+            };
+            let listening = settings.listening("echo", address.parse().unwrap());
+            settings.check([listening]).is_ok()
+        };
+        assert!(check("127.0.0.1:0", Credentials::None));
+        assert!(check("off", Credentials::None));
+        assert!(!check("0.0.0.0:0", Credentials::None));
+        assert!(check("0.0.0.0:0", Credentials::Key { sha256: [0; 32] }));
+    }
+}
