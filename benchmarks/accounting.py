@@ -12,15 +12,18 @@ run on one server, one after the other and again, so what else the machine does 
 """
 
 import argparse
-import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from harness.server import Server
 
 CELLS = [("GET", 1), ("SET", 1), ("GET", 16), ("SET", 16)]
 PAGES = ["redis", "rest", "dynamodb", "fauna"]
@@ -33,47 +36,20 @@ COUNTING = re.compile(
 CLOCK = re.compile(r"env/src/clock\.rs|/quanta-|clock_gettime|std/src/(sys/)?time|\[vdso\]")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of all its threads, in nanoseconds where the kernel tells them."""
-    schedule = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(path.read_text().split()[0]) for path in schedule) / 1e9
-
-
 def redis_cli(port: int, *words: str) -> None:
     subprocess.run(["redis-cli", "-p", str(port), *words], check=True, capture_output=True)
 
 
-def microseconds_each(server, port: int, command: str, pipeline: int, requests: int) -> float:
-    before = cpu_seconds(server.pid)
-    load = ["redis-benchmark", "-p", str(port), "-n", str(requests), "-c", "20", "-P", str(pipeline), "-r", "100000", "-t", command.lower(), "-q"]
+def microseconds_each(server: Server, command: str, pipeline: int, requests: int) -> float:
+    before = server.cpu_seconds()
+    load = ["redis-benchmark", "-p", str(server.port), "-n", str(requests), "-c", "20", "-P", str(pipeline), "-r", "100000", "-t", command.lower(), "-q"]
     subprocess.run(load, check=True, capture_output=True)
-    return (cpu_seconds(server.pid) - before) * 1e6 / requests
+    return (server.cpu_seconds() - before) * 1e6 / requests
 
 
-@contextlib.contextmanager
-def serving(binary: str, *options: str):
-    """A server with data in memory; its process, and what it listens to by protocol."""
-    command = [binary, "serve", "--dev", "--data", "memory", *options]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        for line in server.stdout:
-            if line.strip() == "ready":
-                break
-        yield server
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def listeners(**ports: int) -> list[str]:
-    """Options that open these and close the others."""
-    names = ("redis", "http", "dynamodb", "fauna", "keyvalue")
-    return [option for name in names for option in (f"--listen-{name}", f"127.0.0.1:{ports[name]}" if name in ports else "off")]
+def serving(binary: str, listener: str) -> Server:
+    """A server with data in memory that listens for one protocol."""
+    return Server(data="memory", target="quartet", listeners=[listener], program=binary)
 
 
 class Samples:
@@ -141,14 +117,13 @@ def sampled(server, binary: str, load: list[str], seconds: float) -> dict:
 def measure_shares(binary: str, seconds: float) -> list[dict]:
     told = []
     for name, pipeline in CELLS:
-        port = free_port()
-        with serving(binary, *listeners(redis=port)) as server:
-            load = ["redis-benchmark", "-p", str(port), "-n", "1000000000", "-c", "20", "-P", str(pipeline), "-r", "100000", "-t", name.lower(), "-q"]
+        with serving(binary, "redis") as server:
+            load = ["redis-benchmark", "-p", str(server.port), "-n", "1000000000", "-c", "20", "-P", str(pipeline), "-r", "100000", "-t", name.lower(), "-q"]
             told.append({"cell": f"{name}, pipeline of {pipeline}", **sampled(server, binary, load, seconds)})
         tell(told[-1])
     for protocol in PAGES:
-        port = free_port()
-        with serving(binary, *listeners(**{"http" if protocol == "rest" else protocol: port})) as server:
+        with serving(binary, "http" if protocol == "rest" else protocol) as server:
+            port = {"redis": server.port, "rest": server.http_port, "dynamodb": server.dynamodb_port, "fauna": server.fauna_port}[protocol]
             target = f"{protocol}://{'secret@' if protocol == 'fauna' else ''}127.0.0.1:{port}"
             load = [binary, "bench", "news", "--target", target, "--parallelism", "10", "--seconds", "600", "--keep-scores"]
             told.append({"cell": f"news page, {protocol}", **sampled(server, binary, load, seconds)})
@@ -162,15 +137,14 @@ def tell(cell: dict) -> None:
 
 def measure_switch(binary: str, rounds: int, all_requests: int) -> list[dict]:
     told = []
-    port = free_port()
-    with serving(binary, *listeners(redis=port)) as server:
+    with serving(binary, "redis") as server:
         for name, pipeline in CELLS:
             requests = all_requests // (1 if pipeline > 1 else 4)
             sides = {"yes": [], "no": []}
             for index in range(rounds):
                 for side in ("yes", "no") if index % 2 else ("no", "yes"):
-                    redis_cli(port, "config", "set", "latency-tracking", side)
-                    sides[side].append(microseconds_each(server, port, name, pipeline, requests))
+                    redis_cli(server.port, "config", "set", "latency-tracking", side)
+                    sides[side].append(microseconds_each(server, name, pipeline, requests))
             on, without = (min(sides[side]) for side in ("yes", "no"))
             told.append({"command": name, "pipeline": pipeline, "on_us": on, "off_us": without, "rounds": sides})
             print(f"{name} pipeline {pipeline}: {on:.3f} us with histograms, {without:.3f} us without, {100 * (on / without - 1):+.1f} %", flush=True)

@@ -12,54 +12,19 @@ import argparse
 import json
 import os
 import random
-import socket
-import subprocess
+import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from harness.resp import Connection, encode
+from harness.server import Server
+
 VALUE_BYTES = 1000
 BATCH = 1000
-
-
-def encode(*words):
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
-
-
-class Connection:
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.file = self.socket.makefile("rb")
-
-    def send(self, *words):
-        self.socket.sendall(encode(*words))
-        return self.reply()
-
-    def reply(self):
-        line = self.file.readline()
-        if line[:1] == b"$":
-            return self.file.read(int(line[1:]) + 2)[:-2]
-        return line[1:-2]
-
-    def info(self, section):
-        lines = self.send(b"INFO", section).decode().splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def start(binary, data, durability):
-    command = [binary, "serve", "--dev", "--data", data, "--durability", durability, "--listen-redis", "127.0.0.1:0"]
-    for listener in ("http", "dynamodb", "fauna"):
-        command += [f"--listen-{listener}", "off"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    port = 0
-    for line in process.stdout:
-        if line.startswith("redis"):
-            port = int(line.rsplit(":", 1)[1])
-        if line.strip() == "ready":
-            return process, port
-    raise SystemExit("the server did not start")
 
 
 def name(number):
@@ -70,14 +35,11 @@ def fill(port, keys):
     connection = Connection(port)
     for first in range(0, keys, BATCH):
         numbers = range(first, min(first + BATCH, keys))
-        connection.socket.sendall(b"".join(encode(b"SET", name(number), os.urandom(VALUE_BYTES // 2).hex().encode()) for number in numbers))
-        for _ in numbers:
-            connection.reply()
+        connection.pipeline(*((b"SET", name(number), os.urandom(VALUE_BYTES // 2).hex()) for number in numbers))
 
 
-def resident(process):
-    with open(f"/proc/{process.pid}/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+def is_saving(connection):
+    return "rdb_bgsave_in_progress:1" in connection.do("INFO", "persistence")
 
 
 class Writers:
@@ -103,9 +65,9 @@ class Writers:
         while not self.stop.is_set():
             request = b"".join(encode(b"SET", name(choose.randrange(keys)), value) for _ in range(pipeline))
             began = time.perf_counter()
-            connection.socket.sendall(request)
+            connection.send_bytes(request)
             for _ in range(pipeline):
-                connection.reply()
+                connection.read()
             self.latencies.append(time.perf_counter() - began)
             self.written += pipeline
 
@@ -125,31 +87,29 @@ def figures(writers, seconds):
 
 def measure(arguments, durability):
     keys = int(arguments.gigabytes * 1e9) // VALUE_BYTES
-    with tempfile.TemporaryDirectory(dir=arguments.data) as data:
-        process, port = start(arguments.binary, data, durability)
-        try:
-            fill(port, keys)
-            connection = Connection(port)
-            while connection.info(b"persistence")["rdb_bgsave_in_progress"] == "1":
-                time.sleep(0.2)
-            before = resident(process)
-            with Writers(port, arguments.connections, arguments.pipeline, keys) as writers:
-                time.sleep(arguments.seconds)
-            beside_nothing = figures(writers, arguments.seconds)
-            while connection.info(b"persistence")["rdb_bgsave_in_progress"] == "1":
-                time.sleep(0.2)
-            most, began = resident(process), time.monotonic()
-            with Writers(port, arguments.connections, arguments.pipeline, keys) as writers:
-                connection.send(b"BGSAVE")
-                while True:
-                    time.sleep(0.05)
-                    most = max(most, resident(process))
-                    if connection.info(b"persistence")["rdb_bgsave_in_progress"] == "0" and time.monotonic() > began + 0.5:
-                        break
-            beside_checkpoint = figures(writers, time.monotonic() - began)
-        finally:
-            process.terminate()
-            process.wait()
+    with (
+        tempfile.TemporaryDirectory(dir=arguments.data) as data,
+        Server(durability, data, "quartet", listeners=["redis"], program=arguments.binary) as server,
+    ):
+        fill(server.port, keys)
+        connection = Connection(server.port)
+        while is_saving(connection):
+            time.sleep(0.2)
+        before = server.rss_bytes()
+        with Writers(server.port, arguments.connections, arguments.pipeline, keys) as writers:
+            time.sleep(arguments.seconds)
+        beside_nothing = figures(writers, arguments.seconds)
+        while is_saving(connection):
+            time.sleep(0.2)
+        most, began = server.rss_bytes(), time.monotonic()
+        with Writers(server.port, arguments.connections, arguments.pipeline, keys) as writers:
+            connection.do("BGSAVE")
+            while True:
+                time.sleep(0.05)
+                most = max(most, server.rss_bytes())
+                if not is_saving(connection) and time.monotonic() > began + 0.5:
+                    break
+        beside_checkpoint = figures(writers, time.monotonic() - began)
     return {
         "durability": durability,
         "data_bytes": keys * VALUE_BYTES,

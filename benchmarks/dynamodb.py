@@ -15,7 +15,6 @@ import hmac
 import http.client
 import json
 import shutil
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -63,6 +62,12 @@ def fetch_peers():
 class HttpServer(Server):
     """A server with an empty database; `mode` is memory or disk."""
 
+    greeting = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 "
+
+    def started_in(self):
+        # DynamoDB Local leaves a file where it is started.
+        return self.directory
+
     def command(self):
         if self.name == "local":
             where = ["-inMemory"] if self.mode == "memory" else ["-dbPath", self.directory]
@@ -76,23 +81,6 @@ class HttpServer(Server):
         return [str(QUARTET), "serve", "--data", self.directory, "--durability", durability,
                 "--listen-dynamodb", f"127.0.0.1:{self.port}", "--dynamodb-access-keys", f"{KEY}:{SECRET}",
                 "--listen-redis", "off", "--listen-fauna", "off", "--listen-keyvalue", "off", "--listen-http", "off"]
-
-    def start(self):
-        """Starts the process and waits for its first reply. Returns how long that took, in seconds."""
-        started = time.perf_counter()
-        # DynamoDB Local leaves a file where it is started.
-        self.process = subprocess.Popen(self.command(), cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
-                    connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                    if connection.recv(64).startswith(b"HTTP/1.1 "):
-                        return time.perf_counter() - started
-            except OSError:
-                pass
-            if self.process.poll() is not None:
-                raise SystemExit(f"{self.name} ended with {self.process.returncode}")
-            time.sleep(0.001)
 
     def url(self):
         return f"dynamodb://{KEY}:{SECRET}@127.0.0.1:{self.port}/{REGION}"

@@ -12,6 +12,8 @@ import subprocess
 import threading
 import time
 
+from harness.resp import encode
+
 CLIENTS = 50
 SUBSCRIBERS = 100
 IDLE_CONNECTIONS = 10_000
@@ -43,17 +45,12 @@ def pipelined(server, requests):
         stream = connection.makefile("rb")
         for start in range(0, len(requests), 1000):
             batch = requests[start:start + 1000]
-            connection.sendall(b"".join(encoded(words) for words in batch))
+            connection.sendall(b"".join(encode(*words) for words in batch))
             for _ in batch:
                 if (first := stream.readline())[:1] == b"-":
                     raise SystemExit(f"{batch[0]}: {first}")
                 if first[:1] == b"$":
                     stream.readline()
-
-
-def encoded(words):
-    words = [str(word).encode() for word in words]
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
 
 def xadd(server, requests):
@@ -72,10 +69,10 @@ def publish(server, requests):
     """Messages to a hundred subscribers, from the first sent until the last has arrived everywhere."""
     messages = max(1, requests // 20)
     payload = "m" * 64
-    frame = len(encoded(["message", "channel", payload]))
+    frame = len(encode("message", "channel", payload))
     listeners = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(SUBSCRIBERS)]
     for listener in listeners:
-        listener.sendall(encoded(["SUBSCRIBE", "channel"]))
+        listener.sendall(encode("SUBSCRIBE", "channel"))
         listener.recv(1000)
     reader = threading.Thread(target=drain, args=(listeners, frame * messages))
     before, started = server.cpu_seconds(), time.perf_counter()
@@ -145,7 +142,7 @@ def idle_connections(server, requests):
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(IDLE_CONNECTIONS)]
     try:
         for connection in (silent[0], silent[-1]):
-            connection.sendall(encoded(["PING"]))
+            connection.sendall(encode("PING"))
             if connection.recv(100) != b"+PONG\r\n":
                 raise SystemExit("an idle connection is not served")
         return generate(server, requests, "GET", "key", clients=100)

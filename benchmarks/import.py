@@ -9,55 +9,26 @@ the cut-over: every key of both sides is compared, and none may differ. The writ
 """
 
 import argparse
-import importlib.util
 import json
 import random
-import socket
 import subprocess
 import threading
 import time
 from pathlib import Path
 
-spec = importlib.util.spec_from_file_location("beside_redis", Path(__file__).with_name("redis.py"))
-beside_redis = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(beside_redis)
+import redis as beside_redis
+from harness.resp import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 VALUE_BYTES = 64
 WRITTEN_KEYS = 10_000
 
 
-class Client:
-    """Requests in, one reply each, by redis-py's rules of RESP2; small enough to have no dependency."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.file = self.socket.makefile("rb")
-
-    def do(self, *words):
-        self.socket.sendall(encode(*words))
-        return self.read()
-
+class Client(Connection):
     def fill(self, keys, at_once=1000):
         for start in range(0, keys, at_once):
             numbers = range(start, min(keys, start + at_once))
-            self.socket.sendall(b"".join(encode("SET", f"key:{number}", f"{number:0{VALUE_BYTES}}") for number in numbers))
-            for _ in numbers:
-                self.read()
-
-    def read(self):
-        line = self.file.readline().rstrip(b"\r\n")
-        kind, rest = line[:1], line[1:]
-        if kind == b"$":
-            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
-        if kind == b"*":
-            return [self.read() for _ in range(max(int(rest), 0))]
-        return int(rest) if kind == b":" else line
-
-
-def encode(*words):
-    words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+            self.pipeline(*(("SET", f"key:{number}", f"{number:0{VALUE_BYTES}}") for number in numbers))
 
 
 def write_until_refused(port, acknowledged):
@@ -86,7 +57,7 @@ def measure(keys, binary):
         started = time.monotonic()
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         # Its own note says when the first copy is whole: the number of keys does not, because the writer makes some.
-        while b"following" not in (there.do("GET", "quartet:import") or b"") and process.poll() is None:
+        while "following" not in (there.do("GET", "quartet:import") or "") and process.poll() is None:
             time.sleep(0.005)
         seconds = time.monotonic() - started
         output, _ = process.communicate("cut over\n")

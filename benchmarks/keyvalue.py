@@ -20,14 +20,18 @@ import json
 import math
 import os
 import platform
-import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
+
+from harness.server import Server
+
 UNDER_WAY = (1, 20, 200)
 # FoundationDB 7.3.79 (one fdbserver, memory engine, the client on the same two cores), where a Redis GET took 6.5 us: operations a second, server CPU us.
 ORIGINAL = {
@@ -39,39 +43,13 @@ ORIGINAL_GET_US = 6.5
 GETS = 300_000
 
 
-def cpu_us(process):
-    """Of all its threads, also of those that have ended: checkpoints are written by such. What clock_getcpuclockid would give."""
-    return time.clock_gettime(~process << 3 | 2) * 1e6
+class Served(Server):
+    """A server for FoundationDB's clients with a directory of its own."""
 
-
-class Server:
     def __init__(self, arguments, engine, durability, *options):
-        self.data = tempfile.mkdtemp(prefix="bench-keyvalue-", dir=arguments.scratch)
-        command = [arguments.binary, "serve", "--dev", "--data", self.data, "--engine", engine, "--durability", durability, *options]
-        command += ["--listen-redis", "off", "--listen-http", "127.0.0.1:0", "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "127.0.0.1:0"]
-        self.command = command
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in self.process.stdout:
-            if line.strip() == "ready":
-                return
-        raise SystemExit("the server did not start: " + " ".join(self.command))
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-        shutil.rmtree(self.data)
-
-    def cpu_us(self):
-        return cpu_us(self.process.pid)
+        data = tempfile.mkdtemp(prefix="bench-keyvalue-", dir=arguments.scratch)
+        super().__init__(durability, data, "quartet", ["--engine", engine, *options], listeners=["http", "keyvalue"], program=arguments.binary)
+        self.own_data = True
 
 
 class Program:
@@ -89,9 +67,9 @@ class Program:
         command = [self.path, f"{server.data}/fdb.cluster", test, under_way, seconds, keys, value_bytes_max, int(each_second), self.runs]
         self.runs += 1
         environment = dict(os.environ, LD_LIBRARY_PATH=str(self.library))
-        before = server.cpu_us()
+        before = server.cpu_seconds()
         done = subprocess.run([str(part) for part in command], env=environment, check=True, capture_output=True, text=True)
-        server_us = server.cpu_us() - before
+        server_us = (server.cpu_seconds() - before) * 1e6
         if test == "load":
             return None
         *series, line = done.stdout.strip().splitlines()
@@ -113,17 +91,11 @@ class Program:
 
 def redis_get():
     """Server CPU of a GET with 100 connections and no pipeline, in microseconds."""
-    port = "16399"
-    server = subprocess.Popen(["redis-server", "--port", port, "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL)
-    try:
-        time.sleep(1)
-        before = cpu_us(server.pid)
-        command = ["redis-benchmark", "-p", port, "-t", "get", "-c", "100", "-n", str(GETS), "--csv"]
+    with Server(target="redis") as server:
+        before = server.cpu_seconds()
+        command = ["redis-benchmark", "-p", str(server.port), "-t", "get", "-c", "100", "-n", str(GETS), "--csv"]
         subprocess.run(command, check=True, capture_output=True)
-        return round((cpu_us(server.pid) - before) / GETS, 2)
-    finally:
-        server.terminate()
-        server.wait()
+        return round((server.cpu_seconds() - before) * 1e6 / GETS, 2)
 
 
 def sync_cost(folder):
@@ -144,7 +116,7 @@ def cells(arguments):
     if arguments.older_library:
         libraries["older"] = arguments.older_library
     gets, rows = [redis_get()], []
-    with Server(arguments, "memory", "always") as server:
+    with Served(arguments, "memory", "always") as server:
         programs = {name: Program(arguments, library) for name, library in libraries.items()}
         programs["this"].run(server, "load", 1, 1, 100_000, 100)
         for test in arguments.tests:
@@ -184,7 +156,7 @@ def tell_cells(measured):
 
 def lone(arguments):
     rows = []
-    with Server(arguments, "memory", "always") as server:
+    with Served(arguments, "memory", "always") as server:
         program = Program(arguments, arguments.library)
         program.run(server, "load", 1, 1, 100_000, 100)
         for _ in range(arguments.rounds):
@@ -204,7 +176,7 @@ def tell_lone(measured):
 def depth(arguments):
     rows = []
     for keys in arguments.depths:
-        with Server(arguments, arguments.depth_engine, "interval") as server:
+        with Served(arguments, arguments.depth_engine, "interval") as server:
             program = Program(arguments, arguments.library)
             program.run(server, "load", 1, 1, keys, 8)
             # It ends with a checkpoint. The one that the load has made due would be counted as cost of the first writes.
@@ -213,8 +185,7 @@ def depth(arguments):
             for test in ("reads", "ranges", "writes"):
                 for _ in range(arguments.rounds):
                     rows.append({"keys": keys, **program.run(server, test, 20, arguments.seconds, keys, 8)})
-            resident = Path(f"/proc/{server.process.pid}/status").read_text().split("VmRSS:")[1].split()[0]
-            rows[-1]["resident_mb"] = int(resident) // 1024
+            rows[-1]["resident_mb"] = server.rss_bytes() >> 20
     return {"engine": arguments.depth_engine, "rows": rows}
 
 
@@ -232,7 +203,7 @@ def sustained(arguments):
     for test in arguments.tests:
         if test == "reads":
             continue
-        with Server(arguments, "ssd", "always") as server:
+        with Served(arguments, "ssd", "always") as server:
             program = Program(arguments, arguments.library)
             program.run(server, "load", 1, 1, arguments.sustained_keys, 100)
             row = program.run(server, test, 200, arguments.minutes * 60, arguments.sustained_keys, 100, each_second=True)

@@ -10,7 +10,6 @@ take a part of the machine: `idle server` shows how late the quiet tenant is whe
 """
 
 import argparse
-import importlib.util
 import json
 import multiprocessing
 import socket
@@ -20,9 +19,8 @@ import time
 import urllib.request
 from pathlib import Path
 
-spec = importlib.util.spec_from_file_location("beside_redis", Path(__file__).with_name("redis.py"))
-beside_redis = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(beside_redis)
+import redis as beside_redis
+from harness.resp import encode
 
 LIST_ELEMENTS = 50_000
 SCRIPT = b"local n = 0 for i = 1, 300000 do n = n + i % 7 end return n"
@@ -54,10 +52,6 @@ class Server(beside_redis.Server):
             time.sleep(0.01)
         with urllib.request.urlopen(request) as reply:
             return json.loads(reply.read())["credentials"]["token"].encode()
-
-
-def encode(*words):
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
 
 def connect(port, token):

@@ -24,21 +24,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from families import CELLS
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests"))
+
+from families import CELLS
+from harness.server import free_port
+
 QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
 PEER = os.environ.get("REDIS_SERVER", "redis-server")
 PEER_OPTIONS = os.environ.get("REDIS_OPTIONS", "").split()
 # An older build of Quartet, in place of Redis.
 BEFORE = None
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server:
@@ -64,10 +61,14 @@ class Server:
                 "--connections-max", "11000", "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
                 "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off"]
 
+    def started_in(self):
+        """The folder that the process is started in; `None`: this one."""
+        return None
+
     def start(self):
         """Starts the process and waits for its first reply. Returns how long that took, in seconds."""
         started = time.perf_counter()
-        self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self.command(), cwd=self.started_in(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:

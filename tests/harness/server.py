@@ -24,8 +24,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = os.environ.get("QUARTET_TEST_TARGET", "quartet")
-READY_SECONDS_MAX = 30.0
 REST_READ_ONLY_TOKEN = "read-only"
+LISTENERS = ("redis", "http", "dynamodb", "fauna", "keyvalue")
 
 
 def binary() -> str:
@@ -50,10 +50,16 @@ class Server:
     """`durability` is always | interval | none. `port` (RESP), `http_port`, `dynamodb_port` and
     `fauna_port` may change with each start.
 
+    `listeners` are those of Quartet that are open, each on a port of its own choice; `program` is another build of it than the release.
+    `prefix` are words that run the command of Quartet, as a control group's are.
+
     `options` go to the command line of the target as they are. `fixed_port` is for clients that know only one port of Redis.
     `open_files` is the limit on open files that the process is given, soft and hard; `preload` a library that it loads first.
     `clock_seconds` is by how much the clock of the next process is ahead of the machine's; it needs libfaketime.
     """
+
+    ready_seconds_max = 30.0
+    stop_seconds_max = 60.0
 
     def __init__(
         self,
@@ -64,7 +70,13 @@ class Server:
         fixed_port: int = 0,
         open_files: int | None = None,
         preload: str | None = None,
+        listeners: Sequence[str] = LISTENERS,
+        program: str | None = None,
+        prefix: Sequence[str] = (),
     ):
+        self.listeners = listeners
+        self.program = program or binary()
+        self.prefix = prefix
         self.preload = preload
         self.clock_seconds = 0
         self.open_files = open_files
@@ -115,6 +127,18 @@ class Server:
         if self.own_data:
             shutil.rmtree(self.data, ignore_errors=True)
 
+    def __enter__(self) -> "Server":
+        return self.start()
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+        self.close()
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all threads, also of those that have ended: checkpoints are written by such."""
+        # What clock_getcpuclockid would give.
+        return time.clock_gettime(~self.pid << 3 | 2)
+
     def rss_bytes(self) -> int:
         return self._status_bytes("VmRSS")
 
@@ -127,11 +151,11 @@ class Server:
         return int(re.search(rf"{name}:\s+(\d+) kB", text).group(1)) * 1024
 
     def _start_quartet(self) -> None:
-        command = [binary(), "serve", "--dev", "--data", self.data]
-        command += ["--listen-redis", f"127.0.0.1:{self.fixed_port}"]
-        command += ["--listen-keyvalue", self.keyvalue_address]
-        for listener in ("http", "dynamodb", "fauna"):
-            command += [f"--listen-{listener}", "127.0.0.1:0"]
+        command = [*self.prefix, self.program, "serve", "--dev", "--data", self.data]
+        addresses = {"redis": f"127.0.0.1:{self.fixed_port}", "keyvalue": self.keyvalue_address}
+        for listener in LISTENERS:
+            address = addresses.get(listener, "127.0.0.1:0") if listener in self.listeners else "off"
+            command += [f"--listen-{listener}", address]
         command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]
         command += [*os.environ.get("QUARTET_SERVE_OPTIONS", "").split(), *self.options]
@@ -139,7 +163,7 @@ class Server:
         ready = threading.Event()
         threading.Thread(target=self._read_output, args=(self.process, ready), daemon=True).start()
         # The output also ends, which ends the waiting, when the process gives up.
-        if not ready.wait(READY_SECONDS_MAX) or "ready\n" not in self.output:
+        if not ready.wait(self.ready_seconds_max) or "ready\n" not in self.output:
             self.kill()
             raise RuntimeError("the server did not say ready:\n" + "".join(self.output[-40:]))
 
@@ -163,6 +187,8 @@ class Server:
         ready.set()
 
     def _start_redis(self) -> None:
+        if shutil.which("redis-server") is None:
+            raise RuntimeError("redis-server is needed (Debian: redis-server)")
         append = {"always": "always", "interval": "everysec", "none": "no"}[self.durability]
         for _ in range(5):
             self.port = self.fixed_port or free_port()
@@ -176,7 +202,7 @@ class Server:
         raise RuntimeError("redis-server did not answer PING")
 
     def _answers_ping(self) -> bool:
-        deadline = time.monotonic() + READY_SECONDS_MAX
+        deadline = time.monotonic() + self.ready_seconds_max
         while self.alive() and time.monotonic() < deadline:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
@@ -208,7 +234,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            code = self.process.wait(60)
+            code = self.process.wait(self.stop_seconds_max)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

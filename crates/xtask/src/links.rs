@@ -21,7 +21,8 @@ pub fn dead(root: &Path) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-fn documents(root: &Path) -> Result<Vec<PathBuf>> {
+/// The documents at the root and below `docs`.
+pub fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.join("docs")];
     let at_root = std::fs::read_dir(root)?.flatten().map(|entry| entry.path());

@@ -1,8 +1,9 @@
 //! Chores of this repository that need more than one line of shell: `cargo xtask tidy`, `cargo
-//! xtask circles CRATE`.
+//! xtask counts`, `cargo xtask circles CRATE`.
 
 mod arrows;
 mod circles;
+mod counts;
 mod english;
 mod links;
 mod map;
@@ -15,7 +16,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
-cargo xtask tidy            checks the map, the circles of imports, links, and the English of comments and documents
+cargo xtask tidy            checks the map, circles of imports, links, counts, and the English of comments and documents
+cargo xtask counts          writes the counts into the documents that quote them
 cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next
 cargo xtask circles CRATE/  shows those of its rooms: the folders below src, and the files beside them";
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
 fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     match arguments {
         ["tidy"] => tidy::tidy(root),
+        ["counts"] => counts::write(root),
         ["circles", name] => circles::show(root, name),
         _ => bail!("{USAGE}"),
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::arrows;
 use crate::circles::{between_rooms, circles};
 use crate::english::{self, Place};
-use crate::{links, map};
+use crate::{counts, links, map};
 
 /// `NAME SIZE` or `NAME/ SIZE` in a line; a crate that is not named may have no circle at all.
 const RECORD: &str = "crates/xtask/circles.txt";
@@ -22,6 +22,7 @@ pub fn tidy(root: &Path) -> Result<()> {
     let mut found = Findings::default();
     found.failures.extend(map::missing(root)?);
     found.failures.extend(links::dead(root)?);
+    found.failures.extend(counts::wrong(root)?);
     let mut record = read_record(root)?;
     for name in map::crates(root)? {
         let folder = root.join("crates").join(&name);
@@ -150,7 +151,7 @@ pub mod tests {
     }
 
     fn house(record: &str) -> tempfile::TempDir {
-        tree(&[
+        let files = [
             ("Cargo.toml", "    \"crates/a\", # the only one"),
             ("ARCHITECTURE.md", "`a`"),
             ("crates/a/Cargo.toml", "name = \"quartet-a\""),
@@ -160,7 +161,9 @@ pub mod tests {
             ("crates/a/src/z.rs", "use crate::x::X;"),
             ("crates/xtask/circles.txt", record),
             ("crates/xtask/english.txt", "# counts\n"),
-        ])
+            ("test", ""),
+        ];
+        tree(&[&files[..], &counts::tests::SOURCES].concat())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 """Random PartiQL statements at Quartet and at DynamoDB Local: the reply and the tables after each write must be alike.
 
-    python -m dynamodb.partiql [--seed N] [--count N] [--texts]
+    python -m dynamodb.partiql [--seed N] [--count N] [--texts] [--record]
 
 Numbers are compared by value, sets and results without ORDER BY without order. Where the two differ, a rule of `rules.py` must say
 why Quartet is right. Texts of refusals are counted and, with `--texts`, shown, but judged by tests of recorded texts only: which
@@ -11,6 +11,7 @@ difference has no explanation.
 from __future__ import annotations
 
 import argparse
+import datetime
 import random
 import re
 import sys
@@ -19,6 +20,7 @@ from decimal import Decimal
 
 from botocore.exceptions import ClientError
 
+from harness.counts import record
 from harness.dynamodb import connect
 from harness.server import Server
 
@@ -110,6 +112,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--texts", action="store_true")
+    parser.add_argument("--record", action="store_true", help="write the counts to docs/counts.txt")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.count} statements", flush=True)
     maker, server = Maker(options.seed), Server()
@@ -154,6 +157,9 @@ def main() -> int:
             print(f"text {count}:\n  local:   {theirs_}\n  quartet: {ours_}")
     print(f"{sum(texts.values())} refusals have other words")
     print(f"{options.count} statements, {explained.total()} differences explained, {unexplained} unexplained")
+    if options.record and not unexplained:
+        day = datetime.date.today().isoformat()
+        record({"partiql.day": day, "partiql.seed": options.seed, "partiql.statements": options.count, "partiql.differ": explained.total()})
     return 1 if unexplained else 0
 
 

@@ -9,7 +9,6 @@ Commands that pick at random are left out, and so are relative deadlines, becaus
 from __future__ import annotations
 
 import random
-import shutil
 
 import pytest
 
@@ -138,11 +137,8 @@ def state(connection: Connection) -> dict:
 
 @pytest.fixture(scope="module")
 def redis_server():
-    if shutil.which("redis-server") is None:
-        pytest.fail("redis-server is needed to compare with (Debian: redis-server)")
-    server = Server(target="redis").start()
-    yield server
-    server.close()
+    with Server(target="redis") as server:
+        yield server
 
 
 @pytest.mark.quartet_only

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 
 import pytest
 
@@ -94,11 +93,8 @@ def values(connection: Connection) -> dict:
 
 @pytest.fixture(scope="module")
 def redis_server():
-    if shutil.which("redis-server") is None:
-        pytest.fail("redis-server is needed to compare with (Debian: redis-server)")
-    server = Server(target="redis").start()
-    yield server
-    server.close()
+    with Server(target="redis") as server:
+        yield server
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 
@@ -30,11 +29,8 @@ def source(server):
 
 @pytest.fixture(scope="module", params=["redis", "quartet"])
 def other(request):
-    if request.param == "redis" and not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
-    server = Server(target=request.param).start()
-    yield server
-    server.close()
+    with Server(target=request.param) as server:
+        yield server
 
 
 @pytest.fixture
@@ -87,8 +83,6 @@ def test_a_key_moves_with_its_deadline(source, target, other, kind):
 
 @pytest.mark.quartet_only
 def test_redis_hands_keys_to_quartet(source, server):
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     redis = Server(target="redis").start()
     with Connection(redis.port) as connection:
         for kind, (command, _, *words) in COMMANDS.items():

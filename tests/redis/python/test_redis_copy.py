@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -24,19 +23,15 @@ REJECTED = 2
 
 @pytest.fixture
 def target():
-    server = Server().start()
-    yield server
-    server.close()
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture
 def redis():
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     options = ["--enable-debug-command", "yes", "--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "256mb"]
-    server = Server(target="redis", options=options).start()
-    yield server
-    server.close()
+    with Server(target="redis", options=options) as server:
+        yield server
 
 
 def save(redis: Server) -> Path:
@@ -78,8 +73,6 @@ def test_a_damaged_file_is_named_by_its_byte_and_marks_the_target(redis, target)
 
 
 def test_an_append_only_folder_arrives_and_its_torn_end_is_told(target):
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     options = ["--aof-use-rdb-preamble", "yes", "--auto-aof-rewrite-percentage", "0"]
     redis = Server(target="redis", options=options, durability="interval").start()
     try:
@@ -190,8 +183,6 @@ def test_credentials_of_an_import_stand_in_files_or_variables(redis, target, tmp
 
 
 def test_a_source_over_tls_is_copied(target, tmp_path):
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     made, port = make(tmp_path), free_port()
     options = ["--tls-port", port, "--tls-cert-file", made.certificate, "--tls-key-file", made.key, "--tls-ca-cert-file", made.root]
     redis = Server(target="redis", options=[*map(str, options), "--tls-auth-clients", "no", "--repl-diskless-sync-delay", "0"]).start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 
@@ -20,19 +19,15 @@ STREAM = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def replica():
-    server = Server(durability="always").start()
-    yield server
-    server.close()
+    with Server(durability="always") as server:
+        yield server
 
 
 @pytest.fixture
 def redis():
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     options = ["--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb", "--repl-ping-replica-period", "1"]
-    server = Server(target="redis", options=options).start()
-    yield server
-    server.close()
+    with Server(target="redis", options=options) as server:
+        yield server
 
 
 def info(port: int, field: str) -> str:
@@ -113,8 +108,6 @@ def test_a_broken_link_and_a_killed_replica_go_on_where_they_were(redis, replica
 
 
 def test_a_source_that_wants_a_password_is_followed_once_it_is_known(replica):
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     redis = Server(target="redis", options=["--repl-diskless-sync-delay", "0"]).start()
     try:
         with Connection(redis.port) as here, Connection(replica.port) as there:
@@ -136,8 +129,6 @@ def parameter(connection: Connection, name: str) -> str:
 
 def test_a_user_of_the_source_is_shown_and_the_parameters_tell(replica):
     """As an operator of Redis sets it up: a user that may do nothing but replicate."""
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     redis = Server(target="redis", options=["--repl-diskless-sync-delay", "0"]).start()
     try:
         with Connection(redis.port) as here, Connection(replica.port) as there:
@@ -165,8 +156,6 @@ def test_a_user_of_the_source_is_shown_and_the_parameters_tell(replica):
 
 def test_a_source_is_followed_over_tls(replica, tmp_path):
     """With the names of Redis' parameters: roots of one's own, and a certificate of one's own that the source asks for."""
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     (tmp_path / "strange").mkdir()
     made, strange, port = make(tmp_path), make(tmp_path / "strange"), free_port()
     options = ["--tls-port", port, "--tls-cert-file", made.certificate, "--tls-key-file", made.key, "--tls-ca-cert-file", made.root]

@@ -23,18 +23,14 @@ from harness.server import Server, binary, free_port
 
 @pytest.fixture
 def source():
-    server = Server().start()
-    yield server
-    server.close()
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture
 def redis():
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
-    server = Server(target="redis", options=["--enable-debug-command", "yes"]).start()
-    yield server
-    server.close()
+    with Server(target="redis", options=["--enable-debug-command", "yes"]) as server:
+        yield server
 
 
 def info(connection: Connection, field: str) -> str:

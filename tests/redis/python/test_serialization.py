@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 
 import pytest
 
@@ -30,8 +29,6 @@ def connection(server):
 
 @pytest.fixture(scope="module")
 def redis():
-    if not shutil.which("redis-server"):
-        pytest.skip("there is no redis-server")
     server = Server(target="redis").start()
     with Connection(server.port) as connection:
         yield connection
