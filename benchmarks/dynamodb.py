@@ -22,7 +22,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from redis import QUARTET, ROOT, Server, figures, run_parts
+from redis import OUT, QUARTET, ROOT, Server, figures, run_parts
 
 PEERS = ROOT / "target" / "benchmarks" / "dynamodb"
 LOCAL_VERSION, DYNALITE_VERSION = "2.6.1", "3.2.2"
@@ -308,7 +308,7 @@ def main():
     parser.add_argument("--partition", type=int, default=100_000, help="items of the partition that is queried page by page")
     parser.add_argument("--items", type=int, default=1_000_000, help="items of the table that is scanned")
     parser.add_argument("--only", default="memory_and_start,product,paging")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=OUT / "dynamodb")
     settings = parser.parse_args()
     fetch_peers()
     parts = {"product": product, "paging": paging, "memory_and_start": memory_and_start}

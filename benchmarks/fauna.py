@@ -16,7 +16,7 @@ import statistics
 import time
 from pathlib import Path
 
-from redis import QUARTET, Server, bench, figures, run_parts
+from redis import OUT, QUARTET, Server, bench, figures, run_parts
 
 # Server CPU microseconds an operation of FaunaDB's last open build, by cell and workers.
 ORIGINAL_CPU = {
@@ -228,7 +228,7 @@ def main():
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--events", type=int, default=20)
     parser.add_argument("--only", default="product,news,calvin,ycsb,streams")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=OUT / "fauna")
     settings = parser.parse_args()
     parts = {"product": product, "news": news, "calvin": calvin, "ycsb": ycsb, "streams": open_streams}
     run_parts(settings, parts, report)

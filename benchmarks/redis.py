@@ -35,6 +35,8 @@ PEER = os.environ.get("REDIS_SERVER", "redis-server")
 PEER_OPTIONS = os.environ.get("REDIS_OPTIONS", "").split()
 # An older build of Quartet, in place of Redis.
 BEFORE = None
+# Where a run without `--out` leaves its report.
+OUT = ROOT / "target" / "benchmarks"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -313,7 +315,7 @@ def machine():
 
 
 def run_parts(settings, parts, report, **more):
-    """Runs the parts that `--only` names, and writes results and report after each, so that a run cut short leaves what it has."""
+    """Runs the parts that `--only` names, and writes results and report after each, so that a run cut short leaves what it has. Prints the report."""
     results = {"machine": machine(), **more, "commit": commit(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
                "command": " ".join([f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])}
     settings.out.mkdir(parents=True, exist_ok=True)
@@ -321,6 +323,7 @@ def run_parts(settings, parts, report, **more):
         results[name] = parts[name](settings)
         (settings.out / "results.json").write_text(json.dumps(results, indent=1))
         (settings.out / "report.md").write_text(report(results))
+    print((settings.out / "report.md").read_text())
 
 
 def main():
@@ -331,7 +334,7 @@ def main():
     parser.add_argument("--tests", default=",".join(TESTS), help="the tests of redis-benchmark")
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--only", default="product,redis_benchmark,families,reads_beside_writes,memory_and_start")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=OUT / "redis")
     parser.add_argument("--before", help="an older build of quartet, in place of Redis")
     settings = parser.parse_args()
     global BEFORE
