@@ -9,8 +9,8 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-use super::DynamoDbTarget;
 use crate::targets::OperationError;
+use crate::targets::endpoint::Endpoint;
 use crate::targets::http::{HttpSocket, Reply};
 
 const DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
@@ -19,25 +19,28 @@ const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
 type Signer = Hmac<Sha256>;
 
+/// The account in whose name requests are signed, and the host and the region that they name.
+#[derive(Clone)]
+pub struct Signature {
+    pub access_key: String,
+    pub secret: String,
+    pub host: String,
+    pub region: String,
+}
+
 pub struct HttpClient {
     socket: HttpSocket,
-    host: String,
-    access_key: String,
-    secret: String,
-    region: String,
+    signature: Signature,
     /// The day's signing key, and its day.
     signer: (String, Signer),
     request: Vec<u8>,
 }
 
 impl HttpClient {
-    pub async fn open(target: &DynamoDbTarget) -> std::io::Result<HttpClient> {
+    pub async fn open(endpoint: &Endpoint, signature: Signature) -> std::io::Result<HttpClient> {
         Ok(HttpClient {
-            socket: HttpSocket::open(&target.endpoint).await?,
-            host: target.host.clone(),
-            access_key: target.access_key.clone(),
-            secret: target.secret.clone(),
-            region: target.region.clone(),
+            socket: HttpSocket::open(endpoint).await?,
+            signature,
             signer: (String::new(), signer(b"")),
             request: Vec::new(),
         })
@@ -57,10 +60,10 @@ impl HttpClient {
         let target = format!("DynamoDB_20120810.{operation}");
         let canonical = format!(
             "POST\n/\n\ncontent-type:{CONTENT_TYPE}\nhost:{}\nx-amz-date:{date}\nx-amz-target:{target}\n\n{SIGNED_HEADERS}\n{}",
-            self.host,
+            self.signature.host,
             hexadecimal(&Sha256::digest(body))
         );
-        let scope = format!("{day}/{}/dynamodb/aws4_request", self.region);
+        let scope = format!("{day}/{}/dynamodb/aws4_request", self.signature.region);
         let to_sign = format!(
             "AWS4-HMAC-SHA256\n{date}\n{scope}\n{}",
             hexadecimal(&Sha256::digest(canonical))
@@ -72,17 +75,17 @@ impl HttpClient {
             "POST / HTTP/1.1\r\nhost: {}\r\ncontent-type: {CONTENT_TYPE}\r\ncontent-length: {}\r\nx-amz-date: {date}\r\n\
              x-amz-target: {target}\r\nauthorization: AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={SIGNED_HEADERS}, \
              Signature={}\r\n\r\n{body}",
-            self.host,
+            self.signature.host,
             body.len(),
-            self.access_key,
+            self.signature.access_key,
             hexadecimal(&signed)
         );
         written.expect("memory takes what is written");
     }
 
     fn derive(&self, day: &str) -> Signer {
-        let mut key = format!("AWS4{}", self.secret).into_bytes();
-        for part in [day, &self.region, "dynamodb", "aws4_request"] {
+        let mut key = format!("AWS4{}", self.signature.secret).into_bytes();
+        for part in [day, &self.signature.region, "dynamodb", "aws4_request"] {
             key = signer(&key).chain_update(part).finalize().into_bytes().to_vec();
         }
         signer(&key)

@@ -14,7 +14,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use serde::Deserialize;
 
-use self::http::HttpClient;
+use self::http::{HttpClient, Signature};
 use super::endpoint::{Endpoint, Trust};
 use super::http::Reply;
 use super::{Connection, OperationError, Records, ServerDescription, Target};
@@ -32,10 +32,7 @@ const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "pri
 
 /// `dynamodb[s]://[access key:secret@]host:port[/region]`
 pub struct DynamoDbTarget {
-    access_key: String,
-    secret: String,
-    host: String,
-    region: String,
+    signature: Signature,
     endpoint: Endpoint,
 }
 
@@ -48,16 +45,18 @@ impl DynamoDbTarget {
             .split_once(':')
             .context("credentials are access key:secret")?;
         Ok(DynamoDbTarget {
-            access_key: access_key.to_owned(),
-            secret: secret.to_owned(),
-            host: host.to_owned(),
-            region: if region.is_empty() { "us-east-1" } else { region }.to_owned(),
+            signature: Signature {
+                access_key: access_key.to_owned(),
+                secret: secret.to_owned(),
+                host: host.to_owned(),
+                region: if region.is_empty() { "us-east-1" } else { region }.to_owned(),
+            },
             endpoint: Endpoint::of_authority(host, is_tls, trust)?,
         })
     }
 
     async fn open(&self) -> anyhow::Result<DynamoDbConnection> {
-        let client = HttpClient::open(self).await;
+        let client = HttpClient::open(&self.endpoint, self.signature.clone()).await;
         Ok(DynamoDbConnection {
             client: client.with_context(|| format!("cannot connect to {}", self.address()))?,
             body: String::new(),
@@ -83,7 +82,7 @@ impl Target for DynamoDbTarget {
         } else {
             "dynamodb"
         };
-        format!("{scheme}://{}/{}", self.host, self.region)
+        format!("{scheme}://{}/{}", self.signature.host, self.signature.region)
     }
 
     fn is_loopback(&self) -> bool {
@@ -352,7 +351,11 @@ mod tests {
     fn urls_are_understood() {
         let trust = Trust::new(None).unwrap();
         let target = DynamoDbTarget::new("key:secret@127.0.0.1:8000/eu-west-1", false, &trust).unwrap();
-        assert_eq!((target.access_key.as_str(), target.secret.as_str()), ("key", "secret"));
+        let signature = &target.signature;
+        assert_eq!(
+            (signature.access_key.as_str(), signature.secret.as_str()),
+            ("key", "secret")
+        );
         assert_eq!(target.address(), "dynamodb://127.0.0.1:8000/eu-west-1");
         for bad in ["127.0.0.1", "127.0.0.1:x", "key@127.0.0.1:1"] {
             assert!(DynamoDbTarget::new(bad, false, &trust).is_err(), "{bad}");
