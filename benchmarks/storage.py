@@ -29,7 +29,6 @@ import os
 import platform
 import random
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -38,58 +37,39 @@ import threading
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
 import load as loading
+from harness import resp
+from harness.server import ROOT, Server
 
 VALUE_BYTES = 1000
 BATCH = 500
-ROOT = Path(__file__).resolve().parents[1]
 
 
-def encode(*words):
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+class Connection(resp.Connection):
+    """A connection that waits as long as a reply takes, and has good ones only."""
 
-
-class Connection:
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.file = self.socket.makefile("rb")
+        super().__init__(port, timeout_seconds=None)
 
-    def send(self, *words):
-        self.socket.sendall(encode(*words))
-        return self.reply()
-
-    def reply(self):
-        line = self.file.readline()
-        if line[:1] == b"-":
-            raise SystemExit(f"the server answers {line!r}")
-        if line[:1] == b"$":
-            return self.file.read(int(line[1:]) + 2)[:-2]
-        return line[1:-2]
+    def read(self):
+        reply = super().read()
+        if isinstance(reply, resp.ReplyError):
+            raise SystemExit(f"the server answers {reply!r}")
+        return reply
 
 
-class Server:
+class Served(Server):
+    # A memory engine of many gigabytes opens and ends in minutes.
+    ready_seconds_max = stop_seconds_max = 900.0
+
     def __init__(self, arguments, data, engine, *options, durability="interval"):
-        command = [arguments.binary, "serve", "--dev", "--data", data, "--engine", engine, "--durability", durability, "--listen-redis", "127.0.0.1:0"]
-        command += ["--listen-http", "127.0.0.1:0", "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off", *options]
+        super().__init__(durability, data, "quartet", ["--engine", engine, *options], listeners=["redis", "http"], program=arguments.binary)
+
+    def start(self):
         self.began = time.monotonic()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.http = self.port = 0
-        for line in self.process.stdout:
-            if line.startswith("redis "):
-                self.port = int(line.rsplit(":", 1)[1])
-            if line.startswith("http "):
-                self.http = int(line.rsplit(":", 1)[1].strip("/\n"))
-            if line.strip() == "ready":
-                return
-        raise SystemExit("the server did not start: " + " ".join(command))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
+        return super().start()
 
 
 def name(number):
@@ -105,10 +85,8 @@ def fill(port, keys):
         parts = []
         for number in numbers:
             start = choose.randrange(len(block) - VALUE_BYTES)
-            parts.append(encode(b"SET", name(number), block[start : start + VALUE_BYTES]))
-        connection.socket.sendall(b"".join(parts))
-        for _ in numbers:
-            connection.reply()
+            parts.append((b"SET", name(number), block[start : start + VALUE_BYTES]))
+        connection.pipeline(*parts)
 
 
 def fill_small(port, keys):
@@ -120,7 +98,7 @@ def fill_small(port, keys):
             start = choose.randrange(len(block) - 100)
             words += [b"%016d" % number, block[start : start + choose.randrange(8, 101)]]
         total += sum(map(len, words)) - len(words[0])
-        connection.send(*words)
+        connection.do(*words)
     return total
 
 
@@ -161,7 +139,7 @@ class Clients:
         while not self.stop.is_set():
             key = name(choose.randrange(keys))
             began = time.perf_counter()
-            connection.send(b"GET", key) if command == "GET" else connection.send(b"SET", key, value)
+            connection.do(b"GET", key) if command == "GET" else connection.do(b"SET", key, value)
             ended = time.perf_counter()
             self.done.append((ended, ended - began))
 
@@ -182,7 +160,7 @@ def engines(arguments, scratch):
     found = {}
     for round_number in range(arguments.rounds):
         for engine in ("memory", "ssd"):
-            with tempfile.TemporaryDirectory(dir=scratch) as data, Server(arguments, data, engine, durability="always") as server:
+            with tempfile.TemporaryDirectory(dir=scratch) as data, Served(arguments, data, engine, durability="always") as server:
                 report = Path(scratch) / f"{engine}-{round_number}"
                 command = [arguments.binary, "bench", "product", "--target", f"redis://127.0.0.1:{server.port}", "--parallelism", "1,10,100"]
                 command += ["--seconds", str(max(1, int(arguments.seconds))), "--report", str(report)]
@@ -279,14 +257,14 @@ def opening(arguments, scratch):
     for engine in ("ssd", "memory"):
         keys = keys_of(arguments.gigabytes)
         data = tempfile.mkdtemp(dir=scratch)
-        with Server(arguments, data, engine) as server:
+        with Served(arguments, data, engine) as server:
             fill(server.port, keys)
-            Connection(server.port).send(b"SAVE")
+            Connection(server.port).do(b"SAVE")
         seconds = []
         for _ in range(arguments.rounds):
             forget_pages(data)
-            with Server(arguments, data, engine) as server:
-                Connection(server.port).send(b"GET", name(keys // 2))
+            with Served(arguments, data, engine) as server:
+                Connection(server.port).do(b"GET", name(keys // 2))
                 seconds.append(time.monotonic() - server.began)
         took = statistics.median(seconds)
         shutil.rmtree(data)
@@ -301,15 +279,15 @@ def opening_small_rows(arguments, scratch):
     """A fifth of the size: rows of this size take several times their bytes of memory."""
     gigabytes = arguments.gigabytes / 5
     data, keys = tempfile.mkdtemp(dir=scratch), max(1000, int(gigabytes * 1e9) // (16 + 54))
-    with Server(arguments, data, "memory") as server:
+    with Served(arguments, data, "memory") as server:
         known = fill_small(server.port, keys)
-        Connection(server.port).send(b"SAVE")
+        Connection(server.port).do(b"SAVE")
     (checkpoint,) = (file.stat().st_size for file in Path(data).glob("checkpoint-*"))
     seconds = []
     for _ in range(arguments.rounds):
         forget_pages(data)
-        with Server(arguments, data, "memory") as server:
-            Connection(server.port).send(b"GET", b"%016d" % (keys // 2))
+        with Served(arguments, data, "memory") as server:
+            Connection(server.port).do(b"GET", b"%016d" % (keys // 2))
             seconds.append(time.monotonic() - server.began)
     shutil.rmtree(data)
     took = statistics.median(seconds) * 1e6
@@ -334,7 +312,7 @@ def overwrite(arguments, scratch):
     seconds = arguments.overwrite_seconds
     own = disk_p999_ms(scratch, min(10, seconds))
     data = tempfile.mkdtemp(dir=scratch)
-    with Server(arguments, data, "ssd", durability="always") as server:
+    with Served(arguments, data, "ssd", durability="always") as server:
         fill(server.port, keys)
         most = 0
         with Clients(server.port, 4, keys, "SET") as writers:
@@ -349,10 +327,10 @@ def overwrite(arguments, scratch):
         connection = Connection(server.port)
         kept = keys // 10
         for first in range(kept, keys, BATCH):
-            connection.send(b"DEL", *(name(number) for number in range(first, min(first + BATCH, keys))))
+            connection.do(b"DEL", *(name(number) for number in range(first, min(first + BATCH, keys))))
         left, log, deadline = 0, bytes_on_disk(data, "log") / live, time.monotonic() + 180
         while time.monotonic() < deadline:
-            connection.send(b"SAVE")
+            connection.do(b"SAVE")
             left = bytes_on_disk(data, "base") / (live * kept / keys)
             if left < 1.3:
                 break
@@ -372,11 +350,11 @@ def beside(arguments, scratch):
     keys = keys_of(arguments.gigabytes / 5)
     jobs = [("memory", "checkpoint", save), ("ssd", "flush", save), ("ssd", "backup", backup)]
     for engine, job, work in jobs:
-        with tempfile.TemporaryDirectory(dir=scratch) as data, tempfile.TemporaryDirectory(dir=scratch) as target, Server(arguments, data, engine) as server:
+        with tempfile.TemporaryDirectory(dir=scratch) as data, tempfile.TemporaryDirectory(dir=scratch) as target, Served(arguments, data, engine) as server:
             if work is backup and not can(arguments, "backup"):
                 continue
             fill(server.port, keys)
-            Connection(server.port).send(b"SAVE")
+            Connection(server.port).do(b"SAVE")
             with Clients(server.port, 4, keys, "GET") as idle:
                 time.sleep(arguments.seconds)
             fill(server.port, keys // 2)
@@ -388,7 +366,7 @@ def beside(arguments, scratch):
 
 
 def save(arguments, server, target):
-    Connection(server.port).send(b"SAVE")
+    Connection(server.port).do(b"SAVE")
 
 
 def can(arguments, command):
@@ -396,7 +374,7 @@ def can(arguments, command):
 
 
 def backup(arguments, server, target):
-    command = [arguments.binary, "backup", "--server", f"127.0.0.1:{server.http}", "--key", "dev", "--to", os.path.join(target, "backup")]
+    command = [arguments.binary, "backup", "--server", f"127.0.0.1:{server.http_port}", "--key", "dev", "--to", os.path.join(target, "backup")]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -407,9 +385,9 @@ def backups(arguments, scratch):
     keys = keys_of(arguments.gigabytes / 5)
     megabytes = keys * VALUE_BYTES / 1e6
     own, taken, kept, restored = [], [], [], []
-    with tempfile.TemporaryDirectory(dir=scratch) as data, Server(arguments, data, "ssd") as server:
+    with tempfile.TemporaryDirectory(dir=scratch) as data, Served(arguments, data, "ssd") as server:
         fill(server.port, keys)
-        Connection(server.port).send(b"SAVE")
+        Connection(server.port).do(b"SAVE")
         for _ in range(arguments.rounds):
             own.append(disk_megabytes_per_second(scratch, int(megabytes)))
             with tempfile.TemporaryDirectory(dir=scratch) as target:
