@@ -14,7 +14,6 @@ import os
 import random
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -22,6 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from harness.resp import Connection, encode
 from harness.server import Server
+from harness.threads import Threads
 
 VALUE_BYTES = 1000
 BATCH = 1000
@@ -42,34 +42,26 @@ def is_saving(connection):
     return "rdb_bgsave_in_progress:1" in connection.do("INFO", "persistence")
 
 
-class Writers:
+class Writers(Threads):
     """Connections that overwrite, a pipeline of a few keys at a time, and note how long each took."""
 
     def __init__(self, port, count, pipeline, keys):
-        self.stop, self.latencies, self.written = threading.Event(), [], 0
-        self.threads = [threading.Thread(target=self.run, args=(port, pipeline, keys, seed)) for seed in range(count)]
+        super().__init__(count)
+        self.port, self.pipeline, self.keys = port, pipeline, keys
+        self.latencies, self.written = [], 0
 
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
+    def begin(self, number):
+        return Connection(self.port), random.Random(number)
 
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
-
-    def run(self, port, pipeline, keys, seed):
-        connection, choose = Connection(port), random.Random(seed)
-        value = b"v" * VALUE_BYTES
-        while not self.stop.is_set():
-            request = b"".join(encode(b"SET", name(choose.randrange(keys)), value) for _ in range(pipeline))
-            began = time.perf_counter()
-            connection.send_bytes(request)
-            for _ in range(pipeline):
-                connection.read()
-            self.latencies.append(time.perf_counter() - began)
-            self.written += pipeline
+    def work(self, made):
+        connection, choose = made
+        request = b"".join(encode(b"SET", name(choose.randrange(self.keys)), b"v" * VALUE_BYTES) for _ in range(self.pipeline))
+        began = time.perf_counter()
+        connection.send_bytes(request)
+        for _ in range(self.pipeline):
+            connection.read()
+        self.latencies.append(time.perf_counter() - began)
+        self.written += self.pipeline
 
 
 def milliseconds(latencies, share):

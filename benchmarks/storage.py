@@ -33,7 +33,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -42,6 +41,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 import load as loading
 from harness import resp
 from harness.server import ROOT, Server
+from harness.threads import Threads
 
 VALUE_BYTES = 1000
 BATCH = 500
@@ -56,7 +56,7 @@ class Connection(resp.Connection):
     def read(self):
         reply = super().read()
         if isinstance(reply, resp.ReplyError):
-            raise SystemExit(f"the server answers {reply!r}")
+            raise RuntimeError(f"the server answers {reply!r}")
         return reply
 
 
@@ -117,31 +117,24 @@ def percentile(latencies, share):
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000 if ordered else 0.0
 
 
-class Clients:
+class Clients(Threads):
     """Connections that read or overwrite at random, one request at a time, and note how long each took and when it ended."""
 
     def __init__(self, port, count, keys, command):
-        self.stop, self.done = threading.Event(), []
-        self.threads = [threading.Thread(target=self.run, args=(port, keys, command, seed)) for seed in range(count)]
+        super().__init__(count)
+        self.port, self.keys, self.command = port, keys, command
+        self.done = []
 
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
+    def begin(self, number):
+        return Connection(self.port), random.Random(number), os.urandom(VALUE_BYTES)
 
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
-
-    def run(self, port, keys, command, seed):
-        connection, choose, value = Connection(port), random.Random(seed), os.urandom(VALUE_BYTES)
-        while not self.stop.is_set():
-            key = name(choose.randrange(keys))
-            began = time.perf_counter()
-            connection.do(b"GET", key) if command == "GET" else connection.do(b"SET", key, value)
-            ended = time.perf_counter()
-            self.done.append((ended, ended - began))
+    def work(self, made):
+        connection, choose, value = made
+        key = name(choose.randrange(self.keys))
+        began = time.perf_counter()
+        connection.do(b"GET", key) if self.command == "GET" else connection.do(b"SET", key, value)
+        ended = time.perf_counter()
+        self.done.append((ended, ended - began))
 
     @property
     def latencies(self):

@@ -6,6 +6,7 @@ KEYVALUE_CHECK_SECONDS makes it a long run.
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import random
 import struct
@@ -13,6 +14,8 @@ import threading
 import time
 
 import pytest
+
+from harness.threads import Threads
 
 from .conftest import KeyValueServer
 from .judge import BEYOND, READS, Done, Replay, Step, complaints
@@ -25,37 +28,22 @@ CONFLICT, UNKNOWN_RESULT = 1020, 1021
 GONE = (1007, 1009, 1025, 1031, 1037)
 
 
-class Run:
+class Run(Threads):
     """Threads that do transactions, and what they saw."""
 
     def __init__(self, fdb, database, seed: int):
+        super().__init__(THREADS)
         self.fdb, self.database, self.seed = fdb, database, seed
-        self.stop = threading.Event()
         self.done: list[Done] = []
         self.unknown: list[Done] = []
         self.refused = 0
-        self.broken: list[BaseException] = []
-        self.threads = [threading.Thread(target=self._run, args=(number,)) for number in range(THREADS)]
 
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
+    def begin(self, number: int):
+        return random.Random(f"{self.seed} {number}"), (b"%d-%06d" % (number, count) for count in itertools.count())
 
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
-        assert not self.broken, self.broken
-
-    def _run(self, number: int):
-        choice, count = random.Random(f"{self.seed} {number}"), 0
-        try:
-            while not self.stop.is_set():
-                self._transaction(choice, b"%d-%06d" % (number, count))
-                count += 1
-        except BaseException as error:
-            self.broken.append(error)
+    def work(self, made) -> None:
+        choice, names = made
+        self._transaction(choice, next(names))
 
     def _transaction(self, choice: random.Random, name: bytes):
         transaction, began = self.database.create_transaction(), time.monotonic()
