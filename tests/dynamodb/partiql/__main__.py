@@ -3,9 +3,8 @@
     python -m dynamodb.partiql [--seed N] [--count N] [--texts] [--record]
 
 Numbers are compared by value, sets and results without ORDER BY without order. Where the two differ, a rule of `rules.py` must say
-why Quartet is right. Texts of refusals are counted and, with `--texts`, shown, but judged by tests of recorded texts only: which
-fault of several is reported is not settled, and recordings of the service have other texts than Local. Ends with status 1 if a
-difference has no explanation.
+why Quartet is right, and where both refuse in other words, why; `--texts` shows these. Ends with status 1 if a difference has no
+explanation.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from harness.dynamodb import connect
 from harness.server import Server
 
 from . import local
-from .rules import Case, Outcome, explanation
+from .rules import Case, Outcome, explanation, text_explanation
 from .statements import TABLES, Maker, Statement, items
 
 # Statements between two fresh fillings of the tables.
@@ -146,20 +145,26 @@ def main() -> int:
                         if outcomes[0].tables != outcomes[1].tables:
                             print("  the tables differ afterwards")
                 elif outcomes[0].text and plain_text(outcomes[0].text) != plain_text(outcomes[1].text):
-                    texts[plain_text(outcomes[0].text)[:100], plain_text(outcomes[1].text)[:100]] += 1
+                    rule = text_explanation(outcomes[0].text, outcomes[1].text)
+                    if rule:
+                        texts[rule] += 1
+                    else:
+                        unexplained += 1
+                    if options.texts or not rule:
+                        print(f"text of statement {number}, {rule}: {statement.text!r} {statement.parameters}")
+                        print(f"  local: {outcomes[0].text}\n  quartet: {outcomes[1].text}")
     finally:
         server.close()
     print("outcomes: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()))
     for rule, count in explained.most_common():
         print(f"explained: {count} {rule}")
-    if options.texts:
-        for (theirs_, ours_), count in texts.most_common(60):
-            print(f"text {count}:\n  local:   {theirs_}\n  quartet: {ours_}")
-    print(f"{sum(texts.values())} refusals have other words")
-    print(f"{options.count} statements, {explained.total()} differences explained, {unexplained} unexplained")
+    for rule, count in texts.most_common():
+        print(f"other words: {count} {rule}")
+    print(f"{options.count} statements, {explained.total()} differences and {texts.total()} other words explained, {unexplained} unexplained")
     if options.record and not unexplained:
         day = datetime.date.today().isoformat()
-        record({"partiql.day": day, "partiql.seed": options.seed, "partiql.statements": options.count, "partiql.differ": explained.total()})
+        counts = {"day": day, "seed": options.seed, "statements": options.count, "differ": explained.total(), "words": texts.total()}
+        record({f"partiql.{name}": count for name, count in counts.items()})
     return 1 if unexplained else 0
 
 

@@ -1,6 +1,7 @@
 """What may differ between DynamoDB Local and Quartet: each rule by its name, with the reason why ours is right.
 
 A rule sees the statement, both outcomes and a way to run another statement at Local. It explains a difference only if it is true.
+Where both refuse a statement in other words, a rule of texts sees the two texts.
 """
 
 from __future__ import annotations
@@ -147,3 +148,154 @@ RULES = (
 def explanation(case: Case) -> str | None:
     """Names the first rule that explains why the outcomes differ."""
     return next((rule.name for rule in RULES if rule.explains(case)), None)
+
+
+# ---- texts of refusals
+
+
+@dataclass(frozen=True)
+class TextRule:
+    name: str
+    reason: str
+    explains: Callable[[str, str], bool]
+
+
+OVERLAP = re.compile(r"Two document paths overlap .*; path one: (\[.*\]), path two: (\[.*\])")
+TYPE_NAMES = re.compile(r"Invalid attribute type name found; type: (.*), valid types: {(.*)}")
+
+
+def order_of_paths(local: str, ours: str) -> bool:
+    found = OVERLAP.match(local), OVERLAP.match(ours)
+    return all(found) and sorted(found[0].groups()) == sorted(found[1].groups())
+
+
+def order_of_types(local: str, ours: str) -> bool:
+    found = [TYPE_NAMES.match(text) for text in (local, ours)]
+    return all(found) and found[0][1] == found[1][1] and sorted(found[0][2].split(",")) == sorted(found[1][2].split(","))
+
+
+def pairs(*known: tuple[str, str]) -> Callable[[str, str], bool]:
+    """True for a text of Local and one of ours that begin as one of the pairs do."""
+    return lambda local, ours: any(local.startswith(one) and ours.startswith(other) for one, other in known)
+
+
+RECORDED = pairs(
+    ("DynamoDB only supports precision up to 38 digits", "Attempting to store more than 38 significant digits in a Number"),
+    ("Input collection contains duplicates", "One or more parameter values were invalid: Input collection ["),
+    ("Statement wasn't well formed, can't be processed: ", "1 validation error detected: Value '' at 'statement' failed to satisfy constraint"),
+)
+KEY_TYPE = ("Key attribute's data type should match its data type in table's schema: Key ", "One or more parameter values were invalid: Condition parameter type does not match schema type")
+OTHER_WORDS = pairs(
+    ("Unsupported operation: Typed", "Unsupported operation: IsType"),
+    ("Ion Literals are not supported: ", "Ion Literals are not supported: "),
+    ("Key value must be of type S, N, or B. Key name: ", KEY_TYPE[0]),
+    KEY_TYPE,
+    KEY_TYPE[::-1],
+    ("Incorrect operand type for operator or function; operator or function: list_append, operand type: {", "Incorrect operand type for operator or function; operator or function: list_append, operand type: N"),
+    ("Unsupported clause: ", "Statement wasn't well formed, can't be processed: "),
+    ("Invalid attribute value type", "One or more parameter values were invalid: Type mismatch for Index Key "),
+)
+
+
+# The kinds of refusals that Local has words for, and those that recordings of the service have in their place.
+KINDS = frozenset(
+    (
+        "AT is not supported in insert statements",
+        "Aliasing is not supported",
+        "An operand in the update expression has an incorrect data type",
+        "Changing item's hierarchy while reading isn't supported",
+        "Duplicate identifiers in select clause",
+        "Duplicate keys in tuple",
+        "Duplicate primary key exists in table",
+        "DynamoDB only supports precision up to 38 digits",
+        "EXISTS can only be used in ExecuteTransaction write requests.",
+        "Empty bags are not supported",
+        "Expected '*' after ( MODIFIED | ALL ) ( NEW | OLD ) in RETURNING clause",
+        "IN operator must have a left hand argument of type Variable Reference and right hand argument of type Seq with at least one member",
+        "IS operator is not supported in update expressions",
+        "Incorrect number of operands for operator or function",
+        "Incorrect operand type for operator or function",
+        "Input collection contains duplicates",
+        "Invalid attribute type name found",
+        "Invalid attribute value type",
+        "Invalid returning clause",
+        "Ion Literals are not supported",
+        "Key attribute should be present in the item",
+        "Key attribute's data type should match its data type in table's schema",
+        "Key value must be of type S, N, or B",
+        "List index is not within the allowable range",
+        "MISSING must be compared using IS operator",
+        "Multiple conditions on same key pk",
+        "Multiple conditions on same key sk",
+        "Must have WHERE clause in the statement when using ORDER BY clause.",
+        "Must have at least one non-optional hash key condition in WHERE clause when using ORDER BY clause.",
+        "Number overflow",
+        "One or more parameter values are not valid",
+        "One or more parameter values were invalid",
+        "Operator or function requires a document path",
+        "Path component cannot be an empty string",
+        "RETURNING",
+        "SET_ADD",
+        "SET_DELETE",
+        "Statement wasn't well formed, can't be processed",
+        "The BETWEEN operator requires same data type for lower and upper bounds",
+        "The BETWEEN operator requires upper bound to be greater than or equal to lower bound",
+        "The argument to NOT must be a Type or Expression",
+        "The arguments to AND/OR must be Expressions",
+        "The conditional request failed",
+        "The document path provided in the update expression is invalid for update",
+        "The first argument to SET_ADD must equal the assignment value",
+        "The first argument to SET_DELETE must equal the assignment value",
+        "The first operand must be distinct from the remaining operands for this operator or function",
+        "The function is not allowed in a condition expression",
+        "The function is not allowed in an update expression",
+        "The left hand side argument to IS must be a Variable Reference, Literal, or Path",
+        "The provided expression refers to an attribute that does not exist in the item",
+        "The second argument to SET_ADD must be a value with type SET",
+        "The second argument to SET_DELETE must be a value with type SET",
+        "This operation is not supported on an index",
+        "Tuple keys must be of type String",
+        "Two document paths overlap with each other",
+        "Unexpected path component",
+        "Unrecognized function",
+        "Unsupported clause",
+        "Unsupported data type",
+        "Unsupported data type for IS operator",
+        "Unsupported data type in Bag",
+        "Unsupported operation",
+        "Unsupported operator in Condition Expression",
+        "Unsupported operator in Update Expression",
+        "Variable reference",
+        "Where clause does not contain a mandatory equality on all key attributes",
+        "Attempting to store more than 38 significant digits in a Number",
+        "Overlapping conditions with range keys are not supported in where clause",
+        "1 validation error detected",
+    )
+)
+
+
+def kind_of(text: str) -> str:
+    """The beginning of a text that all refusals of one kind share."""
+    text = re.sub(r"^(Variable reference|RETURNING|SET_ADD|SET_DELETE) .*", r"\1", text)
+    return re.split(r"[:;{\[<]| at \d| under root|\. |-1\b", text)[0].strip()
+
+
+def another_fault(local: str, ours: str) -> bool:
+    one, other = OVERLAP.match(local), OVERLAP.match(ours)
+    is_other = kind_of(local) != kind_of(ours) or local.split(" at ")[0] != ours.split(" at ")[0]
+    is_same_overlap = bool(one and other) and sorted(one.groups()) == sorted(other.groups())
+    return is_other and not is_same_overlap and kind_of(local) in KINDS and kind_of(ours) in KINDS
+
+
+TEXT_RULES = (
+    TextRule("order of two paths", "Local names overlapping paths in the order of its hashes; a recording has them as they are written", order_of_paths),
+    TextRule("order of type names", "Local's names come in the order of its hashes; a recording has Quartet's", order_of_types),
+    TextRule("recorded words", "a recording of the service has Quartet's", RECORDED),
+    TextRule("other words", "the same fault, for which no recording of the service is known", OTHER_WORDS),
+    TextRule("another fault", "a statement with several faults is refused for one of them; which one the service reports is not known", another_fault),
+)
+
+
+def text_explanation(local: str, ours: str) -> str | None:
+    """Names the first rule that explains why both refuse in other words."""
+    return next((rule.name for rule in TEXT_RULES if rule.explains(local, ours)), None)
