@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use quartet_engine::Busy;
 use quartet_model::DatabaseId;
 
-use crate::command::failure::{DatabaseLogin, Failure};
+use crate::command::error_reply::ErrorReply;
+use crate::command::outcome::DatabaseLogin;
 use crate::command::table::Table;
 use crate::command::{Command, DENYOOM, Group, WRITE};
 use crate::layer::Redis;
@@ -109,7 +110,12 @@ pub const PARAMETERS_OF_TENANTS: &[&str] = &[
 impl Redis {
     /// Asks admission control, if there is any, whether a command may run.
     #[inline]
-    pub fn pass_gate(&self, command: &'static Command, request_bytes: usize, now_micros: u64) -> Result<(), Failure> {
+    pub fn pass_gate(
+        &self,
+        command: &'static Command,
+        request_bytes: usize,
+        now_micros: u64,
+    ) -> Result<(), ErrorReply> {
         match &self.access.admission_control {
             None => Ok(()),
             Some(admission_control) => judge(
@@ -129,7 +135,7 @@ fn judge(
     command: &'static Command,
     request_bytes: usize,
     now_micros: u64,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     if is_operators(table, command) {
         return Err(format!("ERR Command is not available: '{}'", command.name.to_ascii_uppercase()).into());
     }
@@ -144,7 +150,7 @@ fn judge(
         grows: command.has(DENYOOM),
         now_micros,
     };
-    admission_control.admit(&admission).map_err(Failure::Message)
+    admission_control.admit(&admission).map_err(ErrorReply::from)
 }
 
 fn is_operators(table: &Table, command: &'static Command) -> bool {

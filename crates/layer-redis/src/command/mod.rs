@@ -1,11 +1,12 @@
 //! A command: one entry of the table, from which dispatch, COMMAND replies, help and documents
 //! derive.
 
+pub mod error_reply;
 pub mod errors;
-pub mod failure;
 pub mod glob;
 pub mod key_flags;
 pub mod migration;
+pub mod outcome;
 pub mod parse;
 pub mod redaction;
 pub mod repetition;

@@ -28,7 +28,7 @@ const THE_KEY: Specification = Specification::new("RW access delete", Begin::Ind
 const BEHIND_KEYS: Specification =
     Specification::new("RW access delete incomplete", Begin::Keyword("KEYS", -2), Find::REST);
 
-pub const COMMANDS: &[Definition] = &[command(
+pub const COMMANDS: &[Definition] = &[entry(
     "migrate",
     -6,
     WRITE | MOVABLE_KEYS | DANGEROUS,
@@ -37,7 +37,7 @@ pub const COMMANDS: &[Definition] = &[command(
     "2.6.0",
     "O(N) in the size of the values, twice here and once there",
     "Moves keys to another server.",
-    migrate,
+    Decides(migrate),
 )];
 
 /// Where KEYS stands.
@@ -70,7 +70,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn read(arguments: Arguments<'a>) -> Result<Options<'a>, Failure> {
+    fn read(arguments: Arguments<'a>) -> Result<Options<'a>, ErrorReply> {
         let mut options = Options {
             keeps_keys: false,
             replaces: false,
@@ -101,7 +101,7 @@ impl<'a> Options<'a> {
     }
 }
 
-fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let options = Options::read(arguments)?;
     let timeout_ms = parse::required_integer(&arguments[5])?;
     let target_db = parse::required_integer(&arguments[4])?;
@@ -134,9 +134,9 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     }
     if migration.sent.is_empty() {
         context.reply.simple("NOKEY");
-        return Ok(());
+        return Ok(Outcome::Done);
     }
-    Err(Failure::Deferred(Deferred::Migrate(Box::new(migration))))
+    Ok(Outcome::After(Deferred::Migrate(Box::new(migration))))
 }
 
 /// A word that is no port is port 0, to which nobody can connect.
@@ -148,7 +148,7 @@ fn port(word: &[u8]) -> u16 {
 
 impl Migration {
     /// Adds the RESTORE of a key, if it is there.
-    fn add(&mut self, context: &mut Context<'_, '_>, name: &[u8], replaces: bool) -> Result<(), Failure> {
+    fn add(&mut self, context: &mut Context<'_, '_>, name: &[u8], replaces: bool) -> Result<(), ErrorReply> {
         let Some(entry) = context.read(name) else {
             return Ok(());
         };

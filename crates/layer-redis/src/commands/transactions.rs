@@ -36,7 +36,7 @@ pub const COMMANDS: &[Definition] = &[
         "Starts a transaction: the commands that follow are queued.",
         multi,
     ),
-    command(
+    entry(
         "exec",
         1,
         NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG,
@@ -45,7 +45,7 @@ pub const COMMANDS: &[Definition] = &[
         "1.2.0",
         "Depends on the queued commands.",
         "Runs the queued commands as one transaction.",
-        exec,
+        Decides(exec),
     ),
     command(
         "discard",
@@ -97,7 +97,7 @@ pub fn writes_or_publishes(command: &Command) -> bool {
         )
 }
 
-fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.client.multi.is_some() {
         return Err("ERR MULTI calls can not be nested".into());
     }
@@ -119,7 +119,7 @@ pub fn end(client: &mut ClientState) {
     client.shared.buffers.queue.store(0, Ordering::Relaxed);
 }
 
-fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let Some(queue) = context.client.multi.take() else {
         return Err("ERR EXEC without MULTI".into());
     };
@@ -131,7 +131,7 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     if touched {
         abandon(context);
         context.reply.null_array();
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     // The connection is shown behind EXEC, not in the last command that it ran.
     let exec_index = context.client.shared.last_command_index();
@@ -141,12 +141,12 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     if stopped == Some(Stop::LongRunning) {
         context.client.multi = Some(queue);
         before.restore(context.client);
-        return Err(Failure::LongRunning);
+        return Ok(Outcome::RunLong);
     }
     abandon(context);
     context.client.shared.note_command(exec_index);
     match stopped {
-        None => Ok(()),
+        None => Ok(Outcome::Done),
         Some(Stop::Killed) => Err("EXECABORT Transaction discarded because of: it was ended by SCRIPT KILL".into()),
         Some(_) => Err("EXECABORT Transaction discarded because of: max transaction duration exceeded".into()),
     }
@@ -244,7 +244,7 @@ fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> 
     stopped
 }
 
-fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.client.multi.is_none() {
         return Err("ERR DISCARD without MULTI".into());
     }
@@ -267,7 +267,7 @@ pub fn forget(partition: &mut PartitionGuard<'_>, client: &mut ClientState) {
         .for_each(|watch| partition.unwatch(watch));
 }
 
-fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.client.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }
@@ -302,7 +302,7 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn unwatch(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn unwatch(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     forget_watches(context);
     context.reply.ok();
     Ok(())
@@ -326,7 +326,7 @@ pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
 
 /// WATCH while nobody can look at the keys: the next EXEC finds them touched, and the client tries
 /// again.
-pub fn watch_blindly(client: &mut ClientState) -> Result<(), Failure> {
+pub fn watch_blindly(client: &mut ClientState) -> Result<(), ErrorReply> {
     if client.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }

@@ -19,7 +19,7 @@ use quartet_wire_resp::Protocol;
 
 use crate::access::acl::Users;
 use crate::command::Command;
-use crate::command::failure::Block;
+use crate::command::outcome::Block;
 use crate::connections::clients::{Client, ClientState};
 use crate::keyspace::key_row;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use quartet_engine::Transaction;
 use quartet_wire_resp::Reply;
 
-use crate::command::failure::{Block, EmptyReply, Failure};
+use crate::command::error_reply::ErrorReply;
+use crate::command::outcome::{Block, EmptyReply, Outcome};
 use crate::connections::clients::ClientState;
 use crate::keyspace::changes::What;
 use crate::keyspace::{Entry, Keyspace, Kind, Missing};
@@ -122,7 +123,7 @@ impl<'c, 't> Context<'c, 't> {
     }
 
     /// A key that a command reads and that must hold `kind` if it is there.
-    pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
+    pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, ErrorReply> {
         match self.read(name) {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
             found => Ok(found),
@@ -142,9 +143,9 @@ impl<'c, 't> Context<'c, 't> {
     }
 
     /// The answer of a blocking command that found nothing: wait for `keys`.
-    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<(), Failure> {
+    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<Outcome, ErrorReply> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
-        Err(Failure::Block(Block {
+        Ok(Outcome::Wait(Block {
             keys,
             deadline_ms,
             in_exec,

@@ -3,13 +3,35 @@
 
 use quartet_wire_resp::Arguments;
 
-pub use crate::command::failure::{Deferred, Failure};
+pub use crate::command::error_reply::ErrorReply;
+pub use crate::command::outcome::{Deferred, Outcome};
 pub use crate::command::*;
 use crate::handler::context::Context;
 
 /// Runs a command. It validates everything before its first write, so an error never leaves half of
 /// a command behind.
-pub type Handler = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), Failure>;
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// Answers at once, as nearly all do.
+    Answers(Answering),
+    /// May leave something else to be done than to send its reply.
+    Decides(Deciding),
+}
+
+pub use Handler::{Answers, Decides};
+
+pub type Answering = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), ErrorReply>;
+pub type Deciding = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<Outcome, ErrorReply>;
+
+impl Handler {
+    #[inline]
+    pub fn run(self, context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+        match self {
+            Answers(handler) => handler(context, arguments).map(|()| Outcome::Done),
+            Decides(handler) => handler(context, arguments),
+        }
+    }
+}
 
 /// A command with what runs it, and with its subcommands.
 pub struct Definition {
@@ -43,6 +65,23 @@ impl Definition {
     reason = "one entry of a table; a builder would hide its columns"
 )]
 pub const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    keys: Keys,
+    group: Group,
+    since: &'static str,
+    complexity: &'static str,
+    summary: &'static str,
+    handler: Answering,
+) -> Definition {
+    let handler = Answers(handler);
+    entry(name, arity, flags, keys, group, since, complexity, summary, handler)
+}
+
+/// The same for a handler of either kind.
+#[allow(clippy::too_many_arguments, reason = "the columns of `command`")]
+pub const fn entry(
     name: &'static str,
     arity: i32,
     flags: u32,
@@ -91,7 +130,7 @@ pub const fn container(
             summary,
             subcommand_count: subcommands.len(),
         },
-        handler: |_, _| Err(Failure::Error("ERR internal: a container was called")),
+        handler: Answers(|_, _| Err(ErrorReply::new("ERR internal: a container was called"))),
         subcommands,
     }
 }

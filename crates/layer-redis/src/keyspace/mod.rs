@@ -38,8 +38,8 @@ use quartet_store::Row;
 pub use quartet_wire_rdb::NAME_BYTES_MAX;
 use smallvec::SmallVec;
 
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::Failure;
 use crate::facts::DATABASES;
 use crate::keyspace::changes::{Changes, What};
 use crate::keyspace::places::joined;
@@ -365,7 +365,7 @@ impl Keyspace<'_, '_> {
     }
 
     /// The key, if it holds `kind`; an error if it holds another.
-    pub fn find_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
+    pub fn find_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, ErrorReply> {
         match self.find(name) {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
             found => Ok(found),

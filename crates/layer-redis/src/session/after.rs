@@ -1,6 +1,6 @@
 //! Work that is left when the lock has been released, for the connection's owner.
 
-use crate::command::failure::Deferred;
+use crate::command::outcome::Deferred;
 use crate::execution::long_run::LongRun;
 
 /// Work behind a request.

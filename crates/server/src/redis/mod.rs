@@ -23,8 +23,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quartet_engine::Dependency;
-use quartet_layer_redis::command::failure::Deferred;
 use quartet_layer_redis::command::migration::{Broken, Migration};
+use quartet_layer_redis::command::outcome::Deferred;
 use quartet_layer_redis::connections::client_memory::Counted;
 use quartet_layer_redis::connections::clients::Client;
 use quartet_layer_redis::replication::ReplicaRequest;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_engine::{Admission, Dependency};
 use quartet_layer_redis::access::acl::User;
-use quartet_layer_redis::command::failure::Deferred;
+use quartet_layer_redis::command::outcome::Deferred;
 use quartet_layer_redis::session::after::After;
 use quartet_layer_redis::{Redis, Session, session::connectionless};
 use quartet_model::Version;

@@ -51,7 +51,7 @@ const SUBCOMMANDS: &[Definition] = &[
     row("client|unpause", 2, ADMINISTRATOR, "6.2.0", "Ends a pause.", unpause),
 ];
 
-fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let details = context.client.shared.details.lock();
     match details.name.as_str() {
         "" => context.reply.null(),
@@ -60,14 +60,14 @@ fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failu
     Ok(())
 }
 
-fn set_name_command(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_name_command(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_name(context.client, &arguments[2])?;
     context.reply.ok();
     Ok(())
 }
 
 /// Names the connection, for CLIENT SETNAME and HELLO.
-pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), Failure> {
+pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), ErrorReply> {
     let name = printable(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")?;
     client.shared.details.lock().name = name;
     Ok(())
@@ -79,7 +79,7 @@ fn printable(text: &[u8]) -> Option<String> {
     is_printable.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let option = String::from_utf8_lossy(&arguments[2]).into_owned();
     let value = printable(&arguments[3]);
     let value = || value.ok_or_else(|| format!("ERR {option} cannot contain spaces, newlines or special characters."));
@@ -93,12 +93,12 @@ fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.integer(context.client.shared.id as i64);
     Ok(())
 }
 
-fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let line = describe(
         context.layer,
         context.client.shared.id,
@@ -109,7 +109,7 @@ fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let is_by_id = arguments.len() > 3 && parse::is(&arguments[2], "id");
     let clients = match is_by_id
         .then(|| with_ids(context, arguments.tail(3)))
@@ -138,7 +138,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 
 /// The connections of these ids in their order, each as often as it is named. `None` if other
 /// filters follow.
-fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<Arc<Client>>>, Failure> {
+fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<Arc<Client>>>, ErrorReply> {
     let mut clients = Vec::new();
     for (position, id) in ids.iter().enumerate() {
         match parse::integer(id) {
@@ -156,7 +156,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
 }
 
 /// CLIENT CAPA capability [capability ...]: those that are not known are passed over, as in Valkey.
-fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.iter().skip(2).any(|word| parse::is(word, "redirect")) {
         context.client.shared.details.lock().can_redirect = true;
     }
@@ -164,7 +164,7 @@ fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() == 3 {
         return kill_address(context, &arguments[2]);
     }
@@ -181,7 +181,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 }
 
 /// The form of old clients: one address, their own included.
-fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Failure> {
+fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), ErrorReply> {
     let mut clients = context.layer.connections.clients.list().into_iter();
     let client = clients.find(|client| client.address.as_bytes() == address);
     kill_one(context, &client.ok_or("ERR No such client")?);
@@ -200,12 +200,12 @@ pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
 }
 
 /// A subcommand with too many words.
-fn not_so(arguments: Arguments<'_>) -> Failure {
+fn not_so(arguments: Arguments<'_>) -> ErrorReply {
     let word = String::from_utf8_lossy(&arguments[1]);
     format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP.").into()
 }
 
-fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let error = match arguments.get(3) {
         Some(_) if arguments.len() > 4 => return Err(not_so(arguments)),
         None => None,
@@ -219,7 +219,7 @@ fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let of_all = match arguments.get(3) {
         Some(_) if arguments.len() > 4 => return Err(not_so(arguments)),
         None => true,
@@ -239,7 +239,7 @@ fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.layer.connections.pause.end();
     context.layer.connections.clients.wake_all();
     context.reply.ok();
@@ -247,7 +247,7 @@ fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failur
 }
 
 /// OFF and SKIP answer nothing themselves: the session drops what is written from here on.
-fn reply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn reply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.client.reply_mode = match String::from_utf8_lossy(&arguments[2]).to_ascii_lowercase().as_str() {
         "on" => ReplyMode::On,
         "off" => ReplyMode::Off,
@@ -259,21 +259,21 @@ fn reply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn no_evict(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn no_evict(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = is_on(&arguments[2])?;
     context.client.shared.no_evict.store(on, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }
 
-fn no_touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn no_touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = is_on(&arguments[2])?;
     context.client.shared.no_touch.store(on, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }
 
-fn is_on(word: &[u8]) -> Result<bool, Failure> {
+fn is_on(word: &[u8]) -> Result<bool, ErrorReply> {
     match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
         "on" => Ok(true),
         "off" => Ok(false),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use quartet_wire_resp::Arguments;
 
 use crate::access::acl::User;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::connections::clients::Client;
 use crate::execution::description::flags;
 use crate::handler::context::Context;
@@ -35,7 +35,7 @@ impl ClientType {
         }
     }
 
-    fn parse(word: &[u8]) -> Result<ClientType, Failure> {
+    fn parse(word: &[u8]) -> Result<ClientType, ErrorReply> {
         match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
             "normal" => Ok(ClientType::Normal),
             "pubsub" => Ok(ClientType::PubSub),
@@ -74,7 +74,7 @@ pub struct Filters {
 
 impl Filters {
     /// `skip_self`: what SKIPME is if it is not given.
-    pub fn parse(context: &Context<'_, '_>, words: Arguments<'_>, skip_self: bool) -> Result<Filters, Failure> {
+    pub fn parse(context: &Context<'_, '_>, words: Arguments<'_>, skip_self: bool) -> Result<Filters, ErrorReply> {
         let mut filters = Filters {
             filters: Vec::new(),
             skip_self,
@@ -118,7 +118,7 @@ impl Filters {
     }
 }
 
-fn yes_or_no(word: &[u8]) -> Result<bool, Failure> {
+fn yes_or_no(word: &[u8]) -> Result<bool, ErrorReply> {
     match word {
         word if parse::is(word, "yes") => Ok(true),
         word if parse::is(word, "no") => Ok(false),
@@ -130,13 +130,13 @@ fn positive(word: &[u8]) -> Option<u64> {
     u64::try_from(parse::integer(word)?).ok().filter(|number| *number > 0)
 }
 
-fn seconds(name: &str, value: &[u8]) -> Result<u64, Failure> {
+fn seconds(name: &str, value: &[u8]) -> Result<u64, ErrorReply> {
     parse::integer(value).ok_or_else(|| format!("ERR {name} is not an integer or out of range"))?;
     positive(value).ok_or_else(|| format!("ERR {name} should be greater than 0").into())
 }
 
 impl Test {
-    fn parse(context: &Context<'_, '_>, name: &str, value: &[u8]) -> Result<Test, Failure> {
+    fn parse(context: &Context<'_, '_>, name: &str, value: &[u8]) -> Result<Test, ErrorReply> {
         Ok(match name {
             "id" => Test::Ids(vec![positive(value).ok_or("ERR client-id should be greater than 0")?]),
             "addr" => Test::Address(value.to_vec()),

@@ -3,7 +3,7 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::connections::clients::ClientState;
 use crate::connections::tracking::Mode;
 use crate::execution::description::redirection;
@@ -11,7 +11,7 @@ use crate::handler::context::Context;
 use crate::layer::Redis;
 use crate::{command::errors, command::parse};
 
-pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (mut mode, mut prefixes) = parse_mode(context, arguments)?;
     match &arguments[2] {
         on if parse::is(on, "on") => {
@@ -33,7 +33,7 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 }
 
 /// The mode without its prefixes, and those in the order in which they were given.
-fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), Failure> {
+fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), ErrorReply> {
     let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
     let mut rest = arguments.iter().skip(3);
     while let Some(word) = rest.next() {
@@ -53,7 +53,7 @@ fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result
     Ok((mode, prefixes))
 }
 
-fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<Option<u64>, Failure> {
+fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<Option<u64>, ErrorReply> {
     if given.is_some() {
         return Err("ERR A client can only redirect to a single other client".into());
     }
@@ -69,7 +69,7 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
 
 /// Refuses options that do not go together, or not with those that are in force, in the order and
 /// the words of Redis 7 (`clientCommand` in its `networking.c`).
-fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
+fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorReply> {
     if !mode.broadcast && !prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
     }
@@ -102,7 +102,7 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Fail
 
 /// No prefix of a connection may begin another one of it, or be the same: a change would be sent
 /// twice.
-fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
+fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorReply> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
     for (index, prefix) in prefixes.iter().enumerate() {
         let old = old.into_iter().flat_map(|old| &old.prefixes).map(Vec::as_slice);
@@ -123,7 +123,7 @@ fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure>
     Ok(())
 }
 
-pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mode = context.client.shared.tracking.lock().clone();
     let Some(mode) = mode else {
         return Err("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled".into());
@@ -144,12 +144,12 @@ pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 }
 
 /// Where the invalidations of a connection go: an id, 0 to itself, -1 nowhere.
-pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.integer(redirection(&context.client.shared));
     Ok(())
 }
 
-pub fn tracking_info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn tracking_info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let mode = context.client.shared.tracking.lock().clone();
     let flags = flags(context.client, mode.as_ref());
     let redirect = redirection(&context.client.shared);

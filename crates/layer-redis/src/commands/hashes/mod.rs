@@ -47,7 +47,7 @@ const fn row(
     since: &'static str,
     complexity: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,

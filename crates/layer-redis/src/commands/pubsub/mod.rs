@@ -46,7 +46,7 @@ const fn row(
     since: &'static str,
     complexity: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,
@@ -61,17 +61,17 @@ const fn row(
     )
 }
 
-fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     listen(context, Scope::Channel, b"subscribe", arguments);
     Ok(())
 }
 
-fn psubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn psubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     listen(context, Scope::Pattern, b"psubscribe", arguments);
     Ok(())
 }
 
-fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.in_exec {
         return Err("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client".into());
     }
@@ -79,17 +79,17 @@ fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-fn unsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn unsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     stop_listening(context, Scope::Channel, b"unsubscribe", arguments);
     Ok(())
 }
 
-fn punsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn punsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     stop_listening(context, Scope::Pattern, b"punsubscribe", arguments);
     Ok(())
 }
 
-fn sunsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sunsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     stop_listening(context, Scope::Shard, b"sunsubscribe", arguments);
     Ok(())
 }
@@ -142,12 +142,12 @@ fn confirm(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], name: Optio
     context.reply.integer(count as i64);
 }
 
-fn publish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn publish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     send(context, Scope::Channel, arguments);
     Ok(())
 }
 
-fn spublish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn spublish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     send(context, Scope::Shard, arguments);
     Ok(())
 }
@@ -164,15 +164,15 @@ fn send(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) {
     context.reply.integer(receivers as i64);
 }
 
-fn channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     list(context, Scope::Channel, arguments)
 }
 
-fn shard_channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn shard_channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     list(context, Scope::Shard, arguments)
 }
 
-fn list(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn list(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         let word = String::from_utf8_lossy(&arguments[1]).into_owned();
         return Err(
@@ -185,18 +185,18 @@ fn list(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) -
     Ok(())
 }
 
-fn pattern_count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn pattern_count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = context.layer.connections.channels.count(Scope::Pattern);
     context.reply.integer(count as i64);
     Ok(())
 }
 
-fn listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     count_each(context, Scope::Channel, arguments);
     Ok(())
 }
 
-fn shard_listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn shard_listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     count_each(context, Scope::Shard, arguments);
     Ok(())
 }

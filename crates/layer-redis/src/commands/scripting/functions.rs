@@ -16,7 +16,7 @@ use crate::scripting::scripts::{FLAGS, sha1, words};
 use crate::{command::glob, command::parse};
 
 pub const COMMANDS: &[Definition] = &[
-    command(
+    entry(
         "fcall",
         -3,
         EVAL_FLAGS,
@@ -25,9 +25,9 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the function that is executed.",
         "Runs a function of a library as one transaction.",
-        fcall,
+        Decides(fcall),
     ),
-    command(
+    entry(
         "fcall_ro",
         -3,
         EVAL_RO_FLAGS,
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the function that is executed.",
         "Runs a function that only reads.",
-        fcall_ro,
+        Decides(fcall_ro),
     ),
     container(
         "function",
@@ -199,11 +199,11 @@ fn compile(layer: &Redis, code: &[u8]) -> Result<StoredLibrary, String> {
     })
 }
 
-fn error(text: String) -> Failure {
-    Failure::Message(format!("ERR {}", text.replace(['\r', '\n'], " ")))
+fn error(text: String) -> ErrorReply {
+    ErrorReply::from(format!("ERR {}", text.replace(['\r', '\n'], " ")))
 }
 
-fn function_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let code_at = arguments.len() - 1;
     let mut existing = Existing::Kept;
     for option in arguments.iter().take(code_at).skip(2) {
@@ -224,14 +224,14 @@ fn function_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     Ok(())
 }
 
-fn function_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let library = libraries::find(context.tx, &arguments[2]).ok_or("ERR Library not found")?;
     library.remove(context.tx);
     context.reply.ok();
     Ok(())
 }
 
-fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         return Err("ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.".into());
     }
@@ -243,7 +243,7 @@ fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(())
 }
 
-fn function_list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (mut with_code, mut pattern) = (false, None);
     let mut words = arguments.iter().skip(2);
     while let Some(word) = words.next() {
@@ -299,25 +299,25 @@ fn write_library(reply: &mut Reply<'_>, library: &StoredLibrary, with_code: bool
     }
 }
 
-fn function_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn function_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     kill(context.layer, true)?;
     context.reply.ok();
     Ok(())
 }
 
-fn function_stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn function_stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let counts = libraries::count(context.tx);
     write_stats(context.layer, counts, &mut context.reply)
 }
 
 /// FUNCTION STATS while a long script holds the lock.
-pub fn write_stats_of_running(layer: &Redis, reply: &mut Reply<'_>) -> Result<(), Failure> {
+pub fn write_stats_of_running(layer: &Redis, reply: &mut Reply<'_>) -> Result<(), ErrorReply> {
     let running = layer.scripting.long_scripts.running(layer.space.database);
     let counts = running.map_or((0, 0), |script| script.library_counts);
     write_stats(layer, counts, reply)
 }
 
-fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Reply<'_>) -> Result<(), Failure> {
+fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Reply<'_>) -> Result<(), ErrorReply> {
     let running = layer.scripting.long_scripts.running(layer.space.database);
     if running.as_ref().is_some_and(|script| !script.is_function) {
         return Err(super::busy(layer).into());
@@ -349,11 +349,11 @@ fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Re
     Ok(())
 }
 
-fn fcall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn fcall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     call(context, arguments, false)
 }
 
-fn fcall_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn fcall_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     call(context, arguments, true)
 }
 
@@ -364,7 +364,7 @@ pub fn flags_of(layer: &Redis, partition: &mut PartitionGuard<'_>, name: &[u8]) 
     entry.map(|entry| entry.flags)
 }
 
-fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool) -> Result<(), Failure> {
+fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool) -> Result<Outcome, ErrorReply> {
     crate::execution::monitor::tell_monitors_of_script(context, arguments);
     let entry = libraries::find_function(context.tx, &arguments[1]).ok_or("ERR Function not found")?;
     let count = parse::integer(&arguments[2]).ok_or("ERR Bad number of keys provided")?;
@@ -400,14 +400,14 @@ fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool
     })
 }
 
-fn function_dump(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn function_dump(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let libraries = libraries::all(context.tx);
     let codes = libraries.iter().map(|library| library.code.as_slice());
     context.reply.bulk(&payload::dump(codes));
     Ok(())
 }
 
-fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 4 {
         return Err("ERR unknown subcommand or wrong number of arguments for 'restore'. Try FUNCTION HELP.".into());
     }

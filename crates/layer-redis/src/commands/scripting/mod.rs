@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 use self::bridge::Bridge;
 use self::budget::{Limit, Steps};
 use self::conversion::{AnswerWriter, Unwritten};
-use self::interpreter::{Chunk, Host, Interpreter, Outcome, with_interpreter};
+use self::interpreter::{Chunk, Host, Interpreter, RunEnd, with_interpreter};
 use super::help;
 use crate::connections::clients::ClientState;
 use crate::handler::context::Context;
@@ -46,7 +46,7 @@ const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MAND
 const EVAL_RO_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS | READONLY;
 
 pub const COMMANDS: &[Definition] = &[
-    command(
+    entry(
         "eval",
         -3,
         EVAL_FLAGS,
@@ -55,9 +55,9 @@ pub const COMMANDS: &[Definition] = &[
         "2.6.0",
         "Depends on the script that is executed.",
         "Runs a Lua script as one transaction.",
-        eval,
+        Decides(eval),
     ),
-    command(
+    entry(
         "eval_ro",
         -3,
         EVAL_RO_FLAGS,
@@ -66,9 +66,9 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the script that is executed.",
         "Runs a Lua script that only reads.",
-        eval_ro,
+        Decides(eval_ro),
     ),
-    command(
+    entry(
         "evalsha",
         -3,
         EVAL_FLAGS,
@@ -77,9 +77,9 @@ pub const COMMANDS: &[Definition] = &[
         "2.6.0",
         "Depends on the script that is executed.",
         "Runs a cached Lua script, named by its SHA-1 digest.",
-        evalsha,
+        Decides(evalsha),
     ),
-    command(
+    entry(
         "evalsha_ro",
         -3,
         EVAL_RO_FLAGS,
@@ -88,7 +88,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the script that is executed.",
         "Runs a cached Lua script that only reads.",
-        evalsha_ro,
+        Decides(evalsha_ro),
     ),
     container(
         "script",
@@ -167,28 +167,28 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     run_script(context, arguments, find_or_add, false)
 }
 
-fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     run_script(context, arguments, find_or_add, true)
 }
 
-fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     run_script(context, arguments, find_cached, false)
 }
 
-fn evalsha_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn evalsha_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     run_script(context, arguments, find_cached, true)
 }
 
-fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, Failure> {
+fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, ErrorReply> {
     let script = parse_digest(digest).and_then(|digest| layer.scripting.scripts.find(&digest));
-    script.ok_or(Failure::Error("NOSCRIPT No matching script. Please use EVAL."))
+    script.ok_or(ErrorReply::new("NOSCRIPT No matching script. Please use EVAL."))
 }
 
-fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, Failure> {
+fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, ErrorReply> {
     match layer.scripting.scripts.find_body(body) {
         Some(script) => Ok(script),
         None => add(layer, body, false),
@@ -196,7 +196,7 @@ fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, Failure> {
 }
 
 /// Compiles and keeps a script, unless it is there.
-fn add(layer: &Redis, body: &[u8], loaded: bool) -> Result<Arc<Script>, Failure> {
+fn add(layer: &Redis, body: &[u8], loaded: bool) -> Result<Arc<Script>, ErrorReply> {
     let digest = sha1(body);
     let script = match layer.scripting.scripts.find(&digest) {
         Some(script) if !loaded => return Ok(script),
@@ -218,7 +218,7 @@ fn one_line(text: &str) -> String {
 type Words<'a> = SmallVec<[&'a [u8]; 4]>;
 
 /// The keys and the other arguments, behind the number at index 2.
-fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'a>), Failure> {
+fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'a>), ErrorReply> {
     if count > arguments.len() as i64 - 3 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
@@ -233,9 +233,9 @@ fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'
 fn run_script(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    find: fn(&Redis, &[u8]) -> Result<Arc<Script>, Failure>,
+    find: fn(&Redis, &[u8]) -> Result<Arc<Script>, ErrorReply>,
     read_only: bool,
-) -> Result<(), Failure> {
+) -> Result<Outcome, ErrorReply> {
     execution::monitor::tell_monitors_of_script(context, arguments);
     let script = find(context.layer, &arguments[1])?;
     let count = parse::required_integer(&arguments[2])?;
@@ -252,7 +252,7 @@ fn run_script(
     run.execute(context, &Chunk::Script(&script.digest), &mut |interpreter, _| {
         interpreter
             .compile(&script.digest, script.source())
-            .map_err(|error| Failure::Message(format!("ERR {error}")))
+            .map_err(|error| ErrorReply::from(format!("ERR {error}")))
     })
 }
 
@@ -273,7 +273,7 @@ impl Run<'_> {
     }
 
     /// The refusals of a script that declares flags, before it begins (`scriptPrepareForRun`).
-    fn check(&self, context: &Context<'_, '_>) -> Result<(), Failure> {
+    fn check(&self, context: &Context<'_, '_>) -> Result<(), ErrorReply> {
         if self.has(COMPATIBLE) {
             return Ok(());
         }
@@ -298,24 +298,24 @@ impl Run<'_> {
         &self,
         context: &mut Context<'_, '_>,
         chunk: &Chunk<'_>,
-        prepare: &mut dyn FnMut(&mut Interpreter, &Host<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        prepare: &mut dyn FnMut(&mut Interpreter, &Host<'_>) -> Result<(), ErrorReply>,
+    ) -> Result<Outcome, ErrorReply> {
         let layer = context.layer;
         let host = Host::of(layer);
         with_interpreter(|interpreter| {
             prepare(interpreter, &host)?;
             let (limit, outer) = self.limit(context, chunk);
             let mut bridge = self.bridge(context, interpreter);
-            let outcome = interpreter.run(chunk, &host, limit, &mut bridge);
+            let end = interpreter.run(chunk, &host, limit, &mut bridge);
             let protocol = bridge.client.protocol;
             let slept_micros = bridge.client.sleep_micros;
             let (plain, buffers) = (bridge.answer, bridge.buffers);
-            if let (Outcome::Plain, Some(plain)) = (&outcome, plain) {
+            if let (RunEnd::Plain, Some(plain)) = (&end, plain) {
                 plain.write(&buffers, &mut context.reply);
             }
             interpreter.buffers = buffers.kept();
             context.client.sleep_micros += slept_micros;
-            let answered = self.answer(context, interpreter, outcome, protocol, host.bytes_max);
+            let answered = self.answer(context, interpreter, end, protocol, host.bytes_max);
             interpreter.budget.end();
             if let Some(outer) = outer {
                 layer.scripting.long_scripts.end(outer);
@@ -378,23 +378,21 @@ impl Run<'_> {
         &self,
         context: &mut Context<'_, '_>,
         interpreter: &Interpreter,
-        outcome: Outcome,
+        end: RunEnd,
         script_protocol: Protocol,
         bytes_max: usize,
-    ) -> Result<(), Failure> {
-        let value = match outcome {
-            Outcome::Plain => return Ok(()),
-            Outcome::Answer(value) => value,
-            other => return Err(failure_of(other, context.in_exec)),
+    ) -> Result<Outcome, ErrorReply> {
+        let value = match end {
+            RunEnd::Plain => return Ok(Outcome::Done),
+            RunEnd::Answer(value) => value,
+            other => return without_answer(other, context.in_exec),
         };
         if let mlua::Value::Table(table) = &value
             && let Ok(mlua::Value::String(text)) = table.raw_get(&interpreter.fields.err)
         {
             let counted = table.raw_get(&interpreter.fields.ignore_error_stats_update);
-            return Err(Failure::Kept {
-                text: one_line(&text.to_string_lossy()),
-                counted: matches!(counted, Ok(mlua::Value::Boolean(true))),
-            });
+            let is_counted = matches!(counted, Ok(mlua::Value::Boolean(true)));
+            return Err(kept(one_line(&text.to_string_lossy()), is_counted));
         }
         let mark = context.reply.mark();
         let mut writer = AnswerWriter {
@@ -411,58 +409,60 @@ impl Run<'_> {
                 for error in writer.errors {
                     context.layer.observation.statistics.error_sent(&error);
                 }
-                return Ok(());
+                return Ok(Outcome::Done);
             }
             Err(unwritten) => unwritten,
         };
         context.reply.take_back(mark);
-        Err(match unwritten {
-            Unwritten::TooDeep => taken_back(TOO_DEEP, context.in_exec),
-            Unwritten::TooLarge => taken_back(errors::REPLY_TOO_LARGE, context.in_exec),
+        match unwritten {
+            Unwritten::TooDeep => Err(taken_back(TOO_DEEP, context.in_exec)),
+            Unwritten::TooLarge => Err(taken_back(errors::REPLY_TOO_LARGE, context.in_exec)),
             Unwritten::Stopped => {
                 let stop = interpreter.budget.stopped().expect("a run that was stopped");
-                failure_of(Outcome::of_stop(stop, ""), context.in_exec)
+                without_answer(RunEnd::of_stop(stop, ""), context.in_exec)
             }
-            Unwritten::Failed(error) => Failure::Kept {
-                text: format!("ERR {}", one_line(&error.to_string())),
-                counted: false,
-            },
-        })
+            Unwritten::Failed(error) => Err(kept(format!("ERR {}", one_line(&error.to_string())), false)),
+        }
     }
 }
 
 const TOO_LONG: &str = "ERR max script duration exceeded: the script was ended";
 const TOO_DEEP: &str = "ERR reached lua stack limit";
 
-/// The failure that a run without an answer ends with.
-fn failure_of(outcome: Outcome, in_exec: bool) -> Failure {
-    match outcome {
-        Outcome::Plain | Outcome::Answer(_) => unreachable!("a run with an answer"),
-        Outcome::LongRunning => Failure::LongRunning,
-        Outcome::TooLong => taken_back(TOO_LONG, in_exec),
-        Outcome::Failed { text, counted } => Failure::Kept { text, counted },
+/// The outcome of a run that ended without an answer.
+fn without_answer(end: RunEnd, in_exec: bool) -> Result<Outcome, ErrorReply> {
+    match end {
+        RunEnd::Plain | RunEnd::Answer(_) => unreachable!("a run with an answer"),
+        RunEnd::LongRunning => Ok(Outcome::RunLong),
+        RunEnd::TooLong => Err(taken_back(TOO_LONG, in_exec)),
+        RunEnd::Failed { text, counted } => Err(kept(text, counted)),
+    }
+}
+
+/// An error of the script itself: what it did before stays.
+fn kept(text: String, is_counted: bool) -> ErrorReply {
+    ErrorReply {
+        is_counted,
+        ..ErrorReply::from(text).keeping_effects()
     }
 }
 
 /// An error that nothing of the script outlives. In a transaction what came before it cannot be
 /// taken back, so there what the script did stays as well.
-fn taken_back(text: &'static str, in_exec: bool) -> Failure {
-    match in_exec {
-        true => Failure::Kept {
-            text: text.into(),
-            counted: false,
-        },
-        false => text.into(),
+fn taken_back(text: &'static str, in_exec: bool) -> ErrorReply {
+    ErrorReply {
+        keeps_effects: in_exec,
+        ..ErrorReply::new(text)
     }
 }
 
-fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let script = add(context.layer, &arguments[2], true)?;
     context.reply.bulk(digest_text(&script.digest).as_bytes());
     Ok(())
 }
 
-fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.array(arguments.len() - 2);
     for digest in arguments.iter().skip(2) {
         let found = find_cached(context.layer, digest).is_ok();
@@ -472,13 +472,13 @@ fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
 }
 
 /// Valkey's own, since its version 8.
-fn script_show(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_show(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let script = find_cached(context.layer, &arguments[2])?;
     context.reply.bulk(&script.body);
     Ok(())
 }
 
-fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if !is_flush_mode(arguments) {
         return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
     }
@@ -494,14 +494,14 @@ fn is_flush_mode(arguments: Arguments<'_>) -> bool {
     is_known && arguments.len() <= 3
 }
 
-fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     kill(context.layer, false)?;
     context.reply.ok();
     Ok(())
 }
 
 /// Ends the long script, if that may be. Needs no lock: the script holds it.
-pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
+pub fn kill(layer: &Redis, is_function: bool) -> Result<(), ErrorReply> {
     layer.scripting.long_scripts.kill(layer.space.database, is_function).map_err(|why| match why {
         NotKilled::NotBusy => "NOTBUSY No scripts in execution right now.".into(),
         NotKilled::HasWritten => "UNKILLABLE Sorry the script already executed write commands against the dataset. \
@@ -522,7 +522,7 @@ pub fn busy(layer: &Redis) -> &'static str {
 }
 
 /// There is no debugger; clients that switch it off get OK.
-fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mode = &arguments[2];
     if mode.eq_ignore_ascii_case(b"no") {
         context.reply.ok();

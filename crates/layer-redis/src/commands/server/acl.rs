@@ -33,25 +33,25 @@ const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", cat),
-    row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", delete_users),
-    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", dry_run).since("7.0.0"),
-    row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", generate_password),
-    row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", generate_token),
-    row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", get_user),
+    row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", Answers(cat)),
+    row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", Answers(delete_users)),
+    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", Answers(dry_run)).since("7.0.0"),
+    row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", Answers(generate_password)),
+    row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", Answers(generate_token)),
+    row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", Answers(get_user)),
     help_command("acl|help", Group::Server, "6.0.0"),
-    row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", list),
-    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", load),
-    row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", show_log),
-    row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", rest_token),
-    row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", save),
-    row("acl|setuser", -3, ADMINISTRATOR, "Makes a user, or changes the rules of one.", set_user),
-    row("acl|users", 2, ADMINISTRATOR, "Lists the users.", users),
-    row("acl|whoami", 2, ANYONE, "Names this connection's user.", who_am_i),
+    row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", Answers(list)),
+    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", Answers(load)),
+    row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", Answers(show_log)),
+    row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", Answers(rest_token)),
+    row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", Decides(save)),
+    row("acl|setuser", -3, ADMINISTRATOR, "Makes a user, or changes the rules of one.", Answers(set_user)),
+    row("acl|users", 2, ADMINISTRATOR, "Lists the users.", Answers(users)),
+    row("acl|whoami", 2, ANYONE, "Names this connection's user.", Answers(who_am_i)),
 ];
 
 const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Definition {
-    command(
+    entry(
         name,
         arity,
         flags,
@@ -64,7 +64,7 @@ const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, 
     )
 }
 
-fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let names: Vec<&str> = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => CATEGORIES.to_vec(),
@@ -75,7 +75,7 @@ fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Fa
     Ok(())
 }
 
-fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, Failure> {
+fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, ErrorReply> {
     let name = String::from_utf8_lossy(category).to_ascii_lowercase();
     if !CATEGORIES.contains(&name.as_str()) {
         return Err(format!("ERR Unknown category '{}'", String::from_utf8_lossy(category)).into());
@@ -86,19 +86,19 @@ fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, Fail
     Ok(members.map(|command| command.name).collect())
 }
 
-fn who_am_i(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn who_am_i(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.bulk(&context.client.user.name);
     Ok(())
 }
 
-fn users(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn users(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let users = context.layer.access.users.list();
     context.reply.array(users.len());
     users.iter().for_each(|user| context.reply.bulk(&user.name));
     Ok(())
 }
 
-fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let users = context.layer.access.users.list();
     context.reply.array(users.len());
     users
@@ -107,7 +107,7 @@ fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let Some(user) = context.layer.access.users.find(&arguments[2]) else {
         context.reply.null();
         return Ok(());
@@ -143,7 +143,7 @@ fn describe(context: &mut Context<'_, '_>, selector: &Selector) {
     reply.bulk(&selector.channel_text());
 }
 
-fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[2];
     if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
         return Err("ERR Usernames can't contain spaces or null characters".into());
@@ -194,7 +194,7 @@ fn kill_listeners(context: &mut Context<'_, '_>, user: &Arc<User>, rules: &Rules
     }
 }
 
-fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.iter().skip(2).any(|name| name == DEFAULT_USER) {
         return Err("ERR The 'default' user cannot be removed".into());
     }
@@ -215,7 +215,7 @@ fn kill_connections(context: &mut Context<'_, '_>, user: &Arc<User>) {
     }
 }
 
-fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let show = |position: usize| String::from_utf8_lossy(&arguments[position]).into_owned();
     let user = context.layer.access.users.find(&arguments[2]);
     let user = user.ok_or_else(|| format!("ERR User '{}' not found", show(2)))?;
@@ -241,7 +241,7 @@ fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 const PASSWORD_BITS: &str =
     "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
 
-fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let bits = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => 256,
@@ -257,7 +257,7 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 }
 
 /// ACL GENTOKEN name [password]: the user need not be there yet.
-fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let password = match arguments.get(3) {
         Some(_) if arguments.len() > 4 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         Some(password) => password.to_vec(),
@@ -271,7 +271,7 @@ fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(())
 }
 
-fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, password) = (&arguments[2], &arguments[3]);
     let layer = context.layer;
     let token = layer
@@ -288,11 +288,11 @@ fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 
 const NO_RANDOMNESS: &str = "ERR This server has no source of randomness";
 
-fn wrong_number(word: &str) -> Failure {
+fn wrong_number(word: &str) -> ErrorReply {
     format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try ACL HELP.").into()
 }
 
-fn show_log(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn show_log(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => 10,
@@ -346,15 +346,15 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        order to store users in the Redis configuration.";
 
 /// Writing a file takes long: it is done behind the lock.
-fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     match context.layer.access.user_file {
         None => Err(NO_FILE.into()),
-        Some(_) => Err(Failure::Deferred(Deferred::SaveUsers)),
+        Some(_) => Ok(Outcome::After(Deferred::SaveUsers)),
     }
 }
 
 /// All users of the file, or no change.
-fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let gone = context.layer.load_users()?;
     gone.iter().for_each(|user| kill_connections(context, user));
     context.reply.ok();

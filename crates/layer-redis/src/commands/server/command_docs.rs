@@ -29,7 +29,7 @@ pub const COMMANDS: &[Definition] = &[Definition {
         flags: LOADING | STALE | CONNECTION_CATEGORY,
         ..CONTAINER.command
     },
-    handler: all,
+    handler: Answers(all),
     ..CONTAINER
 }];
 
@@ -49,7 +49,7 @@ const fn row(
     arity: i32,
     since: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     let complexity = "O(N) in the number of commands";
     command(
@@ -65,19 +65,19 @@ const fn row(
     )
 }
 
-fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let table = context.layer.table;
     context.reply.array(table.commands().count());
     table.commands().for_each(|command| describe(context, command));
     Ok(())
 }
 
-fn count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.integer(context.layer.table.commands().count() as i64);
     Ok(())
 }
 
-fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() == 2 {
         return all(context, arguments);
     }
@@ -221,7 +221,7 @@ fn describe_search(reply: &mut Reply<'_>, kind: &str, keyword: Option<&str>, num
     }
 }
 
-fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let table = context.layer.table;
     let commands: Vec<&'static Command> = match arguments.len() {
         2 => table.commands().collect(),
@@ -276,7 +276,7 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     }
 }
 
-fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let is_filter = arguments.len() == 5 && parse::is(&arguments[2], "filterby");
     if arguments.len() != 2 && !is_filter {
         return Err(errors::SYNTAX.into());
@@ -299,7 +299,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
 
 /// No command belongs to a module.
-fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, Failure> {
+fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, ErrorReply> {
     match String::from_utf8_lossy(filter).to_ascii_lowercase().as_str() {
         "module" => Ok(Box::new(|_| false)),
         "aclcat" => Ok(Box::new(|command| {
@@ -316,10 +316,10 @@ fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, Failure> 
 }
 
 /// A request inside a request: its command and the positions of its keys.
-fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), Failure> {
+fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), ErrorReply> {
     let command = table
         .find_of(request)
-        .map_err(|_| Failure::from("ERR Invalid command specified"))?;
+        .map_err(|_| ErrorReply::from("ERR Invalid command specified"))?;
     if !command.accepts(request.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
@@ -333,7 +333,7 @@ fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, V
     Ok((command, positions))
 }
 
-fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = arguments.tail(2);
     let (_, positions) = keys_in(context.layer.table, request)?;
     context.reply.array(positions.len());
@@ -343,7 +343,7 @@ fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = arguments.tail(2);
     let (command, positions) = keys_in(context.layer.table, request)?;
     let reply = &mut context.reply;

@@ -33,7 +33,7 @@ const fn row(
     arity: i32,
     complexity: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     let flags = ADMIN | LOADING | STALE;
     command(
@@ -49,7 +49,7 @@ const fn row(
     )
 }
 
-fn log_of<'l>(layer: &'l Redis, kind: &[u8]) -> Result<&'l Mutex<Slowlog>, Failure> {
+fn log_of<'l>(layer: &'l Redis, kind: &[u8]) -> Result<&'l Mutex<Slowlog>, ErrorReply> {
     match kind {
         kind if parse::is(kind, "slow") => Ok(&layer.observation.slowlog),
         kind if parse::is(kind, "large-request") => Ok(&layer.observation.large_requests),
@@ -58,7 +58,7 @@ fn log_of<'l>(layer: &'l Redis, kind: &[u8]) -> Result<&'l Mutex<Slowlog>, Failu
     }
 }
 
-fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     const RANGE: &str = "ERR count should be greater than or equal to -1";
     let count = parse::integer(&arguments[2])
         .filter(|count| *count >= -1)
@@ -68,13 +68,13 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Fa
     Ok(())
 }
 
-fn len(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn len(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let log = log_of(context.layer, &arguments[2])?;
     context.reply.integer(log.lock().entries.len() as i64);
     Ok(())
 }
 
-fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     log_of(context.layer, &arguments[2])?.lock().entries.clear();
     context.reply.ok();
     Ok(())

@@ -39,7 +39,7 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("Keyspace", true, keyspace),
 ];
 
-pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut out = String::new();
     for (title, by_default, section) in SECTIONS {
         if !is_wanted(title, *by_default, arguments) {

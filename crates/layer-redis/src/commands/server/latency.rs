@@ -30,7 +30,7 @@ const fn row(
     arity: i32,
     since: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     let flags = ADMIN | NOSCRIPT | LOADING | STALE;
     command(
@@ -46,7 +46,7 @@ const fn row(
     )
 }
 
-fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let events = context.layer.observation.latency.lock();
     let reply = &mut context.reply;
     reply.array(events.all().len());
@@ -61,7 +61,7 @@ fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
     Ok(())
 }
 
-fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let events = context.layer.observation.latency.lock();
     let samples = events
         .find(&arguments[2])
@@ -76,7 +76,7 @@ fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut events = context.layer.observation.latency.lock();
     let forgotten = match arguments.len() {
         2 => events.forget_all(),
@@ -86,7 +86,7 @@ fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let events = context.layer.observation.latency.lock();
     let mut text = String::new();
     for (name, event) in events.all() {
@@ -102,7 +102,7 @@ fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
 
 /// Commands by name, each with its calls and how many of them ended within which number of
 /// microseconds.
-fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let table = context.layer.table;
     let chosen = chosen_commands(table, arguments);
     let counters = &context.layer.observation.statistics.commands.0;

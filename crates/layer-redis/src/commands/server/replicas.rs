@@ -24,7 +24,7 @@ const KNOWN: [&str; 7] = [
     "getack",
 ];
 
-pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len().is_multiple_of(2) {
         return Err(errors::SYNTAX.into());
     }
@@ -53,17 +53,17 @@ pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-pub fn psync(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn psync(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let next = parse::required_integer(&arguments[2])?;
     let id = String::from_utf8_lossy(&arguments[1]).into_owned();
     begin(context, u64::try_from(next).ok().map(|next| (id, next)), false)
 }
 
-pub fn sync(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn sync(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     begin(context, None, true)
 }
 
-fn begin(context: &mut Context<'_, '_>, position: Option<(String, u64)>, is_old: bool) -> Result<(), Failure> {
+fn begin(context: &mut Context<'_, '_>, position: Option<(String, u64)>, is_old: bool) -> Result<Outcome, ErrorReply> {
     // Nor can a server be its own replica, or two be each other's.
     let upstream = context.layer.replication.upstream();
     if upstream.is_some_and(|upstream| upstream.link != LinkState::Up) {
@@ -72,12 +72,12 @@ fn begin(context: &mut Context<'_, '_>, position: Option<(String, u64)>, is_old:
     let mut request = std::mem::take(&mut context.client.replica);
     request.position = position;
     request.is_old = is_old;
-    Err(Failure::Deferred(Deferred::Replicate(Box::new(request))))
+    Ok(Outcome::After(Deferred::Replicate(Box::new(request))))
 }
 
-pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     if parse::is(&arguments[1], "no") && parse::is(&arguments[2], "one") {
-        return Err(Failure::Deferred(Deferred::ReplicaOf(None)));
+        return Ok(Outcome::After(Deferred::ReplicaOf(None)));
     }
     let port = parse::integer(&arguments[2]).and_then(|port| u16::try_from(port).ok());
     let port = port.ok_or("ERR Invalid master port")?;
@@ -87,9 +87,9 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let present = context.layer.replication.upstream();
     if present.is_some_and(|upstream| upstream.host == host && upstream.port == port) {
         context.reply.simple("OK Already connected to specified master");
-        return Ok(());
+        return Ok(Outcome::Done);
     }
-    Err(Failure::Deferred(Deferred::ReplicaOf(Some((host.into(), port)))))
+    Ok(Outcome::After(Deferred::ReplicaOf(Some((host.into(), port)))))
 }
 
 /// Where a replica keeps what it copies and how far that is, as long as it is one. Its text is the
@@ -139,7 +139,7 @@ impl Redis {
     }
 }
 
-pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     if let Some(upstream) = context.layer.replication.upstream() {
         context.reply.array(5);
         context.reply.bulk(b"slave");

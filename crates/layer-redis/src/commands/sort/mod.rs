@@ -89,13 +89,13 @@ fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
     sorted.into_iter().chain(stored).collect()
 }
 
-fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, true)?;
     check_permission(context, "sort", &options, arguments)?;
     run(context, &arguments[1], options)
 }
 
-fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, false)?;
     check_permission(context, "sort_ro", &options, arguments)?;
     run(context, &arguments[1], options)
@@ -107,7 +107,7 @@ fn check_permission(
     name: &str,
     options: &Options<'_>,
     arguments: Arguments<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let by = options.by.as_ref().is_some_and(|by| !by.is_constant());
     if !by && options.get.is_empty() {
         return Ok(());
@@ -124,7 +124,7 @@ fn check_permission(
     Err(format!("ERR {option} option of SORT denied due to insufficient ACL permissions.").into())
 }
 
-fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), Failure> {
+fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), ErrorReply> {
     let mut elements = match context.read(name) {
         None => Vec::new(),
         Some(entry) => sorted(context, &entry, &options)?,
@@ -141,7 +141,7 @@ fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Resu
 }
 
 /// Many patterns for many elements are more work than one request may ask for.
-fn check_lookups(elements: usize, patterns: usize) -> Result<(), Failure> {
+fn check_lookups(elements: usize, patterns: usize) -> Result<(), ErrorReply> {
     if patterns > PATTERNS_FREE && elements.saturating_mul(patterns) > LOOKUPS_MAX {
         return Err("ERR SORT asks for too many values".into());
     }
@@ -173,7 +173,7 @@ fn store(
     destination: &[u8],
     mut elements: Vec<Vec<u8>>,
     get: &[Pattern<'_>],
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     if !get.is_empty() {
         let mut values = Gathered::up_to(context.layer.reply_bytes_max());
         for (element, pattern) in elements
@@ -207,7 +207,7 @@ impl<T> Gathered<T> {
     }
 
     /// Adds one element of this size: an error if all together are more than one command may keep.
-    fn add(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn add(&mut self, bytes: usize) -> Result<(), ErrorReply> {
         let left = self.bytes_left.checked_sub(bytes + size_of::<T>());
         self.bytes_left = left.ok_or(errors::EFFECTS_TOO_LARGE)?;
         Ok(())
@@ -235,7 +235,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn read(arguments: Arguments<'a>, may_store: bool) -> Result<Options<'a>, Failure> {
+    fn read(arguments: Arguments<'a>, may_store: bool) -> Result<Options<'a>, ErrorReply> {
         let mut options = Options {
             by: None,
             keeps_order: false,
@@ -248,7 +248,7 @@ impl<'a> Options<'a> {
         };
         let mut words = arguments.iter().skip(2);
         while let Some(word) = words.next() {
-            let mut next = || words.next().ok_or(Failure::Error(errors::SYNTAX));
+            let mut next = || words.next().ok_or(ErrorReply::new(errors::SYNTAX));
             if parse::is(word, "asc") {
                 options.descending = false;
             } else if parse::is(word, "desc") {
@@ -283,7 +283,7 @@ impl<'a> Options<'a> {
 }
 
 /// All elements in the order that the options ask for.
-fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
     let is_script = context.client.is_script;
     let keys = &mut context.keys();
     let mut elements = match entry.kind {
@@ -330,7 +330,7 @@ fn weigh(
     context: &mut Context<'_, '_>,
     elements: Vec<Vec<u8>>,
     by: Option<&Pattern<'_>>,
-) -> Result<Vec<(f64, Vec<u8>)>, Failure> {
+) -> Result<Vec<(f64, Vec<u8>)>, ErrorReply> {
     let mut weighed = Vec::with_capacity(elements.len());
     for element in elements {
         let weight = match by {

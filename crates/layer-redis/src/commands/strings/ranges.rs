@@ -6,13 +6,13 @@ use quartet_wire_resp::Arguments;
 
 use super::check_growth;
 use super::values::reply_part;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 use crate::handler::context::Context;
 use crate::keyspace::string_value::{StringValue, length};
 use crate::keyspace::{Header, Kind};
 
-pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, more) = (&arguments[1], &arguments[2]);
     let old = context.keys().find_kind(name, Kind::String)?;
     let offset = length(old.as_ref());
@@ -27,14 +27,14 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn strlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn strlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let found = context.read_kind(&arguments[1], Kind::String)?;
     context.reply.integer(length(found.as_ref()) as i64);
     Ok(())
 }
 
 /// GETRANGE and SUBSTR.
-pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let start = parse::required_integer(&arguments[2])?;
     let end = parse::required_integer(&arguments[3])?;
     match context.read_kind(&arguments[1], Kind::String)? {
@@ -64,7 +64,7 @@ fn part(length: u64, start: i64, end: i64) -> Range<u64> {
     start as u64..end as u64 + 1
 }
 
-pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, patch) = (&arguments[1], &arguments[3]);
     let offset = parse::required_integer(&arguments[2])?;
     if offset < 0 {
