@@ -13,12 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_engine::{PartitionGuard, WatchId};
-use quartet_wire_resp::{Arguments, Protocol};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol};
 
 use crate::access::acl::User;
 use crate::commands::scripting::libraries;
 use crate::connections::clients::{ClientState, Queue, Watched};
-use crate::execution;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::key_row;
@@ -45,7 +44,7 @@ pub const COMMANDS: &[Definition] = &[
         "1.2.0",
         "Depends on the queued commands.",
         "Runs the queued commands as one transaction.",
-        Decides(exec),
+        Nests(exec),
     ),
     command(
         "discard",
@@ -119,7 +118,7 @@ pub fn end(client: &mut ClientState) {
     client.shared.buffers.queue.store(0, Ordering::Relaxed);
 }
 
-fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>, run_nested: RunNested) -> Result<Outcome, ErrorReply> {
     let Some(queue) = context.client.multi.take() else {
         return Err("ERR EXEC without MULTI".into());
     };
@@ -136,7 +135,7 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, Erro
     // The connection is shown behind EXEC, not in the last command that it ran.
     let exec_index = context.client.shared.last_command_index();
     let before = Before::of(context.client);
-    let stopped = run_queue(context, &queue);
+    let stopped = run_queue(context, &queue, run_nested);
     // A second run needs the queue, the watches and the connection as they were.
     if stopped == Some(Stop::LongRunning) {
         context.client.multi = Some(queue);
@@ -185,12 +184,27 @@ impl Before {
     }
 }
 
+/// Repeats `step` for each request in `requests` until it breaks.
+fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
+    let mut parser = Parser::new();
+    for request in requests {
+        match parser.parse(request, &Limits::unlimited()) {
+            Ok(Parsed::Request { .. }) => {
+                if step(parser.arguments(request)).is_break() {
+                    return;
+                }
+            }
+            other => unreachable!("a queued request parsed once and now gives {other:?}"),
+        }
+    }
+}
+
 /// Runs the queue, on the connection's own thread for a short time only. Returns why it did not
 /// end.
-fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
+fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, run_nested: RunNested) -> Option<Stop> {
     let layer = context.layer;
     if !context.client.may_take_long {
-        return run_each(context, queue, &|micros| {
+        return run_each(context, queue, run_nested, &|micros| {
             (micros >= SHORT_MICROS).then_some(Stop::LongRunning)
         });
     }
@@ -203,7 +217,7 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
         started_micros: layer.engine.now_micros(),
         library_counts: libraries::count(context.tx),
     });
-    let stopped = run_each(context, queue, &|micros| {
+    let stopped = run_each(context, queue, run_nested, &|micros| {
         layer.scripting.long_scripts.look(micros, &bounds)
     });
     layer.scripting.long_scripts.end(outer);
@@ -212,18 +226,23 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
 
 /// Runs the queue until `stop` says so, which gets the time it has run: since its first command was
 /// done, which needs no look at the clock.
-fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> Option<Stop>) -> Option<Stop> {
+fn run_each(
+    context: &mut Context<'_, '_>,
+    queue: &Queue,
+    run_nested: RunNested,
+    stop: &dyn Fn(u64) -> Option<Stop>,
+) -> Option<Stop> {
     context.in_exec = true;
     context.reply.array(queue.requests.len());
     let mut left = queue.requests.len();
     let (mut stopped, mut first_done_micros) = (None, None);
-    execution::call::each_request(&queue.requests, &mut |arguments| {
+    each_request(&queue.requests, &mut |arguments| {
         let command = context
             .layer
             .table
             .find_of(arguments)
             .expect("a queued command was found once");
-        if execution::call::call_queued(context, command, arguments).is_err() {
+        if run_nested(context, command, arguments).is_err() {
             stopped = Some(Stop::LongRunning);
             return ControlFlow::Break(());
         }

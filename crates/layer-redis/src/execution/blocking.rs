@@ -1,11 +1,12 @@
 //! Serving those who wait for a key, once a transaction has changed it.
 
 use crate::command::errors;
-use crate::command::outcome::{Block, Outcome};
 use crate::command::{Command, WRITE};
 use crate::connections::blocking::Asked;
+use crate::connections::blocking::Block;
 use crate::connections::clients::ClientState;
 use crate::execution::call::{Call, answer_error, call};
+use crate::handler::outcome::Outcome;
 use crate::keyspace::{Keyspace, name_of_row};
 use crate::layer::Redis;
 use quartet_engine::PartitionGuard;

@@ -3,21 +3,22 @@
 use crate::access::acl::Denial;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::outcome::{EmptyReply, Outcome};
 use crate::command::{Command, FAST, SKIP_SLOWLOG};
+use crate::commands::handlers;
+use crate::connections::blocking::EmptyReply;
 use crate::connections::clients::ClientState;
-use crate::execution::caching::remember;
-use crate::execution::monitor::tell_monitors;
 use crate::execution::replication::gather;
 use crate::execution::slowlog::slow_command;
+use crate::handler::caching::remember;
 use crate::handler::context::Context;
-use crate::keyspace::NAME_BYTES_MAX;
+use crate::handler::definition::LongRunning;
+use crate::handler::monitor::tell_monitors;
+use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
 use crate::observation::counting::add_under_lock;
 use crate::observation::statistics::CommandCounter;
 use quartet_engine::{Dependency, ExecuteError, PartitionGuard};
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
-use std::ops::ControlFlow;
+use quartet_wire_resp::{Arguments, Reply};
 use std::sync::atomic::Ordering;
 
 /// A command to be run.
@@ -133,7 +134,7 @@ fn handle(
     arguments: Arguments<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let answered_from = context.reply.mark();
-    let outcome = context.layer.handlers[index].run(context, arguments);
+    let outcome = handlers()[index].run(context, arguments, call_queued);
     if !keeps_effects(&outcome) {
         return outcome;
     }
@@ -157,11 +158,6 @@ pub fn answer_error(layer: &Redis, error: &ErrorReply, reply: &mut Reply<'_>) {
     }
     reply.error(&*error.text);
 }
-
-/// A script takes too long for this thread: the transaction is to be taken back and run where it
-/// may.
-#[derive(Debug)]
-pub struct LongRunning;
 
 /// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
 fn denied(
@@ -251,12 +247,6 @@ fn pass_gate_again(context: &Context<'_, '_>, command: &'static Command) -> Resu
     context.layer.pass_gate(command, 0, context.tx.now_micros())
 }
 
-/// A command was refused before it ran.
-pub fn count_rejected(layer: &Redis, command: &'static Command) {
-    let counter = &layer.observation.statistics.commands.0[layer.table.index(command)];
-    counter.rejected.fetch_add(1, Ordering::Relaxed);
-}
-
 /// Counts a call of `command`, which stands at `index` of the table, under the partition's lock.
 /// Returns when it ended.
 fn account(
@@ -299,27 +289,6 @@ fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now
     }
     let event = if command.has(FAST) { "fast-command" } else { "command" };
     layer.note_latency(event, now_micros, micros);
-}
-
-/// Some key is longer than a key may be. Asked only about requests that are longer than that.
-pub fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
-    let mut positions = command.keys.positions(arguments).into_iter();
-    positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
-}
-
-/// Repeats `step` for each request in `requests` until it breaks.
-pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
-    let mut parser = Parser::new();
-    for request in requests {
-        match parser.parse(request, &Limits::unlimited()) {
-            Ok(Parsed::Request { .. }) => {
-                if step(parser.arguments(request)).is_break() {
-                    return;
-                }
-            }
-            other => unreachable!("a queued request parsed once and now gives {other:?}"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::access::acl::Denial;
 use crate::access::acl::log::Entry;
 use crate::command::Command;
 use crate::connections::clients::ClientState;
-use crate::execution::description::{describe, request_bytes};
+use crate::handler::description::{describe, request_bytes};
 use crate::layer::Redis;
 use quartet_wire_resp::Arguments;
 use std::sync::atomic::Ordering;

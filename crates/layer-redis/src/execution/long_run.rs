@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Busy, Dependency, PartitionGuard};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
-use crate::command::outcome::Outcome;
 use crate::connections::clients::ClientState;
 use crate::connections::pending_disconnects::Abandoned;
 use crate::execution::call::{Call, Ended, answer_error, call};
-use crate::execution::subscriptions::leave_all;
+use crate::handler::outcome::Outcome;
+use crate::handler::subscriptions::leave_all;
 use crate::layer::Redis;
 use crate::scripting::long_scripts::Bounds;
 

@@ -7,10 +7,11 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::Reply;
 
 use crate::command::error_reply::ErrorReply;
-use crate::command::outcome::{Block, EmptyReply, Outcome};
+use crate::connections::blocking::{Block, EmptyReply};
 use crate::connections::clients::ClientState;
+use crate::handler::outcome::Outcome;
 use crate::keyspace::changes::What;
-use crate::keyspace::{Entry, Keyspace, Kind, Missing};
+use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing};
 use crate::layer::Redis;
 use crate::{command::errors, command::parse};
 
@@ -120,6 +121,15 @@ impl<'c, 't> Context<'c, 't> {
                 layer.eviction.recency.note(db, name, self.now_ms);
             }
         }
+    }
+
+    /// See [`Keyspace::patch_string`]. A long string counts as used, which its own row would not
+    /// tell.
+    pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
+        if old.is_some_and(Entry::is_large) {
+            self.note_use(name);
+        }
+        self.keys().patch_string(name, header, old, offset, bytes);
     }
 
     /// A key that a command reads and that must hold `kind` if it is there.

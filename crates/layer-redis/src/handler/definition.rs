@@ -4,9 +4,9 @@
 use quartet_wire_resp::Arguments;
 
 pub use crate::command::error_reply::ErrorReply;
-pub use crate::command::outcome::{Deferred, Outcome};
 pub use crate::command::*;
 use crate::handler::context::Context;
+pub use crate::handler::outcome::{Deferred, Outcome};
 
 /// Runs a command. It validates everything before its first write, so an error never leaves half of
 /// a command behind.
@@ -16,19 +16,37 @@ pub enum Handler {
     Answers(Answering),
     /// May leave something else to be done than to send its reply.
     Decides(Deciding),
+    /// Runs other commands inside its own transaction: EXEC and scripts.
+    Nests(Nesting),
 }
 
-pub use Handler::{Answers, Decides};
+pub use Handler::{Answers, Decides, Nests};
 
 pub type Answering = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), ErrorReply>;
 pub type Deciding = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<Outcome, ErrorReply>;
 
+pub type Nesting = fn(&mut Context<'_, '_>, Arguments<'_>, RunNested) -> Result<Outcome, ErrorReply>;
+/// Runs one queued command, or one of a script, inside the present transaction. Its errors become
+/// its reply.
+pub type RunNested = fn(&mut Context<'_, '_>, &'static Command, Arguments<'_>) -> Result<(), LongRunning>;
+
+/// A script takes too long for this thread: the transaction is to be taken back and run where it
+/// may.
+#[derive(Debug)]
+pub struct LongRunning;
+
 impl Handler {
     #[inline]
-    pub fn run(self, context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    pub fn run(
+        self,
+        context: &mut Context<'_, '_>,
+        arguments: Arguments<'_>,
+        run_nested: RunNested,
+    ) -> Result<Outcome, ErrorReply> {
         match self {
             Answers(handler) => handler(context, arguments).map(|()| Outcome::Done),
             Decides(handler) => handler(context, arguments),
+            Nests(handler) => handler(context, arguments, run_nested),
         }
     }
 }
@@ -79,7 +97,7 @@ pub const fn command(
     entry(name, arity, flags, keys, group, since, complexity, summary, handler)
 }
 
-/// The same for a handler of either kind.
+/// The same for a handler of any kind.
 #[allow(clippy::too_many_arguments, reason = "the columns of `command`")]
 pub const fn entry(
     name: &'static str,

@@ -6,8 +6,8 @@ use crate::command::errors;
 use crate::command::{Command, DENYOOM, LOADING, NO_AUTH, NO_MULTI, STALE, WRITE};
 use crate::commands::{scripting, transactions};
 use crate::connections::subscriptions::is_allowed_while_subscribed;
-use crate::execution::call::{Ended, count_rejected, has_long_key};
-use crate::keyspace::NAME_BYTES_MAX;
+use crate::execution::call::Ended;
+use crate::keyspace::{NAME_BYTES_MAX, has_long_key};
 use crate::layer::Redis;
 use crate::replication::LinkState;
 use quartet_engine::{Admission, PartitionGuard};
@@ -106,7 +106,7 @@ impl Session {
         if let Err(Refusal::Error(error)) = &admitted
             && let Ok(command) = layer.table.find_of(arguments)
         {
-            count_rejected(layer, command);
+            layer.observation.statistics.count_rejected(layer.table.index(command));
             if error.text.starts_with("NOPERM") {
                 self.log_denial(layer, command, arguments);
             }

@@ -5,7 +5,7 @@
 //! requests until its mailbox brings the reply.
 
 mod admission;
-pub mod after;
+pub(crate) mod after;
 pub mod connectionless;
 mod turn;
 mod waiting;
@@ -20,11 +20,11 @@ use quartet_wire_resp::{Limits, Parsed, Parser, Reply, Value};
 
 use crate::access::acl::User;
 use crate::access::acl::rules::Rules;
+use crate::access::database_login::DatabaseLogin;
 use crate::access::login_guard::peer_of;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
 use crate::command::migration::{Broken, Migration};
-use crate::command::outcome::DatabaseLogin;
 use crate::commands::transactions;
 use crate::connections::clients::{Client, ClientState, ReplyMode};
 use crate::connections::pending_disconnects::Abandoned;

@@ -10,12 +10,13 @@ use super::admission::Refusal;
 use super::waiting::Waiting;
 use super::{Received, Session};
 use crate::command::error_reply::ErrorReply;
-use crate::command::outcome::{Block, Deferred, Outcome};
 use crate::command::{Command, DENYOOM, changes_subscriptions};
 use crate::commands::transactions;
+use crate::connections::blocking::Block;
 use crate::connections::clients::ReplyMode;
 use crate::execution::call::{Call, Ended, call};
-use crate::execution::monitor::tell_monitors;
+use crate::handler::monitor::tell_monitors;
+use crate::handler::outcome::{Deferred, Outcome};
 use crate::layer::Redis;
 use crate::session::after::After;
 

@@ -4,10 +4,10 @@
 use super::admission::{Refusal, discarded_because_of};
 use super::{Received, Session};
 use crate::command::error_reply::ErrorReply;
-use crate::command::outcome::{Deferred, Outcome};
 use crate::command::{ALLOW_BUSY, Command};
 use crate::commands::connection;
 use crate::commands::{scripting, transactions};
+use crate::handler::outcome::{Deferred, Outcome};
 use crate::layer::Redis;
 use crate::session::after::After;
 use quartet_wire_resp::{Arguments, Reply};

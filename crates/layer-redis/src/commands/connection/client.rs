@@ -12,9 +12,9 @@ use super::filters::Filters;
 use super::{row, tracking};
 use crate::commands::help::help_command;
 use crate::connections::clients::{Client, ClientState, ReplyMode};
-use crate::execution::description::{describe, request_bytes};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::description::{describe, request_bytes};
 use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[container(

@@ -12,8 +12,8 @@ use quartet_wire_resp::Arguments;
 use crate::access::acl::User;
 use crate::command::error_reply::ErrorReply;
 use crate::connections::clients::Client;
-use crate::execution::description::flags;
 use crate::handler::context::Context;
+use crate::handler::description::flags;
 use crate::{command::errors, command::parse};
 
 /// The kinds of connections that Redis knows.

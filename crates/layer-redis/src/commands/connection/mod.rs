@@ -2,24 +2,24 @@
 //!
 //! Texts and order of checks follow the replies of Redis 7.0.15.
 
-pub mod client;
+pub(crate) mod client;
 mod filters;
-pub mod tracking;
+pub(crate) mod tracking;
 
 use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use crate::access::acl::DEFAULT_USER;
+use crate::access::database_login::DatabaseLogin;
 use crate::access::login_guard::peer_of;
-use crate::command::outcome::DatabaseLogin;
 use crate::commands::server::write_modules;
 use crate::commands::transactions;
 use crate::connections::clients::{ClientState, ReplyMode};
-use crate::execution::subscriptions::leave_all;
 use crate::facts::REDIS_VERSION;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::subscriptions::leave_all;
 use crate::layer::Redis;
 use crate::{command::errors, command::parse};
 

@@ -6,8 +6,8 @@ use quartet_wire_resp::Arguments;
 use crate::command::error_reply::ErrorReply;
 use crate::connections::clients::ClientState;
 use crate::connections::tracking::Mode;
-use crate::execution::description::redirection;
 use crate::handler::context::Context;
+use crate::handler::description::redirection;
 use crate::layer::Redis;
 use crate::{command::errors, command::parse};
 

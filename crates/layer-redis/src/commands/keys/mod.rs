@@ -6,8 +6,8 @@ use quartet_wire_resp::Arguments;
 
 use crate::commands::help::help_command;
 use crate::commands::{hashes, lists, sets, sorted_sets};
-use crate::execution::caching;
 use crate::facts::DATABASES;
+use crate::handler::caching;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::scan::{self, Scan};

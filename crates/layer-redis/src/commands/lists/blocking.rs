@@ -9,9 +9,10 @@ use super::end;
 use super::pop::{Move, MultiPop, first_list, move_one, multi_pop};
 use super::rows::{self, End};
 use crate::command::error_reply::ErrorReply;
-use crate::command::outcome::{EmptyReply, Outcome};
 use crate::command::parse;
+use crate::connections::blocking::EmptyReply;
 use crate::handler::context::Context;
+use crate::handler::outcome::Outcome;
 
 pub fn blpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     pop(context, arguments, End::Left)

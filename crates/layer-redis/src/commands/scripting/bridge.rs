@@ -19,15 +19,16 @@ use super::conversion::{ReplyReader, put_error, truncated};
 use super::interpreter::limit_memory;
 use super::numbers::general;
 use super::stack::{Argument, Stack};
+use crate::command::errors;
 use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
 use crate::commands::transactions::writes_or_publishes;
 use crate::connections::clients::ClientState;
-use crate::execution::caching::remember_declared;
+use crate::handler::caching::remember_declared;
 use crate::handler::context::Context;
-use crate::keyspace::NAME_BYTES_MAX;
+use crate::handler::definition::RunNested;
+use crate::keyspace::{NAME_BYTES_MAX, has_long_key};
 use crate::layer::Redis;
 use crate::scripting::long_scripts::LongScripts;
-use crate::{command::errors, execution};
 
 /// Marks a call that is no command: what follows says which. No script can lay hands on this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
@@ -58,6 +59,7 @@ fn raised(text: &str) -> Raised {
 pub struct Bridge<'a, 't, 'l> {
     pub tx: &'a mut Transaction<'t>,
     pub layer: &'l Redis,
+    pub run_nested: RunNested,
     /// The script's commands see it as their connection.
     pub client: ClientState,
     pub now_ms: u64,
@@ -230,7 +232,8 @@ impl Bridge<'_, '_, '_> {
             Err(_) => return Err(self.refusal("ERR Unknown Redis command called from script")),
         };
         if let Some(refused) = self.refused(command, arguments) {
-            execution::call::count_rejected(self.layer, command);
+            let index = self.layer.table.index(command);
+            self.layer.observation.statistics.count_rejected(index);
             return Err(self.refusal(refused));
         }
         if command.has(WRITE) && !self.has_written {
@@ -250,7 +253,7 @@ impl Bridge<'_, '_, '_> {
             retry_for: None,
         };
         context.reply.set_protocol(context.client.protocol);
-        execution::call::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
+        (self.run_nested)(&mut context, command, arguments).expect("no script runs inside a script");
         remember_declared(&context, command, self.keys);
         self.answer(stack)
     }
@@ -306,7 +309,7 @@ impl Bridge<'_, '_, '_> {
             return Some(errors::OUT_OF_MEMORY);
         }
         let longest = arguments.iter().map(<[u8]>::len).max().unwrap_or(0);
-        if longest > NAME_BYTES_MAX && execution::call::has_long_key(command, arguments) {
+        if longest > NAME_BYTES_MAX && has_long_key(command, arguments) {
             return Some(errors::KEY_TOO_LARGE);
         }
         None

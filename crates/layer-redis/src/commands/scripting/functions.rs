@@ -25,7 +25,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the function that is executed.",
         "Runs a function of a library as one transaction.",
-        Decides(fcall),
+        Nests(fcall),
     ),
     entry(
         "fcall_ro",
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the function that is executed.",
         "Runs a function that only reads.",
-        Decides(fcall_ro),
+        Nests(fcall_ro),
     ),
     container(
         "function",
@@ -349,12 +349,20 @@ fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Re
     Ok(())
 }
 
-fn fcall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    call(context, arguments, false)
+fn fcall(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    run_nested: RunNested,
+) -> Result<Outcome, ErrorReply> {
+    call(context, arguments, run_nested, false)
 }
 
-fn fcall_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    call(context, arguments, true)
+fn fcall_ro(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    run_nested: RunNested,
+) -> Result<Outcome, ErrorReply> {
+    call(context, arguments, run_nested, true)
 }
 
 /// The flags that a function declares, asked before its command is begun.
@@ -364,8 +372,13 @@ pub fn flags_of(layer: &Redis, partition: &mut PartitionGuard<'_>, name: &[u8]) 
     entry.map(|entry| entry.flags)
 }
 
-fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool) -> Result<Outcome, ErrorReply> {
-    crate::execution::monitor::tell_monitors_of_script(context, arguments);
+fn call(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    run_nested: RunNested,
+    read_only: bool,
+) -> Result<Outcome, ErrorReply> {
+    crate::handler::monitor::tell_monitors_of_script(context, arguments);
     let entry = libraries::find_function(context.tx, &arguments[1]).ok_or("ERR Function not found")?;
     let count = parse::integer(&arguments[2]).ok_or("ERR Bad number of keys provided")?;
     let (keys, values) = split(arguments, count)?;
@@ -376,6 +389,7 @@ fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool
         values,
         request: arguments,
         is_function: true,
+        run_nested,
     };
     run.check(context)?;
     let name = String::from_utf8_lossy(&arguments[1]);

@@ -7,13 +7,13 @@
 mod arguments;
 mod bits;
 mod bridge;
-pub mod budget;
+pub(crate) mod budget;
 mod cjson;
 mod cmsgpack;
 mod conversion;
-pub mod functions;
+pub(crate) mod functions;
 mod interpreter;
-pub mod libraries;
+pub(crate) mod libraries;
 mod numbers;
 mod patterns;
 mod registration;
@@ -39,7 +39,7 @@ use crate::handler::definition::*;
 use crate::layer::Redis;
 use crate::scripting::long_scripts::{NotKilled, Outer, RunningScript};
 use crate::scripting::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
-use crate::{command::errors, command::parse, execution};
+use crate::{command::errors, command::parse, handler::monitor};
 
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
 const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS;
@@ -55,7 +55,7 @@ pub const COMMANDS: &[Definition] = &[
         "2.6.0",
         "Depends on the script that is executed.",
         "Runs a Lua script as one transaction.",
-        Decides(eval),
+        Nests(eval),
     ),
     entry(
         "eval_ro",
@@ -66,7 +66,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the script that is executed.",
         "Runs a Lua script that only reads.",
-        Decides(eval_ro),
+        Nests(eval_ro),
     ),
     entry(
         "evalsha",
@@ -77,7 +77,7 @@ pub const COMMANDS: &[Definition] = &[
         "2.6.0",
         "Depends on the script that is executed.",
         "Runs a cached Lua script, named by its SHA-1 digest.",
-        Decides(evalsha),
+        Nests(evalsha),
     ),
     entry(
         "evalsha_ro",
@@ -88,7 +88,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the script that is executed.",
         "Runs a cached Lua script that only reads.",
-        Decides(evalsha_ro),
+        Nests(evalsha_ro),
     ),
     container(
         "script",
@@ -167,20 +167,32 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, find_or_add, false)
+fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>, run_nested: RunNested) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, run_nested, find_or_add, false)
 }
 
-fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, find_or_add, true)
+fn eval_ro(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    run_nested: RunNested,
+) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, run_nested, find_or_add, true)
 }
 
-fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, find_cached, false)
+fn evalsha(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    run_nested: RunNested,
+) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, run_nested, find_cached, false)
 }
 
-fn evalsha_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, find_cached, true)
+fn evalsha_ro(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    run_nested: RunNested,
+) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, run_nested, find_cached, true)
 }
 
 fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, ErrorReply> {
@@ -233,10 +245,11 @@ fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'
 fn run_script(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
+    run_nested: RunNested,
     find: fn(&Redis, &[u8]) -> Result<Arc<Script>, ErrorReply>,
     read_only: bool,
 ) -> Result<Outcome, ErrorReply> {
-    execution::monitor::tell_monitors_of_script(context, arguments);
+    monitor::tell_monitors_of_script(context, arguments);
     let script = find(context.layer, &arguments[1])?;
     let count = parse::required_integer(&arguments[2])?;
     let (keys, values) = split(arguments, count)?;
@@ -247,6 +260,7 @@ fn run_script(
         values,
         request: arguments,
         is_function: false,
+        run_nested,
     };
     run.check(context)?;
     run.execute(context, &Chunk::Script(&script.digest), &mut |interpreter, _| {
@@ -265,6 +279,7 @@ pub(super) struct Run<'a> {
     values: Words<'a>,
     request: Arguments<'a>,
     is_function: bool,
+    run_nested: RunNested,
 }
 
 impl Run<'_> {
@@ -364,6 +379,7 @@ impl Run<'_> {
             client,
             now_ms: context.now_ms,
             has_written: false,
+            run_nested: self.run_nested,
             keys: &self.keys,
             values: &self.values,
             answer: None,

@@ -58,7 +58,9 @@ fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outc
     }
     let found = SUBCOMMANDS.iter().find(|(name, ..)| parse::is(&arguments[1], name));
     match found.filter(|(_, count, ..)| arguments.len() >= 2 + count) {
-        Some((.., handler)) => handler.run(context, arguments),
+        Some((.., Answers(handler))) => handler(context, arguments).map(|()| Outcome::Done),
+        Some((.., Decides(handler))) => handler(context, arguments),
+        Some((.., Nests(_))) => unreachable!("no subcommand runs others"),
         None => {
             let word = String::from_utf8_lossy(&arguments[1]);
             Err(format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try DEBUG HELP.").into())

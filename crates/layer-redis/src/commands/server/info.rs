@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashSet;
 
-use super::persistence::last_save_seconds;
 use crate::commands::scripting::libraries;
 use crate::connections::channels::Scope;
 use crate::connections::clients::Client;
@@ -259,7 +258,7 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
                 load(&statistics.transactions_since_checkpoint),
             ),
             ("rdb_bgsave_in_progress", is_checkpointing),
-            ("rdb_last_save_time", last_save_seconds(layer)),
+            ("rdb_last_save_time", layer.last_save_seconds()),
         ],
     );
     let status = |failed: bool| if failed { "err" } else { "ok" };

@@ -1,20 +1,20 @@
 //! Commands about the server, a topic a file. Here: those that answer in a line or two.
 
-pub mod acl;
+pub(crate) mod acl;
 mod arguments;
-pub mod cluster;
-pub mod command_docs;
-pub mod command_log;
-pub mod config;
-pub mod debug;
+pub(crate) mod cluster;
+pub(crate) mod command_docs;
+pub(crate) mod command_log;
+pub(crate) mod config;
+pub(crate) mod debug;
 mod deprecations;
 mod digest;
 mod info;
-pub mod latency;
-pub mod memory;
-pub mod persistence;
+pub(crate) mod latency;
+pub(crate) mod memory;
+pub(crate) mod persistence;
 mod replicas;
-pub mod slowlog;
+pub(crate) mod slowlog;
 mod tips;
 
 use quartet_engine::Durability;

@@ -62,27 +62,25 @@ fn background_rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result
 }
 
 fn last_save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    context.reply.integer(last_save_seconds(context.layer) as i64);
+    context.reply.integer(context.layer.last_save_seconds() as i64);
     Ok(())
 }
 
-/// The time of the newest checkpoint, a version being a time; of the start if there is none.
-pub fn last_save_seconds(layer: &Redis) -> u64 {
-    let written = layer.process.rdb_file.as_ref().map(|file| file.written_micros());
-    if let Some(micros @ 1..) = written {
-        return micros / 1_000_000;
+impl Redis {
+    /// The time of the newest checkpoint, a version being a time; of the start if there is none.
+    pub fn last_save_seconds(&self) -> u64 {
+        let written = self.process.rdb_file.as_ref().map(|file| file.written_micros());
+        if let Some(micros @ 1..) = written {
+            return micros / 1_000_000;
+        }
+        let version = self.engine.statistics().checkpoint_last_version.load(Ordering::Relaxed);
+        let micros = if version == 0 {
+            self.process.identity.started_micros
+        } else {
+            version
+        };
+        micros / 1_000_000
     }
-    let version = layer
-        .engine
-        .statistics()
-        .checkpoint_last_version
-        .load(Ordering::Relaxed);
-    let micros = if version == 0 {
-        layer.process.identity.started_micros
-    } else {
-        version
-    };
-    micros / 1_000_000
 }
 
 /// SAVE, NOSAVE, NOW and FORCE change nothing: the log is flushed in any case. ABORT finds nothing

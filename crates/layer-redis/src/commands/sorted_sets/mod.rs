@@ -15,7 +15,7 @@ mod tests;
 
 pub(crate) use members::{Conditions, add, read};
 pub(crate) use value::{SortedSet, order_of, score_bound};
-pub use value::{encoding, members, pairs, replace, score, score_of_bytes};
+pub use value::{encoding, members, pairs, replace, score_of_bytes};
 
 use crate::handler::definition::*;
 

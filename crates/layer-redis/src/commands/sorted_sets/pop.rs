@@ -5,8 +5,9 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::value::{SortedSet, pair_of, remove_pairs, take_end};
 use crate::command::error_reply::ErrorReply;
-use crate::command::outcome::{EmptyReply, Outcome};
+use crate::connections::blocking::EmptyReply;
 use crate::handler::context::Context;
+use crate::handler::outcome::Outcome;
 use crate::keyspace::Kind;
 use crate::{command::errors, command::parse};
 

@@ -27,7 +27,7 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 pub use self::id::StreamId;
-pub use self::portable::{Delivered, delivered, longest_name, store, value};
+pub use self::portable::{delivered, longest_name, store, value};
 use self::stream::Stream;
 use crate::commands::help::help_command;
 use crate::handler::context::Context;

@@ -18,8 +18,9 @@ use super::id::{self, StreamId};
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_entry_delivered, write_id};
 use crate::command::error_reply::ErrorReply;
-use crate::command::outcome::{Block, EmptyReply, Outcome};
+use crate::connections::blocking::{Block, EmptyReply};
 use crate::handler::context::Context;
+use crate::handler::outcome::Outcome;
 use crate::{command::errors, command::parse};
 
 const UNBALANCED: &str = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";

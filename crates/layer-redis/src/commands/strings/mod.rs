@@ -4,7 +4,7 @@ mod numbers;
 mod options;
 mod ranges;
 mod subsequence;
-pub mod values;
+pub(crate) mod values;
 
 use std::sync::atomic::Ordering;
 

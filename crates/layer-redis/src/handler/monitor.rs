@@ -1,10 +1,10 @@
 //! MONITOR: what each connection that watches is sent of the commands of all others.
 
-use crate::command::redaction;
 use crate::command::{ADMIN, Command, SKIP_MONITOR};
 use crate::connections::clients::ClientState;
 use crate::handler::context::Context;
 use crate::layer::Redis;
+use crate::observation::redaction;
 use quartet_wire_resp::Arguments;
 
 /// Sends MONITOR's line: time, database, address, and the arguments quoted. A password is never

@@ -1,10 +1,10 @@
 //! The outcome of a command that was not refused: it has answered, or something is left to be done
 //! that its handler cannot do by itself.
 
-use quartet_model::DatabaseId;
-
+use crate::access::database_login::DatabaseLogin;
 use crate::command::migration::Migration;
 use crate::config::Change;
+use crate::connections::blocking::Block;
 use crate::replication::ReplicaRequest;
 
 /// The outcome of a command that was not refused. The effects of [`Outcome::Done`] and
@@ -26,28 +26,6 @@ pub enum Outcome {
     /// The credentials open another logical database: the connection goes on there, with this
     /// request.
     SwitchDatabase(DatabaseLogin),
-}
-
-/// A command that waits for one of its keys.
-#[derive(Debug)]
-pub struct Block {
-    pub keys: Vec<Vec<u8>>,
-    /// `None`: indefinitely. Milliseconds since the Unix epoch.
-    pub deadline_ms: Option<u64>,
-    /// Its answer inside EXEC, where it cannot wait. A wait that ends without an element answers a
-    /// null array.
-    pub in_exec: EmptyReply,
-    /// The request to be asked again, if words of the original meant the moment when it came.
-    pub ask_again: Option<Vec<u8>>,
-    /// It is asked again also when a key is gone or holds another kind, and its error ends the
-    /// wait.
-    pub even_if_gone: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EmptyReply {
-    Null,
-    NullArray,
 }
 
 /// Work that needs the engine without the partition's lock.
@@ -95,14 +73,4 @@ impl std::fmt::Debug for Deferred {
             Deferred::SaveInBackground => "SaveInBackground",
         })
     }
-}
-
-/// A way into a logical database, to be opened with the password.
-#[derive(Debug)]
-pub struct DatabaseLogin {
-    pub database: DatabaseId,
-    /// The given name of the user, which leads here.
-    pub name: Vec<u8>,
-    pub user: Vec<u8>,
-    pub password: Vec<u8>,
 }
