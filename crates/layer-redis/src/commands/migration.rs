@@ -14,6 +14,7 @@ use crate::command::migration::{Broken, Migration, OPTIONS, OPTIONS_AT, Sent};
 use crate::connections::clients::ClientState;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::layer::Redis;
 use crate::{command::errors, command::parse};
 
@@ -120,8 +121,7 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Ou
         sent: Vec::new(),
     };
     context
-        .layer
-        .process
+        .process()
         .migration_targets
         .check("MIGRATE to", &migration.host, migration.port)?;
     if migration.has_credentials {
@@ -234,14 +234,14 @@ impl Migration {
             let mut context = Context {
                 tx,
                 client: &mut client,
-                layer,
+                groups: Groups::of(layer),
                 reply,
                 now_ms,
                 in_exec: true,
                 retry_for: None,
             };
             let changed = taken.iter().filter(|sent| !self.remove_key(&mut context, sent)).count();
-            self.tell(&context);
+            self.tell(layer, &context);
             Ok::<usize, ()>(changed)
         });
         match outcome {
@@ -272,19 +272,15 @@ impl Migration {
         is_same
     }
 
-    fn tell(&self, context: &Context<'_, '_>) {
-        let changes = context.layer.changes.take();
+    fn tell(&self, layer: &Redis, context: &Context<'_, '_>) {
+        let changes = context.changes().take();
         let mut words = Args::new();
         words.gather([b"migrate"].iter());
         let arguments = words.of(b"");
-        let command = context
-            .layer
-            .table
-            .find_of(arguments)
-            .expect("the command of this file");
-        context.layer.notify(Some((command, arguments)), &changes);
-        context.layer.invalidate(Some(context.client.shared.id), &changes);
-        context.layer.gather_removed(&changes);
+        let command = context.table().find_of(arguments).expect("the command of this file");
+        layer.notify(Some((command, arguments)), &changes);
+        layer.invalidate(Some(context.client.shared.id), &changes);
+        layer.gather_removed(&changes);
     }
 }
 

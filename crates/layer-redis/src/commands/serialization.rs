@@ -143,9 +143,9 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     }
     if let Some(frequency) = options
         .frequency
-        .filter(|_| context.layer.eviction_policy().counts_frequency())
+        .filter(|_| context.eviction_policy().counts_frequency())
     {
-        let recency = &context.layer.eviction.recency;
+        let recency = &context.eviction().recency;
         recency.set_frequency(context.client.db, name, context.now_ms, frequency);
     }
     context.reply.ok();
@@ -172,15 +172,15 @@ fn check_lengths(value: &Value) -> Result<(), ErrorReply> {
 /// Writes the value. Fields that have expired meanwhile are left out, and with the last one the
 /// key.
 fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
-    let layer = context.layer;
+    let config = context.config();
     let keys = &mut context.keys();
     match value {
         Value::String(text) => keys.put(name, Header::new(Kind::String), text),
         Value::List(elements) => lists::store(keys, name, elements),
         Value::Set(members) => {
-            sets::store(keys, sets::integers_max(layer), name, members);
+            sets::store(keys, sets::integers_max(config), name, members);
         }
-        Value::SortedSet(pairs) => sorted_sets::replace(keys, &layer.config, name, pairs),
+        Value::SortedSet(pairs) => sorted_sets::replace(keys, config, name, pairs),
         Value::Hash(fields) => {
             let mut edits = Edits::default();
             for field in fields {

@@ -118,7 +118,7 @@ pub fn end(client: &mut ClientState) {
     client.shared.buffers.queue.store(0, Ordering::Relaxed);
 }
 
-fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>, run_nested: RunNested) -> Result<Outcome, ErrorReply> {
+fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
     let Some(queue) = context.client.multi.take() else {
         return Err("ERR EXEC without MULTI".into());
     };
@@ -135,7 +135,7 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>, run_nested: RunNested) 
     // The connection is shown behind EXEC, not in the last command that it ran.
     let exec_index = context.client.shared.last_command_index();
     let before = Before::of(context.client);
-    let stopped = run_queue(context, &queue, run_nested);
+    let stopped = run_queue(context, &queue, nested);
     // A second run needs the queue, the watches and the connection as they were.
     if stopped == Some(Stop::LongRunning) {
         context.client.multi = Some(queue);
@@ -201,26 +201,26 @@ fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> Con
 
 /// Runs the queue, on the connection's own thread for a short time only. Returns why it did not
 /// end.
-fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, run_nested: RunNested) -> Option<Stop> {
-    let layer = context.layer;
+fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -> Option<Stop> {
+    let groups = context.groups;
     if !context.client.may_take_long {
-        return run_each(context, queue, run_nested, &|micros| {
+        return run_each(context, queue, nested, &|micros| {
             (micros >= SHORT_MICROS).then_some(Stop::LongRunning)
         });
     }
-    let bounds = layer.long_bounds();
-    let outer = layer.scripting.long_scripts.begin(RunningScript {
-        database: layer.space.database,
+    let bounds = groups.long_bounds();
+    let outer = groups.scripting().long_scripts.begin(RunningScript {
+        database: groups.space().database,
         name: "exec".to_owned(),
         is_function: false,
         command: vec![b"exec".to_vec()],
-        started_micros: layer.engine.now_micros(),
+        started_micros: groups.engine().now_micros(),
         library_counts: libraries::count(context.tx),
     });
-    let stopped = run_each(context, queue, run_nested, &|micros| {
-        layer.scripting.long_scripts.look(micros, &bounds)
+    let stopped = run_each(context, queue, nested, &|micros| {
+        groups.scripting().long_scripts.look(micros, &bounds)
     });
-    layer.scripting.long_scripts.end(outer);
+    groups.scripting().long_scripts.end(outer);
     stopped
 }
 
@@ -229,7 +229,7 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, run_nested: RunNested
 fn run_each(
     context: &mut Context<'_, '_>,
     queue: &Queue,
-    run_nested: RunNested,
+    nested: Nested<'_>,
     stop: &dyn Fn(u64) -> Option<Stop>,
 ) -> Option<Stop> {
     context.in_exec = true;
@@ -238,11 +238,10 @@ fn run_each(
     let (mut stopped, mut first_done_micros) = (None, None);
     each_request(&queue.requests, &mut |arguments| {
         let command = context
-            .layer
-            .table
+            .table()
             .find_of(arguments)
             .expect("a queued command was found once");
-        if run_nested(context, command, arguments).is_err() {
+        if nested.run(context, command, arguments).is_err() {
             stopped = Some(Stop::LongRunning);
             return ControlFlow::Break(());
         }

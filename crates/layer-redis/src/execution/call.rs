@@ -11,7 +11,8 @@ use crate::execution::replication::gather;
 use crate::execution::slowlog::slow_command;
 use crate::handler::caching::remember;
 use crate::handler::context::Context;
-use crate::handler::definition::LongRunning;
+use crate::handler::definition::{LongRunning, Nested};
+use crate::handler::groups::Groups;
 use crate::handler::monitor::tell_monitors;
 use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
@@ -65,13 +66,13 @@ pub fn call(
         let mut context = Context {
             tx,
             client,
-            layer,
+            groups: Groups::of(layer),
             reply,
             now_ms,
             in_exec: false,
             retry_for: call.retry_for,
         };
-        let outcome = match handle(&mut context, (index, command), arguments) {
+        let outcome = match handle(layer, &mut context, (index, command), arguments) {
             Ok(Outcome::Done) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
             outcome => outcome,
         };
@@ -129,22 +130,23 @@ fn keeps_effects(outcome: &Result<Outcome, ErrorReply>) -> bool {
 
 /// Runs the handler, and gathers its notices to others.
 fn handle(
+    layer: &Redis,
     context: &mut Context<'_, '_>,
     (index, command): (usize, &'static Command),
     arguments: Arguments<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let answered_from = context.reply.mark();
-    let outcome = handlers()[index].run(context, arguments, call_queued);
+    let outcome = handlers()[index].run(context, arguments, Nested::new(layer, call_queued));
     if !keeps_effects(&outcome) {
         return outcome;
     }
-    if context.layer.changes.are_wanted() {
-        let (changes, expired_fields) = context.layer.changes.take_with_fields();
-        context.layer.notify(Some((command, arguments)), &changes);
-        context.layer.invalidate(Some(context.client.shared.id), &changes);
-        if context.layer.replication.is_on() {
-            context.layer.gather_ended(&changes, &expired_fields);
-            gather(context, command, arguments, &changes, answered_from);
+    if layer.changes.are_wanted() {
+        let (changes, expired_fields) = layer.changes.take_with_fields();
+        layer.notify(Some((command, arguments)), &changes);
+        layer.invalidate(Some(context.client.shared.id), &changes);
+        if layer.replication.is_on() {
+            layer.gather_ended(&changes, &expired_fields);
+            gather(layer, context, command, arguments, &changes, answered_from);
         }
         remember(context, command, arguments);
     }
@@ -161,6 +163,7 @@ pub fn answer_error(layer: &Redis, error: &ErrorReply, reply: &mut Reply<'_>) {
 
 /// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
 fn denied(
+    layer: &Redis,
     context: &Context<'_, '_>,
     denial: &Denial,
     command: &'static Command,
@@ -172,35 +175,30 @@ fn denied(
     } else {
         ("multi", denial.text_at_exec().into())
     };
-    context
-        .layer
-        .log_denial(context.client, denial, command, arguments, place);
+    layer.log_denial(context.client, denial, command, arguments, place);
     text
 }
 
 /// Runs one queued command, or one of a script, inside the present transaction. Its errors become
 /// its reply.
 pub fn call_queued(
+    layer: &Redis,
     context: &mut Context<'_, '_>,
     command: &'static Command,
     arguments: Arguments<'_>,
 ) -> Result<(), LongRunning> {
-    let index = context.layer.table.index(command);
+    let index = layer.table.index(command);
     if !context.client.is_script {
         context.client.shared.note_command(index);
     }
-    tell_monitors(
-        context.layer,
-        context.client,
-        command,
-        context.tx.now_micros(),
-        arguments,
-    );
-    let started_micros = context.layer.engine.now_micros();
+    tell_monitors(layer, context.client, command, context.tx.now_micros(), arguments);
+    let started_micros = layer.engine.now_micros();
     let slept_before = context.client.sleep_micros;
     let outcome = match context.client.user.check(command, arguments) {
-        Ok(()) => pass_gate_again(context, command).and_then(|()| handle(context, (index, command), arguments)),
-        Err(denial) => Err(denied(context, &denial, command, arguments)),
+        Ok(()) => {
+            pass_gate_again(layer, context, command).and_then(|()| handle(layer, context, (index, command), arguments))
+        }
+        Err(denial) => Err(denied(layer, context, &denial, command, arguments)),
     };
     let outcome = match outcome {
         Ok(Outcome::RunLong) => return Err(LongRunning),
@@ -219,7 +217,7 @@ pub fn call_queued(
     };
     let slept_micros = context.client.sleep_micros - slept_before;
     account(
-        context.layer,
+        layer,
         context.client,
         (index, command),
         arguments,
@@ -229,22 +227,22 @@ pub fn call_queued(
     match outcome {
         // Nothing of EXEC stays. Effects of a script stay, as after any error of it.
         Ok(()) if context.client.is_script && context.reply.is_full() => {
-            let statistics = &context.layer.observation.statistics;
+            let statistics = &layer.observation.statistics;
             statistics.error_sent(errors::REPLY_TOO_LARGE.as_bytes());
             context.reply.replace_by_error(errors::REPLY_TOO_LARGE);
         }
         Ok(()) => {}
-        Err(error) => answer_error(context.layer, &error, &mut context.reply),
+        Err(error) => answer_error(layer, &error, &mut context.reply),
     }
     Ok(())
 }
 
 /// A queued command was counted when it was queued; one of a script counts by itself.
-fn pass_gate_again(context: &Context<'_, '_>, command: &'static Command) -> Result<(), ErrorReply> {
+fn pass_gate_again(layer: &Redis, context: &Context<'_, '_>, command: &'static Command) -> Result<(), ErrorReply> {
     if !context.client.is_script {
         return Ok(());
     }
-    context.layer.pass_gate(command, 0, context.tx.now_micros())
+    layer.pass_gate(command, 0, context.tx.now_micros())
 }
 
 /// Counts a call of `command`, which stands at `index` of the table, under the partition's lock.

@@ -14,6 +14,7 @@ use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 use crate::connections::clients::ClientState;
 use crate::connections::pending_disconnects::Abandoned;
 use crate::execution::call::{Call, Ended, answer_error, call};
+use crate::handler::groups::Groups;
 use crate::handler::outcome::Outcome;
 use crate::handler::subscriptions::leave_all;
 use crate::layer::Redis;
@@ -126,7 +127,7 @@ impl Redis {
             if abandoned.has_waited {
                 self.connections.blocking.forget(partition, abandoned.client.id);
             }
-            leave_all(self, &mut abandoned.subscriptions, &abandoned.client);
+            leave_all(Groups::of(self), &mut abandoned.subscriptions, &abandoned.client);
         }
     }
 }

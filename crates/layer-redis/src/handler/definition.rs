@@ -7,6 +7,7 @@ pub use crate::command::error_reply::ErrorReply;
 pub use crate::command::*;
 use crate::handler::context::Context;
 pub use crate::handler::outcome::{Deferred, Outcome};
+use crate::layer::Redis;
 
 /// Runs a command. It validates everything before its first write, so an error never leaves half of
 /// a command behind.
@@ -25,10 +26,32 @@ pub use Handler::{Answers, Decides, Nests};
 pub type Answering = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), ErrorReply>;
 pub type Deciding = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<Outcome, ErrorReply>;
 
-pub type Nesting = fn(&mut Context<'_, '_>, Arguments<'_>, RunNested) -> Result<Outcome, ErrorReply>;
+pub type Nesting = fn(&mut Context<'_, '_>, Arguments<'_>, Nested<'_>) -> Result<Outcome, ErrorReply>;
 /// Runs one queued command, or one of a script, inside the present transaction. Its errors become
 /// its reply.
-pub type RunNested = fn(&mut Context<'_, '_>, &'static Command, Arguments<'_>) -> Result<(), LongRunning>;
+pub type RunNested = fn(&Redis, &mut Context<'_, '_>, &'static Command, Arguments<'_>) -> Result<(), LongRunning>;
+
+/// Lets EXEC and scripts run other commands inside their own transaction.
+#[derive(Clone, Copy)]
+pub struct Nested<'c> {
+    layer: &'c Redis,
+    run: RunNested,
+}
+
+impl<'c> Nested<'c> {
+    pub fn new(layer: &'c Redis, run: RunNested) -> Nested<'c> {
+        Nested { layer, run }
+    }
+
+    pub fn run(
+        self,
+        context: &mut Context<'_, '_>,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+    ) -> Result<(), LongRunning> {
+        (self.run)(self.layer, context, command, arguments)
+    }
+}
 
 /// A script takes too long for this thread: the transaction is to be taken back and run where it
 /// may.
@@ -41,12 +64,12 @@ impl Handler {
         self,
         context: &mut Context<'_, '_>,
         arguments: Arguments<'_>,
-        run_nested: RunNested,
+        nested: Nested<'_>,
     ) -> Result<Outcome, ErrorReply> {
         match self {
             Answers(handler) => handler(context, arguments).map(|()| Outcome::Done),
             Decides(handler) => handler(context, arguments),
-            Nests(handler) => handler(context, arguments, run_nested),
+            Nests(handler) => handler(context, arguments, nested),
         }
     }
 }

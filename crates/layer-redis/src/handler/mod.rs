@@ -5,6 +5,7 @@ pub(crate) mod caching;
 pub(crate) mod context;
 pub(crate) mod definition;
 pub(crate) mod description;
+pub(crate) mod groups;
 pub(crate) mod monitor;
 pub(crate) mod outcome;
 pub(crate) mod subscriptions;

@@ -25,11 +25,11 @@ pub fn tell_monitors(
 /// A script's own line stands before those of its commands, so it is written when the script
 /// begins.
 pub fn tell_monitors_of_script(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
-    if context.layer.connections.clients.has_monitors()
-        && let Ok(command) = context.layer.table.find_of(arguments)
+    if context.connections().clients.has_monitors()
+        && let Ok(command) = context.table().find_of(arguments)
     {
         let now_micros = context.tx.now_micros();
-        write_to_monitors(context.layer, context.client, command, now_micros, arguments);
+        write_to_monitors(context.groups.layer, context.client, command, now_micros, arguments);
     }
 }
 

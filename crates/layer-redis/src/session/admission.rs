@@ -7,6 +7,7 @@ use crate::command::{Command, DENYOOM, LOADING, NO_AUTH, NO_MULTI, STALE, WRITE}
 use crate::commands::{scripting, transactions};
 use crate::connections::subscriptions::is_allowed_while_subscribed;
 use crate::execution::call::Ended;
+use crate::handler::groups::Groups;
 use crate::keyspace::{NAME_BYTES_MAX, has_long_key};
 use crate::layer::Redis;
 use crate::replication::LinkState;
@@ -57,7 +58,8 @@ impl Session {
         arguments: Arguments<'_>,
     ) -> bool {
         let writes = transactions::writes_or_publishes(command);
-        writes && !scripting::declares_no_writes(layer, partition, command, arguments) || self.executes_writes(command)
+        writes && !scripting::declares_no_writes(Groups::of(layer), partition, command, arguments)
+            || self.executes_writes(command)
     }
 
     /// The command is EXEC, and something in its queue may write.

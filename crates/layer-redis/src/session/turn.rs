@@ -184,9 +184,9 @@ impl Session {
             Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
             Ok(Outcome::Wait(block)) => self.wait(turn, block, request),
             Ok(Outcome::After(deferred)) => {
-                let answers_later = self.answer_deferred(turn, &deferred);
+                let brings_reply = self.answer_deferred(turn, &deferred);
                 turn.received.after = Some(After::Deferred(deferred));
-                if answers_later {
+                if brings_reply {
                     return Next::Owner;
                 }
             }
@@ -222,8 +222,8 @@ impl Session {
         turn.layer.wait(turn.partition, &self.client, command, again, block);
     }
 
-    /// Writes the reply of a command whose work is done once the lock is released. False if the
-    /// work itself writes it.
+    /// Writes the reply of a command whose work is done once the lock is released. True if the
+    /// work writes it instead.
     fn answer_deferred(&mut self, turn: &mut Turn<'_, '_>, deferred: &Deferred) -> bool {
         let mut reply = turn.reply_anew(self);
         match deferred {

@@ -7,6 +7,7 @@ use crate::command::error_reply::ErrorReply;
 use crate::command::{ALLOW_BUSY, Command};
 use crate::commands::connection;
 use crate::commands::{scripting, transactions};
+use crate::handler::groups::Groups;
 use crate::handler::outcome::{Deferred, Outcome};
 use crate::layer::Redis;
 use crate::session::after::After;
@@ -90,22 +91,22 @@ impl Session {
     ) -> Result<Outcome, ErrorReply> {
         let is_queued = self.client.multi.is_some() && !transactions::runs_inside_multi(command);
         if !command.has(ALLOW_BUSY) || is_queued {
-            return Err(scripting::busy(layer).into());
+            return Err(scripting::busy(Groups::of(layer)).into());
         }
         let mut reply = Reply::new(out, self.client.protocol);
         match command.name {
-            "script|kill" => scripting::kill(layer, false)?,
-            "function|kill" => scripting::kill(layer, true)?,
+            "script|kill" => scripting::kill(Groups::of(layer), false)?,
+            "function|kill" => scripting::kill(Groups::of(layer), true)?,
             "function|stats" => {
-                scripting::functions::write_stats_of_running(layer, &mut reply)?;
+                scripting::functions::write_stats_of_running(Groups::of(layer), &mut reply)?;
                 return Ok(Outcome::Done);
             }
-            "auth" => return connection::log_in(layer, &mut self.client, &mut reply, arguments),
-            "hello" => return connection::greet(layer, &mut self.client, &mut reply, arguments),
+            "auth" => return connection::log_in(Groups::of(layer), &mut self.client, &mut reply, arguments),
+            "hello" => return connection::greet(Groups::of(layer), &mut self.client, &mut reply, arguments),
             "reset" => {
                 self.forget_transaction();
                 self.leave_behind();
-                connection::begin_anew(layer, &mut self.client, &mut reply);
+                connection::begin_anew(Groups::of(layer), &mut self.client, &mut reply);
                 return Ok(Outcome::Done);
             }
             "multi" if self.client.multi.is_none() => transactions::begin(&mut self.client),
@@ -118,7 +119,7 @@ impl Session {
                 reply.ok();
                 return Ok(Outcome::After(Deferred::Shutdown));
             }
-            _ => return Err(scripting::busy(layer).into()),
+            _ => return Err(scripting::busy(Groups::of(layer)).into()),
         }
         reply.ok();
         Ok(Outcome::Done)

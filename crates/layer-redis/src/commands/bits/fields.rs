@@ -118,7 +118,7 @@ fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -
     let writes = operations.iter().filter(|operation| !operation.only_reads());
     let end = writes.map(|operation| operation.field.end()).max().unwrap_or(0);
     let old = context.keys().find_kind(name, Kind::String)?;
-    check_growth(context.layer, end.div_ceil(8))?;
+    check_growth(context.config(), end.div_ceil(8))?;
     let new_length = length(old.as_ref()).max(end.div_ceil(8));
     let mut windows = Windows::of(context, old.as_ref(), operations, new_length);
     context.reply.array(operations.len());

@@ -18,7 +18,7 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
     let old = context.keys().find_kind(name, Kind::String)?;
-    check_growth(context.layer, offset / 8 + 1)?;
+    check_growth(context.config(), offset / 8 + 1)?;
     let index = offset / 8;
     let byte = byte(context, old.as_ref(), index);
     let mask = 0x80 >> (offset % 8);

@@ -100,7 +100,7 @@ fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply>
 
 fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let line = describe(
-        context.layer,
+        context.groups,
         context.client.shared.id,
         &context.client.shared,
         request_bytes(arguments),
@@ -119,15 +119,15 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         Some(clients) => clients,
         None => {
             let filters = Filters::parse(context, arguments.tail(2), false)?;
-            let mut clients = context.layer.connections.clients.list();
+            let mut clients = context.connections().clients.list();
             clients.retain(|client| filters.match_client(context, client));
             clients
         }
     };
-    let (mut lines, bytes_max) = (String::new(), context.layer.reply_bytes_max());
+    let (mut lines, bytes_max) = (String::new(), context.reply_bytes_max());
     let own_request_bytes = request_bytes(arguments);
     for client in &clients {
-        lines += &describe(context.layer, context.client.shared.id, client, own_request_bytes);
+        lines += &describe(context.groups, context.client.shared.id, client, own_request_bytes);
         if lines.len() > bytes_max {
             return Err(errors::REPLY_TOO_LARGE.into());
         }
@@ -146,7 +146,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
             Some(id) => clients.extend(
                 u64::try_from(id)
                     .ok()
-                    .and_then(|id| context.layer.connections.clients.find(id)),
+                    .and_then(|id| context.connections().clients.find(id)),
             ),
             None if position > 0 => return Ok(None),
             None => return Err("ERR Invalid client ID".into()),
@@ -170,7 +170,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
     }
     let filters = Filters::parse(context, arguments.tail(2), true)?;
     let mut killed = 0;
-    for client in context.layer.connections.clients.list() {
+    for client in context.connections().clients.list() {
         if filters.match_client(context, &client) {
             kill_one(context, &client);
             killed += 1;
@@ -182,7 +182,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 
 /// The form of old clients: one address, their own included.
 fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), ErrorReply> {
-    let mut clients = context.layer.connections.clients.list().into_iter();
+    let mut clients = context.connections().clients.list().into_iter();
     let client = clients.find(|client| client.address.as_bytes() == address);
     kill_one(context, &client.ok_or("ERR No such client")?);
     context.reply.ok();
@@ -193,9 +193,9 @@ fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Err
 pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     if client.id == context.client.shared.id {
         context.client.close_after_reply = true;
-        context.layer.connections.clients.disconnect(client);
+        context.connections().clients.disconnect(client);
     } else {
-        context.layer.connections.clients.kill(client);
+        context.connections().clients.kill(client);
     }
 }
 
@@ -214,7 +214,7 @@ fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         Some(_) => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
     };
     let id = parse::required_integer(&arguments[2])?;
-    let waits = u64::try_from(id).is_ok_and(|id| context.layer.connections.blocking.end_soon(id, error));
+    let waits = u64::try_from(id).is_ok_and(|id| context.connections().blocking.end_soon(id, error));
     context.reply.integer(waits.into());
     Ok(())
 }
@@ -234,14 +234,14 @@ fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
         .checked_add(timeout_ms)
         .filter(|until_ms| *until_ms <= i64::MAX as u64);
     let until_ms = until_ms.ok_or(errors::TIMEOUT_OUT_OF_RANGE)?;
-    context.layer.connections.pause.start(until_ms, of_all, context.now_ms);
+    context.connections().pause.start(until_ms, of_all, context.now_ms);
     context.reply.ok();
     Ok(())
 }
 
 fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    context.layer.connections.pause.end();
-    context.layer.connections.clients.wake_all();
+    context.connections().pause.end();
+    context.connections().clients.wake_all();
     context.reply.ok();
     Ok(())
 }

@@ -145,7 +145,7 @@ impl Test {
             "type" => Test::Type(ClientType::parse(value)?),
             "user" => {
                 let no_such = || format!("ERR No such user '{}'", String::from_utf8_lossy(value));
-                Test::User(context.layer.access.users.find(value).ok_or_else(no_such)?)
+                Test::User(context.access().users.find(value).ok_or_else(no_such)?)
             }
             "name" => Test::Name(value.to_vec()),
             "lib-name" => Test::LibraryName(value.to_vec()),
@@ -165,7 +165,7 @@ impl Test {
 
     fn holds(&self, context: &Context<'_, '_>, client: &Client) -> bool {
         let details = client.details.lock();
-        let since = |micros: u64| context.layer.engine.now_micros().saturating_sub(micros) / 1_000_000;
+        let since = |micros: u64| context.engine().now_micros().saturating_sub(micros) / 1_000_000;
         let has_all = |have: &str, wanted: &[u8]| wanted.iter().all(|letter| have.as_bytes().contains(letter));
         match self {
             Test::Ids(ids) => ids.contains(&client.id),
@@ -173,7 +173,7 @@ impl Test {
             Test::LocalAddress(address) => client.local_address.as_bytes() == address,
             Test::Ip(ip) => ip_of(&client.address).as_bytes() == ip,
             Test::Type(kind) => *kind == ClientType::of(client),
-            Test::User(user) => Arc::ptr_eq(user, &client.user(&context.layer.access.users)),
+            Test::User(user) => Arc::ptr_eq(user, &client.user(&context.access().users)),
             Test::Name(name) => details.name.as_bytes() == name,
             Test::LibraryName(name) => details.library_name.as_bytes() == name,
             Test::LibraryVersion(version) => details.library_version.as_bytes() == version,

@@ -19,8 +19,8 @@ use crate::connections::clients::{ClientState, ReplyMode};
 use crate::facts::REDIS_VERSION;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::handler::subscriptions::leave_all;
-use crate::layer::Redis;
 use crate::{command::errors, command::parse};
 
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
@@ -111,44 +111,44 @@ fn select(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
 }
 
 fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    log_in(context.layer, context.client, &mut context.reply, arguments)
+    log_in(context.groups, context.client, &mut context.reply, arguments)
 }
 
 /// AUTH. Needs no lock.
 pub fn log_in(
-    layer: &Redis,
+    groups: Groups<'_>,
     client: &mut ClientState,
     reply: &mut Reply<'_>,
     arguments: Arguments<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let (user, password) = match arguments.len() {
-        2 if is_no_password_needed(layer, &arguments[1]) => return Err(NO_PASSWORD.into()),
+        2 if is_no_password_needed(groups, &arguments[1]) => return Err(NO_PASSWORD.into()),
         2 => (DEFAULT_USER, &arguments[1]),
         3 => (&arguments[1], &arguments[2]),
         _ => return Err(errors::SYNTAX.into()),
     };
-    let outcome = authenticate(layer, client, (user, password), arguments)?;
+    let outcome = authenticate(groups, client, (user, password), arguments)?;
     if let Outcome::Done = outcome {
         reply.ok();
     }
     Ok(outcome)
 }
 
-fn is_no_password_needed(layer: &Redis, password: &[u8]) -> bool {
-    let elsewhere = layer.access.directory.as_ref();
-    layer.access.users.default_user().rules().any_password
+fn is_no_password_needed(groups: Groups<'_>, password: &[u8]) -> bool {
+    let elsewhere = groups.access().directory.as_ref();
+    groups.access().users.default_user().rules().any_password
         && elsewhere.is_none_or(|directory| directory.find(DEFAULT_USER, password).is_none())
 }
 
 /// The user's name in this logical database; or the way to the one that the password opens.
-fn user_here(layer: &Redis, name: &[u8], password: &[u8]) -> Result<Vec<u8>, DatabaseLogin> {
-    match layer
-        .access
+fn user_here(groups: Groups<'_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>, DatabaseLogin> {
+    match groups
+        .access()
         .directory
         .as_ref()
         .and_then(|directory| directory.find(name, password))
     {
-        Some(database_login) if database_login.database == layer.space.database => Ok(database_login.user),
+        Some(database_login) if database_login.database == groups.space().database => Ok(database_login.user),
         Some(database_login) => Err(database_login),
         None => Ok(name.to_vec()),
     }
@@ -156,26 +156,30 @@ fn user_here(layer: &Redis, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Dat
 
 /// Authenticates the connection, unless it is to wait or to go on in another database.
 fn authenticate(
-    layer: &Redis,
+    groups: Groups<'_>,
     client: &mut ClientState,
     (name, password): (&[u8], &[u8]),
     arguments: Arguments<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let peer = peer_of(&client.shared.address);
-    let now_micros = layer.engine.now_micros();
-    if let Some(micros) = layer.access.login_guard.wait_micros(peer, name, password, now_micros) {
+    let now_micros = groups.engine().now_micros();
+    if let Some(micros) = groups
+        .access()
+        .login_guard
+        .wait_micros(peer, name, password, now_micros)
+    {
         return Ok(Outcome::Retry { after_micros: micros });
     }
-    let name_here = match user_here(layer, name, password) {
+    let name_here = match user_here(groups, name, password) {
         Ok(name) => name,
         Err(elsewhere) => return Ok(Outcome::SwitchDatabase(elsewhere)),
     };
-    let Some(user) = layer.access.users.authenticate(&name_here, password) else {
-        layer.access.login_guard.failed(peer, name, now_micros);
-        layer.log_failed_authentication(client, &name_here, arguments);
+    let Some(user) = groups.access().users.authenticate(&name_here, password) else {
+        groups.access().login_guard.failed(peer, name, now_micros);
+        groups.log_failed_authentication(client, &name_here, arguments);
         return Err(errors::WRONG_PASSWORD.into());
     };
-    layer.access.login_guard.succeeded(peer, name, password);
+    groups.access().login_guard.succeeded(peer, name, password);
     client.become_user(user);
     client.authenticated = true;
     Ok(Outcome::Done)
@@ -190,24 +194,24 @@ struct Greeting<'a> {
 }
 
 fn hello(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    greet(context.layer, context.client, &mut context.reply, arguments)
+    greet(context.groups, context.client, &mut context.reply, arguments)
 }
 
 /// HELLO. Needs no lock.
 pub fn greet(
-    layer: &Redis,
+    groups: Groups<'_>,
     client: &mut ClientState,
     reply: &mut Reply<'_>,
     arguments: Arguments<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let greeting = parse_greeting(arguments)?;
     if let Some(credentials) = greeting.credentials {
-        let outcome = authenticate(layer, client, credentials, arguments)?;
+        let outcome = authenticate(groups, client, credentials, arguments)?;
         if !matches!(outcome, Outcome::Done) {
             return Ok(outcome);
         }
     }
-    if !client.authenticated && !layer.access.users.are_all_welcome() {
+    if !client.authenticated && !groups.access().users.are_all_welcome() {
         return Err(HELLO_UNAUTHENTICATED.into());
     }
     if let Some(name) = greeting.name {
@@ -216,7 +220,7 @@ pub fn greet(
     if let Some(protocol) = greeting.protocol {
         set_protocol(client, reply, protocol);
     }
-    write_greeting(layer, client, reply);
+    write_greeting(groups, client, reply);
     Ok(Outcome::Done)
 }
 
@@ -257,7 +261,7 @@ fn set_protocol(client: &mut ClientState, reply: &mut Reply<'_>, protocol: Proto
     reply.set_protocol(protocol);
 }
 
-fn write_greeting(layer: &Redis, client: &ClientState, reply: &mut Reply<'_>) {
+fn write_greeting(groups: Groups<'_>, client: &ClientState, reply: &mut Reply<'_>) {
     let protocol = client.shared.resp.load(Ordering::Relaxed);
     let id = client.shared.id;
     reply.map(7);
@@ -270,7 +274,7 @@ fn write_greeting(layer: &Redis, client: &ClientState, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(id as i64);
     reply.bulk(b"mode");
-    reply.bulk(layer.process.identity.mode().as_bytes());
+    reply.bulk(groups.process().identity.mode().as_bytes());
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
@@ -280,24 +284,24 @@ fn write_greeting(layer: &Redis, client: &ClientState, reply: &mut Reply<'_>) {
 fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     transactions::abandon(context);
     let shared = context.client.shared.clone();
-    leave_all(context.layer, &mut context.client.subscriptions, &shared);
-    begin_anew(context.layer, context.client, &mut context.reply);
+    leave_all(context.groups, &mut context.client.subscriptions, &shared);
+    begin_anew(context.groups, context.client, &mut context.reply);
     Ok(())
 }
 
 /// RESET of a connection that watches nothing and listens to nothing. Needs no lock.
-pub fn begin_anew(layer: &Redis, client: &mut ClientState, reply: &mut Reply<'_>) {
+pub fn begin_anew(groups: Groups<'_>, client: &mut ClientState, reply: &mut Reply<'_>) {
     client.select(0);
     set_protocol(client, reply, Protocol::Resp2);
     let shared = client.shared.clone();
-    layer.connections.clients.set_monitor(&shared, false);
-    tracking::forget(layer, client);
+    groups.connections().clients.set_monitor(&shared, false);
+    tracking::forget(groups, client);
     shared.no_evict.store(false, Ordering::Relaxed);
     shared.no_touch.store(false, Ordering::Relaxed);
     shared.details.lock().name.clear();
     client.reply_mode = ReplyMode::On;
-    client.authenticated = layer.access.users.are_all_welcome();
-    client.become_user(layer.access.users.default_user().clone());
+    client.authenticated = groups.access().users.are_all_welcome();
+    client.become_user(groups.access().users.default_user().clone());
     reply.simple("RESET");
 }
 

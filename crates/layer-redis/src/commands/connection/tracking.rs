@@ -8,7 +8,7 @@ use crate::connections::clients::ClientState;
 use crate::connections::tracking::Mode;
 use crate::handler::context::Context;
 use crate::handler::description::redirection;
-use crate::layer::Redis;
+use crate::handler::groups::Groups;
 use crate::{command::errors, command::parse};
 
 pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -22,12 +22,12 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
                 prefixes.push(b"");
             }
             mode.prefixes = prefixes.iter().map(|prefix| prefix.to_vec()).collect();
-            context.layer.connections.tracking.enable(&context.client.shared, mode);
+            context.connections().tracking.enable(&context.client.shared, mode);
         }
-        off if parse::is(off, "off") => context.layer.connections.tracking.disable(&context.client.shared),
+        off if parse::is(off, "off") => context.connections().tracking.disable(&context.client.shared),
         _ => return Err(errors::SYNTAX.into()),
     }
-    context.layer.decide_on_changes();
+    context.decide_on_changes();
     context.reply.ok();
     Ok(())
 }
@@ -60,7 +60,7 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
     let id = parse::required_integer(id)?;
     let target = u64::try_from(id)
         .ok()
-        .filter(|id| context.layer.connections.clients.find(*id).is_some());
+        .filter(|id| context.connections().clients.find(*id).is_some());
     match target {
         None => Err("ERR The client ID you want redirect to does not exist".into()),
         target => Ok(target),
@@ -190,8 +190,8 @@ fn flags(client: &ClientState, mode: Option<&Mode>) -> Vec<&'static str> {
 }
 
 /// Turns tracking off: RESET.
-pub fn forget(layer: &Redis, client: &mut ClientState) {
-    layer.connections.tracking.disable(&client.shared);
-    layer.decide_on_changes();
+pub fn forget(groups: Groups<'_>, client: &mut ClientState) {
+    groups.connections().tracking.disable(&client.shared);
+    groups.decide_on_changes();
     client.caching = None;
 }

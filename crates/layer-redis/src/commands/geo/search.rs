@@ -441,7 +441,7 @@ fn store(context: &mut Context<'_, '_>, request: &Request<'_>, target: &[u8], fo
             false => (place.member.clone(), place.score),
         })
         .collect();
-    let config = &context.layer.config;
+    let config = context.config();
     sorted_sets::replace(&mut context.keys(), config, target, &pairs);
     context.reply.integer(pairs.len() as i64);
 }

@@ -59,7 +59,7 @@ fn check_field(field: &[u8]) -> Result<(), ErrorReply> {
 }
 
 pub fn apply(context: &mut Context<'_, '_>, name: &[u8], entry: Option<&Entry>, edits: Edits<'_>) -> Outcome {
-    let limits = limits(context.layer);
+    let limits = limits(context.config());
     writing::apply(&mut context.keys(), name, entry, edits, limits)
 }
 
@@ -257,7 +257,7 @@ pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 
 fn random_field(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Hash)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
     match entry {
@@ -277,7 +277,7 @@ fn random_fields(
     with_values: bool,
 ) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Hash)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
     let indexes = count.positions(random, size)?;

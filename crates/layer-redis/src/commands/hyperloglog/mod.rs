@@ -133,7 +133,7 @@ fn found_or_new(found: Option<Found>) -> (Option<Entry>, HyperLogLog) {
 }
 
 fn sparse_bytes_max(context: &Context<'_, '_>) -> usize {
-    let bytes_max = context.layer.config.hll_sparse_max_bytes.load(Ordering::Relaxed);
+    let bytes_max = context.config().hll_sparse_max_bytes.load(Ordering::Relaxed);
     bytes_max.clamp(0, i64::from(u32::MAX)) as usize
 }
 

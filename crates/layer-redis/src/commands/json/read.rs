@@ -37,7 +37,7 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         context.reply.null();
         return Ok(());
     };
-    let mut text = Text::limited(context.layer.reply_bytes_max());
+    let mut text = Text::limited(context.reply_bytes_max());
     match paths.as_slice() {
         [] => document.write_with(&layout, 0, &mut text),
         [(_, path)] => write_matches(&document, path, path.is_legacy, &layout, 0, &mut text)?,
@@ -107,7 +107,7 @@ pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 }
 
 fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path) -> Result<(), ErrorReply> {
-    let mut text = Text::limited(context.layer.reply_bytes_max());
+    let mut text = Text::limited(context.reply_bytes_max());
     match write_matches(document, path, path.is_legacy, &Layout::default(), 0, &mut text) {
         Ok(()) => context.reply.bulk(&text.finish().ok_or(errors::REPLY_TOO_LARGE)?),
         Err(_) => context.reply.null(),
@@ -301,7 +301,7 @@ pub fn memory(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     match read_document(context, &arguments[2])? {
         Some(document) => {
             // Values may contain each other, and each is written to be measured.
-            let left = Cell::new(context.layer.reply_bytes_max());
+            let left = Cell::new(context.reply_bytes_max());
             answer_each(context, &document, &path, "is empty", |value| {
                 let mut text = Text::limited(left.get());
                 value.write_with(&Layout::default(), 0, &mut text);

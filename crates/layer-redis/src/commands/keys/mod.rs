@@ -72,11 +72,7 @@ fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     let mut found = 0;
     for name in arguments.iter().skip(1) {
         if context.look_at(name).is_some() {
-            context
-                .layer
-                .eviction
-                .recency
-                .note(context.client.db, name, context.now_ms);
+            context.eviction().recency.note(context.client.db, name, context.now_ms);
             found += 1;
         }
     }
@@ -244,7 +240,7 @@ const RANDOM_TRIES: usize = 100;
 
 fn randomkey(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = context.keys().key_count();
-    let random = &context.layer.random;
+    let random = context.random();
     let mut picked = None;
     for _ in 0..RANDOM_TRIES.min(count as usize) {
         let mut keys = context.keys();
@@ -284,7 +280,7 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     } else {
         context.keys().clear();
     }
-    caching::flushed(context.layer);
+    caching::flushed(context.groups);
     context.reply.ok();
     Ok(())
 }
@@ -292,7 +288,7 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 fn flushall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_flush_options(arguments)?;
     clear_everything(context.tx);
-    caching::flushed(context.layer);
+    caching::flushed(context.groups);
     context.reply.ok();
     Ok(())
 }
@@ -397,10 +393,8 @@ fn string_encoding(entry: &Entry) -> &'static str {
 
 fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     match object(context, arguments) {
-        Some(_) if context.layer.eviction_policy().counts_frequency() => {
-            let frequency = context
-                .layer
-                .frequency(context.client.db, &arguments[2], context.now_ms);
+        Some(_) if context.eviction_policy().counts_frequency() => {
+            let frequency = context.frequency(context.client.db, &arguments[2], context.now_ms);
             context.reply.integer(frequency.into());
             Ok(())
         }
@@ -415,7 +409,7 @@ fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 
 fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if let Some(entry) = object(context, arguments) {
-        if context.layer.eviction_policy().counts_frequency() {
+        if context.eviction_policy().counts_frequency() {
             return Err(
                 "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between \
                  policies at runtime LRU and LFU data will take some time to adjust."
@@ -430,7 +424,7 @@ fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
 
 /// How long ago the key was last written or read.
 pub fn idle_seconds(context: &Context<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
-    let read_seconds = context.layer.eviction.recency.read_seconds(context.client.db, name);
+    let read_seconds = context.eviction().recency.read_seconds(context.client.db, name);
     let used_seconds = read_seconds.max(entry.written_micros() / 1_000_000);
     (context.now_ms / 1000).saturating_sub(used_seconds)
 }

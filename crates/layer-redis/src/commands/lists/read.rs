@@ -60,7 +60,7 @@ pub fn lrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         tx: context.tx,
         db: context.client.db,
         now_ms: context.now_ms,
-        changes: &context.layer.changes,
+        changes: context.groups.changes(),
     };
     rows::range(&mut keys, &entry, wanted, &mut |value| context.reply.bulk(value));
     Ok(())

@@ -98,7 +98,7 @@ fn listen(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], arguments: A
     let shared = context.client.shared.clone();
     for name in arguments.iter().skip(1) {
         if context.client.subscriptions.of_mut(scope).insert(name.to_vec()) {
-            context.layer.connections.channels.subscribe(scope, name, &shared);
+            context.connections().channels.subscribe(scope, name, &shared);
         }
         confirm(context, scope, word, Some(name));
     }
@@ -124,8 +124,7 @@ fn stop_listening(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], argu
 fn leave(context: &mut Context<'_, '_>, scope: Scope, name: &[u8]) {
     if context.client.subscriptions.of_mut(scope).remove(name) {
         context
-            .layer
-            .connections
+            .connections()
             .channels
             .unsubscribe(scope, name, context.client.shared.id);
     }
@@ -154,12 +153,11 @@ fn spublish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 fn send(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) {
     let (message, receivers) = context
-        .layer
-        .connections
+        .connections()
         .channels
         .message(scope, &arguments[1], &arguments[2]);
     if message.has_receivers() {
-        context.layer.outbox.add(Item::Message(message));
+        context.outbox().add(Item::Message(message));
     }
     context.reply.integer(receivers as i64);
 }
@@ -179,14 +177,14 @@ fn list(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) -
             format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP.").into(),
         );
     }
-    let names = context.layer.connections.channels.names(scope, arguments.get(2));
+    let names = context.connections().channels.names(scope, arguments.get(2));
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name));
     Ok(())
 }
 
 fn pattern_count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let count = context.layer.connections.channels.count(Scope::Pattern);
+    let count = context.connections().channels.count(Scope::Pattern);
     context.reply.integer(count as i64);
     Ok(())
 }
@@ -205,7 +203,7 @@ fn count_each(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<
     context.reply.array(2 * (arguments.len() - 2));
     for name in arguments.iter().skip(2) {
         context.reply.bulk(name);
-        let count = context.layer.connections.channels.listener_count(scope, name);
+        let count = context.connections().channels.listener_count(scope, name);
         context.reply.integer(count as i64);
     }
 }

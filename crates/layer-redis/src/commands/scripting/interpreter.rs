@@ -23,7 +23,8 @@ use super::conversion::Fields;
 use super::registration::{self, Registration};
 use super::{bits, cjson, cmsgpack, stack, strings, structs};
 use crate::facts::REDIS_VERSION;
-use crate::layer::{Log, Redis};
+use crate::handler::groups::Groups;
+use crate::layer::Log;
 use crate::scripting::long_scripts::Stop;
 use crate::scripting::scripts::{Digest, digest_text, sha1};
 
@@ -152,12 +153,12 @@ pub struct Host<'a> {
 }
 
 impl Host<'_> {
-    pub fn of(layer: &Redis) -> Host<'_> {
-        let admission_control = layer.access.admission_control.as_ref();
+    pub fn of(groups: Groups<'_>) -> Host<'_> {
+        let admission_control = groups.access().admission_control.as_ref();
         Host {
-            engine: &layer.engine,
-            log: &layer.scripting.log,
-            seed: layer.random.next(),
+            engine: groups.engine(),
+            log: &groups.scripting().log,
+            seed: groups.random().next(),
             bytes_max: admission_control.map_or(SCRIPT_BYTES_MAX, |admission_control| {
                 admission_control.script_bytes_max()
             }),

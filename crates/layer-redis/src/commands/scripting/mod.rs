@@ -36,7 +36,7 @@ use super::help;
 use crate::connections::clients::ClientState;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::layer::Redis;
+use crate::handler::groups::Groups;
 use crate::scripting::long_scripts::{NotKilled, Outer, RunningScript};
 use crate::scripting::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
 use crate::{command::errors, command::parse, handler::monitor};
@@ -167,59 +167,51 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>, run_nested: RunNested) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, run_nested, find_or_add, false)
+fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, nested, find_or_add, false)
 }
 
-fn eval_ro(
-    context: &mut Context<'_, '_>,
-    arguments: Arguments<'_>,
-    run_nested: RunNested,
-) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, run_nested, find_or_add, true)
+fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, nested, find_or_add, true)
 }
 
-fn evalsha(
-    context: &mut Context<'_, '_>,
-    arguments: Arguments<'_>,
-    run_nested: RunNested,
-) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, run_nested, find_cached, false)
+fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, nested, find_cached, false)
 }
 
 fn evalsha_ro(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    run_nested: RunNested,
+    nested: Nested<'_>,
 ) -> Result<Outcome, ErrorReply> {
-    run_script(context, arguments, run_nested, find_cached, true)
+    run_script(context, arguments, nested, find_cached, true)
 }
 
-fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, ErrorReply> {
-    let script = parse_digest(digest).and_then(|digest| layer.scripting.scripts.find(&digest));
+fn find_cached(groups: Groups<'_>, digest: &[u8]) -> Result<Arc<Script>, ErrorReply> {
+    let script = parse_digest(digest).and_then(|digest| groups.scripting().scripts.find(&digest));
     script.ok_or(ErrorReply::new("NOSCRIPT No matching script. Please use EVAL."))
 }
 
-fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, ErrorReply> {
-    match layer.scripting.scripts.find_body(body) {
+fn find_or_add(groups: Groups<'_>, body: &[u8]) -> Result<Arc<Script>, ErrorReply> {
+    match groups.scripting().scripts.find_body(body) {
         Some(script) => Ok(script),
-        None => add(layer, body, false),
+        None => add(groups, body, false),
     }
 }
 
 /// Compiles and keeps a script, unless it is there.
-fn add(layer: &Redis, body: &[u8], loaded: bool) -> Result<Arc<Script>, ErrorReply> {
+fn add(groups: Groups<'_>, body: &[u8], loaded: bool) -> Result<Arc<Script>, ErrorReply> {
     let digest = sha1(body);
-    let script = match layer.scripting.scripts.find(&digest) {
+    let script = match groups.scripting().scripts.find(&digest) {
         Some(script) if !loaded => return Ok(script),
         _ => Script::new(digest, body).map_err(|error| format!("ERR {error}"))?,
     };
     with_interpreter(|interpreter| interpreter.compile(&digest, script.source()))
         .map_err(|error| format!("ERR Error compiling script (new function): {}", one_line(&error)))?;
-    layer
-        .scripting
+    groups
+        .scripting()
         .scripts
-        .add(script, loaded, Host::of(layer).bytes_max)
+        .add(script, loaded, Host::of(groups).bytes_max)
         .map_err(|error| format!("ERR {error}").into())
 }
 
@@ -245,12 +237,12 @@ fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'
 fn run_script(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    run_nested: RunNested,
-    find: fn(&Redis, &[u8]) -> Result<Arc<Script>, ErrorReply>,
+    nested: Nested<'_>,
+    find: fn(Groups<'_>, &[u8]) -> Result<Arc<Script>, ErrorReply>,
     read_only: bool,
 ) -> Result<Outcome, ErrorReply> {
     monitor::tell_monitors_of_script(context, arguments);
-    let script = find(context.layer, &arguments[1])?;
+    let script = find(context.groups, &arguments[1])?;
     let count = parse::required_integer(&arguments[2])?;
     let (keys, values) = split(arguments, count)?;
     let run = Run {
@@ -260,7 +252,7 @@ fn run_script(
         values,
         request: arguments,
         is_function: false,
-        run_nested,
+        nested,
     };
     run.check(context)?;
     run.execute(context, &Chunk::Script(&script.digest), &mut |interpreter, _| {
@@ -279,7 +271,7 @@ pub(super) struct Run<'a> {
     values: Words<'a>,
     request: Arguments<'a>,
     is_function: bool,
-    run_nested: RunNested,
+    nested: Nested<'a>,
 }
 
 impl Run<'_> {
@@ -296,11 +288,11 @@ impl Run<'_> {
             if self.read_only {
                 return Err("ERR Can not execute a script with write flag using *_ro command.".into());
             }
-            if context.layer.lacks_replicas() {
+            if context.lacks_replicas() {
                 return Err("NOREPLICAS Not enough good replicas to write.".into());
             }
         }
-        if !self.has(ALLOW_OOM | NO_WRITES) && context.layer.is_out_of_memory() {
+        if !self.has(ALLOW_OOM | NO_WRITES) && context.is_out_of_memory() {
             return Err(
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'".into(),
             );
@@ -315,8 +307,8 @@ impl Run<'_> {
         chunk: &Chunk<'_>,
         prepare: &mut dyn FnMut(&mut Interpreter, &Host<'_>) -> Result<(), ErrorReply>,
     ) -> Result<Outcome, ErrorReply> {
-        let layer = context.layer;
-        let host = Host::of(layer);
+        let groups = context.groups;
+        let host = Host::of(groups);
         with_interpreter(|interpreter| {
             prepare(interpreter, &host)?;
             let (limit, outer) = self.limit(context, chunk);
@@ -333,7 +325,7 @@ impl Run<'_> {
             let answered = self.answer(context, interpreter, end, protocol, host.bytes_max);
             interpreter.budget.end();
             if let Some(outer) = outer {
-                layer.scripting.long_scripts.end(outer);
+                groups.scripting().long_scripts.end(outer);
             }
             answered
         })
@@ -341,22 +333,22 @@ impl Run<'_> {
 
     /// How long the script may take, and, if that is long, what was running long around it.
     fn limit(&self, context: &mut Context<'_, '_>, chunk: &Chunk<'_>) -> (Limit, Option<Outer>) {
-        let layer = context.layer;
+        let groups = context.groups;
         if !context.client.may_take_long {
             return (Limit::Short, None);
         }
-        let scripts = layer.scripting.long_scripts.clone();
+        let scripts = groups.scripting().long_scripts.clone();
         let outer = scripts.begin(RunningScript {
-            database: layer.space.database,
+            database: groups.space().database,
             name: chunk.name(),
             is_function: self.is_function,
             command: self.request.iter().map(<[u8]>::to_vec).collect(),
-            started_micros: layer.engine.now_micros(),
+            started_micros: groups.engine().now_micros(),
             library_counts: libraries::count(context.tx),
         });
         let limit = Limit::Long {
             scripts,
-            bounds: layer.long_bounds(),
+            bounds: groups.long_bounds(),
         };
         (limit, Some(outer))
     }
@@ -370,16 +362,16 @@ impl Run<'_> {
         let declares = !self.has(COMPATIBLE);
         Bridge {
             read_only: self.read_only || declares && self.has(NO_WRITES),
-            out_of_memory: !(declares && self.has(ALLOW_OOM)) && context.layer.is_out_of_memory(),
+            out_of_memory: !(declares && self.has(ALLOW_OOM)) && context.is_out_of_memory(),
             long: context
                 .client
                 .may_take_long
-                .then(|| context.layer.scripting.long_scripts.clone()),
-            layer: context.layer,
+                .then(|| context.scripting().long_scripts.clone()),
+            groups: context.groups,
             client,
             now_ms: context.now_ms,
             has_written: false,
-            run_nested: self.run_nested,
+            nested: self.nested,
             keys: &self.keys,
             values: &self.values,
             answer: None,
@@ -423,7 +415,7 @@ impl Run<'_> {
         let unwritten = match writer.value(&value, 0) {
             Ok(()) => {
                 for error in writer.errors {
-                    context.layer.observation.statistics.error_sent(&error);
+                    context.observation().statistics.error_sent(&error);
                 }
                 return Ok(Outcome::Done);
             }
@@ -473,7 +465,7 @@ fn taken_back(text: &'static str, in_exec: bool) -> ErrorReply {
 }
 
 fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let script = add(context.layer, &arguments[2], true)?;
+    let script = add(context.groups, &arguments[2], true)?;
     context.reply.bulk(digest_text(&script.digest).as_bytes());
     Ok(())
 }
@@ -481,7 +473,7 @@ fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.array(arguments.len() - 2);
     for digest in arguments.iter().skip(2) {
-        let found = find_cached(context.layer, digest).is_ok();
+        let found = find_cached(context.groups, digest).is_ok();
         context.reply.integer(i64::from(found));
     }
     Ok(())
@@ -489,7 +481,7 @@ fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
 
 /// Valkey's own, since its version 8.
 fn script_show(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let script = find_cached(context.layer, &arguments[2])?;
+    let script = find_cached(context.groups, &arguments[2])?;
     context.reply.bulk(&script.body);
     Ok(())
 }
@@ -498,7 +490,7 @@ fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     if !is_flush_mode(arguments) {
         return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
     }
-    context.layer.scripting.scripts.flush();
+    context.scripting().scripts.flush();
     context.reply.ok();
     Ok(())
 }
@@ -511,25 +503,25 @@ fn is_flush_mode(arguments: Arguments<'_>) -> bool {
 }
 
 fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    kill(context.layer, false)?;
+    kill(context.groups, false)?;
     context.reply.ok();
     Ok(())
 }
 
 /// Ends the long script, if that may be. Needs no lock: the script holds it.
-pub fn kill(layer: &Redis, is_function: bool) -> Result<(), ErrorReply> {
-    layer.scripting.long_scripts.kill(layer.space.database, is_function).map_err(|why| match why {
+pub fn kill(groups: Groups<'_>, is_function: bool) -> Result<(), ErrorReply> {
+    groups.scripting().long_scripts.kill(groups.space().database, is_function).map_err(|why| match why {
         NotKilled::NotBusy => "NOTBUSY No scripts in execution right now.".into(),
         NotKilled::HasWritten => "UNKILLABLE Sorry the script already executed write commands against the dataset. \
              You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
             .into(),
-        NotKilled::OtherKind => busy(layer).into(),
+        NotKilled::OtherKind => busy(groups).into(),
     })
 }
 
 /// The error that everybody gets while a script runs for too long.
-pub fn busy(layer: &Redis) -> &'static str {
-    let running = layer.scripting.long_scripts.running(layer.space.database);
+pub fn busy(groups: Groups<'_>) -> &'static str {
+    let running = groups.scripting().long_scripts.running(groups.space().database);
     if running.is_some_and(|script| script.is_function) {
         "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
     } else {
@@ -552,20 +544,20 @@ fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 
 /// Whether a command that runs a script may write, as far as its flags tell.
 pub fn declares_no_writes(
-    layer: &Redis,
+    groups: Groups<'_>,
     partition: Option<&mut PartitionGuard<'_>>,
     command: &Command,
     arguments: Arguments<'_>,
 ) -> bool {
     let flags = match command.name {
-        "eval" => match layer.scripting.scripts.find_body(&arguments[1]) {
+        "eval" => match groups.scripting().scripts.find_body(&arguments[1]) {
             Some(script) => Some(script.flags),
             None => Script::new(Digest::default(), &arguments[1])
                 .ok()
                 .map(|script| script.flags),
         },
-        "evalsha" => find_cached(layer, &arguments[1]).ok().map(|script| script.flags),
-        "fcall" => partition.and_then(|partition| functions::flags_of(layer, partition, &arguments[1])),
+        "evalsha" => find_cached(groups, &arguments[1]).ok().map(|script| script.flags),
+        "fcall" => partition.and_then(|partition| functions::flags_of(groups, partition, &arguments[1])),
         _ => None,
     };
     flags.is_some_and(|flags| flags & COMPATIBLE == 0 && flags & NO_WRITES != 0)

@@ -14,10 +14,12 @@ use crate::command::parse;
 use crate::command::table::Table;
 use crate::commands::connection::client::kill_one;
 use crate::commands::help::help_command;
+use crate::config::Config;
 use crate::connections::channels::Scope;
 use crate::connections::clients::Client;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::layer::Redis;
 
 pub const COMMANDS: &[Definition] = &[container(
@@ -68,7 +70,7 @@ fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
     let names: Vec<&str> = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => CATEGORIES.to_vec(),
-        Some(name) => commands_of(context.layer.table, name)?,
+        Some(name) => commands_of(context.table(), name)?,
     };
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name.as_bytes()));
@@ -92,14 +94,14 @@ fn who_am_i(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Error
 }
 
 fn users(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let users = context.layer.access.users.list();
+    let users = context.access().users.list();
     context.reply.array(users.len());
     users.iter().for_each(|user| context.reply.bulk(&user.name));
     Ok(())
 }
 
 fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let users = context.layer.access.users.list();
+    let users = context.access().users.list();
     context.reply.array(users.len());
     users
         .iter()
@@ -108,7 +110,7 @@ fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRepl
 }
 
 fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let Some(user) = context.layer.access.users.find(&arguments[2]) else {
+    let Some(user) = context.access().users.find(&arguments[2]) else {
         context.reply.null();
         return Ok(());
     };
@@ -148,10 +150,10 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
         return Err("ERR Usernames can't contain spaces or null characters".into());
     }
-    let all_channels = are_channels_free(context.layer);
-    let found = context.layer.access.users.find(name);
+    let all_channels = are_channels_free(context.config());
+    let found = context.access().users.find(name);
     let old = found.as_ref().map_or_else(
-        || Arc::new(Rules::new(context.layer.table, all_channels)),
+        || Arc::new(Rules::new(context.table(), all_channels)),
         |user| user.rules(),
     );
     let modifiers: Vec<&[u8]> = arguments.iter().skip(3).collect();
@@ -164,26 +166,26 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if let Some(user) = &found {
         kill_listeners(context, user, &rules);
     }
-    context.layer.access.users.set(name, rules);
+    context.access().users.set(name, rules);
     context.reply.ok();
     Ok(())
 }
 
 /// New users may use every channel.
-fn are_channels_free(layer: &Redis) -> bool {
-    layer.config.acl_pubsub_allchannels.load(Ordering::Relaxed) != 0
+fn are_channels_free(config: &Config) -> bool {
+    config.acl_pubsub_allchannels.load(Ordering::Relaxed) != 0
 }
 
-fn connections_of(layer: &Redis, user: &Arc<User>) -> Vec<Arc<Client>> {
-    let mut clients = layer.connections.clients.list();
-    clients.retain(|client| Arc::ptr_eq(&client.user(&layer.access.users), user));
+fn connections_of(groups: Groups<'_>, user: &Arc<User>) -> Vec<Arc<Client>> {
+    let mut clients = groups.connections().clients.list();
+    clients.retain(|client| Arc::ptr_eq(&client.user(&groups.access().users), user));
     clients
 }
 
 /// Closes the user's connections that listen to something which the new rules do not allow.
 fn kill_listeners(context: &mut Context<'_, '_>, user: &Arc<User>, rules: &Rules) {
-    for client in connections_of(context.layer, user) {
-        let listens_to = context.layer.connections.channels.subscriptions_of(client.id);
+    for client in connections_of(context.groups, user) {
+        let listens_to = context.connections().channels.subscriptions_of(client.id);
         let is_allowed = |(scope, name): &(Scope, Vec<u8>)| {
             let mut selectors = rules.selectors.iter();
             selectors.any(|selector| selector.allows_channel(name, *scope == Scope::Pattern))
@@ -200,7 +202,7 @@ fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     }
     let mut count = 0;
     for name in arguments.iter().skip(2) {
-        if let Some(user) = context.layer.access.users.remove(name) {
+        if let Some(user) = context.access().users.remove(name) {
             kill_connections(context, &user);
             count += 1;
         }
@@ -210,20 +212,20 @@ fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 }
 
 fn kill_connections(context: &mut Context<'_, '_>, user: &Arc<User>) {
-    for client in connections_of(context.layer, user) {
+    for client in connections_of(context.groups, user) {
         kill_one(context, &client);
     }
 }
 
 fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let show = |position: usize| String::from_utf8_lossy(&arguments[position]).into_owned();
-    let user = context.layer.access.users.find(&arguments[2]);
+    let user = context.access().users.find(&arguments[2]);
     let user = user.ok_or_else(|| format!("ERR User '{}' not found", show(2)))?;
     let request = arguments.tail(3);
-    let command = match context.layer.table.find_of(request) {
+    let command = match context.table().find_of(request) {
         Ok(command) => command,
         // A container without its subcommand.
-        Err(incomplete) if context.layer.table.find(&request[0]).is_some() && request.len() == 1 => {
+        Err(incomplete) if context.table().find(&request[0]).is_some() && request.len() == 1 => {
             return Err(incomplete);
         }
         Err(_) => return Err(format!("ERR Command '{}' not found", show(3)).into()),
@@ -250,7 +252,7 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     if !(1..=4096).contains(&bits) {
         return Err(PASSWORD_BITS.into());
     }
-    let source = context.layer.process.secret_digits.as_ref();
+    let source = context.process().secret_digits.as_ref();
     let digits = source.ok_or(NO_RANDOMNESS)?;
     context.reply.bulk(digits((bits as usize).div_ceil(4)).as_bytes());
     Ok(())
@@ -262,22 +264,22 @@ fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
         Some(_) if arguments.len() > 4 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         Some(password) => password.to_vec(),
         None => {
-            let source = context.layer.process.secret_digits.as_ref();
+            let source = context.process().secret_digits.as_ref();
             source.ok_or(NO_RANDOMNESS)?(64).into_bytes()
         }
     };
-    let name = [&context.layer.access.realm, &arguments[2]].concat();
+    let name = [&context.access().realm, &arguments[2]].concat();
     context.reply.bulk(token(&name, &password).as_bytes());
     Ok(())
 }
 
 fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, password) = (&arguments[2], &arguments[3]);
-    let layer = context.layer;
-    let token = layer
-        .access
+    let groups = context.groups;
+    let token = groups
+        .access()
         .users
-        .token_of(&layer.access.realm, name, password)
+        .token_of(&groups.access().realm, name, password)
         .ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             format!("ERR Wrong password or user \"{name}\" does not exist")
@@ -297,14 +299,14 @@ fn show_log(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => 10,
         Some(word) if parse::is(word, "reset") => {
-            context.layer.access.users.log.lock().entries.clear();
+            context.access().users.log.lock().entries.clear();
             context.reply.ok();
             return Ok(());
         }
         Some(count) => parse::required_integer(count)?.max(0),
     };
     let entries: Vec<log::Entry> = {
-        let log = context.layer.access.users.log.lock();
+        let log = context.access().users.log.lock();
         log.entries.iter().take(count as usize).cloned().collect()
     };
     context.reply.array(entries.len());
@@ -347,7 +349,7 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
 
 /// Writing a file takes long: it is done behind the lock.
 fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    match context.layer.access.user_file {
+    match context.access().user_file {
         None => Err(NO_FILE.into()),
         Some(_) => Ok(Outcome::After(Deferred::SaveUsers)),
     }
@@ -355,7 +357,7 @@ fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, Erro
 
 /// All users of the file, or no change.
 fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let gone = context.layer.load_users()?;
+    let gone = context.load_users()?;
     gone.iter().for_each(|user| kill_connections(context, user));
     context.reply.ok();
     Ok(())
@@ -386,7 +388,7 @@ impl Redis {
             .read()
             .map_err(|error| format!("ERR The ACL file cannot be read: {error}"))?;
         let text = text.ok_or("ERR There is no ACL file yet: ACL SAVE writes one")?;
-        let mut users = parse_file(self.table, &text, are_channels_free(self)).map_err(|errors| {
+        let mut users = parse_file(self.table, &text, are_channels_free(&self.config)).map_err(|errors| {
             format!(
                 "ERR {errors}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
             )

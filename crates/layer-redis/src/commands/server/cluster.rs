@@ -84,7 +84,7 @@ const EMULATED: &str = "ERR This cluster is emulated by one node: there is nothi
 const SLOTS: u16 = 16384;
 
 fn must_be_emulated(context: &Context<'_, '_>) -> Result<(), ErrorReply> {
-    match context.layer.process.identity.emulated_cluster {
+    match context.process().identity.emulated_cluster {
         Some(_) => Ok(()),
         None => Err(DISABLED.into()),
     }
@@ -116,14 +116,8 @@ struct Announced {
 
 fn announced(context: &Context<'_, '_>) -> Announced {
     let here: Option<SocketAddr> = context.client.shared.local_address.parse().ok();
-    let given = context
-        .layer
-        .process
-        .identity
-        .emulated_cluster
-        .clone()
-        .unwrap_or_default();
-    let config = &context.layer.config;
+    let given = context.process().identity.emulated_cluster.clone().unwrap_or_default();
+    let config = context.config();
     let set = |name| Some(config.text_of(name)).filter(|text| !text.is_empty() && text != "0");
     let reached_by_tls_port = here.is_some_and(|here| config.text_of("tls-port") == here.port().to_string());
     let port = match reached_by_tls_port {
@@ -140,13 +134,13 @@ fn announced(context: &Context<'_, '_>) -> Announced {
             .and_then(|port| port.parse().ok())
             .or(given.port)
             .or(here.map(|here| here.port()))
-            .unwrap_or(context.layer.process.identity.tcp_port),
+            .unwrap_or(context.process().identity.tcp_port),
     }
 }
 
 fn my_id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     context.reply.bulk(id.as_bytes());
     Ok(())
 }
@@ -154,7 +148,7 @@ fn my_id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRep
 fn slots(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let node = announced(context);
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     let reply = &mut context.reply;
     reply.array(1);
     reply.array(3);
@@ -171,7 +165,7 @@ fn slots(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRep
 fn shards(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let node = announced(context);
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     let reply = &mut context.reply;
     reply.array(1);
     reply.map(2);
@@ -202,7 +196,7 @@ fn shards(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRe
 fn nodes(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let Announced { host, port } = announced(context);
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     let line = format!("{id} {host}:{port}@0 myself,master - 0 0 1 connected 0-{}\n", SLOTS - 1);
     context.reply.verbatim(b"txt", line.as_bytes());
     Ok(())

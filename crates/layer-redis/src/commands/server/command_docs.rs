@@ -66,14 +66,14 @@ const fn row(
 }
 
 fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let table = context.layer.table;
+    let table = context.table();
     context.reply.array(table.commands().count());
     table.commands().for_each(|command| describe(context, command));
     Ok(())
 }
 
 fn count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    context.reply.integer(context.layer.table.commands().count() as i64);
+    context.reply.integer(context.table().commands().count() as i64);
     Ok(())
 }
 
@@ -83,7 +83,7 @@ fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
     }
     context.reply.array(arguments.len() - 2);
     for name in arguments.iter().skip(2) {
-        match context.layer.table.find(name) {
+        match context.table().find(name) {
             Some(command) => describe(context, command),
             None => context.reply.null(),
         }
@@ -111,7 +111,7 @@ fn describe(context: &mut Context<'_, '_>, command: &'static Command) {
     reply.array(tips.clone().count());
     tips.for_each(|tip| reply.bulk(tip.as_bytes()));
     describe_keys(context, command);
-    let subcommands = context.layer.table.subcommands(command);
+    let subcommands = context.table().subcommands(command);
     context.reply.array(subcommands.len());
     subcommands.iter().for_each(|subcommand| describe(context, subcommand));
 }
@@ -222,7 +222,7 @@ fn describe_search(reply: &mut Reply<'_>, kind: &str, keyword: Option<&str>, num
 }
 
 fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let table = context.layer.table;
+    let table = context.table();
     let commands: Vec<&'static Command> = match arguments.len() {
         2 => table.commands().collect(),
         _ => arguments.iter().skip(2).filter_map(|name| table.find(name)).collect(),
@@ -268,7 +268,7 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     if command.subcommand_count > 0 {
         reply.bulk(b"subcommands");
         reply.map(command.subcommand_count);
-        let table = context.layer.table;
+        let table = context.table();
         table
             .subcommands(command)
             .iter()
@@ -281,7 +281,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
     if arguments.len() != 2 && !is_filter {
         return Err(errors::SYNTAX.into());
     }
-    let all = context.layer.table.all();
+    let all = context.table().all();
     let names: Vec<&str> = match arguments.get(3) {
         None => all.map(|command| command.name).collect(),
         Some(filter) => {
@@ -335,7 +335,7 @@ fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, V
 
 fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = arguments.tail(2);
-    let (_, positions) = keys_in(context.layer.table, request)?;
+    let (_, positions) = keys_in(context.table(), request)?;
     context.reply.array(positions.len());
     positions
         .iter()
@@ -345,7 +345,7 @@ fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = arguments.tail(2);
-    let (command, positions) = keys_in(context.layer.table, request)?;
+    let (command, positions) = keys_in(context.table(), request)?;
     let reply = &mut context.reply;
     reply.array(positions.len());
     for (index, position) in positions.into_iter().enumerate() {

@@ -46,7 +46,7 @@ const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Han
 
 fn config_get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let patterns = arguments.tail(2);
-    let found = context.layer.config.matching(
+    let found = context.config().matching(
         |name| {
             patterns
                 .iter()
@@ -75,19 +75,18 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         if arguments[position].eq_ignore_ascii_case(b"requirepass") {
             let password = &arguments[position + 1];
             let hash = (!password.is_empty()).then(|| password_hash(password));
-            context.layer.access.users.require_password(hash);
+            context.access().users.require_password(hash);
         }
     }
-    if context.layer.access.admission_control.is_none() && changes.iter().any(|change| change.parameter.is_about_tls())
-    {
+    if context.access().admission_control.is_none() && changes.iter().any(|change| change.parameter.is_about_tls()) {
         return Ok(Outcome::After(Deferred::ChangeTls(changes)));
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
-    context.layer.config.change(changes);
-    context.layer.decide_on_changes();
+    context.config().change(changes);
+    context.decide_on_changes();
     if sets_timeout {
         // Each connection reckons anew when its silence ends.
-        context.layer.connections.clients.wake_all();
+        context.connections().clients.wake_all();
     }
     context.reply.ok();
     Ok(Outcome::Done)
@@ -106,14 +105,13 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
         }) {
             return Err(failed(&name, "duplicate parameter"));
         }
-        let is_free =
-            context.layer.access.admission_control.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
+        let is_free = context.access().admission_control.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
         if !is_free {
             return Err(failed(&name, "can't set protected config"));
         }
         pairs.push((parameter, position));
     }
-    let config = &context.layer.config;
+    let config = context.config();
     let check = |(parameter, position): (&'static Parameter, usize)| {
         let name = String::from_utf8_lossy(&arguments[position]);
         config
@@ -128,13 +126,13 @@ fn failed(name: &str, reason: &str) -> ErrorReply {
 }
 
 fn reset_statistics(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    context.layer.observation.statistics.reset();
+    context.observation().statistics.reset();
     context.reply.ok();
     Ok(())
 }
 
 fn rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    if context.layer.process.write_parameters.is_none() {
+    if context.process().write_parameters.is_none() {
         return Err("ERR The server is running without a config file".into());
     }
     Ok(Outcome::After(Deferred::RewriteConfig))

@@ -4,7 +4,6 @@
 //! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
@@ -69,7 +68,7 @@ fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outc
 }
 
 fn is_allowed(context: &Context<'_, '_>) -> bool {
-    match context.layer.config.text_of("enable-debug-command").as_str() {
+    match context.config().text_of("enable-debug-command").as_str() {
         "yes" => true,
         "local" => is_local(&context.client.shared.address),
         _ => false,
@@ -95,7 +94,7 @@ fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRe
 fn set_reply_bytes_max(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let bytes = usize::try_from(parse::required_integer(&arguments[2])?).unwrap_or(0);
     let bytes = bytes.min(crate::facts::REPLY_BYTES_MAX);
-    context.layer.reply_bytes_max.store(bytes, Ordering::Relaxed);
+    context.set_reply_bytes_max(bytes);
     context.reply.ok();
     Ok(())
 }
@@ -144,7 +143,7 @@ const LRU_CLOCK_SECONDS: u64 = 1 << 24;
 
 fn set_disable_deny_scripts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = parse::required_integer(&arguments[2])? != 0;
-    let scripts_call_all = &context.layer.scripting.scripts_call_all;
+    let scripts_call_all = &context.scripting().scripts_call_all;
     scripts_call_all.store(on, std::sync::atomic::Ordering::Relaxed);
     context.reply.ok();
     Ok(())
@@ -153,8 +152,7 @@ fn set_disable_deny_scripts(context: &mut Context<'_, '_>, arguments: Arguments<
 fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = parse::required_integer(&arguments[2])? != 0;
     context
-        .layer
-        .expiry
+        .expiry()
         .is_active
         .store(on, std::sync::atomic::Ordering::Relaxed);
     context.reply.ok();

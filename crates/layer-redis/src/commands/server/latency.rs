@@ -47,7 +47,7 @@ const fn row(
 }
 
 fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let events = context.layer.observation.latency.lock();
+    let events = context.observation().latency.lock();
     let reply = &mut context.reply;
     reply.array(events.all().len());
     for (name, event) in events.all() {
@@ -62,7 +62,7 @@ fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRe
 }
 
 fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let events = context.layer.observation.latency.lock();
+    let events = context.observation().latency.lock();
     let samples = events
         .find(&arguments[2])
         .map(|event| event.samples.clone())
@@ -77,7 +77,7 @@ fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 }
 
 fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let mut events = context.layer.observation.latency.lock();
+    let mut events = context.observation().latency.lock();
     let forgotten = match arguments.len() {
         2 => events.forget_all(),
         _ => arguments.iter().skip(2).filter(|name| events.forget(name)).count(),
@@ -87,7 +87,7 @@ fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
 }
 
 fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let events = context.layer.observation.latency.lock();
+    let events = context.observation().latency.lock();
     let mut text = String::new();
     for (name, event) in events.all() {
         let count = event.samples.len();
@@ -103,9 +103,9 @@ fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRe
 /// Commands by name, each with its calls and how many of them ended within which number of
 /// microseconds.
 fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let table = context.layer.table;
+    let table = context.table();
     let chosen = chosen_commands(table, arguments);
-    let counters = &context.layer.observation.statistics.commands.0;
+    let counters = &context.observation().statistics.commands.0;
     let rows: Vec<_> = chosen
         .into_iter()
         .map(|index| (table.at(index).name, counters[index].durations.cumulative()))

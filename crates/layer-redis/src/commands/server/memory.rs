@@ -103,13 +103,13 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
 }
 
 fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let resources = (context.layer.process.resources)();
+    let resources = (context.process().resources)();
     let keys: u64 = (0..DATABASES).map(|db| context.keys_of(db).key_count()).sum();
-    let used = context.layer.used_bytes();
-    let startup = context.layer.process.identity.startup_bytes;
-    let client_bytes = context.layer.client_bytes();
+    let used = context.used_bytes();
+    let startup = context.process().identity.startup_bytes;
+    let client_bytes = context.client_bytes();
     let figures = [
-        ("peak.allocated", context.layer.observation.statistics.used_peak(used)),
+        ("peak.allocated", context.observation().statistics.used_peak(used)),
         ("total.allocated", used),
         ("startup.allocated", startup),
         ("replication.backlog", 0),
@@ -131,10 +131,10 @@ fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRep
 }
 
 fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let resources = (context.layer.process.resources)();
+    let resources = (context.process().resources)();
     let text = format!(
         "{} bytes are in use and {} bytes are resident. No problem is known.\n",
-        context.layer.used_bytes(),
+        context.used_bytes(),
         resources.rss_bytes
     );
     context.reply.verbatim(b"txt", text.as_bytes());
@@ -149,7 +149,7 @@ fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Erro
 }
 
 fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    (context.layer.process.purge)();
+    (context.process().purge)();
     context.reply.ok();
     Ok(())
 }

@@ -112,8 +112,8 @@ fn wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outco
     let count = parse::required_integer(&arguments[1])?;
     check_timeout(&arguments[2])?;
     let timeout_ms = parse::required_integer(&arguments[2])? as u64;
-    let replicas = replicas::replicas_at(context, context.layer.replication.end());
-    let may_wait = !context.in_exec && context.layer.replication.is_on();
+    let replicas = replicas::replicas_at(context, context.replication().end());
+    let may_wait = !context.in_exec && context.replication().is_on();
     let count = u64::try_from(count).unwrap_or(0);
     if replicas >= count || !may_wait {
         context.reply.integer(replicas as i64);
@@ -134,7 +134,7 @@ fn wait_disk(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     }
     check_timeout(&arguments[3])?;
     context.reply.array(2);
-    let is_durable = context.layer.space.durability == Durability::Always;
+    let is_durable = context.space().durability == Durability::Always;
     context.reply.integer(is_durable.into());
     context.reply.integer(0);
     Ok(())
@@ -152,17 +152,13 @@ fn monitor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorR
     if context.in_exec {
         return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
     }
-    context
-        .layer
-        .connections
-        .clients
-        .set_monitor(&context.client.shared, true);
+    context.connections().clients.set_monitor(&context.client.shared, true);
     context.reply.ok();
     Ok(())
 }
 
 fn lolwut(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let quartet_version = &context.layer.process.identity.quartet_version;
+    let quartet_version = &context.process().identity.quartet_version;
     let text = format!("Redis ver. {REDIS_VERSION}\nQuartet ver. {quartet_version}\n");
     context.reply.verbatim(b"txt", text.as_bytes());
     Ok(())

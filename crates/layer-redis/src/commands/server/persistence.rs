@@ -47,22 +47,22 @@ fn background_save(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     if !is_valid {
         return Err(errors::SYNTAX.into());
     }
-    if context.layer.process.rdb_file.is_some() {
+    if context.process().rdb_file.is_some() {
         return Ok(Outcome::After(Deferred::SaveInBackground));
     }
-    context.layer.engine.checkpoint_in_background();
+    context.engine().checkpoint_in_background();
     context.reply.simple("Background saving started");
     Ok(Outcome::Done)
 }
 
 fn background_rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    context.layer.engine.checkpoint_in_background();
+    context.engine().checkpoint_in_background();
     context.reply.simple("Background append only file rewriting started");
     Ok(())
 }
 
 fn last_save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    context.reply.integer(context.layer.last_save_seconds() as i64);
+    context.reply.integer(context.last_save_seconds() as i64);
     Ok(())
 }
 

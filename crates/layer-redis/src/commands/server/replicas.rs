@@ -9,6 +9,7 @@ use quartet_wire_resp::Arguments;
 
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::layer::Redis;
 use crate::replication::{Follower, LinkState};
 use crate::{command::errors, command::parse};
@@ -65,7 +66,7 @@ pub fn sync(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, 
 
 fn begin(context: &mut Context<'_, '_>, position: Option<(String, u64)>, is_old: bool) -> Result<Outcome, ErrorReply> {
     // Nor can a server be its own replica, or two be each other's.
-    let upstream = context.layer.replication.upstream();
+    let upstream = context.replication().upstream();
     if upstream.is_some_and(|upstream| upstream.link != LinkState::Up) {
         return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
     }
@@ -83,8 +84,8 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let port = port.ok_or("ERR Invalid master port")?;
     let host = std::str::from_utf8(&arguments[1]).map_err(|_| "ERR Invalid master host")?;
     // A user with this right would otherwise make the server connect anywhere in its own network.
-    context.layer.process.migration_targets.check("REPLICAOF", host, port)?;
-    let present = context.layer.replication.upstream();
+    context.process().migration_targets.check("REPLICAOF", host, port)?;
+    let present = context.replication().upstream();
     if present.is_some_and(|upstream| upstream.host == host && upstream.port == port) {
         context.reply.simple("OK Already connected to specified master");
         return Ok(Outcome::Done);
@@ -111,13 +112,13 @@ fn note_standing(context: &mut Context<'_, '_>, name: &[u8], text: &[u8]) -> boo
         return false;
     }
     context.tx.set(STANDING_ROW, text);
-    context.layer.replication.hold_part(is_partial);
+    context.replication().hold_part(is_partial);
     true
 }
 
 /// How many replicas have everything up to `position`.
 pub fn replicas_at(context: &Context<'_, '_>, position: u64) -> u64 {
-    context.layer.replicas_at(position)
+    context.replicas_at(position)
 }
 
 impl Redis {
@@ -140,7 +141,7 @@ impl Redis {
 }
 
 pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    if let Some(upstream) = context.layer.replication.upstream() {
+    if let Some(upstream) = context.replication().upstream() {
         context.reply.array(5);
         context.reply.bulk(b"slave");
         context.reply.bulk(upstream.host.as_bytes());
@@ -153,10 +154,10 @@ pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Error
         context.reply.integer(upstream.offset as i64);
         return Ok(());
     }
-    let followers = context.layer.replication.followers();
+    let followers = context.replication().followers();
     context.reply.array(3);
     context.reply.bulk(b"master");
-    context.reply.integer(context.layer.replication.end() as i64);
+    context.reply.integer(context.replication().end() as i64);
     context.reply.array(followers.len());
     for follower in followers {
         context.reply.array(3);
@@ -170,8 +171,8 @@ pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Error
 }
 
 /// A line of INFO for each replica.
-pub fn lines(layer: &Redis) -> Vec<String> {
-    let now_micros = layer.engine.now_micros();
+pub fn lines(groups: Groups<'_>) -> Vec<String> {
+    let now_micros = groups.engine().now_micros();
     let line = |follower: &Arc<Follower>| {
         let state = if follower.is_online.load(Ordering::Relaxed) {
             "online"
@@ -186,5 +187,5 @@ pub fn lines(layer: &Redis) -> Vec<String> {
             follower.host, follower.port
         )
     };
-    layer.replication.followers().iter().map(line).collect()
+    groups.replication().followers().iter().map(line).collect()
 }

@@ -46,7 +46,8 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
         None => 10,
         Some(count) => parse::integer(count).filter(|count| *count >= -1).ok_or(RANGE)?,
     };
-    write_entries(&mut context.reply, &context.layer.observation.slowlog.lock(), count);
+    let slowlog = context.observation().slowlog.lock();
+    write_entries(&mut context.reply, &slowlog, count);
     Ok(())
 }
 
@@ -69,12 +70,12 @@ pub fn write_entries(reply: &mut Reply<'_>, log: &Slowlog, count: i64) {
 fn len(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context
         .reply
-        .integer(context.layer.observation.slowlog.lock().entries.len() as i64);
+        .integer(context.observation().slowlog.lock().entries.len() as i64);
     Ok(())
 }
 
 fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    context.layer.observation.slowlog.lock().entries.clear();
+    context.observation().slowlog.lock().entries.clear();
     context.reply.ok();
     Ok(())
 }

@@ -50,7 +50,7 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
 
 fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(2))?;
-    let integers_max = integers_max(context.layer);
+    let integers_max = integers_max(context.config());
     let mut keys = context.keys();
     let members = operation(&mut keys, operands);
     let count = value::store(&mut keys, integers_max, &arguments[1], &members);

@@ -15,7 +15,7 @@ use crate::{command::errors, command::parse};
 const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 bytes";
 
 pub fn sadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let integers_max = integers_max(context.layer);
+    let integers_max = integers_max(context.config());
     let mut keys = context.keys();
     let entry = keys.find_kind(&arguments[1], Kind::Set)?;
     let mut members = arguments.tail(2).iter();
@@ -80,7 +80,7 @@ pub fn scard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 /// An absent source answers 0 before the destination's kind is looked at, as in Redis.
 pub fn smove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to, member) = (&arguments[1], &arguments[2], &arguments[3]);
-    let integers_max = integers_max(context.layer);
+    let integers_max = integers_max(context.config());
     let mut keys = context.keys();
     let Some(source) = keys.find_kind(from, Kind::Set)? else {
         context.reply.integer(0);
@@ -121,7 +121,7 @@ pub fn spop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 /// Removes `count` random members, or all if there are fewer.
 fn pop(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, count: u64) -> Vec<Vec<u8>> {
-    let random = &context.layer.random;
+    let random = context.random();
     let mut keys = context.keys();
     let size = value::len(entry);
     if count >= size {
@@ -151,7 +151,7 @@ pub fn srandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
 
 fn random_member(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Set)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
         reply.null();
@@ -165,7 +165,7 @@ fn random_member(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Error
 fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> Result<(), ErrorReply> {
     let count = PickCount::parse(count)?;
     let entry = context.read_kind(name, Kind::Set)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
         reply.array(0);

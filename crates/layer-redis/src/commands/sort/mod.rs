@@ -112,11 +112,7 @@ fn check_permission(
     if !by && options.get.is_empty() {
         return Ok(());
     }
-    let command = context
-        .layer
-        .table
-        .find(name.as_bytes())
-        .expect("a command of this table");
+    let command = context.table().find(name.as_bytes()).expect("a command of this table");
     if context.client.user.may_read_all_keys(command, arguments) {
         return Ok(());
     }
@@ -175,7 +171,7 @@ fn store(
     get: &[Pattern<'_>],
 ) -> Result<(), ErrorReply> {
     if !get.is_empty() {
-        let mut values = Gathered::up_to(context.layer.reply_bytes_max());
+        let mut values = Gathered::up_to(context.reply_bytes_max());
         for (element, pattern) in elements
             .iter()
             .flat_map(|element| get.iter().map(move |get| (element, get)))
@@ -312,7 +308,7 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         elements.sort_unstable_by(|left, right| turned(left.cmp(right)));
         return Ok(elements);
     };
-    let mut gathered = Gathered::up_to(context.layer.reply_bytes_max());
+    let mut gathered = Gathered::up_to(context.reply_bytes_max());
     for element in elements {
         let text = by.value(context, &element);
         gathered.add(element.len() + text.as_ref().map_or(0, Vec::len))?;

@@ -96,7 +96,7 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
 fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 2, operation, Purpose::Store)?;
     let pairs = combine(&mut context.keys(), inputs, operation, &options);
-    let config = &context.layer.config;
+    let config = context.config();
     value::replace(&mut context.keys(), config, &arguments[1], &pairs);
     context.reply.integer(pairs.len() as i64);
     Ok(())

@@ -94,7 +94,7 @@ pub fn add(
     if pairs.iter().any(|(_, member)| member.len() > NAME_BYTES_MAX) {
         return Err(MEMBER_TOO_LARGE.into());
     }
-    let config = &context.layer.config;
+    let config = context.config();
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::SortedSet)?;
     let (mut added, mut updated, mut last) = (0, 0, None);
@@ -157,7 +157,7 @@ fn decide(conditions: Conditions, old: Option<Order>, score: f64) -> Result<Outc
 }
 
 pub fn zrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let config = &context.layer.config;
+    let config = context.config();
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {
@@ -258,7 +258,7 @@ pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
         context.reply.array(0);
         return Ok(());
     };
-    let ranks = count.positions(&context.layer.random, set.len())?;
+    let ranks = count.positions(context.random(), set.len())?;
     write_head(&mut context.reply, ranks.len(), with_scores);
     for rank in ranks {
         let reply = &mut context.reply;
@@ -274,7 +274,7 @@ fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), ErrorRep
         context.reply.null();
         return Ok(());
     };
-    let rank = context.layer.random.below(set.len());
+    let rank = context.random().below(set.len());
     let reply = &mut context.reply;
     set.visit(context.tx, rank..rank + 1, false, &mut |member, _| reply.bulk(member));
     Ok(())

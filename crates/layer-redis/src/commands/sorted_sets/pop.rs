@@ -174,7 +174,7 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], set: SortedSet, end: End, cou
     for (member, score) in &popped {
         write_pair(context, nested, member, *score);
     }
-    let config = &context.layer.config;
+    let config = context.config();
     remove_pairs(&mut context.keys(), config, name, &set, &popped);
 }
 

@@ -136,7 +136,7 @@ pub fn zrangestore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
             pairs.push((member.to_vec(), score));
         });
     }
-    let config = &context.layer.config;
+    let config = context.config();
     value::replace(&mut context.keys(), config, &arguments[1], &pairs);
     context.reply.integer(pairs.len() as i64);
     Ok(())
@@ -171,7 +171,7 @@ pub fn zremrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
 
 fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Result<(), ErrorReply> {
     let span = span(by, arguments.get(2), arguments.get(3))?;
-    let config = &context.layer.config;
+    let config = context.config();
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {

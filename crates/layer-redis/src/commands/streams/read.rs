@@ -432,7 +432,7 @@ fn claim(
 fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut Group, name: &[u8]) -> Consumer {
     let (consumer, what) = group.consumer_seen(context.tx, name, context.now_ms);
     if let Some(what) = what {
-        context.layer.changes.note(context.client.db, stream_name, what);
+        context.changes().note(context.client.db, stream_name, what);
     }
     consumer
 }

@@ -42,7 +42,7 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if wanted == NewId::Given(StreamId::ZERO) {
         return Err(ZERO_ID.into());
     }
-    let (name, now_ms, config) = (&arguments[1], context.now_ms, &context.layer.config);
+    let (name, now_ms, config) = (&arguments[1], context.now_ms, context.config());
     let mut keys = context.keys();
     let mut stream = match Stream::find(&mut keys, name)? {
         Some(stream) => stream,
@@ -138,7 +138,7 @@ impl Options {
         if self.limit.is_some() && !self.approximate {
             return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
         }
-        let node_entries = context.layer.config.stream_node_max_entries.load(Ordering::Relaxed);
+        let node_entries = context.config().stream_node_max_entries.load(Ordering::Relaxed);
         let usual = match node_entries.saturating_mul(100) {
             0 => 10_000,
             entries => entries.clamp(1, 1_000_000) as u64,

@@ -9,8 +9,8 @@ pub(crate) mod values;
 use std::sync::atomic::Ordering;
 
 use crate::command::errors;
+use crate::config::Config;
 use crate::handler::definition::*;
-use crate::layer::Redis;
 
 /// Positions of the keys of MSET: each is followed by its value.
 const PAIRS: Keys = Keys::Range {
@@ -31,8 +31,8 @@ pub fn check_length(length: u64) -> Result<(), ErrorReply> {
 }
 
 /// Refuses a value that would grow beyond what a client may send in one piece, too.
-pub fn check_growth(layer: &Redis, length: u64) -> Result<(), ErrorReply> {
-    let configured = layer.config.proto_max_bulk_len.load(Ordering::Relaxed) as u64;
+pub fn check_growth(config: &Config, length: u64) -> Result<(), ErrorReply> {
+    let configured = config.proto_max_bulk_len.load(Ordering::Relaxed) as u64;
     if length > configured {
         return Err(errors::STRING_TOO_LARGE.into());
     }

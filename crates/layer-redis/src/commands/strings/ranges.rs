@@ -17,7 +17,7 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let old = context.keys().find_kind(name, Kind::String)?;
     let offset = length(old.as_ref());
     let new_length = offset + more.len() as u64;
-    check_growth(context.layer, new_length)?;
+    check_growth(context.config(), new_length)?;
     let header = match &old {
         Some(_) => Header::patched(old.as_ref()),
         None => Header::new(Kind::String),
@@ -78,7 +78,7 @@ pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     }
     let offset = offset as u64;
     let end = offset.saturating_add(patch.len() as u64);
-    check_growth(context.layer, end)?;
+    check_growth(context.config(), end)?;
     let header = Header::patched(old.as_ref());
     context.patch_string(name, header, old.as_ref(), offset, patch);
     context.reply.integer(end.max(length) as i64);
