@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Admission, Engine, Space};
+use quartet_engine::{Admission, Busy, Engine, Space};
+use quartet_model::DatabaseId;
 
 use crate::access::acl::{UserFile, Users};
-use crate::access::admission_control::{AdmissionControl, Directory};
+use crate::access::admission_control::AdmissionControl;
+use crate::access::database_login::DatabaseLogin;
 use crate::access::login_guard::LoginGuard;
 use crate::command::migration::Targets;
 use crate::command::table::Table;
@@ -19,7 +21,6 @@ use crate::connections::outbox::Outbox;
 use crate::connections::pause::Pause;
 use crate::connections::pending_disconnects::PendingDisconnects;
 use crate::connections::tracking::Tracking;
-use crate::handler::definition::Handler;
 use crate::keyspace::KeyCount;
 use crate::keyspace::changes::Changes;
 use crate::keyspace::found_expired::FoundExpired;
@@ -40,8 +41,6 @@ pub struct Redis {
     pub engine: Arc<Engine>,
     pub space: Space,
     pub table: &'static Table,
-    /// The handler of each command, by its number in the table.
-    pub handlers: &'static [Handler],
     pub config: Config,
     pub changes: Changes,
     pub outbox: Outbox,
@@ -126,6 +125,18 @@ pub struct Access {
     pub directory: Option<Box<dyn Directory>>,
     /// Slows down those who try passwords.
     pub login_guard: Arc<LoginGuard>,
+}
+
+/// Knows which password opens which logical database; a connection that shows one goes on in that
+/// database's layer.
+pub trait Directory: Send + Sync {
+    /// The database, and the user of it, that these may open. Quick, and takes no lock of the
+    /// engine's.
+    fn find(&self, name: &[u8], password: &[u8]) -> Option<DatabaseLogin>;
+
+    /// The layer of a database; `None` if it is gone. Not to be called with the partition's lock
+    /// held.
+    fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
 }
 
 /// The file that SAVE writes beside the checkpoint. The server supplies it: the layer touches no

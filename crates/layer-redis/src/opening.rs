@@ -26,7 +26,6 @@ impl Redis {
             engine,
             space,
             table: commands::table(),
-            handlers: commands::handlers(),
             config,
             changes: Default::default(),
             outbox: Default::default(),

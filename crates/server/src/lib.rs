@@ -29,7 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
-use quartet_layer_redis::connections::client_memory::ClientMemory;
+use quartet_layer_redis::ClientMemory;
 use quartet_layer_redis::execution::client_eviction;
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::{FileLogOptions, LogError};

@@ -2,4 +2,5 @@
 
 pub mod acl;
 pub mod admission_control;
+pub(crate) mod database_login;
 pub mod login_guard;

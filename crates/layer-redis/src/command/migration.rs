@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 
 /// The keys follow these words, each with a fixed number of arguments of its own.
@@ -35,7 +35,7 @@ pub enum Targets {
 
 impl Targets {
     /// `command` is what the error calls whoever asks.
-    pub fn check(&self, command: &str, host: &str, port: u16) -> Result<(), Failure> {
+    pub fn check(&self, command: &str, host: &str, port: u16) -> Result<(), ErrorReply> {
         let is_allowed = match self {
             Targets::Any => true,
             Targets::Listed(listed) => listed

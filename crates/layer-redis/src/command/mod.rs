@@ -1,15 +1,14 @@
 //! A command: one entry of the table, from which dispatch, COMMAND replies, help and documents
 //! derive.
 
+pub(crate) mod error_reply;
 pub mod errors;
-pub mod failure;
-pub mod glob;
-pub mod key_flags;
+pub(crate) mod glob;
+pub(crate) mod key_flags;
 pub mod migration;
-pub mod parse;
-pub mod redaction;
-pub mod repetition;
-pub mod table;
+pub(crate) mod parse;
+pub(crate) mod repetition;
+pub(crate) mod table;
 
 use quartet_wire_resp::Arguments;
 

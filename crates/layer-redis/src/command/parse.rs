@@ -2,8 +2,8 @@
 
 pub use quartet_wire_resp::number::{float, integer, short_whole_number, unsigned};
 
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::Failure;
 use crate::facts::DATABASES;
 
 /// The part of a word that C reads as a text: it ends where a NUL stands. Only bounds of scores and
@@ -13,12 +13,12 @@ pub fn before_nul(word: &[u8]) -> &[u8] {
 }
 
 /// The integer, or the error that nearly every command answers.
-pub fn required_integer(text: &[u8]) -> Result<i64, Failure> {
-    integer(text).ok_or(Failure::Error(errors::NOT_INTEGER))
+pub fn required_integer(text: &[u8]) -> Result<i64, ErrorReply> {
+    integer(text).ok_or(ErrorReply::new(errors::NOT_INTEGER))
 }
 
 /// The number of a database, or what is wrong with it.
-pub fn database(text: &[u8]) -> Result<u8, Failure> {
+pub fn database(text: &[u8]) -> Result<u8, ErrorReply> {
     let number = required_integer(text)?;
     if i32::try_from(number).is_err() {
         return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
@@ -27,12 +27,12 @@ pub fn database(text: &[u8]) -> Result<u8, Failure> {
     db.ok_or(errors::DB_OUT_OF_RANGE.into())
 }
 
-pub fn required_float(text: &[u8]) -> Result<f64, Failure> {
-    float(text).ok_or(Failure::Error(errors::NOT_FLOAT))
+pub fn required_float(text: &[u8]) -> Result<f64, ErrorReply> {
+    float(text).ok_or(ErrorReply::new(errors::NOT_FLOAT))
 }
 
 /// Parses a blocking command's timeout in seconds, as a deadline. `None`: wait indefinitely.
-pub fn deadline_ms(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
+pub fn deadline_ms(text: &[u8], now_ms: u64) -> Result<Option<u64>, ErrorReply> {
     let seconds = float(text).ok_or(errors::TIMEOUT_NOT_FLOAT)?;
     if seconds < 0.0 {
         return Err(errors::TIMEOUT_NEGATIVE.into());

@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 
 /// Units, elements or bytes, that may be met again whatever there is.
 const FREE: u64 = 64 << 20;
@@ -24,7 +24,7 @@ pub struct Repetition<'a> {
 
 impl<'a> Repetition<'a> {
     /// The command meets `size` units under this name. An error if it has met the same too often.
-    pub fn add(&mut self, name: &'a [u8], size: u64) -> Result<(), Failure> {
+    pub fn add(&mut self, name: &'a [u8], size: u64) -> Result<(), ErrorReply> {
         self.total = self.total.saturating_add(size);
         if self.names.insert(name) {
             self.distinct = self.distinct.saturating_add(size);

@@ -4,7 +4,7 @@ use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashMap;
 
 use crate::command::Command;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 
 /// Longest name of a command or subcommand; a longer word is neither.
 const NAME_BYTES_MAX: usize = 32;
@@ -90,7 +90,7 @@ impl Table {
     /// The same for a client whose latest command has this number: in a pipeline it is mostly the
     /// same again, and its name need not be looked for.
     #[inline]
-    pub fn find_of_after(&self, latest: usize, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
+    pub fn find_of_after(&self, latest: usize, arguments: Arguments<'_>) -> Result<&'static Command, ErrorReply> {
         let name = &arguments[0];
         match self.all.get(latest) {
             Some(command)
@@ -105,7 +105,7 @@ impl Table {
     }
 
     /// The command, or the subcommand, that a request names.
-    pub fn find_of(&self, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
+    pub fn find_of(&self, arguments: Arguments<'_>) -> Result<&'static Command, ErrorReply> {
         let name = &arguments[0];
         let Some(command) = self.find(name).filter(|_| !name.contains(&b'|')) else {
             return Err(unknown(arguments));
@@ -131,7 +131,7 @@ impl Table {
     }
 }
 
-fn unknown(arguments: Arguments<'_>) -> Failure {
+fn unknown(arguments: Arguments<'_>) -> ErrorReply {
     let mut shown = String::new();
     for argument in arguments.iter().skip(1) {
         if shown.len() >= 128 {

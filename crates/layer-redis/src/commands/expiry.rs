@@ -19,19 +19,19 @@ pub const COMMANDS: &[Definition] = &[
     command("persist", 2, WRITE | FAST, ONE_KEY, Group::Generic, "2.2.0", "O(1)", "Takes a key's deadline away.", persist),
 ];
 
-fn expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_deadline(context, arguments, 1000, true)
 }
 
-fn pexpire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pexpire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_deadline(context, arguments, 1, true)
 }
 
-fn expireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn expireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_deadline(context, arguments, 1000, false)
 }
 
-fn pexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_deadline(context, arguments, 1, false)
 }
 
@@ -45,7 +45,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn parse(arguments: Arguments<'_>) -> Result<Conditions, Failure> {
+    fn parse(arguments: Arguments<'_>) -> Result<Conditions, ErrorReply> {
         let mut conditions = Conditions::default();
         for word in arguments.iter() {
             let flag = match word.to_ascii_lowercase().as_slice() {
@@ -81,7 +81,7 @@ fn set_deadline(
     arguments: Arguments<'_>,
     unit_ms: i64,
     is_relative: bool,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let conditions = Conditions::parse(arguments.tail(3))?;
     let amount = parse::required_integer(&arguments[2])?;
     let base_ms = if is_relative { context.now_ms as i64 } else { 0 };
@@ -107,17 +107,17 @@ fn set_deadline(
     Ok(())
 }
 
-fn ttl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn ttl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     show_deadline(context, arguments, |deadline_ms, now_ms| {
         rounded_seconds(deadline_ms - now_ms)
     })
 }
 
-fn pttl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pttl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     show_deadline(context, arguments, |deadline_ms, now_ms| deadline_ms - now_ms)
 }
 
-fn expiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn expiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     show_deadline(context, arguments, |deadline_ms, _| rounded_seconds(deadline_ms))
 }
 
@@ -126,7 +126,7 @@ fn rounded_seconds(milliseconds: u64) -> u64 {
     (milliseconds + 500) / 1000
 }
 
-fn pexpiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pexpiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     show_deadline(context, arguments, |deadline_ms, _| deadline_ms)
 }
 
@@ -135,7 +135,7 @@ fn show_deadline(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
     show: fn(u64, u64) -> u64,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let answer = match context.look_at(&arguments[1]).map(|entry| entry.expiry_ms) {
         None => -2,
         Some(None) => -1,
@@ -145,7 +145,7 @@ fn show_deadline(
     Ok(())
 }
 
-fn persist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn persist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let mut keys = context.keys();
     let found = keys.find(name).filter(|entry| entry.expiry_ms.is_some());

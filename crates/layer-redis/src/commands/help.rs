@@ -21,8 +21,8 @@ pub const fn help_command(name: &'static str, group: Group, since: &'static str)
 }
 
 /// Answers for whichever container was called.
-pub fn help(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let table = context.layer.table;
+pub fn help(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let table = context.table();
     let container = table.find(&arguments[0]).expect("the container that was called");
     let rows = table.subcommands(container).iter().map(|subcommand| {
         let (_, word) = subcommand.name.split_once('|').expect("a subcommand's full name");

@@ -14,6 +14,7 @@ use crate::command::migration::{Broken, Migration, OPTIONS, OPTIONS_AT, Sent};
 use crate::connections::clients::ClientState;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::layer::Redis;
 use crate::{command::errors, command::parse};
 
@@ -28,7 +29,7 @@ const THE_KEY: Specification = Specification::new("RW access delete", Begin::Ind
 const BEHIND_KEYS: Specification =
     Specification::new("RW access delete incomplete", Begin::Keyword("KEYS", -2), Find::REST);
 
-pub const COMMANDS: &[Definition] = &[command(
+pub const COMMANDS: &[Definition] = &[entry(
     "migrate",
     -6,
     WRITE | MOVABLE_KEYS | DANGEROUS,
@@ -37,7 +38,7 @@ pub const COMMANDS: &[Definition] = &[command(
     "2.6.0",
     "O(N) in the size of the values, twice here and once there",
     "Moves keys to another server.",
-    migrate,
+    Decides(migrate),
 )];
 
 /// Where KEYS stands.
@@ -70,7 +71,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn read(arguments: Arguments<'a>) -> Result<Options<'a>, Failure> {
+    fn read(arguments: Arguments<'a>) -> Result<Options<'a>, ErrorReply> {
         let mut options = Options {
             keeps_keys: false,
             replaces: false,
@@ -101,7 +102,7 @@ impl<'a> Options<'a> {
     }
 }
 
-fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let options = Options::read(arguments)?;
     let timeout_ms = parse::required_integer(&arguments[5])?;
     let target_db = parse::required_integer(&arguments[4])?;
@@ -120,8 +121,7 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         sent: Vec::new(),
     };
     context
-        .layer
-        .process
+        .process()
         .migration_targets
         .check("MIGRATE to", &migration.host, migration.port)?;
     if migration.has_credentials {
@@ -134,9 +134,9 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     }
     if migration.sent.is_empty() {
         context.reply.simple("NOKEY");
-        return Ok(());
+        return Ok(Outcome::Done);
     }
-    Err(Failure::Deferred(Deferred::Migrate(Box::new(migration))))
+    Ok(Outcome::After(Deferred::Migrate(Box::new(migration))))
 }
 
 /// A word that is no port is port 0, to which nobody can connect.
@@ -148,7 +148,7 @@ fn port(word: &[u8]) -> u16 {
 
 impl Migration {
     /// Adds the RESTORE of a key, if it is there.
-    fn add(&mut self, context: &mut Context<'_, '_>, name: &[u8], replaces: bool) -> Result<(), Failure> {
+    fn add(&mut self, context: &mut Context<'_, '_>, name: &[u8], replaces: bool) -> Result<(), ErrorReply> {
         let Some(entry) = context.read(name) else {
             return Ok(());
         };
@@ -234,14 +234,14 @@ impl Migration {
             let mut context = Context {
                 tx,
                 client: &mut client,
-                layer,
+                groups: Groups::of(layer),
                 reply,
                 now_ms,
                 in_exec: true,
                 retry_for: None,
             };
             let changed = taken.iter().filter(|sent| !self.remove_key(&mut context, sent)).count();
-            self.tell(&context);
+            self.tell(layer, &context);
             Ok::<usize, ()>(changed)
         });
         match outcome {
@@ -272,19 +272,15 @@ impl Migration {
         is_same
     }
 
-    fn tell(&self, context: &Context<'_, '_>) {
-        let changes = context.layer.changes.take();
+    fn tell(&self, layer: &Redis, context: &Context<'_, '_>) {
+        let changes = context.changes().take();
         let mut words = Args::new();
         words.gather([b"migrate"].iter());
         let arguments = words.of(b"");
-        let command = context
-            .layer
-            .table
-            .find_of(arguments)
-            .expect("the command of this file");
-        context.layer.notify(Some((command, arguments)), &changes);
-        context.layer.invalidate(Some(context.client.shared.id), &changes);
-        context.layer.gather_removed(&changes);
+        let command = context.table().find_of(arguments).expect("the command of this file");
+        layer.notify(Some((command, arguments)), &changes);
+        layer.invalidate(Some(context.client.shared.id), &changes);
+        layer.gather_removed(&changes);
     }
 }
 

@@ -1,26 +1,26 @@
 //! The table of commands, a family a file, and finding a command in it.
 
-pub mod bits;
-pub mod connection;
-pub mod expiry;
-pub mod geo;
-pub mod hashes;
-pub mod help;
-pub mod hyperloglog;
-pub mod json;
-pub mod keys;
-pub mod lists;
-pub mod migration;
-pub mod pubsub;
-pub mod scripting;
-pub mod serialization;
-pub mod server;
-pub mod sets;
-pub mod sort;
-pub mod sorted_sets;
-pub mod streams;
-pub mod strings;
-pub mod transactions;
+pub(crate) mod bits;
+pub(crate) mod connection;
+pub(crate) mod expiry;
+pub(crate) mod geo;
+pub(crate) mod hashes;
+pub(crate) mod help;
+pub(crate) mod hyperloglog;
+pub(crate) mod json;
+pub(crate) mod keys;
+pub(crate) mod lists;
+pub(crate) mod migration;
+pub(crate) mod pubsub;
+pub(crate) mod scripting;
+pub(crate) mod serialization;
+pub(crate) mod server;
+pub(crate) mod sets;
+pub(crate) mod sort;
+pub(crate) mod sorted_sets;
+pub(crate) mod streams;
+pub(crate) mod strings;
+pub(crate) mod transactions;
 
 use std::sync::LazyLock;
 

@@ -36,7 +36,7 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let Some(entry) = context.read(&arguments[1]) else {
         context.reply.null();
         return Ok(());
@@ -47,7 +47,7 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 }
 
 /// A key's value as DUMP answers it.
-pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, Failure> {
+pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, ErrorReply> {
     let value = value_of(&mut context.keys(), entry).ok_or("ERR JSON documents cannot be serialized")?;
     Ok(value::dump(&value))
 }
@@ -84,7 +84,7 @@ struct Options {
 }
 
 impl Options {
-    fn read(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, Failure> {
+    fn read(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, ErrorReply> {
         let (mut replace, mut is_absolute) = (false, false);
         // An idle time is checked and dropped: it is counted from the latest write, which is this
         // one.
@@ -121,7 +121,7 @@ impl Options {
     }
 }
 
-fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, context.now_ms)?;
     let name = &arguments[1];
     if !options.replace && context.keys().find(name).is_some() {
@@ -143,9 +143,9 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     }
     if let Some(frequency) = options
         .frequency
-        .filter(|_| context.layer.eviction_policy().counts_frequency())
+        .filter(|_| context.eviction_policy().counts_frequency())
     {
-        let recency = &context.layer.eviction.recency;
+        let recency = &context.eviction().recency;
         recency.set_frequency(context.client.db, name, context.now_ms, frequency);
     }
     context.reply.ok();
@@ -155,7 +155,7 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 /// Longest member or field, for its row's key must fit into the store.
 const MEMBER_BYTES_MAX: usize = hashes::FIELD_BYTES_MAX;
 
-fn check_lengths(value: &Value) -> Result<(), Failure> {
+fn check_lengths(value: &Value) -> Result<(), ErrorReply> {
     let longest = match value {
         Value::String(_) | Value::List(_) => 0,
         Value::Set(members) => members.iter().map(Vec::len).max().unwrap_or(0),
@@ -172,15 +172,15 @@ fn check_lengths(value: &Value) -> Result<(), Failure> {
 /// Writes the value. Fields that have expired meanwhile are left out, and with the last one the
 /// key.
 fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
-    let layer = context.layer;
+    let config = context.config();
     let keys = &mut context.keys();
     match value {
         Value::String(text) => keys.put(name, Header::new(Kind::String), text),
         Value::List(elements) => lists::store(keys, name, elements),
         Value::Set(members) => {
-            sets::store(keys, sets::integers_max(layer), name, members);
+            sets::store(keys, sets::integers_max(config), name, members);
         }
-        Value::SortedSet(pairs) => sorted_sets::replace(keys, &layer.config, name, pairs),
+        Value::SortedSet(pairs) => sorted_sets::replace(keys, config, name, pairs),
         Value::Hash(fields) => {
             let mut edits = Edits::default();
             for field in fields {

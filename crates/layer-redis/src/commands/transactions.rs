@@ -13,12 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_engine::{PartitionGuard, WatchId};
-use quartet_wire_resp::{Arguments, Protocol};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol};
 
 use crate::access::acl::User;
 use crate::commands::scripting::libraries;
 use crate::connections::clients::{ClientState, Queue, Watched};
-use crate::execution;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::key_row;
@@ -36,7 +35,7 @@ pub const COMMANDS: &[Definition] = &[
         "Starts a transaction: the commands that follow are queued.",
         multi,
     ),
-    command(
+    entry(
         "exec",
         1,
         NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG,
@@ -45,7 +44,7 @@ pub const COMMANDS: &[Definition] = &[
         "1.2.0",
         "Depends on the queued commands.",
         "Runs the queued commands as one transaction.",
-        exec,
+        Nests(exec),
     ),
     command(
         "discard",
@@ -97,7 +96,7 @@ pub fn writes_or_publishes(command: &Command) -> bool {
         )
 }
 
-fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.client.multi.is_some() {
         return Err("ERR MULTI calls can not be nested".into());
     }
@@ -119,7 +118,7 @@ pub fn end(client: &mut ClientState) {
     client.shared.buffers.queue.store(0, Ordering::Relaxed);
 }
 
-fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
     let Some(queue) = context.client.multi.take() else {
         return Err("ERR EXEC without MULTI".into());
     };
@@ -131,22 +130,22 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     if touched {
         abandon(context);
         context.reply.null_array();
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     // The connection is shown behind EXEC, not in the last command that it ran.
     let exec_index = context.client.shared.last_command_index();
     let before = Before::of(context.client);
-    let stopped = run_queue(context, &queue);
+    let stopped = run_queue(context, &queue, nested);
     // A second run needs the queue, the watches and the connection as they were.
     if stopped == Some(Stop::LongRunning) {
         context.client.multi = Some(queue);
         before.restore(context.client);
-        return Err(Failure::LongRunning);
+        return Ok(Outcome::RunLong);
     }
     abandon(context);
     context.client.shared.note_command(exec_index);
     match stopped {
-        None => Ok(()),
+        None => Ok(Outcome::Done),
         Some(Stop::Killed) => Err("EXECABORT Transaction discarded because of: it was ended by SCRIPT KILL".into()),
         Some(_) => Err("EXECABORT Transaction discarded because of: max transaction duration exceeded".into()),
     }
@@ -185,45 +184,64 @@ impl Before {
     }
 }
 
+/// Repeats `step` for each request in `requests` until it breaks.
+fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
+    let mut parser = Parser::new();
+    for request in requests {
+        match parser.parse(request, &Limits::unlimited()) {
+            Ok(Parsed::Request { .. }) => {
+                if step(parser.arguments(request)).is_break() {
+                    return;
+                }
+            }
+            other => unreachable!("a queued request parsed once and now gives {other:?}"),
+        }
+    }
+}
+
 /// Runs the queue, on the connection's own thread for a short time only. Returns why it did not
 /// end.
-fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
-    let layer = context.layer;
+fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -> Option<Stop> {
+    let groups = context.groups;
     if !context.client.may_take_long {
-        return run_each(context, queue, &|micros| {
+        return run_each(context, queue, nested, &|micros| {
             (micros >= SHORT_MICROS).then_some(Stop::LongRunning)
         });
     }
-    let bounds = layer.long_bounds();
-    let outer = layer.scripting.long_scripts.begin(RunningScript {
-        database: layer.space.database,
+    let bounds = groups.long_bounds();
+    let outer = groups.scripting().long_scripts.begin(RunningScript {
+        database: groups.space().database,
         name: "exec".to_owned(),
         is_function: false,
         command: vec![b"exec".to_vec()],
-        started_micros: layer.engine.now_micros(),
+        started_micros: groups.engine().now_micros(),
         library_counts: libraries::count(context.tx),
     });
-    let stopped = run_each(context, queue, &|micros| {
-        layer.scripting.long_scripts.look(micros, &bounds)
+    let stopped = run_each(context, queue, nested, &|micros| {
+        groups.scripting().long_scripts.look(micros, &bounds)
     });
-    layer.scripting.long_scripts.end(outer);
+    groups.scripting().long_scripts.end(outer);
     stopped
 }
 
 /// Runs the queue until `stop` says so, which gets the time it has run: since its first command was
 /// done, which needs no look at the clock.
-fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> Option<Stop>) -> Option<Stop> {
+fn run_each(
+    context: &mut Context<'_, '_>,
+    queue: &Queue,
+    nested: Nested<'_>,
+    stop: &dyn Fn(u64) -> Option<Stop>,
+) -> Option<Stop> {
     context.in_exec = true;
     context.reply.array(queue.requests.len());
     let mut left = queue.requests.len();
     let (mut stopped, mut first_done_micros) = (None, None);
-    execution::call::each_request(&queue.requests, &mut |arguments| {
+    each_request(&queue.requests, &mut |arguments| {
         let command = context
-            .layer
-            .table
+            .table()
             .find_of(arguments)
             .expect("a queued command was found once");
-        if execution::call::call_queued(context, command, arguments).is_err() {
+        if nested.run(context, command, arguments).is_err() {
             stopped = Some(Stop::LongRunning);
             return ControlFlow::Break(());
         }
@@ -244,7 +262,7 @@ fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> 
     stopped
 }
 
-fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.client.multi.is_none() {
         return Err("ERR DISCARD without MULTI".into());
     }
@@ -267,7 +285,7 @@ pub fn forget(partition: &mut PartitionGuard<'_>, client: &mut ClientState) {
         .for_each(|watch| partition.unwatch(watch));
 }
 
-fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.client.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }
@@ -302,7 +320,7 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn unwatch(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn unwatch(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     forget_watches(context);
     context.reply.ok();
     Ok(())
@@ -326,7 +344,7 @@ pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
 
 /// WATCH while nobody can look at the keys: the next EXEC finds them touched, and the client tries
 /// again.
-pub fn watch_blindly(client: &mut ClientState) -> Result<(), Failure> {
+pub fn watch_blindly(client: &mut ClientState) -> Result<(), ErrorReply> {
     if client.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }

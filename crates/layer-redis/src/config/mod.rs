@@ -4,7 +4,7 @@
 //! command's path are atomics of their own; the others are texts, kept only when they differ from
 //! the default. CONFIG SET checks every pair before it changes any, so it sets all or none.
 
-pub mod table;
+pub(crate) mod table;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,9 +19,30 @@ use quartet_wire_resp::Protocol;
 
 use crate::access::acl::Users;
 use crate::command::Command;
-use crate::command::failure::Block;
 use crate::connections::clients::{Client, ClientState};
 use crate::keyspace::key_row;
+
+/// A command that waits for one of its keys.
+#[derive(Debug)]
+pub struct Block {
+    pub keys: Vec<Vec<u8>>,
+    /// `None`: indefinitely. Milliseconds since the Unix epoch.
+    pub deadline_ms: Option<u64>,
+    /// Its answer inside EXEC, where it cannot wait. A wait that ends without an element answers a
+    /// null array.
+    pub in_exec: EmptyReply,
+    /// The request to be asked again, if words of the original meant the moment when it came.
+    pub ask_again: Option<Vec<u8>>,
+    /// It is asked again also when a key is gone or holds another kind, and its error ends the
+    /// wait.
+    pub even_if_gone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyReply {
+    Null,
+    NullArray,
+}
 
 /// Work for waiting clients.
 #[derive(Default)]

@@ -43,8 +43,6 @@ pub struct ClientState {
     pub is_script: bool,
     /// The thread may be kept by a script until it is done.
     pub may_take_long: bool,
-    /// The error reply of the latest failed command may be sent once this version is durable.
-    pub failure_dependency: Dependency,
     pub subscriptions: Subscriptions,
     /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
     pub caching: Option<bool>,
@@ -109,7 +107,6 @@ impl ClientState {
             started_micros: None,
             is_script: false,
             may_take_long: false,
-            failure_dependency: Dependency::ZERO,
             subscriptions: Subscriptions::default(),
             caching: None,
             replica: ReplicaRequest::default(),

@@ -1,11 +1,12 @@
 //! Serving those who wait for a key, once a transaction has changed it.
 
 use crate::command::errors;
-use crate::command::failure::{Block, Failure};
 use crate::command::{Command, WRITE};
 use crate::connections::blocking::Asked;
+use crate::connections::blocking::Block;
 use crate::connections::clients::ClientState;
-use crate::execution::call::call;
+use crate::execution::call::{Call, answer_error, call};
+use crate::handler::outcome::Outcome;
 use crate::keyspace::{Keyspace, name_of_row};
 use crate::layer::Redis;
 use quartet_engine::PartitionGuard;
@@ -126,24 +127,20 @@ fn retry(
         Reply::new(bytes, client.protocol).error(&text);
         return Some(quartet_engine::Dependency::ZERO);
     }
-    let text = match call(partition, layer, &mut client, command, arguments, Some(changed), bytes) {
-        Ok(dependency) => return Some(dependency),
-        Err(
-            Failure::Block(_)
-            | Failure::Deferred(_)
-            | Failure::SwitchDatabase(_)
-            | Failure::TooSoon { .. }
-            | Failure::Behind
-            | Failure::Kept { .. }
-            | Failure::LongRunning,
-        ) => return None,
-        Err(Failure::Error(errors::WRONG_TYPE)) if !even_if_gone => return None,
-        Err(Failure::Error(text)) => text.to_owned(),
-        Err(Failure::Message(text)) => text,
+    let retry = Call {
+        command,
+        arguments,
+        retry_for: Some(changed),
     };
-    layer.observation.statistics.error_sent(text.as_bytes());
-    Reply::new(bytes, client.protocol).error(&text);
-    Some(client.failure_dependency)
+    let ended = call(partition, layer, &mut client, &retry, bytes);
+    match ended.outcome {
+        Ok(Outcome::Done) => {}
+        Ok(_) => return None,
+        // As most commands do while the key is of another kind.
+        Err(error) if error.text == errors::WRONG_TYPE && !error.ends_wait && !even_if_gone => return None,
+        Err(error) => answer_error(layer, &error, &mut Reply::new(bytes, client.protocol)),
+    }
+    Some(ended.dependency)
 }
 
 fn exists(partition: &mut PartitionGuard<'_>, layer: &Redis, row: &[u8]) -> bool {

@@ -1,214 +1,223 @@
 //! Running one command: as a transaction of its own, or within that of EXEC or of a script.
 
 use crate::access::acl::Denial;
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::{Block, EmptyReply, Failure};
 use crate::command::{Command, FAST, SKIP_SLOWLOG};
+use crate::commands::handlers;
+use crate::connections::blocking::EmptyReply;
 use crate::connections::clients::ClientState;
-use crate::execution::caching::remember;
-use crate::execution::monitor::tell_monitors;
 use crate::execution::replication::gather;
 use crate::execution::slowlog::slow_command;
+use crate::handler::caching::remember;
 use crate::handler::context::Context;
-use crate::keyspace::NAME_BYTES_MAX;
+use crate::handler::definition::{LongRunning, Nested};
+use crate::handler::groups::Groups;
+use crate::handler::monitor::tell_monitors;
+use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
 use crate::observation::counting::add_under_lock;
 use crate::observation::statistics::CommandCounter;
 use quartet_engine::{Dependency, ExecuteError, PartitionGuard};
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
-use std::ops::ControlFlow;
+use quartet_wire_resp::{Arguments, Reply};
 use std::sync::atomic::Ordering;
 
-/// Runs one command as one transaction and appends its reply to `out`.
+/// A command to be run.
+pub struct Call<'a> {
+    pub command: &'static Command,
+    pub arguments: Arguments<'a>,
+    /// The command has waited and is asked again, because this key changed.
+    pub retry_for: Option<&'a [u8]>,
+}
+
+/// The end of a call: its outcome, and the version that the reply must wait for.
+pub struct Ended {
+    pub outcome: Result<Outcome, ErrorReply>,
+    pub dependency: Dependency,
+}
+
+impl Ended {
+    /// Nothing was read or written.
+    pub fn without_effects(outcome: Result<Outcome, ErrorReply>) -> Ended {
+        Ended {
+            outcome,
+            dependency: Dependency::ZERO,
+        }
+    }
+}
+
+/// Runs one command as one transaction. Its reply is appended to `out`, but for an error, which the
+/// caller writes with [`answer_error`] after taking back what is there.
 pub fn call(
     partition: &mut PartitionGuard<'_>,
     layer: &Redis,
     client: &mut ClientState,
-    command: &'static Command,
-    arguments: Arguments<'_>,
-    retry_for: Option<&[u8]>,
+    call: &Call<'_>,
     out: &mut Vec<u8>,
-) -> Result<Dependency, Failure> {
+) -> Ended {
+    let (command, arguments) = (call.command, call.arguments);
     let index = layer.table.index(command);
     client.shared.note_command(index);
     let started_micros = client.started_micros.take();
     let started_micros = started_micros.unwrap_or_else(|| layer.engine.now_micros());
     let now_ms = partition.now_micros() / 1000;
-    let outcome = partition.execute(layer.space, |tx| {
+    let executed = partition.execute(layer.space, |tx| {
         let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
         let mut context = Context {
             tx,
             client,
-            layer,
+            groups: Groups::of(layer),
             reply,
             now_ms,
             in_exec: false,
-            retry_for,
+            retry_for: call.retry_for,
         };
-        match handle(&mut context, (index, command), arguments) {
-            Ok(()) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
-            Ok(()) => Ok(Handled::Answered),
-            Err(Failure::Kept { text, counted }) => {
-                answer_kept(layer, &mut context.reply, &text, counted);
-                Ok(Handled::Refused)
-            }
-            Err(Failure::Block(block)) => Ok(Handled::Waits(block)),
-            Err(failure) => Err(failure),
+        let outcome = match handle(layer, &mut context, (index, command), arguments) {
+            Ok(Outcome::Done) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
+            outcome => outcome,
+        };
+        match keeps_effects(&outcome) {
+            true => Ok(outcome),
+            false => Err(outcome),
         }
     });
-    match &outcome {
-        Ok((_, dependency)) => {
-            layer.outbox.commit(*dependency);
-            layer.replication.commit(*dependency);
-        }
-        Err(
-            ExecuteError::Layer(_, dependency)
-            | ExecuteError::TooLarge(dependency)
-            | ExecuteError::DiskFull(dependency)
-            | ExecuteError::Unreadable(dependency),
-        ) => {
-            layer.changes.take();
-            layer.outbox.discard(*dependency);
-            layer.replication.discard();
-        }
-        Err(ExecuteError::NotHome) => {
-            layer.changes.take();
-            layer.outbox.discard(Dependency::ZERO);
-            layer.replication.discard();
-        }
+    let ended = conclude(layer, executed);
+    // A command that waits or is received again is counted when it has been served.
+    let is_over = !matches!(
+        ended.outcome,
+        Ok(Outcome::Wait(_) | Outcome::Retry { .. } | Outcome::RunLong | Outcome::SwitchDatabase(_))
+    );
+    if is_over {
+        // The sleep of DEBUG SLEEP counts as the command's duration.
+        let started_micros = started_micros.saturating_sub(client.sleep_micros);
+        let failed = ended.outcome.is_err();
+        let ended_micros = account(layer, client, (index, command), arguments, started_micros, failed);
+        client.started_micros = Some(ended_micros);
     }
-    // The sleep of DEBUG SLEEP counts as the command's duration.
-    let started_micros = started_micros.saturating_sub(client.sleep_micros);
-    // A command that goes on waiting is counted when it has been served.
-    match &outcome {
-        Ok((Handled::Waits(_), _))
-        | Err(ExecuteError::Layer(
-            Failure::LongRunning | Failure::SwitchDatabase(_) | Failure::TooSoon { .. } | Failure::Behind,
-            _,
-        )) => {}
-        Err(ExecuteError::Layer(Failure::Deferred(_), _)) => {
-            account(layer, client, (index, command), arguments, started_micros, false);
-        }
-        outcome => {
-            let failed = !matches!(outcome, Ok((Handled::Answered, _)));
-            let ended_micros = account(layer, client, (index, command), arguments, started_micros, failed);
-            client.started_micros = Some(ended_micros);
-        }
-    }
-    match outcome {
-        Ok((Handled::Waits(block), _)) => Err(Failure::Block(block)),
-        Ok((_, dependency)) => Ok(dependency),
-        Err(ExecuteError::Layer(failure, dependency)) => {
-            client.failure_dependency = dependency;
-            Err(failure)
-        }
-        Err(ExecuteError::DiskFull(dependency)) => {
-            client.failure_dependency = dependency;
-            Err(errors::DISK_FULL.into())
-        }
-        Err(ExecuteError::Unreadable(dependency)) => {
-            client.failure_dependency = dependency;
-            Err(errors::UNREADABLE.into())
-        }
-        Err(ExecuteError::NotHome) => {
-            client.failure_dependency = Dependency::ZERO;
-            Err(errors::NOT_HOME.into())
-        }
-        Err(ExecuteError::TooLarge(dependency)) => {
-            client.failure_dependency = dependency;
-            Err(errors::EFFECTS_TOO_LARGE.into())
-        }
-    }
+    ended
 }
 
-/// How a command ended whose effects stay.
-enum Handled {
-    Answered,
-    /// It answered an error.
-    Refused,
-    Waits(Block),
+/// Passes on what the transaction has gathered for others, or forgets it with the transaction.
+fn conclude(
+    layer: &Redis,
+    executed: Result<(Result<Outcome, ErrorReply>, Dependency), ExecuteError<Result<Outcome, ErrorReply>>>,
+) -> Ended {
+    let (outcome, dependency) = match executed {
+        Ok((outcome, dependency)) => {
+            layer.outbox.commit(dependency);
+            layer.replication.commit(dependency);
+            return Ended { outcome, dependency };
+        }
+        Err(ExecuteError::Layer(outcome, dependency)) => (outcome, dependency),
+        Err(ExecuteError::TooLarge(dependency)) => (Err(errors::EFFECTS_TOO_LARGE.into()), dependency),
+        Err(ExecuteError::DiskFull(dependency)) => (Err(errors::DISK_FULL.into()), dependency),
+        Err(ExecuteError::Unreadable(dependency)) => (Err(errors::UNREADABLE.into()), dependency),
+        Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
+    };
+    layer.changes.take();
+    layer.outbox.discard(dependency);
+    layer.replication.discard();
+    Ended { outcome, dependency }
+}
+
+/// Returns true if the transaction is committed with this outcome.
+fn keeps_effects(outcome: &Result<Outcome, ErrorReply>) -> bool {
+    match outcome {
+        Ok(outcome) => matches!(outcome, Outcome::Done | Outcome::Wait(_)),
+        Err(error) => error.keeps_effects,
+    }
 }
 
 /// Runs the handler, and gathers its notices to others.
 fn handle(
+    layer: &Redis,
     context: &mut Context<'_, '_>,
     (index, command): (usize, &'static Command),
     arguments: Arguments<'_>,
-) -> Result<(), Failure> {
+) -> Result<Outcome, ErrorReply> {
     let answered_from = context.reply.mark();
-    let outcome = (context.layer.handlers[index])(context, arguments);
-    if !matches!(outcome, Ok(()) | Err(Failure::Kept { .. } | Failure::Block(_))) {
+    let outcome = handlers()[index].run(context, arguments, Nested::new(layer, call_queued));
+    if !keeps_effects(&outcome) {
         return outcome;
     }
-    if context.layer.changes.are_wanted() {
-        let (changes, expired_fields) = context.layer.changes.take_with_fields();
-        context.layer.notify(Some((command, arguments)), &changes);
-        context.layer.invalidate(Some(context.client.shared.id), &changes);
-        if context.layer.replication.is_on() {
-            context.layer.gather_ended(&changes, &expired_fields);
-            gather(context, command, arguments, &changes, answered_from);
+    if layer.changes.are_wanted() {
+        let (changes, expired_fields) = layer.changes.take_with_fields();
+        layer.notify(Some((command, arguments)), &changes);
+        layer.invalidate(Some(context.client.shared.id), &changes);
+        if layer.replication.is_on() {
+            layer.gather_ended(&changes, &expired_fields);
+            gather(layer, context, command, arguments, &changes, answered_from);
         }
         remember(context, command, arguments);
     }
     outcome
 }
 
-fn answer_kept(layer: &Redis, reply: &mut Reply<'_>, text: &str, counted: bool) {
-    if !counted {
-        layer.observation.statistics.error_sent(text.as_bytes());
+/// Counts an error reply and writes it.
+pub fn answer_error(layer: &Redis, error: &ErrorReply, reply: &mut Reply<'_>) {
+    if !error.is_counted {
+        layer.observation.statistics.error_sent(error.text.as_bytes());
     }
-    reply.error(text);
+    reply.error(&*error.text);
 }
 
-/// A script takes too long for this thread: the transaction is to be taken back and run where it
-/// may.
-#[derive(Debug)]
-pub struct LongRunning;
-
 /// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
-fn denied(context: &Context<'_, '_>, denial: &Denial, command: &'static Command, arguments: Arguments<'_>) -> Failure {
+fn denied(
+    layer: &Redis,
+    context: &Context<'_, '_>,
+    denial: &Denial,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+) -> ErrorReply {
     let is_script = context.client.is_script;
     let (place, text) = if is_script {
         ("lua", denial.text_in_script().into())
     } else {
         ("multi", denial.text_at_exec().into())
     };
-    context
-        .layer
-        .log_denial(context.client, denial, command, arguments, place);
+    layer.log_denial(context.client, denial, command, arguments, place);
     text
 }
 
 /// Runs one queued command, or one of a script, inside the present transaction. Its errors become
 /// its reply.
 pub fn call_queued(
+    layer: &Redis,
     context: &mut Context<'_, '_>,
     command: &'static Command,
     arguments: Arguments<'_>,
 ) -> Result<(), LongRunning> {
-    let index = context.layer.table.index(command);
+    let index = layer.table.index(command);
     if !context.client.is_script {
         context.client.shared.note_command(index);
     }
-    tell_monitors(
-        context.layer,
-        context.client,
-        command,
-        context.tx.now_micros(),
-        arguments,
-    );
-    let started_micros = context.layer.engine.now_micros();
+    tell_monitors(layer, context.client, command, context.tx.now_micros(), arguments);
+    let started_micros = layer.engine.now_micros();
     let slept_before = context.client.sleep_micros;
     let outcome = match context.client.user.check(command, arguments) {
-        Ok(()) => pass_gate_again(context, command).and_then(|()| handle(context, (index, command), arguments)),
-        Err(denial) => Err(denied(context, &denial, command, arguments)),
+        Ok(()) => {
+            pass_gate_again(layer, context, command).and_then(|()| handle(layer, context, (index, command), arguments))
+        }
+        Err(denial) => Err(denied(layer, context, &denial, command, arguments)),
     };
-    if matches!(outcome, Err(Failure::LongRunning)) {
-        return Err(LongRunning);
-    }
+    let outcome = match outcome {
+        Ok(Outcome::RunLong) => return Err(LongRunning),
+        Ok(Outcome::After(_) | Outcome::SwitchDatabase(_) | Outcome::Retry { .. }) => {
+            Err("ERR Command not allowed inside a transaction".into())
+        }
+        Ok(Outcome::Wait(block)) => {
+            match block.in_exec {
+                EmptyReply::Null => context.reply.null(),
+                EmptyReply::NullArray => context.reply.null_array(),
+            }
+            Ok(())
+        }
+        Ok(Outcome::Done) => Ok(()),
+        Err(error) => Err(error),
+    };
     let slept_micros = context.client.sleep_micros - slept_before;
     account(
-        context.layer,
+        layer,
         context.client,
         (index, command),
         arguments,
@@ -218,47 +227,22 @@ pub fn call_queued(
     match outcome {
         // Nothing of EXEC stays. Effects of a script stay, as after any error of it.
         Ok(()) if context.client.is_script && context.reply.is_full() => {
-            context
-                .layer
-                .observation
-                .statistics
-                .error_sent(errors::REPLY_TOO_LARGE.as_bytes());
+            let statistics = &layer.observation.statistics;
+            statistics.error_sent(errors::REPLY_TOO_LARGE.as_bytes());
             context.reply.replace_by_error(errors::REPLY_TOO_LARGE);
         }
         Ok(()) => {}
-        Err(Failure::Block(block)) => match block.in_exec {
-            EmptyReply::Null => context.reply.null(),
-            EmptyReply::NullArray => context.reply.null_array(),
-        },
-        Err(Failure::Deferred(_) | Failure::SwitchDatabase(_) | Failure::TooSoon { .. } | Failure::Behind) => {
-            context.reply.error("ERR Command not allowed inside a transaction");
-        }
-        Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),
-        Err(Failure::LongRunning) => unreachable!("answered above"),
-        Err(Failure::Error(text)) => {
-            context.layer.observation.statistics.error_sent(text.as_bytes());
-            context.reply.error(text);
-        }
-        Err(Failure::Message(text)) => {
-            context.layer.observation.statistics.error_sent(text.as_bytes());
-            context.reply.error(&text);
-        }
+        Err(error) => answer_error(layer, &error, &mut context.reply),
     }
     Ok(())
 }
 
 /// A queued command was counted when it was queued; one of a script counts by itself.
-fn pass_gate_again(context: &Context<'_, '_>, command: &'static Command) -> Result<(), Failure> {
+fn pass_gate_again(layer: &Redis, context: &Context<'_, '_>, command: &'static Command) -> Result<(), ErrorReply> {
     if !context.client.is_script {
         return Ok(());
     }
-    context.layer.pass_gate(command, 0, context.tx.now_micros())
-}
-
-/// A command was refused before it ran.
-pub fn count_rejected(layer: &Redis, command: &'static Command) {
-    let counter = &layer.observation.statistics.commands.0[layer.table.index(command)];
-    counter.rejected.fetch_add(1, Ordering::Relaxed);
+    layer.pass_gate(command, 0, context.tx.now_micros())
 }
 
 /// Counts a call of `command`, which stands at `index` of the table, under the partition's lock.
@@ -303,27 +287,6 @@ fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now
     }
     let event = if command.has(FAST) { "fast-command" } else { "command" };
     layer.note_latency(event, now_micros, micros);
-}
-
-/// Some key is longer than a key may be. Asked only about requests that are longer than that.
-pub fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
-    let mut positions = command.keys.positions(arguments).into_iter();
-    positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
-}
-
-/// Repeats `step` for each request in `requests` until it breaks.
-pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
-    let mut parser = Parser::new();
-    for request in requests {
-        match parser.parse(request, &Limits::unlimited()) {
-            Ok(Parsed::Request { .. }) => {
-                if step(parser.arguments(request)).is_break() {
-                    return;
-                }
-            }
-            other => unreachable!("a queued request parsed once and now gives {other:?}"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -397,5 +360,28 @@ mod tests {
         assert_eq!(total(), 3);
         connection.run(&["CONFIG", "RESETSTAT"]);
         assert_eq!(total(), 1);
+    }
+
+    /// An empty wait inside EXEC used to count as a failed call, and an error that only EXEC gives
+    /// was missing from the counters of errors.
+    #[test]
+    fn inside_exec_an_empty_wait_is_no_failure_and_a_refusal_is_an_error() {
+        let layer = layer_with(Arc::new(quartet_env::ManualClock::new(1)));
+        let mut connection = Connection::to(&layer);
+        connection.run(&["SET", "key", "value"]);
+        connection.run(&["MULTI"]);
+        connection.run(&["BLPOP", "none", "0"]);
+        connection.run(&["MIGRATE", "127.0.0.1", "1", "key", "0", "1000"]);
+        let replies = connection.run(&["EXEC"]);
+        let refusal = Value::Error(b"ERR Command not allowed inside a transaction".to_vec());
+        assert_eq!(replies, Value::Array(vec![Value::NullArray, refusal]));
+        let text = format!("{:?}", connection.run(&["INFO", "commandstats"]));
+        let failures = |name: &str| {
+            let line = text.split("cmdstat_").find(|line| line.starts_with(name));
+            line.and_then(|line| line.split("failed_calls=").nth(1)?.chars().next())
+        };
+        assert_eq!((failures("blpop:"), failures("migrate:")), (Some('0'), Some('1')));
+        let errors = format!("{:?}", connection.run(&["INFO", "errorstats"]));
+        assert!(errors.contains("errorstat_ERR:count=1"), "{errors}");
     }
 }

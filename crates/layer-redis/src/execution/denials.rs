@@ -4,7 +4,8 @@ use crate::access::acl::Denial;
 use crate::access::acl::log::Entry;
 use crate::command::Command;
 use crate::connections::clients::ClientState;
-use crate::execution::description::{describe, request_bytes};
+use crate::handler::description::{describe, request_bytes};
+use crate::handler::groups::Groups;
 use crate::layer::Redis;
 use quartet_wire_resp::Arguments;
 use std::sync::atomic::Ordering;
@@ -52,7 +53,12 @@ impl Redis {
             user: user.to_vec(),
             created_ms: now_ms,
             updated_ms: now_ms,
-            client: describe(self, client.shared.id, &client.shared, request_bytes(arguments)),
+            client: describe(
+                Groups::of(self),
+                client.shared.id,
+                &client.shared,
+                request_bytes(arguments),
+            ),
         };
         let length_max = self.config.acllog_max_len.load(Ordering::Relaxed) as usize;
         self.access.users.log.lock().add(entry, length_max);

@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Busy, Dependency, PartitionGuard};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
-use crate::command::failure::Failure;
 use crate::connections::clients::ClientState;
 use crate::connections::pending_disconnects::Abandoned;
-use crate::execution::call::call;
-use crate::execution::subscriptions::leave_all;
+use crate::execution::call::{Call, Ended, answer_error, call};
+use crate::handler::groups::Groups;
+use crate::handler::outcome::Outcome;
+use crate::handler::subscriptions::leave_all;
 use crate::layer::Redis;
 use crate::scripting::long_scripts::Bounds;
 
@@ -43,22 +44,17 @@ impl LongRun {
         let layer = self.layer.clone();
         let mut partition = layer.engine.partition_for_long();
         self.client.may_take_long = true;
-        let outcome = self.call(&mut partition);
+        let ended = self.call(&mut partition);
         self.client.may_take_long = false;
-        let text = match outcome {
-            Ok(dependency) => {
-                self.dependency = dependency;
-                None
-            }
-            Err(Failure::Error(text)) => Some(text.to_owned()),
-            Err(Failure::Message(text)) => Some(text),
-            Err(_) => Some("ERR the script was ended because the server stops".to_owned()),
+        self.dependency = ended.dependency;
+        let error = match ended.outcome {
+            Ok(Outcome::Done) => None,
+            Ok(_) => Some("ERR the script was ended because the server stops".into()),
+            Err(error) => Some(error),
         };
-        if let Some(text) = text {
-            self.dependency = std::mem::take(&mut self.client.failure_dependency);
+        if let Some(error) = error {
             self.reply.clear();
-            layer.observation.statistics.error_sent(text.as_bytes());
-            Reply::new(&mut self.reply, self.client.protocol).error(&text);
+            answer_error(&layer, &error, &mut Reply::new(&mut self.reply, self.client.protocol));
         }
         layer.expire_found(&mut partition);
         layer.send_outbox();
@@ -66,22 +62,22 @@ impl LongRun {
         layer.clear_left_behind(&mut partition);
     }
 
-    fn call(&mut self, partition: &mut PartitionGuard<'_>) -> Result<Dependency, Failure> {
+    fn call(&mut self, partition: &mut PartitionGuard<'_>) -> Ended {
         let mut parser = Parser::new();
         let Ok(Parsed::Request { .. }) = parser.parse(&self.request, &Limits::unlimited()) else {
             unreachable!("a request that parsed once");
         };
         let arguments = parser.arguments(&self.request);
-        let command = self.layer.table.find_of(arguments)?;
-        call(
-            partition,
-            &self.layer,
-            &mut self.client,
+        let command = match self.layer.table.find_of(arguments) {
+            Ok(command) => command,
+            Err(error) => return Ended::without_effects(Err(error)),
+        };
+        let request = Call {
             command,
             arguments,
-            None,
-            &mut self.reply,
-        )
+            retry_for: None,
+        };
+        call(partition, &self.layer, &mut self.client, &request, &mut self.reply)
     }
 
     /// The connection's state, the reply, and the version that the reply must wait for.
@@ -131,7 +127,7 @@ impl Redis {
             if abandoned.has_waited {
                 self.connections.blocking.forget(partition, abandoned.client.id);
             }
-            leave_all(self, &mut abandoned.subscriptions, &abandoned.client);
+            leave_all(Groups::of(self), &mut abandoned.subscriptions, &abandoned.client);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::connections::clients::Delivery;
 use crate::connections::outbox::Item;
-use crate::execution::caching;
+use crate::handler::caching;
 use crate::layer::Redis;
 use quartet_engine::Dependency;
 use std::sync::atomic::{AtomicI64, Ordering};

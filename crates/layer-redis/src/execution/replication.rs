@@ -102,13 +102,13 @@ const AWAITED_MOVES: &[(&str, &str)] = &[("blmove", "LMOVE"), ("brpoplpush", "RP
 /// Gathers what the command amounts to, behind what had ended before. Its reply begins at
 /// `answered_from`.
 pub fn gather(
+    layer: &Redis,
     context: &mut Context<'_, '_>,
     command: &Command,
     arguments: Arguments<'_>,
     changes: &[Change],
     answered_from: usize,
 ) {
-    let layer = context.layer;
     if OF_EVERYTHING.contains(&command.name) {
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(context.client.db, &words);
@@ -174,7 +174,7 @@ pub fn gather(
         return gather_fields(context, name, &fields, sets_values);
     }
     match (command.name, &changed[..]) {
-        ("xadd", [(_, name)]) => gather_added(context, name, arguments),
+        ("xadd", [(_, name)]) => gather_added(layer, context, name, arguments),
         ("xtrim", [(_, name)]) => gather_length(context, name),
         ("expire" | "pexpire" | "expireat" | "pexpireat" | "getex", _) => {
             for (db, name) in changed {
@@ -238,7 +238,7 @@ fn named_fields<'a>(command: &str, arguments: Arguments<'a>) -> Option<Vec<&'a [
 
 /// The fields as they are now.
 fn gather_fields(context: &mut Context<'_, '_>, name: &[u8], fields: &[&[u8]], sets_values: bool) {
-    let (replication, db) = (&context.layer.replication, context.client.db);
+    let (replication, db) = (context.replication(), context.client.db);
     let mut keys = context.keys();
     let Some(entry) = keys.find(name) else {
         return replication.gather(db, &[b"DEL".as_slice(), name]);
@@ -271,8 +271,8 @@ fn gather_fields(context: &mut Context<'_, '_>, name: &[u8], fields: &[&[u8]], s
 }
 
 /// The entry with the ID that it was given, and what the trimming left.
-fn gather_added(context: &mut Context<'_, '_>, name: &[u8], arguments: Arguments<'_>) {
-    let (layer, db, now_ms) = (context.layer, context.client.db, context.now_ms);
+fn gather_added(layer: &Redis, context: &mut Context<'_, '_>, name: &[u8], arguments: Arguments<'_>) {
+    let (db, now_ms) = (context.client.db, context.now_ms);
     let last = context.keys().find(name).filter(|entry| entry.kind == Kind::Stream);
     let (Some(entry), Some(id_at)) = (last, id_position(arguments)) else {
         return layer.gather_key(context.tx, db, name, now_ms);
@@ -308,7 +308,7 @@ fn id_position(arguments: Arguments<'_>) -> Option<usize> {
 /// Writes the entries that XREADGROUP has given a consumer: the group's position, and each entry
 /// with its time.
 fn gather_delivered(context: &mut Context<'_, '_>, name: &[u8], arguments: Arguments<'_>) {
-    let (layer, db, now_ms) = (context.layer, context.client.db, context.now_ms);
+    let (replication, db, now_ms) = (context.replication(), context.client.db, context.now_ms);
     let (group, consumer) = (&arguments[2], &arguments[3]);
     let mut keys = context.keys();
     let Some(entry) = keys.find(name).filter(|entry| entry.kind == Kind::Stream) else {
@@ -317,7 +317,6 @@ fn gather_delivered(context: &mut Context<'_, '_>, name: &[u8], arguments: Argum
     let Some(delivered) = streams::delivered(&mut keys, &entry, (group, consumer), now_ms) else {
         return;
     };
-    let replication = &layer.replication;
     replication.gather(db, &[b"XGROUP".as_slice(), b"CREATECONSUMER", name, group, consumer]);
     let last = delivered.group_last.text();
     let read = delivered.entries_read.map(|read| read.to_string());
@@ -344,25 +343,21 @@ fn gather_delivered(context: &mut Context<'_, '_>, name: &[u8], arguments: Argum
 
 /// A stream is as long as this now, the oldest entries gone.
 fn gather_length(context: &mut Context<'_, '_>, name: &[u8]) {
-    let (layer, db) = (context.layer, context.client.db);
+    let (replication, db) = (context.replication(), context.client.db);
     if let Some(entry) = context.keys().find(name).filter(|entry| entry.kind == Kind::Stream) {
         let length = streams::length(&entry).to_string();
-        layer
-            .replication
-            .gather(db, &[b"XTRIM".as_slice(), name, b"MAXLEN", b"=", length.as_bytes()]);
+        replication.gather(db, &[b"XTRIM".as_slice(), name, b"MAXLEN", b"=", length.as_bytes()]);
     }
 }
 
 fn gather_deadline(context: &mut Context<'_, '_>, db: u8, name: &[u8]) {
-    let layer = context.layer;
+    let replication = context.replication();
     match context.keys_of(db).find(name).map(|entry| entry.expiry_ms) {
-        None => layer.replication.gather(db, &[b"DEL".as_slice(), name]),
-        Some(None) => layer.replication.gather(db, &[b"PERSIST".as_slice(), name]),
+        None => replication.gather(db, &[b"DEL".as_slice(), name]),
+        Some(None) => replication.gather(db, &[b"PERSIST".as_slice(), name]),
         Some(Some(deadline_ms)) => {
             let deadline_ms = deadline_ms.to_string();
-            layer
-                .replication
-                .gather(db, &[b"PEXPIREAT".as_slice(), name, deadline_ms.as_bytes()]);
+            replication.gather(db, &[b"PEXPIREAT".as_slice(), name, deadline_ms.as_bytes()]);
         }
     }
 }

@@ -1,22 +1,26 @@
 //! A handler's context: the transaction, the connection, the reply, and the state that all
 //! connections share.
 
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::Reply;
 
-use crate::command::failure::{Block, EmptyReply, Failure};
+use crate::command::error_reply::ErrorReply;
+use crate::connections::blocking::{Block, EmptyReply};
 use crate::connections::clients::ClientState;
+use crate::handler::groups::Groups;
+use crate::handler::outcome::Outcome;
 use crate::keyspace::changes::What;
-use crate::keyspace::{Entry, Keyspace, Kind, Missing};
-use crate::layer::Redis;
+use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing};
 use crate::{command::errors, command::parse};
 
 pub struct Context<'c, 't> {
     pub tx: &'c mut Transaction<'t>,
     pub client: &'c mut ClientState,
-    pub layer: &'c Redis,
+    /// The state that all connections share.
+    pub groups: Groups<'c>,
     pub reply: Reply<'c>,
     /// The transaction's time in milliseconds.
     pub now_ms: u64,
@@ -24,6 +28,15 @@ pub struct Context<'c, 't> {
     pub in_exec: bool,
     /// The command has waited and is asked again, because this key changed.
     pub retry_for: Option<&'c [u8]>,
+}
+
+impl<'c> Deref for Context<'c, '_> {
+    type Target = Groups<'c>;
+
+    #[inline]
+    fn deref(&self) -> &Groups<'c> {
+        &self.groups
+    }
 }
 
 impl<'c, 't> Context<'c, 't> {
@@ -39,7 +52,7 @@ impl<'c, 't> Context<'c, 't> {
             tx: self.tx,
             db,
             now_ms,
-            changes: &self.layer.changes,
+            changes: self.groups.changes(),
         }
     }
 
@@ -64,7 +77,7 @@ impl<'c, 't> Context<'c, 't> {
             tx: self.tx,
             db: self.client.db,
             now_ms,
-            changes: &self.layer.changes,
+            changes: self.groups.changes(),
         };
         (keys, &mut self.reply)
     }
@@ -82,47 +95,56 @@ impl<'c, 't> Context<'c, 't> {
     /// as used.
     pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
         let found = self.keys().look_up(name);
-        self.layer.observation.statistics.key_read(found.is_ok());
+        self.observation().statistics.key_read(found.is_ok());
         if matches!(found, Err(Missing::Expired)) {
             self.note_end(name);
         }
         if found.is_err() {
-            self.layer.changes.note(self.client.db, name, What::Missed);
+            self.changes().note(self.client.db, name, What::Missed);
         }
         found.ok()
     }
 
     /// A dead key is reported where it was found, unless nothing may expire now.
     fn note_end(&mut self, name: &[u8]) {
-        let may_expire = self.layer.may_expire(self.now_ms);
+        let may_expire = self.groups.layer.may_expire(self.now_ms);
         if may_expire
-            && self.layer.expiry.found.note(self.client.db, name)
+            && self.expiry().found.note(self.client.db, name)
             && let Some(ended) = self.keys().end_of(name)
         {
-            self.layer.changes.note(self.client.db, name, ended);
+            self.changes().note(self.client.db, name, ended);
         }
     }
 
     /// A key is used now, which nothing else says.
     pub fn note_use(&self, name: &[u8]) {
         if !self.client.shared.no_touch.load(Ordering::Relaxed) {
-            let (layer, db) = (self.layer, self.client.db);
-            if layer.eviction_policy().counts_frequency() {
-                let config = &layer.config;
+            let db = self.client.db;
+            if self.eviction_policy().counts_frequency() {
+                let config = self.config();
                 let decay_minutes = config.lfu_decay_time.load(Ordering::Relaxed) as u64;
                 let log_factor = config.lfu_log_factor.load(Ordering::Relaxed) as u64;
-                let recency = &layer.eviction.recency;
+                let recency = &self.eviction().recency;
                 recency.note_often(db, name, self.now_ms, decay_minutes, |rarity| {
-                    layer.random.below(rarity.saturating_mul(log_factor).saturating_add(1)) == 0
+                    self.random().below(rarity.saturating_mul(log_factor).saturating_add(1)) == 0
                 });
             } else {
-                layer.eviction.recency.note(db, name, self.now_ms);
+                self.eviction().recency.note(db, name, self.now_ms);
             }
         }
     }
 
+    /// See [`Keyspace::patch_string`]. A long string counts as used, which its own row would not
+    /// tell.
+    pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
+        if old.is_some_and(Entry::is_large) {
+            self.note_use(name);
+        }
+        self.keys().patch_string(name, header, old, offset, bytes);
+    }
+
     /// A key that a command reads and that must hold `kind` if it is there.
-    pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
+    pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, ErrorReply> {
         match self.read(name) {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
             found => Ok(found),
@@ -142,9 +164,9 @@ impl<'c, 't> Context<'c, 't> {
     }
 
     /// The answer of a blocking command that found nothing: wait for `keys`.
-    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<(), Failure> {
+    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<Outcome, ErrorReply> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
-        Err(Failure::Block(Block {
+        Ok(Outcome::Wait(Block {
             keys,
             deadline_ms,
             in_exec,

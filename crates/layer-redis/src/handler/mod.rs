@@ -1,4 +1,11 @@
-//! The parts that a command's handler gets.
+//! The parts that a command's handler gets, and the ways of telling other connections about a
+//! command.
 
-pub mod context;
-pub mod definition;
+pub(crate) mod caching;
+pub(crate) mod context;
+pub(crate) mod definition;
+pub(crate) mod description;
+pub(crate) mod groups;
+pub(crate) mod monitor;
+pub(crate) mod outcome;
+pub(crate) mod subscriptions;

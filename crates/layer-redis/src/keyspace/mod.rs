@@ -18,28 +18,30 @@
 //! file, so whoever moves, copies or replaces a key need not know of them; elements under an id
 //! exist only while a key with that id exists.
 
-pub mod changes;
-pub mod event_classes;
-pub mod eviction_policy;
+pub(crate) mod changes;
+pub(crate) mod event_classes;
+pub(crate) mod eviction_policy;
 pub(crate) mod fixed;
-pub mod found_expired;
-pub mod long_double;
-pub mod packed;
-pub mod places;
-pub mod random;
-pub mod recency;
-pub mod scan;
-pub mod string_value;
+pub(crate) mod found_expired;
+pub(crate) mod long_double;
+pub(crate) mod packed;
+pub(crate) mod places;
+pub(crate) mod random;
+pub(crate) mod recency;
+pub(crate) mod scan;
+pub(crate) mod string_value;
 
 use std::ops::ControlFlow;
 
 use quartet_engine::{Reader, Transaction, UniqueId, Visit};
 use quartet_store::Row;
 pub use quartet_wire_rdb::NAME_BYTES_MAX;
+use quartet_wire_resp::Arguments;
 use smallvec::SmallVec;
 
+use crate::command::Command;
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::Failure;
 use crate::facts::DATABASES;
 use crate::keyspace::changes::{Changes, What};
 use crate::keyspace::places::joined;
@@ -95,6 +97,12 @@ pub const LARGE: u8 = 0x20;
 pub const FLAG_A: u8 = 0x40;
 pub const FLAG_B: u8 = 0x80;
 const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
+
+/// Some key is longer than a key may be. Asked only about requests that are longer than that.
+pub fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
+    let mut positions = command.keys.positions(arguments).into_iter();
+    positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
+}
 
 /// A key as it was found. Holds its row, so it stays readable while the key changes.
 #[derive(Clone)]
@@ -365,7 +373,7 @@ impl Keyspace<'_, '_> {
     }
 
     /// The key, if it holds `kind`; an error if it holds another.
-    pub fn find_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
+    pub fn find_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, ErrorReply> {
         match self.find(name) {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
             found => Ok(found),

@@ -10,7 +10,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::{command::errors, command::parse};
 
 pub struct Random {
@@ -71,7 +71,7 @@ const REPEATED_PICKS_MAX: u64 = 1 << 22;
 const OUT_OF_RANGE: &str = "ERR value is out of range";
 
 impl PickCount {
-    pub fn parse(text: &[u8]) -> Result<PickCount, Failure> {
+    pub fn parse(text: &[u8]) -> Result<PickCount, ErrorReply> {
         match parse::required_integer(text)? {
             i64::MIN => Err(errors::COUNT_OUT_OF_RANGE.into()),
             count => Ok(PickCount(count)),
@@ -79,7 +79,7 @@ impl PickCount {
     }
 
     /// Refuses what would overflow as each pick answers two elements.
-    pub fn of_pairs(self) -> Result<PickCount, Failure> {
+    pub fn of_pairs(self) -> Result<PickCount, ErrorReply> {
         if self.0.unsigned_abs() > i64::MAX as u64 / 2 {
             return Err(OUT_OF_RANGE.into());
         }
@@ -88,7 +88,7 @@ impl PickCount {
 
     /// Positions in a collection of `size` elements: all of them in order if that many are wanted,
     /// otherwise in any order.
-    pub fn positions(self, random: &Random, size: u64) -> Result<Vec<u64>, Failure> {
+    pub fn positions(self, random: &Random, size: u64) -> Result<Vec<u64>, ErrorReply> {
         let wanted = self.0.unsigned_abs();
         if size == 0 {
             return Ok(Vec::new());

@@ -24,7 +24,7 @@ use quartet_store::Row;
 use quartet_wire_resp::{Arguments, Reply};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::keyspace::Elements;
 use crate::{command::errors, command::glob, command::parse};
 
@@ -63,14 +63,14 @@ impl Options<'_> {
 }
 
 /// The cursor argument.
-pub fn cursor(text: &[u8]) -> Result<u64, Failure> {
+pub fn cursor(text: &[u8]) -> Result<u64, ErrorReply> {
     let text = std::str::from_utf8(text).ok();
     text.and_then(|text| text.parse().ok())
-        .ok_or(Failure::Error("ERR invalid cursor"))
+        .ok_or(ErrorReply::new("ERR invalid cursor"))
 }
 
 /// The options, given the arguments after the cursor.
-pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, Failure> {
+pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, ErrorReply> {
     let mut options = Options {
         count: 10,
         pattern: None,
@@ -98,13 +98,13 @@ pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, 
             options.with_type = true;
             continue;
         }
-        let value = words.next().ok_or(Failure::Error(errors::SYNTAX))?;
+        let value = words.next().ok_or(ErrorReply::new(errors::SYNTAX))?;
         if parse::is(word, "count") {
             let count = parse::required_integer(value)?;
             options.count = u64::try_from(count)
                 .ok()
                 .filter(|&count| count > 0)
-                .ok_or(Failure::Error(errors::SYNTAX))?;
+                .ok_or(ErrorReply::new(errors::SYNTAX))?;
         } else if parse::is(word, "match") {
             options.pattern = (value != b"*").then_some(value);
         } else if parse::is(word, "type") && scan == Scan::Keys {
@@ -201,7 +201,7 @@ mod tests {
         let outcome = outcome.map(|options| (options.count, options.pattern, options.no_values));
         match (outcome, expected) {
             (Ok(options), Ok(expected)) => assert_eq!(options, expected, "{words:?}"),
-            (Err(Failure::Error(text)), Err(expected)) => assert_eq!(text, expected, "{words:?}"),
+            (Err(error), Err(expected)) => assert_eq!(error.text, expected, "{words:?}"),
             (outcome, _) => panic!("{words:?} gave {outcome:?}"),
         }
     }
@@ -233,10 +233,7 @@ mod tests {
     fn cursors_are_unsigned() {
         assert_eq!(cursor(b"18446744073709551615").ok(), Some(u64::MAX));
         for text in ["18446744073709551616", "-1", "", "x", " 1"] {
-            assert!(matches!(
-                cursor(text.as_bytes()),
-                Err(Failure::Error("ERR invalid cursor"))
-            ));
+            assert_eq!(cursor(text.as_bytes()), Err(ErrorReply::new("ERR invalid cursor")));
         }
     }
 }

@@ -24,7 +24,6 @@ use std::ops::{ControlFlow, Range};
 use quartet_engine::Transaction;
 use smallvec::SmallVec;
 
-use crate::handler::context::Context;
 use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 
 /// Bytes of a chunk. A patch copies at most one: with 4 KiB that costs as much as a step down the
@@ -187,17 +186,6 @@ pub fn start_of(index: &[u8]) -> u64 {
 fn place(offset: u64) -> ([u8; INDEX_BYTES], usize) {
     let index = (offset / CHUNK_BYTES as u64) as u32;
     (index.to_be_bytes(), (offset % CHUNK_BYTES as u64) as usize)
-}
-
-impl Context<'_, '_> {
-    /// See [`Keyspace::patch_string`]. A long string counts as used, which its own row would not
-    /// tell.
-    pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
-        if old.is_some_and(Entry::is_large) {
-            self.note_use(name);
-        }
-        self.keys().patch_string(name, header, old, offset, bytes);
-    }
 }
 
 impl Keyspace<'_, '_> {

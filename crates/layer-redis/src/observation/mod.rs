@@ -1,6 +1,7 @@
 //! Counters and times: statistics, the slow log, latency.
 
 pub(crate) mod counting;
-pub mod latency;
-pub mod slowlog;
-pub mod statistics;
+pub(crate) mod latency;
+pub(crate) mod redaction;
+pub(crate) mod slowlog;
+pub(crate) mod statistics;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use quartet_wire_resp::Arguments;
 
 use crate::command::Command;
-use crate::command::redaction;
+use crate::observation::redaction;
 
 #[derive(Default)]
 pub struct Slowlog {

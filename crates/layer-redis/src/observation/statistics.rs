@@ -56,6 +56,11 @@ pub struct CommandCounter {
 pub struct CommandCounters(pub Vec<CommandCounter>);
 
 impl Statistics {
+    /// The command at `index` of the table was refused before it ran.
+    pub fn count_rejected(&self, index: usize) {
+        self.commands.0[index].rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn new(table: &Table) -> Statistics {
         let counters = (0..table.size()).map(|_| CommandCounter::default());
         Statistics {

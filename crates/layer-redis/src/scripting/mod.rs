@@ -1,4 +1,4 @@
 //! Scripts and functions, and those that run long.
 
-pub mod long_scripts;
-pub mod scripts;
+pub(crate) mod long_scripts;
+pub(crate) mod scripts;

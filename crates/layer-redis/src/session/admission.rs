@@ -1,18 +1,31 @@
 //! Whether a request may run now: what is looked at before a command sees it.
 
 use super::Session;
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::Failure;
 use crate::command::{Command, DENYOOM, LOADING, NO_AUTH, NO_MULTI, STALE, WRITE};
 use crate::commands::{scripting, transactions};
 use crate::connections::subscriptions::is_allowed_while_subscribed;
-use crate::execution::call::{count_rejected, has_long_key};
-use crate::keyspace::NAME_BYTES_MAX;
+use crate::execution::call::Ended;
+use crate::handler::groups::Groups;
+use crate::keyspace::{NAME_BYTES_MAX, has_long_key};
 use crate::layer::Redis;
 use crate::replication::LinkState;
 use quartet_engine::{Admission, PartitionGuard};
 use quartet_wire_resp::{Arguments, Protocol};
-use std::sync::atomic::Ordering;
+
+/// Why a request does not run now.
+pub(super) enum Refusal {
+    Error(ErrorReply),
+    /// Earlier writes are not on disk yet: receive it again.
+    Later,
+}
+
+impl<T: Into<ErrorReply>> From<T> for Refusal {
+    fn from(error: T) -> Refusal {
+        Refusal::Error(error.into())
+    }
+}
 
 impl Session {
     /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
@@ -27,16 +40,12 @@ impl Session {
             return false;
         };
         let writes = self.may_write(layer, partition, command, arguments);
-        self.paused_until_ms = layer
-            .connections
-            .pause
-            .holds_back(writes, layer.engine.now_micros() / 1000);
-        let is_paused = self.paused_until_ms.is_some();
-        if is_paused {
-            layer.connections.pause.waiting.fetch_add(1, Ordering::Relaxed);
-            self.client.shared.blocked.store(true, Ordering::SeqCst);
+        let now_ms = layer.engine.now_micros() / 1000;
+        let until_ms = layer.connections.pause.holds_back(writes, now_ms);
+        if let Some(until_ms) = until_ms {
+            self.wait_for_pause(until_ms);
         }
-        is_paused
+        until_ms.is_some()
     }
 
     /// Without the lock (`partition`), while a script keeps it, nobody knows what a function
@@ -49,7 +58,8 @@ impl Session {
         arguments: Arguments<'_>,
     ) -> bool {
         let writes = transactions::writes_or_publishes(command);
-        writes && !scripting::declares_no_writes(layer, partition, command, arguments) || self.executes_writes(command)
+        writes && !scripting::declares_no_writes(Groups::of(layer), partition, command, arguments)
+            || self.executes_writes(command)
     }
 
     /// The command is EXEC, and something in its queue may write.
@@ -70,43 +80,42 @@ impl Session {
         &mut self,
         partition: &mut PartitionGuard<'_>,
         arguments: Arguments<'_>,
-        refused: Failure,
-    ) -> Failure {
+        refused: ErrorReply,
+    ) -> Ended {
         if is_http(&arguments[0]) {
             self.client.close_without_reply = true;
         }
         if arguments[0].eq_ignore_ascii_case(b"exec") {
             transactions::forget(partition, &mut self.client);
-            let text = match refused {
-                Failure::Error(text) => text.to_string(),
-                Failure::Message(text) => text,
-                other => return other,
-            };
-            return discarded_because_of(&text).into();
+            return Ended::without_effects(Err(discarded_because_of(&refused.text).into()));
         }
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
         }
-        refused
+        Ended::without_effects(Err(refused))
     }
 
-    /// The command, or a refusal, which is counted.
+    /// The command if it may run now: looks at everything that needs no key's value, and asks
+    /// admission control. A refusal is counted.
     pub(super) fn admit(
         &self,
         layer: &Redis,
         arguments: Arguments<'_>,
         request_bytes: usize,
-    ) -> Result<&'static Command, Failure> {
+        now_micros: u64,
+    ) -> Result<&'static Command, Refusal> {
         let admitted = self.admissible(layer, arguments, request_bytes);
-        if !matches!(admitted, Ok(_) | Err(Failure::Behind))
+        if let Err(Refusal::Error(error)) = &admitted
             && let Ok(command) = layer.table.find_of(arguments)
         {
-            count_rejected(layer, command);
-            if matches!(&admitted, Err(Failure::Message(text)) if text.starts_with("NOPERM")) {
+            layer.observation.statistics.count_rejected(layer.table.index(command));
+            if error.text.starts_with("NOPERM") {
                 self.log_denial(layer, command, arguments);
             }
         }
-        admitted
+        let command = admitted?;
+        layer.pass_gate(command, request_bytes, now_micros)?;
+        Ok(command)
     }
 
     pub(super) fn log_denial(&self, layer: &Redis, command: &'static Command, arguments: Arguments<'_>) {
@@ -127,7 +136,7 @@ impl Session {
         layer: &Redis,
         arguments: Arguments<'_>,
         request_bytes: usize,
-    ) -> Result<&'static Command, Failure> {
+    ) -> Result<&'static Command, Refusal> {
         let latest = self.client.shared.last_command_index();
         let command = layer.table.find_of_after(latest, arguments)?;
         if !command.accepts(arguments.len()) {
@@ -137,7 +146,7 @@ impl Session {
             return Err("NOAUTH Authentication required.".into());
         }
         if self.is_listening() && !is_allowed_while_subscribed(command) {
-            return Err(only_pubsub(command));
+            return Err(only_pubsub(command).into());
         }
         if self.client.multi.is_some() && command.has(NO_MULTI) {
             return Err("ERR Command not allowed inside a transaction".into());
@@ -151,7 +160,7 @@ impl Session {
         }
         let may_grow = self.may_need_memory(command) || matches!(command.name, "eval" | "evalsha" | "fcall");
         if may_grow && layer.engine.admission() == Admission::Later {
-            return Err(Failure::Behind);
+            return Err(Refusal::Later);
         }
         if layer.replication.is_replica() && !self.client.is_upstream {
             self.admit_on_replica(layer, command)?;
@@ -167,7 +176,7 @@ impl Session {
 
     /// A replica shows what is whole, and what it holds is its source's. As in Redis; REPLICAOF is
     /// the way out of both.
-    fn admit_on_replica(&self, layer: &Redis, command: &Command) -> Result<(), Failure> {
+    fn admit_on_replica(&self, layer: &Redis, command: &Command) -> Result<(), ErrorReply> {
         let is_queue = command.name == "exec" && self.client.multi.is_some();
         let leaves = matches!(command.name, "replicaof" | "slaveof");
         if layer.replication.is_partial() && (is_queue || !command.has(LOADING)) && !leaves {
@@ -206,7 +215,7 @@ impl Session {
     }
 }
 
-fn only_pubsub(command: &Command) -> Failure {
+fn only_pubsub(command: &Command) -> ErrorReply {
     let name = command.name;
     format!(
         "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"

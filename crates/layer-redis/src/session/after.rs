@@ -1,7 +1,7 @@
 //! Work that is left when the lock has been released, for the connection's owner.
 
-use crate::command::failure::Deferred;
 use crate::execution::long_run::LongRun;
+use crate::handler::outcome::Deferred;
 
 /// Work behind a request.
 pub enum After {

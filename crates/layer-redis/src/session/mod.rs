@@ -1,12 +1,14 @@
 //! One connection without its socket.
 //!
-//! The owner of the socket feeds it bytes with [`Session::receive`] and writes what it answers once
-//! the returned hold is durable. A session that [`is_blocked`](Session::is_blocked) takes no more
+//! The owner of the socket feeds it bytes with [`Session::receive`] and writes the answer once the
+//! returned version is durable. A session that [`is_blocked`](Session::is_blocked) takes no more
 //! requests until its mailbox brings the reply.
 
 mod admission;
-pub mod after;
+pub(crate) mod after;
 pub mod connectionless;
+mod turn;
+mod waiting;
 mod while_busy;
 
 use std::sync::Arc;
@@ -14,24 +16,24 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::{Busy, Dependency, PartitionGuard};
 use quartet_model::Version;
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply, Value};
+use quartet_wire_resp::{Limits, Parsed, Parser, Reply, Value};
 
 use crate::access::acl::User;
 use crate::access::acl::rules::Rules;
+use crate::access::database_login::DatabaseLogin;
 use crate::access::login_guard::peer_of;
-use crate::command::changes_subscriptions;
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::{DatabaseLogin, Deferred, Failure};
 use crate::command::migration::{Broken, Migration};
-use crate::command::{Command, DENYOOM};
 use crate::commands::transactions;
 use crate::connections::clients::{Client, ClientState, ReplyMode};
 use crate::connections::pending_disconnects::Abandoned;
-use crate::execution::call::call;
+use crate::execution::call::answer_error;
 use crate::execution::long_run::LongRun;
-use crate::execution::monitor::tell_monitors;
 use crate::layer::Redis;
 use crate::session::after::After;
+use crate::session::turn::{Request, Turn};
+use crate::session::waiting::Waiting;
 
 /// The outcome of a call of [`Session::receive`].
 #[derive(Debug, Default)]
@@ -60,13 +62,7 @@ pub struct Session {
     layer: Arc<Redis>,
     client: ClientState,
     parser: Parser,
-    /// When the command it waits in gives up.
-    deadline_ms: Option<u64>,
-    blocked: bool,
-    /// The next request waits for the end of CLIENT PAUSE, at this time.
-    paused_until_ms: Option<u64>,
-    /// The next request shows a password after wrong ones, and waits until this time.
-    held_until_ms: Option<u64>,
+    waiting: Waiting,
     /// The request that is next goes on in another logical database.
     database_login: Option<DatabaseLogin>,
 }
@@ -78,17 +74,8 @@ const REQUESTS_PER_LOCK: usize = 64;
 /// work as a huge pipeline.
 const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
 const MICROS_PER_LOCK: u64 = 1_000;
-/// Up to here a request is read so quickly that its command begins, to the microsecond, when the
-/// one before it has ended.
-const SHORT_REQUEST_BYTES: usize = 1024;
-/// Bytes a transaction may queue before EXEC.
-const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// Approximate size of the parts in which mail is sent.
 const MAIL_BYTES_AT_ONCE: usize = 1 << 20;
-/// Approximate overhead of a queued request besides its own bytes.
-const QUEUED_BYTES: usize = 48;
-/// How long a deadline is put off while a script keeps everybody waiting.
-const BUSY_RETRY_MS: u64 = 100;
 
 impl Session {
     pub fn new(layer: Arc<Redis>, client: Arc<Client>) -> Session {
@@ -103,10 +90,7 @@ impl Session {
             layer,
             client: ClientState::new(client, authenticated, user),
             parser: Parser::new(),
-            deadline_ms: None,
-            blocked: false,
-            paused_until_ms: None,
-            held_until_ms: None,
+            waiting: Waiting::None,
             database_login: None,
         }
     }
@@ -148,19 +132,6 @@ impl Session {
     pub fn may_idle(&self) -> bool {
         let shared = &self.client.shared;
         self.is_blocked() || shared.monitor.load(Ordering::Relaxed) || shared.subscriptions.any()
-    }
-
-    /// The current command waits for a key, or the next one for the end of a pause or of a delay of
-    /// passwords: receive nothing until [`Session::drain_mailbox`], called at the deadline or when
-    /// the client is woken, has made this false.
-    pub fn is_blocked(&self) -> bool {
-        self.blocked || self.paused_until_ms.is_some() || self.held_until_ms.is_some()
-    }
-
-    /// When to call [`Session::time_out`], in milliseconds since the Unix epoch.
-    pub fn deadline_ms(&self) -> Option<u64> {
-        let waiting = self.paused_until_ms.or(self.held_until_ms);
-        waiting.or(self.deadline_ms.filter(|_| self.blocked))
     }
 
     /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends
@@ -235,21 +206,22 @@ impl Session {
                     if may_pause && self.pause(&layer, partition.as_mut(), arguments, consumed) {
                         break;
                     }
-                    match &mut partition {
+                    let is_done = match &mut partition {
                         Some(partition) => {
-                            self.request(partition, &layer, arguments, &rest[..consumed], out, &mut received)
+                            let turn = Turn::new(partition, &layer, out, &mut received);
+                            let raw = &rest[..consumed];
+                            self.request(turn, &Request { arguments, raw })
                         }
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
-                    }
-                    if self.database_login.is_some() || self.held_until_ms.is_some() || received.is_busy {
+                    };
+                    if !is_done {
                         break;
                     }
                     received.consumed += consumed;
                 }
                 Err(error) => {
-                    let text = format!("ERR {error}");
-                    layer.observation.statistics.error_sent(text.as_bytes());
-                    Reply::new(out, self.client.protocol).error(&text);
+                    let error = ErrorReply::from(format!("ERR {error}"));
+                    self.error(&layer, &error, out.len(), out);
                     received.consumed = input.len();
                     received.close = true;
                 }
@@ -271,7 +243,7 @@ impl Session {
             None => None,
         };
         let Some(there) = there else {
-            self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
+            self.error(&here, &errors::WRONG_PASSWORD.into(), out.len(), out);
             return Ok(false);
         };
         if there
@@ -284,7 +256,7 @@ impl Session {
             here.access
                 .login_guard
                 .failed(peer, &database_login.name, here.engine.now_micros());
-            self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
+            self.error(&here, &errors::WRONG_PASSWORD.into(), out.len(), out);
             return Ok(false);
         }
         let open = there.connections.clients.count();
@@ -294,7 +266,7 @@ impl Session {
             .as_ref()
             .map(|admission_control| admission_control.check_connections(open))
         {
-            self.error(&here, &refusal, out.len(), out);
+            self.error(&here, &refusal.into(), out.len(), out);
             return Ok(false);
         }
         let client = there
@@ -320,6 +292,17 @@ impl Session {
         self.take_mail_up_to(MAIL_BYTES_AT_ONCE, out)
     }
 
+    /// Notices of a command to its own connection have their place around the reply. Returns the
+    /// version that they must wait for.
+    #[inline]
+    fn append_own_mail(&mut self, out: &mut Vec<u8>) -> Dependency {
+        if !self.client.shared.has_mail() {
+            return Dependency::ZERO;
+        }
+        self.client.started_micros = None;
+        self.take_mail_up_to(usize::MAX, out)
+    }
+
     fn take_mail_up_to(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> Dependency {
         self.resume_if_over();
         let start = out.len();
@@ -328,27 +311,9 @@ impl Session {
             admission_control.transferred(0, out.len() - start);
         }
         if taken.unblocked {
-            self.blocked = false;
-            self.deadline_ms = None;
+            self.waiting = Waiting::None;
         }
         taken.dependency
-    }
-
-    /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was
-    /// served just now.
-    pub fn time_out(&mut self) {
-        if self.paused_until_ms.is_some() {
-            return self.resume_if_over();
-        }
-        if self.held_until_ms.take().is_some() {
-            return;
-        }
-        let Ok(mut partition) = self.layer.partition_in_time() else {
-            self.deadline_ms = Some(self.layer.engine.now_micros() / 1000 + BUSY_RETRY_MS);
-            return;
-        };
-        self.layer.end_wait(&mut partition, self.client.shared.id, None);
-        self.deadline_ms = None;
     }
 
     /// The connection is closed: it waits for nothing and watches nothing any more.
@@ -370,10 +335,11 @@ impl Session {
 
     /// The connection waits for nothing and listens to nothing any more.
     fn leave_behind(&mut self) {
-        if self.blocked || !self.client.subscriptions.is_empty() {
+        let has_waited = matches!(self.waiting, Waiting::ForKey { .. });
+        if has_waited || !self.client.subscriptions.is_empty() {
             self.layer.leave_behind(Abandoned {
                 client: self.client.shared.clone(),
-                has_waited: self.blocked,
+                has_waited,
                 subscriptions: std::mem::take(&mut self.client.subscriptions),
             });
         }
@@ -385,134 +351,12 @@ impl Session {
         self.client.speak(quartet_wire_resp::Protocol::Resp3);
     }
 
-    /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.
-    fn resume_if_over(&mut self) {
-        if self.paused_until_ms.is_none() {
-            return;
-        }
-        let now_ms = self.layer.engine.now_micros() / 1000;
-        match self.layer.connections.pause.holds_back(true, now_ms) {
-            Some(until_ms) => self.paused_until_ms = Some(until_ms),
-            None => self.resume(),
-        }
-    }
-
-    fn resume(&mut self) {
-        if self.paused_until_ms.take().is_some() {
-            self.layer.connections.pause.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.client.shared.blocked.store(false, Ordering::SeqCst);
-        }
-    }
-
     fn limits(&self) -> Limits {
         let bulk_bytes_max = self.layer.config.proto_max_bulk_len.load(Ordering::Relaxed);
         Limits {
             bulk_bytes_max: bulk_bytes_max as usize,
             authenticated: self.client.authenticated,
             ..Limits::default()
-        }
-    }
-
-    fn request(
-        &mut self,
-        partition: &mut PartitionGuard<'_>,
-        layer: &Redis,
-        arguments: Arguments<'_>,
-        raw: &[u8],
-        out: &mut Vec<u8>,
-        received: &mut Received,
-    ) {
-        layer.trim_tracking();
-        if layer.should_evict() {
-            layer.make_room(partition);
-            layer.send_outbox();
-            self.client.started_micros = None;
-        }
-        self.append_own_mail(out, received);
-        if raw.len() > SHORT_REQUEST_BYTES || is_much_done_before(layer) {
-            self.client.started_micros = None;
-        }
-        let replies_start = out.len();
-        let outcome = self.dispatch(partition, layer, arguments, raw, out);
-        match outcome {
-            Ok(dependency) => received.dependency = received.dependency.max(dependency),
-            Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
-            Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
-            Err(Failure::Deferred(
-                deferred @ (Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas { .. }),
-            )) => {
-                out.truncate(replies_start);
-                received.dependency = received
-                    .dependency
-                    .max(std::mem::take(&mut self.client.failure_dependency));
-                received.after = Some(After::Deferred(deferred));
-                return;
-            }
-            Err(Failure::Deferred(deferred)) => {
-                out.truncate(replies_start);
-                match deferred {
-                    Deferred::SaveInBackground => {
-                        Reply::new(out, self.client.protocol).simple("Background saving started")
-                    }
-                    _ => Reply::new(out, self.client.protocol).ok(),
-                }
-                received.after = Some(After::Deferred(deferred));
-            }
-            Err(Failure::Block(_)) => {}
-            Err(Failure::Kept { .. }) => unreachable!("a call has answered it"),
-            Err(Failure::SwitchDatabase(database_login)) => {
-                out.truncate(replies_start);
-                self.database_login = Some(database_login);
-                return;
-            }
-            Err(Failure::TooSoon { micros }) => {
-                out.truncate(replies_start);
-                return self.hold_back(layer, micros);
-            }
-            Err(Failure::Behind) => {
-                out.truncate(replies_start);
-                received.is_busy = true;
-                return;
-            }
-            Err(Failure::LongRunning) => {
-                out.truncate(replies_start);
-                self.client.failure_dependency = Dependency::ZERO;
-                received.after = Some(After::LongRun(Box::new(self.long_run(raw))));
-                return;
-            }
-        }
-        received.dependency = received
-            .dependency
-            .max(std::mem::take(&mut self.client.failure_dependency));
-        if self.client.sleep_micros > 0 {
-            let micros = std::mem::take(&mut self.client.sleep_micros);
-            received.after = Some(After::Sleep { micros });
-        }
-        if self.client.close_without_reply {
-            out.truncate(replies_start);
-            received.close = true;
-        }
-        let keeps_pushes =
-            self.client.reply_mode != ReplyMode::On && layer.table.find_of(arguments).is_ok_and(changes_subscriptions);
-        let reply_bytes = out.len().saturating_sub(replies_start);
-        layer.note_size(&self.client, arguments, raw.len(), reply_bytes);
-        self.mute(replies_start, keeps_pushes, out);
-        self.client.forget_caching_behind(&arguments[0]);
-        if layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work() {
-            layer.expire_found(partition);
-            layer.send_outbox();
-            layer.serve_blocked(partition);
-            self.client.started_micros = None;
-        }
-        self.append_own_mail(out, received);
-    }
-
-    /// Notices of a command to its own connection have their place around the reply.
-    #[inline]
-    fn append_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
-        if self.client.shared.has_mail() {
-            received.dependency = received.dependency.max(self.take_mail_up_to(usize::MAX, out));
-            self.client.started_micros = None;
         }
     }
 
@@ -568,93 +412,13 @@ impl Session {
             .layer
             .end_migration(migration, &self.client, replies, broken, out)?;
         self.mute(start, false, out);
-        let mut own_mail = Received::default();
-        self.append_own_mail(out, &mut own_mail);
-        Some(dependency.max(own_mail.dependency))
+        Some(dependency.max(self.append_own_mail(out)))
     }
 
-    /// The request is looked at again after so long.
-    fn hold_back(&mut self, layer: &Redis, micros: u64) {
-        self.held_until_ms = Some((layer.engine.now_micros() + micros).div_ceil(1000));
-    }
-
-    fn error(&mut self, layer: &Redis, text: &str, replies_start: usize, out: &mut Vec<u8>) {
+    fn error(&mut self, layer: &Redis, error: &ErrorReply, replies_start: usize, out: &mut Vec<u8>) {
         out.truncate(replies_start);
-        layer.observation.statistics.error_sent(text.as_bytes());
-        Reply::new(out, self.client.protocol).error(text);
+        answer_error(layer, error, &mut Reply::new(out, self.client.protocol));
     }
-
-    fn dispatch(
-        &mut self,
-        partition: &mut PartitionGuard<'_>,
-        layer: &Redis,
-        arguments: Arguments<'_>,
-        raw: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Dependency, Failure> {
-        let admitted = self.admit(layer, arguments, raw.len()).and_then(|command| {
-            layer.pass_gate(command, raw.len(), partition.now_micros())?;
-            Ok(command)
-        });
-        let command = match admitted {
-            Ok(command) => command,
-            Err(Failure::Behind) => return Err(Failure::Behind),
-            Err(refused) => return Err(self.refuse(partition, arguments, refused)),
-        };
-        if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
-            return self.enqueue(partition, layer, command, arguments, raw, out);
-        }
-        let now_micros = partition.now_micros();
-        let outcome = call(partition, layer, &mut self.client, command, arguments, None, out);
-        // As in Redis 7, a command is shown when it has run: EXEC behind the commands that it runs,
-        // and RESET no longer to the connection that it made an ordinary one.
-        tell_monitors(layer, &self.client, command, now_micros, arguments);
-        match outcome {
-            Err(Failure::Block(mut block)) => {
-                self.blocked = true;
-                self.deadline_ms = block.deadline_ms;
-                let request = block.ask_again.take().map_or_else(|| raw.into(), Into::into);
-                layer.wait(partition, &self.client, command, request, block);
-                Ok(Dependency::ZERO)
-            }
-            outcome => outcome,
-        }
-    }
-
-    fn enqueue(
-        &mut self,
-        partition: &mut PartitionGuard<'_>,
-        layer: &Redis,
-        command: &'static Command,
-        arguments: Arguments<'_>,
-        raw: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Dependency, Failure> {
-        let writes = self.may_write(layer, Some(partition), command, arguments);
-        let queue = self.client.multi.as_mut().expect("called inside MULTI");
-        if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
-            queue.refused = true;
-            return Err("ERR the transaction's queue exceeds the maximum size".into());
-        }
-        queue.bytes += raw.len();
-        let buffers = &self.client.shared.buffers;
-        buffers.queue.fetch_add(raw.len() + QUEUED_BYTES, Ordering::Relaxed);
-        queue.writes |= writes;
-        queue.may_need_memory |= command.has(DENYOOM);
-        queue.requests.push(raw.to_vec());
-        self.client
-            .shared
-            .multi
-            .store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
-        self.client.shared.note_command(layer.table.index(command));
-        Reply::new(out, self.client.protocol).simple("QUEUED");
-        Ok(Dependency::ZERO)
-    }
-}
-
-/// Work between two commands takes time that is not the second one's.
-fn is_much_done_before(layer: &Redis) -> bool {
-    layer.access.admission_control.is_some() || layer.connections.clients.has_monitors()
 }
 
 impl Drop for Session {

@@ -1,19 +1,21 @@
 //! Requests that come while a script keeps the lock: those that need no lock are answered, all
 //! others get an error.
 
-use super::admission::discarded_because_of;
+use super::admission::{Refusal, discarded_because_of};
 use super::{Received, Session};
-use crate::command::failure::{Deferred, Failure};
+use crate::command::error_reply::ErrorReply;
 use crate::command::{ALLOW_BUSY, Command};
 use crate::commands::connection;
 use crate::commands::{scripting, transactions};
+use crate::handler::groups::Groups;
+use crate::handler::outcome::{Deferred, Outcome};
 use crate::layer::Redis;
 use crate::session::after::After;
 use quartet_wire_resp::{Arguments, Reply};
 
 impl Session {
     /// A script has held the lock for too long: what needs no lock is answered, everything else
-    /// refused.
+    /// refused. False if the request is to be received again.
     pub(super) fn request_while_busy(
         &mut self,
         layer: &Redis,
@@ -21,7 +23,7 @@ impl Session {
         request_bytes: usize,
         out: &mut Vec<u8>,
         received: &mut Received,
-    ) {
+    ) -> bool {
         let start = out.len();
         let admitted = self.admissible(layer, arguments, request_bytes).and_then(|command| {
             layer.pass_gate(command, request_bytes, layer.engine.now_micros())?;
@@ -29,39 +31,48 @@ impl Session {
         });
         let answered = match admitted {
             Ok(command) => self.answer_while_busy(layer, command, arguments, out, received),
-            Err(refused) => Err(refused),
+            Err(Refusal::Error(error)) => Err(error),
+            Err(Refusal::Later) => {
+                received.is_busy = true;
+                return false;
+            }
         };
-        let text = match answered {
-            Ok(()) => return self.mute(start, false, out),
-            Err(Failure::Error(text)) => text.to_owned(),
-            Err(Failure::Message(text)) => text,
-            Err(Failure::SwitchDatabase(database_login)) => {
+        match answered {
+            Ok(Outcome::Done) => {}
+            Ok(Outcome::SwitchDatabase(database_login)) => {
                 out.truncate(start);
                 self.database_login = Some(database_login);
-                return;
+                return false;
             }
-            Err(Failure::TooSoon { micros }) => {
+            Ok(Outcome::Retry { after_micros }) => {
                 out.truncate(start);
-                return self.hold_back(layer, micros);
+                self.hold_back(after_micros);
+                return false;
             }
-            Err(Failure::Behind) => {
-                out.truncate(start);
-                received.is_busy = true;
-                return;
-            }
-            Err(other) => unreachable!("{other:?} needs the lock"),
-        };
-        let text = if arguments[0].eq_ignore_ascii_case(b"exec") {
+            Ok(Outcome::After(deferred)) => received.after = Some(After::Deferred(deferred)),
+            Ok(outcome @ (Outcome::Wait(_) | Outcome::RunLong)) => unreachable!("{outcome:?} needs the lock"),
+            Err(error) => self.refuse_while_busy(layer, error, arguments, start, out),
+        }
+        self.mute(start, false, out);
+        true
+    }
+
+    fn refuse_while_busy(
+        &mut self,
+        layer: &Redis,
+        mut error: ErrorReply,
+        arguments: Arguments<'_>,
+        start: usize,
+        out: &mut Vec<u8>,
+    ) {
+        if arguments[0].eq_ignore_ascii_case(b"exec") {
             self.forget_transaction();
-            discarded_because_of(&text)
-        } else {
-            text
-        };
+            error = discarded_because_of(&error.text).into();
+        }
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
         }
-        self.error(layer, &text, start, out);
-        self.mute(start, false, out);
+        self.error(layer, &error, start, out);
     }
 
     /// Leaves MULTI without the lock.
@@ -77,23 +88,26 @@ impl Session {
         arguments: Arguments<'_>,
         out: &mut Vec<u8>,
         received: &mut Received,
-    ) -> Result<(), Failure> {
+    ) -> Result<Outcome, ErrorReply> {
         let is_queued = self.client.multi.is_some() && !transactions::runs_inside_multi(command);
         if !command.has(ALLOW_BUSY) || is_queued {
-            return Err(scripting::busy(layer).into());
+            return Err(scripting::busy(Groups::of(layer)).into());
         }
         let mut reply = Reply::new(out, self.client.protocol);
         match command.name {
-            "script|kill" => scripting::kill(layer, false)?,
-            "function|kill" => scripting::kill(layer, true)?,
-            "function|stats" => return scripting::functions::write_stats_of_running(layer, &mut reply),
-            "auth" => return connection::log_in(layer, &mut self.client, &mut reply, arguments),
-            "hello" => return connection::greet(layer, &mut self.client, &mut reply, arguments),
+            "script|kill" => scripting::kill(Groups::of(layer), false)?,
+            "function|kill" => scripting::kill(Groups::of(layer), true)?,
+            "function|stats" => {
+                scripting::functions::write_stats_of_running(Groups::of(layer), &mut reply)?;
+                return Ok(Outcome::Done);
+            }
+            "auth" => return connection::log_in(Groups::of(layer), &mut self.client, &mut reply, arguments),
+            "hello" => return connection::greet(Groups::of(layer), &mut self.client, &mut reply, arguments),
             "reset" => {
                 self.forget_transaction();
                 self.leave_behind();
-                connection::begin_anew(layer, &mut self.client, &mut reply);
-                return Ok(());
+                connection::begin_anew(Groups::of(layer), &mut self.client, &mut reply);
+                return Ok(Outcome::Done);
             }
             "multi" if self.client.multi.is_none() => transactions::begin(&mut self.client),
             "discard" if self.client.multi.is_some() => self.forget_transaction(),
@@ -102,11 +116,12 @@ impl Session {
             "quit" => received.close = true,
             "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
                 layer.scripting.long_scripts.abandon();
-                received.after = Some(After::Deferred(Deferred::Shutdown));
+                reply.ok();
+                return Ok(Outcome::After(Deferred::Shutdown));
             }
-            _ => return Err(scripting::busy(layer).into()),
+            _ => return Err(scripting::busy(Groups::of(layer)).into()),
         }
         reply.ok();
-        Ok(())
+        Ok(Outcome::Done)
     }
 }

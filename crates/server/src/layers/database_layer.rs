@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use quartet_engine::Busy;
-use quartet_layer_redis::access::admission_control::Directory;
+use quartet_layer_redis::Directory;
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 

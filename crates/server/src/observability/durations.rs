@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quartet_layer_redis::Histogram;
 use quartet_layer_redis::Redis;
-use quartet_layer_redis::observation::latency::Histogram;
 use quartet_tenancy::{BriefHistogram, DURATION_BOUNDS, Database};
 
 use crate::observability::exposition::Buckets;

@@ -23,12 +23,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quartet_engine::Dependency;
-use quartet_layer_redis::command::failure::Deferred;
+use quartet_layer_redis::After;
+use quartet_layer_redis::Client;
+use quartet_layer_redis::Counted;
+use quartet_layer_redis::Deferred;
 use quartet_layer_redis::command::migration::{Broken, Migration};
-use quartet_layer_redis::connections::client_memory::Counted;
-use quartet_layer_redis::connections::clients::Client;
 use quartet_layer_redis::replication::ReplicaRequest;
-use quartet_layer_redis::session::after::After;
 use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

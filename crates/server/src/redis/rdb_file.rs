@@ -34,7 +34,7 @@ impl RdbFile {
     }
 }
 
-impl quartet_layer_redis::layer::RdbFile for RdbFile {
+impl quartet_layer_redis::RdbFile for RdbFile {
     fn written_micros(&self) -> u64 {
         self.written_micros.load(Ordering::Relaxed)
     }

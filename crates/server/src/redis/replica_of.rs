@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quartet_engine::Dependency;
+use quartet_layer_redis::After;
 use quartet_layer_redis::replication::{LinkState, Upstream};
-use quartet_layer_redis::session::after::After;
 use quartet_layer_redis::{Redis, Session, command::errors};
 use quartet_redis_copy::connection::{Target, error_text};
 use quartet_redis_copy::progress::{Keeper, Progress, Step};

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use quartet_layer_redis::Client;
 use quartet_layer_redis::Redis;
-use quartet_layer_redis::connections::clients::Client;
 use quartet_layer_redis::execution::image::{Broken, Image};
 use quartet_layer_redis::replication::{Attachment, Follower, Given, ReplicaRequest};
 use quartet_wire_resp::{Limits, Parsed, Parser};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{Admission, Dependency};
+use quartet_layer_redis::After;
+use quartet_layer_redis::Deferred;
 use quartet_layer_redis::access::acl::User;
-use quartet_layer_redis::command::failure::Deferred;
-use quartet_layer_redis::session::after::After;
 use quartet_layer_redis::{Redis, Session, session::connectionless};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};

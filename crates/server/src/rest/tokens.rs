@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use quartet_engine::Busy;
+use quartet_layer_redis::DatabaseLogin;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::access::acl::rules::Rules;
 use quartet_layer_redis::access::acl::token::parts;
 use quartet_layer_redis::access::acl::{DEFAULT_USER, User, password_hash};
-use quartet_layer_redis::command::failure::DatabaseLogin;
 use quartet_layer_redis::commands::table;
 use quartet_wire_rest::request::token_of_query;
 

@@ -26,10 +26,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{BriefWaits, Busy};
+use quartet_layer_redis::DatabaseLogin;
+use quartet_layer_redis::Directory;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::access::acl::DEFAULT_USER;
-use quartet_layer_redis::access::admission_control::Directory;
-use quartet_layer_redis::command::failure::DatabaseLogin;
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 

@@ -8,9 +8,9 @@
 //! whole, so a command is judged by the old ones or by the new ones. One that may do everything
 //! costs a command one load.
 
-pub mod log;
+pub(crate) mod log;
 pub mod rules;
-pub mod selector;
+pub(crate) mod selector;
 #[cfg(test)]
 mod tests;
 pub mod token;

@@ -2,8 +2,8 @@
 
 use quartet_wire_resp::Arguments;
 
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::Failure;
 use crate::command::parse;
 use crate::command::repetition::Repetition;
 use crate::handler::context::Context;
@@ -37,7 +37,7 @@ const OPERATIONS: [(&str, Operation); 8] = [
     ("ONE", Operation::One),
 ];
 
-pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let operation = operation(&arguments[1], arguments.len() - 3)?;
     let mut sources = Vec::with_capacity(arguments.len() - 3);
     let mut repetition = Repetition::default();
@@ -62,7 +62,7 @@ pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-fn operation(word: &[u8], source_count: usize) -> Result<Operation, Failure> {
+fn operation(word: &[u8], source_count: usize) -> Result<Operation, ErrorReply> {
     let &(name, operation) = OPERATIONS
         .iter()
         .find(|(name, _)| parse::is(word, name))

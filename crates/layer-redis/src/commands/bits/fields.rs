@@ -9,7 +9,7 @@ use quartet_wire_resp::Arguments;
 use smallvec::SmallVec;
 
 use super::checked_offset;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::commands::strings::check_growth;
 use crate::handler::context::Context;
 use crate::keyspace::string_value::{self, StringValue, length};
@@ -46,7 +46,7 @@ enum Overflow {
     Fail,
 }
 
-pub fn bitfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bitfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let operations = operations(arguments)?;
     if operations.iter().all(Operation::only_reads) {
         return read(context, arguments, &operations);
@@ -54,7 +54,7 @@ pub fn bitfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     write(context, &arguments[1], &operations)
 }
 
-pub fn bitfield_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bitfield_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let operations = operations(arguments)?;
     if !operations.iter().all(Operation::only_reads) {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
@@ -62,7 +62,7 @@ pub fn bitfield_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     read(context, arguments, &operations)
 }
 
-fn operations(arguments: Arguments<'_>) -> Result<Vec<Operation>, Failure> {
+fn operations(arguments: Arguments<'_>) -> Result<Vec<Operation>, ErrorReply> {
     let mut operations = Vec::new();
     let mut overflow = Overflow::Wrap;
     let mut at = 2;
@@ -95,7 +95,7 @@ fn operations(arguments: Arguments<'_>) -> Result<Vec<Operation>, Failure> {
     Ok(operations)
 }
 
-fn read(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operations: &[Operation]) -> Result<(), Failure> {
+fn read(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operations: &[Operation]) -> Result<(), ErrorReply> {
     let found = context.read_kind(&arguments[1], Kind::String)?;
     let length = length(found.as_ref());
     context.reply.array(operations.len());
@@ -114,11 +114,11 @@ fn read(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operations: &[O
 }
 
 /// The value grows to the last bit that an operation may write, even if it fails.
-fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -> Result<(), Failure> {
+fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -> Result<(), ErrorReply> {
     let writes = operations.iter().filter(|operation| !operation.only_reads());
     let end = writes.map(|operation| operation.field.end()).max().unwrap_or(0);
     let old = context.keys().find_kind(name, Kind::String)?;
-    check_growth(context.layer, end.div_ceil(8))?;
+    check_growth(context.config(), end.div_ceil(8))?;
     let new_length = length(old.as_ref()).max(end.div_ceil(8));
     let mut windows = Windows::of(context, old.as_ref(), operations, new_length);
     context.reply.array(operations.len());
@@ -246,7 +246,7 @@ impl Operation {
 }
 
 impl Overflow {
-    fn parse(word: &[u8]) -> Result<Overflow, Failure> {
+    fn parse(word: &[u8]) -> Result<Overflow, ErrorReply> {
         if parse::is(word, "WRAP") {
             Ok(Overflow::Wrap)
         } else if parse::is(word, "SAT") {
@@ -261,7 +261,7 @@ impl Overflow {
 
 impl Field {
     /// Reads a type like `i16` and an offset in bits or, with `#`, in fields.
-    fn parse(kind: &[u8], offset: &[u8]) -> Result<Field, Failure> {
+    fn parse(kind: &[u8], offset: &[u8]) -> Result<Field, ErrorReply> {
         let (signed, bits) = match kind {
             [b'i', bits @ ..] => (true, parse::integer(bits)),
             [b'u', bits @ ..] => (false, parse::integer(bits)),

@@ -19,11 +19,11 @@ const TARGET_AND_SOURCES: Keys = Keys::Range {
 const BITS_MAX: i64 = (512 << 20) * 8;
 
 /// A bit's position.
-fn offset(text: &[u8]) -> Result<u64, Failure> {
+fn offset(text: &[u8]) -> Result<u64, ErrorReply> {
     checked_offset(parse::integer(text))
 }
 
-fn checked_offset(offset: Option<i64>) -> Result<u64, Failure> {
+fn checked_offset(offset: Option<i64>) -> Result<u64, ErrorReply> {
     offset
         .filter(|offset| (0..BITS_MAX).contains(offset))
         .map(|offset| offset as u64)

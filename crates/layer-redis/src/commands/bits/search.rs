@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::string_value::{Piece, StringValue, length};
 use crate::keyspace::{Entry, Kind};
@@ -20,7 +20,7 @@ struct Part {
 
 impl Part {
     /// Reads `[start [end [BYTE|BIT]]]`; at most three words.
-    fn parse(words: Arguments<'_>) -> Result<Option<Part>, Failure> {
+    fn parse(words: Arguments<'_>) -> Result<Option<Part>, ErrorReply> {
         let Some(start) = words.get(0) else {
             return Ok(None);
         };
@@ -49,7 +49,7 @@ impl Part {
     }
 }
 
-pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let part = match arguments.len() {
         2 => None,
         4 | 5 => Part::parse(arguments.tail(2))?,
@@ -126,7 +126,7 @@ fn mask_to(end: u64) -> u8 {
     0xff << ((8 - end % 8) % 8)
 }
 
-pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let wanted = match parse::required_integer(&arguments[2])? {
         0 => false,
         1 => true,

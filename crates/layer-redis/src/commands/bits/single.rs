@@ -3,13 +3,13 @@
 use quartet_wire_resp::Arguments;
 
 use super::offset;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::commands::strings::check_growth;
 use crate::handler::context::Context;
 use crate::keyspace::string_value::{StringValue, length};
 use crate::keyspace::{Entry, Header, Kind};
 
-pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let offset = offset(&arguments[2])?;
     let on = match &arguments[3] {
@@ -18,7 +18,7 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
     let old = context.keys().find_kind(name, Kind::String)?;
-    check_growth(context.layer, offset / 8 + 1)?;
+    check_growth(context.config(), offset / 8 + 1)?;
     let index = offset / 8;
     let byte = byte(context, old.as_ref(), index);
     let mask = 0x80 >> (offset % 8);
@@ -32,7 +32,7 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn getbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn getbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let offset = offset(&arguments[2])?;
     let found = context.read_kind(&arguments[1], Kind::String)?;
     let on = byte(context, found.as_ref(), offset / 8) & 0x80 >> (offset % 8) != 0;

@@ -12,9 +12,9 @@ use super::filters::Filters;
 use super::{row, tracking};
 use crate::commands::help::help_command;
 use crate::connections::clients::{Client, ClientState, ReplyMode};
-use crate::execution::description::{describe, request_bytes};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::description::{describe, request_bytes};
 use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[container(
@@ -51,7 +51,7 @@ const SUBCOMMANDS: &[Definition] = &[
     row("client|unpause", 2, ADMINISTRATOR, "6.2.0", "Ends a pause.", unpause),
 ];
 
-fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let details = context.client.shared.details.lock();
     match details.name.as_str() {
         "" => context.reply.null(),
@@ -60,14 +60,14 @@ fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failu
     Ok(())
 }
 
-fn set_name_command(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_name_command(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_name(context.client, &arguments[2])?;
     context.reply.ok();
     Ok(())
 }
 
 /// Names the connection, for CLIENT SETNAME and HELLO.
-pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), Failure> {
+pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), ErrorReply> {
     let name = printable(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")?;
     client.shared.details.lock().name = name;
     Ok(())
@@ -79,7 +79,7 @@ fn printable(text: &[u8]) -> Option<String> {
     is_printable.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let option = String::from_utf8_lossy(&arguments[2]).into_owned();
     let value = printable(&arguments[3]);
     let value = || value.ok_or_else(|| format!("ERR {option} cannot contain spaces, newlines or special characters."));
@@ -93,14 +93,14 @@ fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.integer(context.client.shared.id as i64);
     Ok(())
 }
 
-fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let line = describe(
-        context.layer,
+        context.groups,
         context.client.shared.id,
         &context.client.shared,
         request_bytes(arguments),
@@ -109,7 +109,7 @@ fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let is_by_id = arguments.len() > 3 && parse::is(&arguments[2], "id");
     let clients = match is_by_id
         .then(|| with_ids(context, arguments.tail(3)))
@@ -119,15 +119,15 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
         Some(clients) => clients,
         None => {
             let filters = Filters::parse(context, arguments.tail(2), false)?;
-            let mut clients = context.layer.connections.clients.list();
+            let mut clients = context.connections().clients.list();
             clients.retain(|client| filters.match_client(context, client));
             clients
         }
     };
-    let (mut lines, bytes_max) = (String::new(), context.layer.reply_bytes_max());
+    let (mut lines, bytes_max) = (String::new(), context.reply_bytes_max());
     let own_request_bytes = request_bytes(arguments);
     for client in &clients {
-        lines += &describe(context.layer, context.client.shared.id, client, own_request_bytes);
+        lines += &describe(context.groups, context.client.shared.id, client, own_request_bytes);
         if lines.len() > bytes_max {
             return Err(errors::REPLY_TOO_LARGE.into());
         }
@@ -138,7 +138,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 
 /// The connections of these ids in their order, each as often as it is named. `None` if other
 /// filters follow.
-fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<Arc<Client>>>, Failure> {
+fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<Arc<Client>>>, ErrorReply> {
     let mut clients = Vec::new();
     for (position, id) in ids.iter().enumerate() {
         match parse::integer(id) {
@@ -146,7 +146,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
             Some(id) => clients.extend(
                 u64::try_from(id)
                     .ok()
-                    .and_then(|id| context.layer.connections.clients.find(id)),
+                    .and_then(|id| context.connections().clients.find(id)),
             ),
             None if position > 0 => return Ok(None),
             None => return Err("ERR Invalid client ID".into()),
@@ -156,7 +156,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
 }
 
 /// CLIENT CAPA capability [capability ...]: those that are not known are passed over, as in Valkey.
-fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.iter().skip(2).any(|word| parse::is(word, "redirect")) {
         context.client.shared.details.lock().can_redirect = true;
     }
@@ -164,13 +164,13 @@ fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() == 3 {
         return kill_address(context, &arguments[2]);
     }
     let filters = Filters::parse(context, arguments.tail(2), true)?;
     let mut killed = 0;
-    for client in context.layer.connections.clients.list() {
+    for client in context.connections().clients.list() {
         if filters.match_client(context, &client) {
             kill_one(context, &client);
             killed += 1;
@@ -181,8 +181,8 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 }
 
 /// The form of old clients: one address, their own included.
-fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Failure> {
-    let mut clients = context.layer.connections.clients.list().into_iter();
+fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), ErrorReply> {
+    let mut clients = context.connections().clients.list().into_iter();
     let client = clients.find(|client| client.address.as_bytes() == address);
     kill_one(context, &client.ok_or("ERR No such client")?);
     context.reply.ok();
@@ -193,19 +193,19 @@ fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Fai
 pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     if client.id == context.client.shared.id {
         context.client.close_after_reply = true;
-        context.layer.connections.clients.disconnect(client);
+        context.connections().clients.disconnect(client);
     } else {
-        context.layer.connections.clients.kill(client);
+        context.connections().clients.kill(client);
     }
 }
 
 /// A subcommand with too many words.
-fn not_so(arguments: Arguments<'_>) -> Failure {
+fn not_so(arguments: Arguments<'_>) -> ErrorReply {
     let word = String::from_utf8_lossy(&arguments[1]);
     format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP.").into()
 }
 
-fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let error = match arguments.get(3) {
         Some(_) if arguments.len() > 4 => return Err(not_so(arguments)),
         None => None,
@@ -214,12 +214,12 @@ fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         Some(_) => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
     };
     let id = parse::required_integer(&arguments[2])?;
-    let waits = u64::try_from(id).is_ok_and(|id| context.layer.connections.blocking.end_soon(id, error));
+    let waits = u64::try_from(id).is_ok_and(|id| context.connections().blocking.end_soon(id, error));
     context.reply.integer(waits.into());
     Ok(())
 }
 
-fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let of_all = match arguments.get(3) {
         Some(_) if arguments.len() > 4 => return Err(not_so(arguments)),
         None => true,
@@ -234,20 +234,20 @@ fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
         .checked_add(timeout_ms)
         .filter(|until_ms| *until_ms <= i64::MAX as u64);
     let until_ms = until_ms.ok_or(errors::TIMEOUT_OUT_OF_RANGE)?;
-    context.layer.connections.pause.start(until_ms, of_all, context.now_ms);
+    context.connections().pause.start(until_ms, of_all, context.now_ms);
     context.reply.ok();
     Ok(())
 }
 
-fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.layer.connections.pause.end();
-    context.layer.connections.clients.wake_all();
+fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    context.connections().pause.end();
+    context.connections().clients.wake_all();
     context.reply.ok();
     Ok(())
 }
 
 /// OFF and SKIP answer nothing themselves: the session drops what is written from here on.
-fn reply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn reply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.client.reply_mode = match String::from_utf8_lossy(&arguments[2]).to_ascii_lowercase().as_str() {
         "on" => ReplyMode::On,
         "off" => ReplyMode::Off,
@@ -259,21 +259,21 @@ fn reply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn no_evict(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn no_evict(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = is_on(&arguments[2])?;
     context.client.shared.no_evict.store(on, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }
 
-fn no_touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn no_touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = is_on(&arguments[2])?;
     context.client.shared.no_touch.store(on, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }
 
-fn is_on(word: &[u8]) -> Result<bool, Failure> {
+fn is_on(word: &[u8]) -> Result<bool, ErrorReply> {
     match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
         "on" => Ok(true),
         "off" => Ok(false),

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use quartet_wire_resp::Arguments;
 
 use crate::access::acl::User;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::connections::clients::Client;
-use crate::execution::description::flags;
 use crate::handler::context::Context;
+use crate::handler::description::flags;
 use crate::{command::errors, command::parse};
 
 /// The kinds of connections that Redis knows.
@@ -35,7 +35,7 @@ impl ClientType {
         }
     }
 
-    fn parse(word: &[u8]) -> Result<ClientType, Failure> {
+    fn parse(word: &[u8]) -> Result<ClientType, ErrorReply> {
         match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
             "normal" => Ok(ClientType::Normal),
             "pubsub" => Ok(ClientType::PubSub),
@@ -74,7 +74,7 @@ pub struct Filters {
 
 impl Filters {
     /// `skip_self`: what SKIPME is if it is not given.
-    pub fn parse(context: &Context<'_, '_>, words: Arguments<'_>, skip_self: bool) -> Result<Filters, Failure> {
+    pub fn parse(context: &Context<'_, '_>, words: Arguments<'_>, skip_self: bool) -> Result<Filters, ErrorReply> {
         let mut filters = Filters {
             filters: Vec::new(),
             skip_self,
@@ -118,7 +118,7 @@ impl Filters {
     }
 }
 
-fn yes_or_no(word: &[u8]) -> Result<bool, Failure> {
+fn yes_or_no(word: &[u8]) -> Result<bool, ErrorReply> {
     match word {
         word if parse::is(word, "yes") => Ok(true),
         word if parse::is(word, "no") => Ok(false),
@@ -130,13 +130,13 @@ fn positive(word: &[u8]) -> Option<u64> {
     u64::try_from(parse::integer(word)?).ok().filter(|number| *number > 0)
 }
 
-fn seconds(name: &str, value: &[u8]) -> Result<u64, Failure> {
+fn seconds(name: &str, value: &[u8]) -> Result<u64, ErrorReply> {
     parse::integer(value).ok_or_else(|| format!("ERR {name} is not an integer or out of range"))?;
     positive(value).ok_or_else(|| format!("ERR {name} should be greater than 0").into())
 }
 
 impl Test {
-    fn parse(context: &Context<'_, '_>, name: &str, value: &[u8]) -> Result<Test, Failure> {
+    fn parse(context: &Context<'_, '_>, name: &str, value: &[u8]) -> Result<Test, ErrorReply> {
         Ok(match name {
             "id" => Test::Ids(vec![positive(value).ok_or("ERR client-id should be greater than 0")?]),
             "addr" => Test::Address(value.to_vec()),
@@ -145,7 +145,7 @@ impl Test {
             "type" => Test::Type(ClientType::parse(value)?),
             "user" => {
                 let no_such = || format!("ERR No such user '{}'", String::from_utf8_lossy(value));
-                Test::User(context.layer.access.users.find(value).ok_or_else(no_such)?)
+                Test::User(context.access().users.find(value).ok_or_else(no_such)?)
             }
             "name" => Test::Name(value.to_vec()),
             "lib-name" => Test::LibraryName(value.to_vec()),
@@ -165,7 +165,7 @@ impl Test {
 
     fn holds(&self, context: &Context<'_, '_>, client: &Client) -> bool {
         let details = client.details.lock();
-        let since = |micros: u64| context.layer.engine.now_micros().saturating_sub(micros) / 1_000_000;
+        let since = |micros: u64| context.engine().now_micros().saturating_sub(micros) / 1_000_000;
         let has_all = |have: &str, wanted: &[u8]| wanted.iter().all(|letter| have.as_bytes().contains(letter));
         match self {
             Test::Ids(ids) => ids.contains(&client.id),
@@ -173,7 +173,7 @@ impl Test {
             Test::LocalAddress(address) => client.local_address.as_bytes() == address,
             Test::Ip(ip) => ip_of(&client.address).as_bytes() == ip,
             Test::Type(kind) => *kind == ClientType::of(client),
-            Test::User(user) => Arc::ptr_eq(user, &client.user(&context.layer.access.users)),
+            Test::User(user) => Arc::ptr_eq(user, &client.user(&context.access().users)),
             Test::Name(name) => details.name.as_bytes() == name,
             Test::LibraryName(name) => details.library_name.as_bytes() == name,
             Test::LibraryVersion(version) => details.library_version.as_bytes() == version,

@@ -2,24 +2,25 @@
 //!
 //! Texts and order of checks follow the replies of Redis 7.0.15.
 
-pub mod client;
+pub(crate) mod client;
 mod filters;
-pub mod tracking;
+pub(crate) mod tracking;
 
 use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use crate::access::acl::DEFAULT_USER;
+use crate::access::database_login::DatabaseLogin;
 use crate::access::login_guard::peer_of;
 use crate::commands::server::write_modules;
 use crate::commands::transactions;
 use crate::connections::clients::{ClientState, ReplyMode};
-use crate::execution::subscriptions::leave_all;
 use crate::facts::REDIS_VERSION;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::layer::Redis;
+use crate::handler::groups::Groups;
+use crate::handler::subscriptions::leave_all;
 use crate::{command::errors, command::parse};
 
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
@@ -30,8 +31,8 @@ pub const COMMANDS: &[Definition] = &[
     row("echo", 2, LOADING | STALE | FAST, "1.0.0", "Answers its argument.", echo),
     row("quit", -1, GREETING, "1.0.0", "Closes the connection.", quit),
     row("select", 2, LOADING | STALE | FAST, "1.0.0", "Selects a database of this connection.", select),
-    row("auth", -2, GREETING, "1.0.0", "Authenticates the connection.", auth),
-    row("hello", -1, GREETING, "6.0.0", "Chooses the protocol, and authenticates and names the connection.", hello),
+    greeting("auth", -2, "1.0.0", "Authenticates the connection.", auth),
+    greeting("hello", -1, "6.0.0", "Chooses the protocol, and authenticates and names the connection.", hello),
     row("reset", 1, GREETING, "6.2.0", "Makes the connection as it was when it began.", reset),
 ];
 
@@ -41,7 +42,7 @@ const fn row(
     flags: u32,
     since: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,
@@ -56,7 +57,28 @@ const fn row(
     )
 }
 
-fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+/// The connection may have to wait, or to go on in another logical database.
+const fn greeting(
+    name: &'static str,
+    arity: i32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Deciding,
+) -> Definition {
+    entry(
+        name,
+        arity,
+        GREETING,
+        NO_KEYS,
+        Group::Connection,
+        since,
+        "O(1)",
+        summary,
+        Decides(handler),
+    )
+}
+
+fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let is_listening = context.reply.protocol() == Protocol::Resp2 && !context.client.subscriptions.is_empty();
     match arguments.get(1) {
         Some(_) if arguments.len() > 2 => return Err("ERR wrong number of arguments for 'ping' command".into()),
@@ -71,86 +93,96 @@ fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-fn echo(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn echo(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.bulk(&arguments[1]);
     Ok(())
 }
 
-fn quit(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn quit(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.client.close_after_reply = true;
     context.reply.ok();
     Ok(())
 }
 
-fn select(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn select(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.client.select(parse::database(&arguments[1])?);
     context.reply.ok();
     Ok(())
 }
 
-fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    log_in(context.layer, context.client, &mut context.reply, arguments)
+fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    log_in(context.groups, context.client, &mut context.reply, arguments)
 }
 
 /// AUTH. Needs no lock.
 pub fn log_in(
-    layer: &Redis,
+    groups: Groups<'_>,
     client: &mut ClientState,
     reply: &mut Reply<'_>,
     arguments: Arguments<'_>,
-) -> Result<(), Failure> {
+) -> Result<Outcome, ErrorReply> {
     let (user, password) = match arguments.len() {
-        2 if is_no_password_needed(layer, &arguments[1]) => return Err(NO_PASSWORD.into()),
+        2 if is_no_password_needed(groups, &arguments[1]) => return Err(NO_PASSWORD.into()),
         2 => (DEFAULT_USER, &arguments[1]),
         3 => (&arguments[1], &arguments[2]),
         _ => return Err(errors::SYNTAX.into()),
     };
-    authenticate(layer, client, (user, password), arguments)?;
-    reply.ok();
-    Ok(())
+    let outcome = authenticate(groups, client, (user, password), arguments)?;
+    if let Outcome::Done = outcome {
+        reply.ok();
+    }
+    Ok(outcome)
 }
 
-fn is_no_password_needed(layer: &Redis, password: &[u8]) -> bool {
-    let elsewhere = layer.access.directory.as_ref();
-    layer.access.users.default_user().rules().any_password
+fn is_no_password_needed(groups: Groups<'_>, password: &[u8]) -> bool {
+    let elsewhere = groups.access().directory.as_ref();
+    groups.access().users.default_user().rules().any_password
         && elsewhere.is_none_or(|directory| directory.find(DEFAULT_USER, password).is_none())
 }
 
 /// The user's name in this logical database; or the way to the one that the password opens.
-fn user_here(layer: &Redis, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Failure> {
-    match layer
-        .access
+fn user_here(groups: Groups<'_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>, DatabaseLogin> {
+    match groups
+        .access()
         .directory
         .as_ref()
         .and_then(|directory| directory.find(name, password))
     {
-        Some(database_login) if database_login.database == layer.space.database => Ok(database_login.user),
-        Some(database_login) => Err(Failure::SwitchDatabase(database_login)),
+        Some(database_login) if database_login.database == groups.space().database => Ok(database_login.user),
+        Some(database_login) => Err(database_login),
         None => Ok(name.to_vec()),
     }
 }
 
+/// Authenticates the connection, unless it is to wait or to go on in another database.
 fn authenticate(
-    layer: &Redis,
+    groups: Groups<'_>,
     client: &mut ClientState,
     (name, password): (&[u8], &[u8]),
     arguments: Arguments<'_>,
-) -> Result<(), Failure> {
+) -> Result<Outcome, ErrorReply> {
     let peer = peer_of(&client.shared.address);
-    let now_micros = layer.engine.now_micros();
-    if let Some(micros) = layer.access.login_guard.wait_micros(peer, name, password, now_micros) {
-        return Err(Failure::TooSoon { micros });
+    let now_micros = groups.engine().now_micros();
+    if let Some(micros) = groups
+        .access()
+        .login_guard
+        .wait_micros(peer, name, password, now_micros)
+    {
+        return Ok(Outcome::Retry { after_micros: micros });
     }
-    let name_here = &user_here(layer, name, password)?;
-    let Some(user) = layer.access.users.authenticate(name_here, password) else {
-        layer.access.login_guard.failed(peer, name, now_micros);
-        layer.log_failed_authentication(client, name_here, arguments);
+    let name_here = match user_here(groups, name, password) {
+        Ok(name) => name,
+        Err(elsewhere) => return Ok(Outcome::SwitchDatabase(elsewhere)),
+    };
+    let Some(user) = groups.access().users.authenticate(&name_here, password) else {
+        groups.access().login_guard.failed(peer, name, now_micros);
+        groups.log_failed_authentication(client, &name_here, arguments);
         return Err(errors::WRONG_PASSWORD.into());
     };
-    layer.access.login_guard.succeeded(peer, name, password);
+    groups.access().login_guard.succeeded(peer, name, password);
     client.become_user(user);
     client.authenticated = true;
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 /// HELLO's arguments, none of them acted upon yet.
@@ -161,22 +193,25 @@ struct Greeting<'a> {
     name: Option<&'a [u8]>,
 }
 
-fn hello(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    greet(context.layer, context.client, &mut context.reply, arguments)
+fn hello(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    greet(context.groups, context.client, &mut context.reply, arguments)
 }
 
 /// HELLO. Needs no lock.
 pub fn greet(
-    layer: &Redis,
+    groups: Groups<'_>,
     client: &mut ClientState,
     reply: &mut Reply<'_>,
     arguments: Arguments<'_>,
-) -> Result<(), Failure> {
+) -> Result<Outcome, ErrorReply> {
     let greeting = parse_greeting(arguments)?;
     if let Some(credentials) = greeting.credentials {
-        authenticate(layer, client, credentials, arguments)?;
+        let outcome = authenticate(groups, client, credentials, arguments)?;
+        if !matches!(outcome, Outcome::Done) {
+            return Ok(outcome);
+        }
     }
-    if !client.authenticated && !layer.access.users.are_all_welcome() {
+    if !client.authenticated && !groups.access().users.are_all_welcome() {
         return Err(HELLO_UNAUTHENTICATED.into());
     }
     if let Some(name) = greeting.name {
@@ -185,11 +220,11 @@ pub fn greet(
     if let Some(protocol) = greeting.protocol {
         set_protocol(client, reply, protocol);
     }
-    write_greeting(layer, client, reply);
-    Ok(())
+    write_greeting(groups, client, reply);
+    Ok(Outcome::Done)
 }
 
-fn parse_greeting(arguments: Arguments<'_>) -> Result<Greeting<'_>, Failure> {
+fn parse_greeting(arguments: Arguments<'_>) -> Result<Greeting<'_>, ErrorReply> {
     let mut greeting = Greeting::default();
     let Some(version) = arguments.get(1) else {
         return Ok(greeting);
@@ -226,7 +261,7 @@ fn set_protocol(client: &mut ClientState, reply: &mut Reply<'_>, protocol: Proto
     reply.set_protocol(protocol);
 }
 
-fn write_greeting(layer: &Redis, client: &ClientState, reply: &mut Reply<'_>) {
+fn write_greeting(groups: Groups<'_>, client: &ClientState, reply: &mut Reply<'_>) {
     let protocol = client.shared.resp.load(Ordering::Relaxed);
     let id = client.shared.id;
     reply.map(7);
@@ -239,34 +274,34 @@ fn write_greeting(layer: &Redis, client: &ClientState, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(id as i64);
     reply.bulk(b"mode");
-    reply.bulk(layer.process.identity.mode().as_bytes());
+    reply.bulk(groups.process().identity.mode().as_bytes());
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
     write_modules(reply);
 }
 
-fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     transactions::abandon(context);
     let shared = context.client.shared.clone();
-    leave_all(context.layer, &mut context.client.subscriptions, &shared);
-    begin_anew(context.layer, context.client, &mut context.reply);
+    leave_all(context.groups, &mut context.client.subscriptions, &shared);
+    begin_anew(context.groups, context.client, &mut context.reply);
     Ok(())
 }
 
 /// RESET of a connection that watches nothing and listens to nothing. Needs no lock.
-pub fn begin_anew(layer: &Redis, client: &mut ClientState, reply: &mut Reply<'_>) {
+pub fn begin_anew(groups: Groups<'_>, client: &mut ClientState, reply: &mut Reply<'_>) {
     client.select(0);
     set_protocol(client, reply, Protocol::Resp2);
     let shared = client.shared.clone();
-    layer.connections.clients.set_monitor(&shared, false);
-    tracking::forget(layer, client);
+    groups.connections().clients.set_monitor(&shared, false);
+    tracking::forget(groups, client);
     shared.no_evict.store(false, Ordering::Relaxed);
     shared.no_touch.store(false, Ordering::Relaxed);
     shared.details.lock().name.clear();
     client.reply_mode = ReplyMode::On;
-    client.authenticated = layer.access.users.are_all_welcome();
-    client.become_user(layer.access.users.default_user().clone());
+    client.authenticated = groups.access().users.are_all_welcome();
+    client.become_user(groups.access().users.default_user().clone());
     reply.simple("RESET");
 }
 

@@ -3,15 +3,15 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::connections::clients::ClientState;
 use crate::connections::tracking::Mode;
-use crate::execution::description::redirection;
 use crate::handler::context::Context;
-use crate::layer::Redis;
+use crate::handler::description::redirection;
+use crate::handler::groups::Groups;
 use crate::{command::errors, command::parse};
 
-pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (mut mode, mut prefixes) = parse_mode(context, arguments)?;
     match &arguments[2] {
         on if parse::is(on, "on") => {
@@ -22,18 +22,18 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
                 prefixes.push(b"");
             }
             mode.prefixes = prefixes.iter().map(|prefix| prefix.to_vec()).collect();
-            context.layer.connections.tracking.enable(&context.client.shared, mode);
+            context.connections().tracking.enable(&context.client.shared, mode);
         }
-        off if parse::is(off, "off") => context.layer.connections.tracking.disable(&context.client.shared),
+        off if parse::is(off, "off") => context.connections().tracking.disable(&context.client.shared),
         _ => return Err(errors::SYNTAX.into()),
     }
-    context.layer.decide_on_changes();
+    context.decide_on_changes();
     context.reply.ok();
     Ok(())
 }
 
 /// The mode without its prefixes, and those in the order in which they were given.
-fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), Failure> {
+fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), ErrorReply> {
     let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
     let mut rest = arguments.iter().skip(3);
     while let Some(word) = rest.next() {
@@ -53,14 +53,14 @@ fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result
     Ok((mode, prefixes))
 }
 
-fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<Option<u64>, Failure> {
+fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<Option<u64>, ErrorReply> {
     if given.is_some() {
         return Err("ERR A client can only redirect to a single other client".into());
     }
     let id = parse::required_integer(id)?;
     let target = u64::try_from(id)
         .ok()
-        .filter(|id| context.layer.connections.clients.find(*id).is_some());
+        .filter(|id| context.connections().clients.find(*id).is_some());
     match target {
         None => Err("ERR The client ID you want redirect to does not exist".into()),
         target => Ok(target),
@@ -69,7 +69,7 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
 
 /// Refuses options that do not go together, or not with those that are in force, in the order and
 /// the words of Redis 7 (`clientCommand` in its `networking.c`).
-fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
+fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorReply> {
     if !mode.broadcast && !prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
     }
@@ -102,7 +102,7 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Fail
 
 /// No prefix of a connection may begin another one of it, or be the same: a change would be sent
 /// twice.
-fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
+fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorReply> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
     for (index, prefix) in prefixes.iter().enumerate() {
         let old = old.into_iter().flat_map(|old| &old.prefixes).map(Vec::as_slice);
@@ -123,7 +123,7 @@ fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure>
     Ok(())
 }
 
-pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mode = context.client.shared.tracking.lock().clone();
     let Some(mode) = mode else {
         return Err("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled".into());
@@ -144,12 +144,12 @@ pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 }
 
 /// Where the invalidations of a connection go: an id, 0 to itself, -1 nowhere.
-pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.integer(redirection(&context.client.shared));
     Ok(())
 }
 
-pub fn tracking_info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn tracking_info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let mode = context.client.shared.tracking.lock().clone();
     let flags = flags(context.client, mode.as_ref());
     let redirect = redirection(&context.client.shared);
@@ -190,8 +190,8 @@ fn flags(client: &ClientState, mode: Option<&Mode>) -> Vec<&'static str> {
 }
 
 /// Turns tracking off: RESET.
-pub fn forget(layer: &Redis, client: &mut ClientState) {
-    layer.connections.tracking.disable(&client.shared);
-    layer.decide_on_changes();
+pub fn forget(groups: Groups<'_>, client: &mut ClientState) {
+    groups.connections().tracking.disable(&client.shared);
+    groups.decide_on_changes();
     client.caching = None;
 }

@@ -4,12 +4,12 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::hash::Point;
 use super::shape::distance_meters;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::commands::sorted_sets::{self, Conditions};
 use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
 
-pub fn geoadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn geoadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (conditions, places) = conditions(arguments.tail(2));
     let contradict = conditions.only_new && conditions.only_existing;
     if places.is_empty() || places.len() % 3 != 0 || contradict {
@@ -40,7 +40,7 @@ fn conditions(arguments: Arguments<'_>) -> (Conditions, Arguments<'_>) {
 }
 
 /// A place that can be kept.
-pub fn point(longitude: &[u8], latitude: &[u8]) -> Result<Point, Failure> {
+pub fn point(longitude: &[u8], latitude: &[u8]) -> Result<Point, ErrorReply> {
     let point = Point {
         longitude: parse::required_float(longitude)?,
         latitude: parse::required_float(latitude)?,
@@ -52,7 +52,7 @@ pub fn point(longitude: &[u8], latitude: &[u8]) -> Result<Point, Failure> {
     Ok(point)
 }
 
-pub fn unit_meters(word: &[u8]) -> Result<f64, Failure> {
+pub fn unit_meters(word: &[u8]) -> Result<f64, ErrorReply> {
     match word.to_ascii_lowercase().as_slice() {
         b"m" => Ok(1.0),
         b"km" => Ok(1000.0),
@@ -62,7 +62,7 @@ pub fn unit_meters(word: &[u8]) -> Result<f64, Failure> {
     }
 }
 
-pub fn geodist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn geodist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let unit_meters = match arguments.len() {
         4 => 1.0,
         5 => unit_meters(&arguments[4])?,
@@ -81,14 +81,14 @@ pub fn geodist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn geohash(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn geohash(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     each_member(context, arguments, &mut |reply, point| match point {
         Some(point) => reply.bulk(&point.geohash()),
         None => reply.null(),
     })
 }
 
-pub fn geopos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn geopos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     each_member(context, arguments, &mut |reply, point| match point {
         Some(point) => write_point(reply, point),
         None => reply.null_array(),
@@ -100,7 +100,7 @@ fn each_member(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
     write: &mut dyn FnMut(&mut Reply<'_>, Option<Point>),
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let set = sorted_sets::read(context, &arguments[1])?;
     let members = arguments.tail(2);
     context.reply.array(members.len());

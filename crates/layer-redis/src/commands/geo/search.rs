@@ -8,7 +8,7 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::hash::{Point, Window};
 use super::points::{point, unit_meters, write_distance, write_point};
 use super::shape::{Extent, Shape, centroid};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::commands::sorted_sets::{self, SortedSet, order_of, score_bound};
 use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
@@ -79,27 +79,27 @@ struct Found {
     distance_meters: f64,
 }
 
-pub fn georadius(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn georadius(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     search(context, arguments, Form::Around { stores: true })
 }
 
-pub fn georadius_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn georadius_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     search(context, arguments, Form::Around { stores: false })
 }
 
-pub fn georadiusbymember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn georadiusbymember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     search(context, arguments, Form::AroundMember { stores: true })
 }
 
-pub fn georadiusbymember_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn georadiusbymember_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     search(context, arguments, Form::AroundMember { stores: false })
 }
 
-pub fn geosearch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn geosearch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     search(context, arguments, Form::Search)
 }
 
-pub fn geosearchstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn geosearchstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     search(context, arguments, Form::SearchStore)
 }
 
@@ -124,7 +124,7 @@ pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
     [Some(1), stored, stored_with_distance].into_iter().flatten().collect()
 }
 
-fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -> Result<(), Failure> {
+fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -> Result<(), ErrorReply> {
     let source = if form == Form::SearchStore { 2 } else { 1 };
     let set = sorted_sets::read(context, &arguments[source])?;
     let request = Request::parse(context.tx, arguments, form, set.as_ref())?;
@@ -146,7 +146,7 @@ impl<'a> Request<'a> {
         arguments: Arguments<'a>,
         form: Form,
         set: Option<&SortedSet>,
-    ) -> Result<Request<'a>, Failure> {
+    ) -> Result<Request<'a>, ErrorReply> {
         let mut request = Request::default();
         let mut options = arguments.tail(2);
         match form {
@@ -182,7 +182,7 @@ impl<'a> Request<'a> {
         words: Arguments<'a>,
         form: Form,
         set: Option<&SortedSet>,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, ErrorReply> {
         let (word, values) = (&words[0], words.tail(1));
         match () {
             () if parse::is(word, "withdist") => self.with_distance = true,
@@ -215,7 +215,7 @@ impl<'a> Request<'a> {
         word: &[u8],
         values: Arguments<'a>,
         set: Option<&SortedSet>,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, ErrorReply> {
         let is_free_for = |is_same: fn(&Extent) -> bool| self.extent.as_ref().is_none_or(|(extent, _)| is_same(extent));
         let may_be_circle = is_free_for(|extent| matches!(extent, Extent::Radius(_)));
         let may_be_box = is_free_for(|extent| matches!(extent, Extent::Box { .. }));
@@ -263,7 +263,7 @@ impl<'a> Request<'a> {
         self.by_member || self.center.is_some()
     }
 
-    fn check(&self, arguments: Arguments<'_>, form: Form) -> Result<(), Failure> {
+    fn check(&self, arguments: Arguments<'_>, form: Form) -> Result<(), ErrorReply> {
         if self.target.is_some() && (self.with_distance || self.with_hash || self.with_point) {
             return Err(match form {
                 Form::SearchStore => {
@@ -275,7 +275,7 @@ impl<'a> Request<'a> {
         }
         let one_of = |options: &str| {
             let command = String::from_utf8_lossy(&arguments[0]);
-            Failure::Message(format!("ERR exactly one of {options} can be specified for {command}"))
+            ErrorReply::from(format!("ERR exactly one of {options} can be specified for {command}"))
         };
         if form.is_search() && !self.has_center() {
             return Err(one_of("FROMMEMBER or FROMLONLAT"));
@@ -366,19 +366,19 @@ fn is_store(word: &[u8]) -> bool {
     parse::is(word, "store") || parse::is(word, "storedist")
 }
 
-fn positive_count(word: &[u8]) -> Result<usize, Failure> {
+fn positive_count(word: &[u8]) -> Result<usize, ErrorReply> {
     let count = parse::required_integer(word)?;
     let count = usize::try_from(count).ok().filter(|&count| count > 0);
     count.ok_or("ERR COUNT must be > 0".into())
 }
 
-fn member_point(tx: &mut Transaction<'_>, set: &SortedSet, member: &[u8]) -> Result<Point, Failure> {
+fn member_point(tx: &mut Transaction<'_>, set: &SortedSet, member: &[u8]) -> Result<Point, ErrorReply> {
     let score = set.score(tx, member).ok_or(NO_MEMBER)?;
     Ok(Point::of_score(score))
 }
 
 /// `radius unit`
-fn radius(words: Arguments<'_>) -> Result<(Extent, f64), Failure> {
+fn radius(words: Arguments<'_>) -> Result<(Extent, f64), ErrorReply> {
     let radius = parse::float(&words[0]).ok_or("ERR need numeric radius")?;
     if radius < 0.0 {
         return Err("ERR radius cannot be negative".into());
@@ -387,7 +387,7 @@ fn radius(words: Arguments<'_>) -> Result<(Extent, f64), Failure> {
 }
 
 /// `width height unit`
-fn rectangle(words: Arguments<'_>) -> Result<(Extent, f64), Failure> {
+fn rectangle(words: Arguments<'_>) -> Result<(Extent, f64), ErrorReply> {
     let width = parse::float(&words[0]).ok_or("ERR need numeric width")?;
     let height = parse::float(&words[1]).ok_or("ERR need numeric height")?;
     if width < 0.0 || height < 0.0 {
@@ -397,7 +397,7 @@ fn rectangle(words: Arguments<'_>) -> Result<(Extent, f64), Failure> {
 }
 
 /// `count longitude latitude ...`
-fn polygon(words: Arguments<'_>) -> Result<Vec<Point>, Failure> {
+fn polygon(words: Arguments<'_>) -> Result<Vec<Point>, ErrorReply> {
     let count = parse::integer(&words[0]).and_then(|count| i32::try_from(count).ok());
     let count = count.ok_or("ERR invalid number of vertices")?;
     let count = usize::try_from(count)
@@ -441,7 +441,7 @@ fn store(context: &mut Context<'_, '_>, request: &Request<'_>, target: &[u8], fo
             false => (place.member.clone(), place.score),
         })
         .collect();
-    let config = &context.layer.config;
+    let config = context.config();
     sorted_sets::replace(&mut context.keys(), config, target, &pairs);
     context.reply.integer(pairs.len() as i64);
 }

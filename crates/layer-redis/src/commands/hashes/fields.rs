@@ -7,7 +7,7 @@ use super::edits::{Change, Deadline, Edits};
 use super::limits;
 use super::value::{self, FIELD_BYTES_MAX, Field};
 use super::writing::{self, Outcome};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::long_double::{self, Parsed};
 use crate::keyspace::random::PickCount;
@@ -17,19 +17,19 @@ use crate::{command::errors, command::parse};
 
 pub const FIELD_TOO_LARGE: &str = "ERR field exceeds the maximum size of 65000 bytes";
 
-pub fn hset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let added = set_pairs(context, arguments)?;
     context.reply.integer(added as i64);
     Ok(())
 }
 
-pub fn hmset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hmset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_pairs(context, arguments)?;
     context.reply.ok();
     Ok(())
 }
 
-fn set_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<u64, Failure> {
+fn set_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<u64, ErrorReply> {
     if !arguments.len().is_multiple_of(2) {
         let name = arguments[0].to_ascii_lowercase();
         let name = String::from_utf8_lossy(&name);
@@ -42,7 +42,7 @@ fn set_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 /// Collects fields and values that stand in turn.
-pub fn add_pairs<'a>(edits: &mut Edits<'a>, pairs: Arguments<'a>, deadline: Deadline) -> Result<(), Failure> {
+pub fn add_pairs<'a>(edits: &mut Edits<'a>, pairs: Arguments<'a>, deadline: Deadline) -> Result<(), ErrorReply> {
     let mut words = pairs.iter();
     while let (Some(field), Some(value)) = (words.next(), words.next()) {
         check_field(field)?;
@@ -51,7 +51,7 @@ pub fn add_pairs<'a>(edits: &mut Edits<'a>, pairs: Arguments<'a>, deadline: Dead
     Ok(())
 }
 
-fn check_field(field: &[u8]) -> Result<(), Failure> {
+fn check_field(field: &[u8]) -> Result<(), ErrorReply> {
     if field.len() > FIELD_BYTES_MAX {
         return Err(FIELD_TOO_LARGE.into());
     }
@@ -59,11 +59,11 @@ fn check_field(field: &[u8]) -> Result<(), Failure> {
 }
 
 pub fn apply(context: &mut Context<'_, '_>, name: &[u8], entry: Option<&Entry>, edits: Edits<'_>) -> Outcome {
-    let limits = limits(context.layer);
+    let limits = limits(context.config());
     writing::apply(&mut context.keys(), name, entry, edits, limits)
 }
 
-pub fn hsetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hsetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, field) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::Hash)?;
@@ -91,13 +91,13 @@ fn set_one(
     apply(context, name, entry, edits);
 }
 
-pub fn hget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     reply_value(context, entry.as_ref(), &arguments[2]);
     Ok(())
 }
 
-pub fn hmget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hmget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     context.reply.array(arguments.len() - 2);
     for field in arguments.iter().skip(2) {
@@ -114,7 +114,7 @@ pub fn reply_value(context: &mut Context<'_, '_>, entry: Option<&Entry>, field: 
     }
 }
 
-pub fn hgetall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hgetall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
@@ -129,11 +129,11 @@ pub fn hgetall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn hkeys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hkeys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     reply_each(context, &arguments[1], |field| field.name)
 }
 
-pub fn hvals(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hvals(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     reply_each(context, &arguments[1], |field| field.value)
 }
 
@@ -141,7 +141,7 @@ fn reply_each(
     context: &mut Context<'_, '_>,
     name: &[u8],
     part: for<'f> fn(Field<'f>) -> &'f [u8],
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Hash)?;
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
@@ -153,7 +153,7 @@ fn reply_each(
     Ok(())
 }
 
-pub fn hdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
     let mut removed = 0;
     if let Some(entry) = entry {
@@ -168,7 +168,7 @@ pub fn hdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-pub fn hexists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hexists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     let (mut keys, reply) = context.keys_and_reply();
     let found = entry
@@ -178,7 +178,7 @@ pub fn hexists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn hstrlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hstrlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     let (mut keys, reply) = context.keys_and_reply();
     let found = entry
@@ -188,19 +188,19 @@ pub fn hstrlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn hlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     let (mut keys, reply) = context.keys_and_reply();
     reply.integer(entry.map_or(0, |entry| value::len(&mut keys, &entry) as i64));
     Ok(())
 }
 
-pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let increment = parse::required_integer(&arguments[3])?;
     let sum = increment_field(context, arguments, &|old| {
         let old = old.map_or(Some(0), parse::integer);
-        let old = old.ok_or(Failure::Error("ERR hash value is not an integer"))?;
-        let sum = old.checked_add(increment).ok_or(Failure::Error(errors::OVERFLOW))?;
+        let old = old.ok_or(ErrorReply::new("ERR hash value is not an integer"))?;
+        let sum = old.checked_add(increment).ok_or(ErrorReply::new(errors::OVERFLOW))?;
         Ok(sum.to_string().into_bytes())
     })?;
     let sum = parse::integer(&sum).expect("it was printed as an integer");
@@ -208,14 +208,14 @@ pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let increment = long_double::parse(&arguments[3]).ok_or(errors::NOT_FLOAT)?;
     if increment == Parsed::Infinite {
         return Err("ERR value is NaN or Infinity".into());
     }
     let sum = increment_field(context, arguments, &|old| {
         let old = old.map_or(Some(Parsed::ZERO), long_double::parse);
-        let old = old.ok_or(Failure::Error("ERR hash value is not a float"))?;
+        let old = old.ok_or(ErrorReply::new("ERR hash value is not a float"))?;
         Ok(old.plus(increment).ok_or(errors::NOT_FINITE)?.to_string().into_bytes())
     })?;
     context.reply.bulk(&sum);
@@ -223,10 +223,14 @@ pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
 }
 
 /// A field's new value, given its old one.
-type Sum<'s> = &'s dyn Fn(Option<&[u8]>) -> Result<Vec<u8>, Failure>;
+type Sum<'s> = &'s dyn Fn(Option<&[u8]>) -> Result<Vec<u8>, ErrorReply>;
 
 /// Replaces the value of the field `arguments[2]`, which keeps its deadline. Returns the new value.
-fn increment_field(context: &mut Context<'_, '_>, arguments: Arguments<'_>, sum: Sum<'_>) -> Result<Vec<u8>, Failure> {
+fn increment_field(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    sum: Sum<'_>,
+) -> Result<Vec<u8>, ErrorReply> {
     let (name, field) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::Hash)?;
@@ -237,7 +241,7 @@ fn increment_field(context: &mut Context<'_, '_>, arguments: Arguments<'_>, sum:
     Ok(new)
 }
 
-pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let Some(count) = arguments.get(2) else {
         return random_field(context, &arguments[1]);
     };
@@ -251,9 +255,9 @@ pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     random_fields(context, &arguments[1], count, with_values)
 }
 
-fn random_field(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
+fn random_field(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Hash)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
     match entry {
@@ -271,9 +275,9 @@ fn random_fields(
     name: &[u8],
     count: PickCount,
     with_values: bool,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Hash)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
     let indexes = count.positions(random, size)?;
@@ -299,7 +303,7 @@ fn random_fields(
     Ok(())
 }
 
-pub fn hscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let cursor = scan::cursor(&arguments[2])?;
     let Some(entry) = context.read_kind(&arguments[1], Kind::Hash)? else {
         scan::write_page(&mut context.reply, 0, &[]);

@@ -9,7 +9,7 @@ use quartet_wire_resp::Arguments;
 use super::edits::{Change, Deadline, Edits};
 use super::fields::{add_pairs, apply, reply_value};
 use super::value;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::{Entry, Kind};
 use crate::{command::errors, command::parse};
@@ -47,7 +47,7 @@ const PXAT: Unit = Unit {
 };
 
 impl Unit {
-    fn deadline_ms(self, text: &[u8], now_ms: u64, command: &str) -> Result<u64, Failure> {
+    fn deadline_ms(self, text: &[u8], now_ms: u64, command: &str) -> Result<u64, ErrorReply> {
         let time = parse::required_integer(text)?;
         if time < 0 {
             return Err("ERR invalid expire time, must be >= 0".into());
@@ -62,13 +62,17 @@ impl Unit {
 }
 
 /// Returns the fields after `FIELDS numfields` at position `at`; there must be exactly that many.
-fn field_list<'a>(arguments: Arguments<'a>, at: usize, not_positive: &'static str) -> Result<Arguments<'a>, Failure> {
+fn field_list<'a>(
+    arguments: Arguments<'a>,
+    at: usize,
+    not_positive: &'static str,
+) -> Result<Arguments<'a>, ErrorReply> {
     let word = arguments.get(at).unwrap_or_default();
     if !parse::is(word, "fields") {
         return Err(FIELDS_MISSING.into());
     }
     let count = arguments.get(at + 1).and_then(parse::integer);
-    let count = count.filter(|&count| count >= 1).ok_or(Failure::Error(not_positive))?;
+    let count = count.filter(|&count| count >= 1).ok_or(ErrorReply::new(not_positive))?;
     let fields = arguments.tail(at + 2);
     if fields.len() as i64 != count {
         return Err(FIELDS_MISMATCH.into());
@@ -111,23 +115,28 @@ impl Condition {
     }
 }
 
-pub fn hexpire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hexpire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     expire(context, arguments, EX, "hexpire")
 }
 
-pub fn hpexpire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hpexpire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     expire(context, arguments, PX, "hpexpire")
 }
 
-pub fn hexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     expire(context, arguments, EXAT, "hexpireat")
 }
 
-pub fn hpexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hpexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     expire(context, arguments, PXAT, "hpexpireat")
 }
 
-fn expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit, command: &str) -> Result<(), Failure> {
+fn expire(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    unit: Unit,
+    command: &str,
+) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
     let deadline_ms = unit.deadline_ms(&arguments[2], context.now_ms, command)?;
     let condition = Condition::parse(&arguments[3]);
@@ -182,24 +191,24 @@ fn write(context: &mut Context<'_, '_>, name: &[u8], entry: Option<&Entry>, edit
     }
 }
 
-pub fn httl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn httl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     time_left(context, arguments, EX)
 }
 
-pub fn hpttl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hpttl(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     time_left(context, arguments, PX)
 }
 
-pub fn hexpiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hexpiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     time_left(context, arguments, EXAT)
 }
 
-pub fn hpexpiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hpexpiretime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     time_left(context, arguments, PXAT)
 }
 
 /// Times are rounded up, as Redis does.
-fn time_left(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit) -> Result<(), Failure> {
+fn time_left(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     let fields = field_list(arguments, 2, FIELDS_NOT_POSITIVE)?;
     let base_ms = if unit.is_relative { context.now_ms } else { 0 };
@@ -215,7 +224,7 @@ fn time_left(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit
     Ok(())
 }
 
-pub fn hpersist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hpersist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
     let fields = field_list(arguments, 2, FIELDS_NOT_POSITIVE)?;
     let mut edits = Edits::default();
@@ -235,7 +244,7 @@ pub fn hpersist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-pub fn hgetdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hgetdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
     let fields = field_list(arguments, 2, FIELDS_NOT_POSITIVE)?;
     read_and_change(context, &arguments[1], entry.as_ref(), fields, Some(Change::Remove));
@@ -277,7 +286,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn set_deadline(&mut self, deadline: Deadline, only_one: &'static str) -> Result<(), Failure> {
+    fn set_deadline(&mut self, deadline: Deadline, only_one: &'static str) -> Result<(), ErrorReply> {
         if self.deadline.replace(deadline).is_some() {
             return Err(only_one.into());
         }
@@ -285,12 +294,12 @@ impl<'a> Options<'a> {
     }
 
     /// FIELDS stands last; each of its fields takes `words_each` arguments.
-    fn set_fields(&mut self, arguments: Arguments<'a>, at: usize, words_each: usize) -> Result<(), Failure> {
+    fn set_fields(&mut self, arguments: Arguments<'a>, at: usize, words_each: usize) -> Result<(), ErrorReply> {
         let count = arguments.get(at + 1).and_then(parse::integer);
         let count = count
             .and_then(|count| usize::try_from(count).ok())
             .filter(|&count| count > 0)
-            .ok_or(Failure::Error("ERR invalid number of fields"))?;
+            .ok_or(ErrorReply::new("ERR invalid number of fields"))?;
         let rest = arguments.tail(at + 2);
         if count.checked_mul(words_each) != Some(rest.len()) {
             return Err(FIELDS_MISMATCH.into());
@@ -309,7 +318,7 @@ fn unit(word: &[u8]) -> Option<Unit> {
 }
 
 /// Reads the options of HGETEX, or with `is_set` those of HSETEX.
-fn options<'a>(arguments: Arguments<'a>, now_ms: u64, is_set: bool) -> Result<Options<'a>, Failure> {
+fn options<'a>(arguments: Arguments<'a>, now_ms: u64, is_set: bool) -> Result<Options<'a>, ErrorReply> {
     let (command, only_one) = if is_set {
         (
             "hsetex",
@@ -326,7 +335,7 @@ fn options<'a>(arguments: Arguments<'a>, now_ms: u64, is_set: bool) -> Result<Op
     while let Some(word) = arguments.get(at) {
         if let Some(unit) = unit(word) {
             at += 1;
-            let text = arguments.get(at).ok_or(Failure::Error("ERR missing expire time"))?;
+            let text = arguments.get(at).ok_or(ErrorReply::new("ERR missing expire time"))?;
             options.set_deadline(Deadline::At(unit.deadline_ms(text, now_ms, command)?), only_one)?;
         } else if is_set && parse::is(word, "keepttl") {
             options.set_deadline(Deadline::Keep, only_one)?;
@@ -348,10 +357,10 @@ fn options<'a>(arguments: Arguments<'a>, now_ms: u64, is_set: bool) -> Result<Op
     Err("ERR missing FIELDS argument".into())
 }
 
-pub fn hgetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hgetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
     let options = options(arguments, context.now_ms, false)?;
-    let fields = options.fields.ok_or(Failure::Error(errors::SYNTAX))?;
+    let fields = options.fields.ok_or(ErrorReply::new(errors::SYNTAX))?;
     let change = options.deadline.map(|deadline| match deadline {
         Deadline::At(deadline_ms) => expiring(deadline_ms, context.now_ms),
         deadline => Change::Expire(deadline),
@@ -360,11 +369,11 @@ pub fn hgetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn hsetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn hsetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let entry = context.keys().find_kind(name, Kind::Hash)?;
     let options = options(arguments, context.now_ms, true)?;
-    let pairs = options.fields.ok_or(Failure::Error(errors::SYNTAX))?;
+    let pairs = options.fields.ok_or(ErrorReply::new(errors::SYNTAX))?;
     if let Some(must_exist) = options.must_exist
         && !all(context, entry.as_ref(), pairs, must_exist)
     {

@@ -13,9 +13,9 @@ mod writing;
 
 use std::sync::atomic::Ordering;
 
+use crate::config::Config;
 use crate::handler::definition::*;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B};
-use crate::layer::Redis;
 
 pub use edits::{Change, Deadline, Edits};
 pub use fields::apply;
@@ -33,10 +33,10 @@ pub fn encoding(entry: &Entry) -> &'static str {
     }
 }
 
-fn limits(layer: &Redis) -> writing::Limits {
+fn limits(config: &Config) -> writing::Limits {
     writing::Limits {
-        entries_max: layer.config.hash_max_listpack_entries.load(Ordering::Relaxed).max(0) as u64,
-        value_bytes_max: layer.config.hash_max_listpack_value.load(Ordering::Relaxed).max(0) as usize,
+        entries_max: config.hash_max_listpack_entries.load(Ordering::Relaxed).max(0) as u64,
+        value_bytes_max: config.hash_max_listpack_value.load(Ordering::Relaxed).max(0) as usize,
     }
 }
 
@@ -47,7 +47,7 @@ const fn row(
     since: &'static str,
     complexity: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,

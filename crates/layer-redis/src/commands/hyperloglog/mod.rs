@@ -84,9 +84,9 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-impl From<Corrupted> for Failure {
-    fn from(_: Corrupted) -> Failure {
-        Failure::Error(CORRUPTED)
+impl From<Corrupted> for ErrorReply {
+    fn from(_: Corrupted) -> ErrorReply {
+        ErrorReply::new(CORRUPTED)
     }
 }
 
@@ -97,18 +97,18 @@ struct Found {
 }
 
 /// The key, if it is there; an error if it cannot be a HyperLogLog.
-fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, Failure> {
+fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, ErrorReply> {
     let found = context.keys().find_kind(name, Kind::String)?;
     plausible(context, found)
 }
 
 /// The same, counted as a read.
-fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, Failure> {
+fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, ErrorReply> {
     let found = context.read_kind(name, Kind::String)?;
     plausible(context, found)
 }
 
-fn plausible(context: &mut Context<'_, '_>, found: Option<Entry>) -> Result<Option<Found>, Failure> {
+fn plausible(context: &mut Context<'_, '_>, found: Option<Entry>) -> Result<Option<Found>, ErrorReply> {
     let Some(entry) = found else { return Ok(None) };
     let string = StringValue::of(&entry);
     let beginning = string.part(context.tx, 0..string.length().min(HEADER_BYTES as u64));
@@ -133,11 +133,11 @@ fn found_or_new(found: Option<Found>) -> (Option<Entry>, HyperLogLog) {
 }
 
 fn sparse_bytes_max(context: &Context<'_, '_>) -> usize {
-    let bytes_max = context.layer.config.hll_sparse_max_bytes.load(Ordering::Relaxed);
+    let bytes_max = context.config().hll_sparse_max_bytes.load(Ordering::Relaxed);
     bytes_max.clamp(0, i64::from(u32::MAX)) as usize
 }
 
-fn pfadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pfadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let bytes_max = sparse_bytes_max(context);
     let (old, mut value) = found_or_new(find(context, name)?);
@@ -156,7 +156,7 @@ fn pfadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
 
 /// For one key the count is remembered in the value, so the command writes although it only reads,
 /// as it does in Redis.
-fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 2 {
         let (registers, _) = merged(context, arguments)?;
         let mut with = [0; VALUES];
@@ -176,7 +176,7 @@ fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], mut found: Found) -> Result<u64, Failure> {
+fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], mut found: Found) -> Result<u64, ErrorReply> {
     let mut with = [0; VALUES];
     each_run(found.value.bytes(), &mut |_, value, length| {
         with[usize::from(value)] += length as u32;
@@ -188,7 +188,7 @@ fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], mut found: Found)
 }
 
 /// The highest value of each register among all keys, and whether one of them is dense.
-fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Vec<u8>, bool), Failure> {
+fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Vec<u8>, bool), ErrorReply> {
     let mut registers = vec![0; REGISTERS];
     let mut any_dense = false;
     let mut met: FxHashSet<&[u8]> = FxHashSet::default();
@@ -205,7 +205,7 @@ fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Ve
     Ok((registers, any_dense))
 }
 
-fn pfmerge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pfmerge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let bytes_max = sparse_bytes_max(context);
     let (registers, any_dense) = merged(context, arguments)?;
@@ -222,7 +222,7 @@ fn pfmerge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-fn pfdebug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn pfdebug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (word, name) = (&arguments[1], &arguments[2]);
     let found = find(context, name)?.ok_or("ERR The specified key does not exist")?;
     let Found { entry, mut value } = found;
@@ -269,7 +269,7 @@ const SELF_TEST_ELEMENTS: u64 = 50_000;
 
 /// Adds elements to a sparse and a dense one: both must agree all the way, and the count must be
 /// near.
-fn pfselftest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn pfselftest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let bytes_max = sparse_bytes_max(context);
     let (mut sparse, mut dense) = (HyperLogLog::default(), HyperLogLog::default());
     dense.make_dense()?;

@@ -5,14 +5,14 @@ use quartet_wire_resp::Arguments;
 use super::document::Json;
 use super::path::Path;
 use super::{Answer, NO_DOCUMENT, answer_each, change_each, path_at, read_document};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 use crate::handler::context::Context;
 
 const NOT_AN_ARRAY: &str = "not an array";
 
 /// The values of the arguments from `start` on.
-fn values_from(arguments: Arguments<'_>, start: usize) -> Result<Vec<Json>, Failure> {
+fn values_from(arguments: Arguments<'_>, start: usize) -> Result<Vec<Json>, ErrorReply> {
     arguments.iter().skip(start).map(Json::parse).collect()
 }
 
@@ -21,7 +21,7 @@ fn memory_bytes(values: &[Json]) -> usize {
 }
 
 /// JSON.ARRAPPEND key path value [value ...]
-pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let values = values_from(arguments, 3)?;
     let grown_bytes = memory_bytes(&values);
@@ -33,7 +33,7 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 /// JSON.ARRINSERT key path index value [value ...]
-pub fn insert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn insert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let index = parse::required_integer(&arguments[3])?;
     let values = values_from(arguments, 4)?;
@@ -53,7 +53,7 @@ pub fn insert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 
 /// JSON.ARRINDEX key path value [start [stop]]: the position of the first equal element, or -1.
 /// `stop` is not looked at; 0 and what lies behind the end stand for the end.
-pub fn index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let wanted = Json::parse(&arguments[3])?;
     let number = |position: usize| arguments.get(position).map_or(Ok(0), parse::required_integer);
@@ -82,7 +82,7 @@ fn bound(index: i64, length: usize) -> usize {
 }
 
 /// JSON.ARRPOP key [path [index]]: an index outside of an array stands for the nearer end.
-pub fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let index = arguments.get(3).map_or(Ok(-1), parse::required_integer)?;
     let mut is_empty = false;
@@ -102,7 +102,7 @@ pub fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 }
 
 /// JSON.ARRTRIM key path start stop: both ends are kept.
-pub fn trim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn trim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let (start, stop) = (
         parse::required_integer(&arguments[3])?,

@@ -14,8 +14,8 @@ use std::cell::Cell;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::text::Text;
+use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::failure::Failure;
 use crate::commands::strings::VALUE_BYTES_MAX;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,7 +55,7 @@ pub struct Layout<'a> {
 
 impl Json {
     /// Reads what a client sent.
-    pub fn parse(text: &[u8]) -> Result<Json, Failure> {
+    pub fn parse(text: &[u8]) -> Result<Json, ErrorReply> {
         let budget = Cell::new(DOCUMENT_BYTES_MAX);
         let value = Json::read(text, &budget).map_err(|error| match budget.get() {
             0 => TOO_LARGE.to_owned(),
@@ -82,7 +82,7 @@ impl Json {
 
     /// The bytes to be stored, unless changes have nested the document too deeply or made it too
     /// large.
-    pub fn to_stored(&self) -> Result<Vec<u8>, Failure> {
+    pub fn to_stored(&self) -> Result<Vec<u8>, ErrorReply> {
         if self.is_deeper_than(DEPTH_MAX) {
             return Err(TOO_DEEP.into());
         }
@@ -106,7 +106,7 @@ impl Json {
 
     /// Refuses an addition of bytes in each of several places if the document would become too
     /// large.
-    pub fn check_additions(&self, places: usize, bytes_each: usize) -> Result<(), Failure> {
+    pub fn check_additions(&self, places: usize, bytes_each: usize) -> Result<(), ErrorReply> {
         let added = places.saturating_mul(bytes_each);
         if added > ADDED_BYTES_FREE && added > DOCUMENT_BYTES_MAX.saturating_sub(self.memory_bytes()) {
             return Err(TOO_LARGE.into());

@@ -95,7 +95,7 @@ const fn row(
     flags: u32,
     keys: Keys,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     let complexity = "O(N) in the size of the document";
     command(
@@ -133,12 +133,12 @@ impl Answer {
     }
 }
 
-fn read_document(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Json>, Failure> {
+fn read_document(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Json>, ErrorReply> {
     let entry = context.read_kind(name, Kind::Json)?;
     Ok(entry.map(|entry| rows::document(context.tx, &entry)))
 }
 
-fn find_document(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<(Entry, Json)>, Failure> {
+fn find_document(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<(Entry, Json)>, ErrorReply> {
     let entry = context.keys().find_kind(name, Kind::Json)?;
     Ok(entry.map(|entry| {
         let document = rows::document(context.tx, &entry);
@@ -152,7 +152,7 @@ fn put_document(
     name: &[u8],
     old: Option<&Entry>,
     document: &Json,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let header = old.map_or(Header::new(Kind::Json), Header::of);
     rows::put(&mut context.keys(), name, header, document)
 }
@@ -168,11 +168,11 @@ fn put_at(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, place: Plac
 }
 
 /// The path at `position` of the arguments; the root if there is none.
-fn path_at(arguments: Arguments<'_>, position: usize) -> Result<Path, Failure> {
+fn path_at(arguments: Arguments<'_>, position: usize) -> Result<Path, ErrorReply> {
     arguments.get(position).map_or_else(|| Ok(Path::root()), Path::parse)
 }
 
-fn no_path(path: &Path) -> Failure {
+fn no_path(path: &Path) -> ErrorReply {
     format!("ERR Path '{}' does not exist", path.text).into()
 }
 
@@ -183,7 +183,7 @@ fn answer_each(
     path: &Path,
     wanted: &str,
     ask: impl Fn(&Json) -> Option<Answer>,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let locations = path.select(document)?;
     let values = locations.iter().filter_map(|location| document.at(location));
     let answers: Vec<_> = values.map(ask).collect();
@@ -197,8 +197,8 @@ fn change_each(
     (name, path): (&[u8], &Path),
     wanted: &str,
     grown_bytes: usize,
-    mut change: impl FnMut(&mut Json) -> Result<Option<Answer>, Failure>,
-) -> Result<(), Failure> {
+    mut change: impl FnMut(&mut Json) -> Result<Option<Answer>, ErrorReply>,
+) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(name, Kind::Json)?.ok_or(NO_DOCUMENT)?;
     if let Some(place) = Place::find(context.tx, &entry, path) {
         let mut value = place.value();
@@ -236,7 +236,7 @@ fn write_answers(
     path: &Path,
     wanted: &str,
     answers: &[Option<Answer>],
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     if path.is_legacy {
         let answer = answers.iter().rev().flatten().next();
         let missing = || format!("ERR Path '{}' does not exist or {wanted}", path.text);

@@ -9,7 +9,7 @@
 //! number of matches are bounded.
 
 use super::document::{Json, Location};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 
 #[derive(Debug, PartialEq)]
 pub struct Path {
@@ -78,7 +78,7 @@ const DEPTH_FREE: usize = 8;
 const MEMBERS_FREE: usize = 64;
 
 impl Path {
-    pub fn parse(given: &[u8]) -> Result<Path, Failure> {
+    pub fn parse(given: &[u8]) -> Result<Path, ErrorReply> {
         let given = std::str::from_utf8(given).map_err(|_| "ERR a path must be UTF-8")?;
         let is_legacy = !given.starts_with('$');
         let text = match given.as_bytes().first() {
@@ -115,7 +115,7 @@ impl Path {
 
     /// Where the values are that the path means, in document order of its steps. A value may be met
     /// more than once.
-    pub fn select(&self, root: &Json) -> Result<Vec<Location>, Failure> {
+    pub fn select(&self, root: &Json) -> Result<Vec<Location>, ErrorReply> {
         select(&self.steps, root, root, &mut Budget(MATCHES_MAX))
     }
 
@@ -131,7 +131,7 @@ impl Path {
 
     /// For a path that means nothing yet: the places whose object is to get a member, and the
     /// member's name.
-    pub fn to_be_created(&self, root: &Json) -> Result<(Vec<Location>, &str), Failure> {
+    pub fn to_be_created(&self, root: &Json) -> Result<(Vec<Location>, &str), ErrorReply> {
         let (last, prefix) = self.steps.split_last().ok_or("ERR wrong static path")?;
         let is_static = self.steps.iter().all(Step::is_static);
         match last.selectors.as_slice() {
@@ -163,7 +163,7 @@ impl Step {
 struct Budget(usize);
 
 impl Budget {
-    fn spend(&mut self, count: usize) -> Result<(), Failure> {
+    fn spend(&mut self, count: usize) -> Result<(), ErrorReply> {
         self.0 = self
             .0
             .checked_sub(count)
@@ -172,7 +172,7 @@ impl Budget {
     }
 }
 
-fn select(steps: &[Step], from: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<Location>, Failure> {
+fn select(steps: &[Step], from: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<Location>, ErrorReply> {
     let mut found: Vec<Location> = vec![Location::new()];
     for step in steps {
         let mut next = Vec::new();
@@ -193,7 +193,7 @@ impl Step {
         root: &Json,
         budget: &mut Budget,
         out: &mut Vec<Location>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ErrorReply> {
         let cost = 1 + location.len() / DEPTH_FREE;
         budget.spend(cost)?;
         for selector in &self.selectors {
@@ -213,7 +213,7 @@ impl Step {
 
 impl Selector {
     /// Positions of the children that are meant.
-    fn children_of(&self, value: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<usize>, Failure> {
+    fn children_of(&self, value: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<usize>, ErrorReply> {
         let length = match value {
             Json::Array(elements) => elements.len(),
             _ => 0,
@@ -259,7 +259,7 @@ fn from_end(index: i64, length: usize) -> Option<usize> {
 }
 
 impl Condition {
-    fn holds(&self, here: &Json, root: &Json, budget: &mut Budget) -> Result<bool, Failure> {
+    fn holds(&self, here: &Json, root: &Json, budget: &mut Budget) -> Result<bool, ErrorReply> {
         budget.spend(1)?;
         Ok(match self {
             Condition::Any(parts) => {
@@ -294,7 +294,12 @@ impl Condition {
 
 impl Operand {
     /// The first value that is meant.
-    fn value<'j>(&'j self, here: &'j Json, root: &'j Json, budget: &mut Budget) -> Result<Option<&'j Json>, Failure> {
+    fn value<'j>(
+        &'j self,
+        here: &'j Json,
+        root: &'j Json,
+        budget: &mut Budget,
+    ) -> Result<Option<&'j Json>, ErrorReply> {
         let (steps, from) = match self {
             Operand::Literal(value) => return Ok(Some(value)),
             Operand::Here(steps) => (steps, here),
@@ -346,7 +351,7 @@ impl<'p> Parser<'p> {
         &self.text[self.position..]
     }
 
-    fn wrong(&self) -> Failure {
+    fn wrong(&self) -> ErrorReply {
         format!(
             "ERR Error occurred on position {}, in path '{}'",
             self.position, self.text
@@ -367,7 +372,7 @@ impl<'p> Parser<'p> {
         self.position += rest.len() - rest.trim_start().len();
     }
 
-    fn expect(&mut self, word: &str) -> Result<(), Failure> {
+    fn expect(&mut self, word: &str) -> Result<(), ErrorReply> {
         self.skip_blanks();
         match self.takes(word) {
             true => Ok(()),
@@ -376,7 +381,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Steps up to where something else stands.
-    fn steps(&mut self) -> Result<Vec<Step>, Failure> {
+    fn steps(&mut self) -> Result<Vec<Step>, ErrorReply> {
         let mut steps = Vec::new();
         loop {
             let descends = self.takes("..");
@@ -394,7 +399,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    fn name(&mut self) -> Result<String, Failure> {
+    fn name(&mut self) -> Result<String, ErrorReply> {
         let rest = self.rest();
         let ends = |letter: char| letter.is_whitespace() || ".[]()<>=!&|,'\"*?".contains(letter);
         let name = &rest[..rest.find(ends).unwrap_or(rest.len())];
@@ -406,7 +411,7 @@ impl<'p> Parser<'p> {
     }
 
     /// The part after an opening bracket, the closing one included.
-    fn bracket(&mut self) -> Result<Vec<Selector>, Failure> {
+    fn bracket(&mut self) -> Result<Vec<Selector>, ErrorReply> {
         let mut selectors = Vec::new();
         loop {
             self.skip_blanks();
@@ -419,7 +424,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    fn selector(&mut self) -> Result<Selector, Failure> {
+    fn selector(&mut self) -> Result<Selector, ErrorReply> {
         if self.takes("*") {
             return Ok(Selector::All);
         }
@@ -458,7 +463,7 @@ impl<'p> Parser<'p> {
 
     /// A text in either kind of quotes; a backslash takes the next letter as it is, and knows
     /// JSON's escapes of blanks.
-    fn quoted(&mut self) -> Result<String, Failure> {
+    fn quoted(&mut self) -> Result<String, ErrorReply> {
         let mut letters = self.rest().char_indices();
         let quote = letters.next().map(|(_, quote)| quote);
         let mut text = String::new();
@@ -481,20 +486,20 @@ impl<'p> Parser<'p> {
         Err(self.wrong())
     }
 
-    fn any(&mut self) -> Result<Condition, Failure> {
+    fn any(&mut self) -> Result<Condition, ErrorReply> {
         self.list("||", Parser::all, Condition::Any)
     }
 
-    fn all(&mut self) -> Result<Condition, Failure> {
+    fn all(&mut self) -> Result<Condition, ErrorReply> {
         self.list("&&", Parser::single, Condition::All)
     }
 
     fn list(
         &mut self,
         separator: &str,
-        part: fn(&mut Parser<'p>) -> Result<Condition, Failure>,
+        part: fn(&mut Parser<'p>) -> Result<Condition, ErrorReply>,
         whole: fn(Vec<Condition>) -> Condition,
-    ) -> Result<Condition, Failure> {
+    ) -> Result<Condition, ErrorReply> {
         let mut parts = vec![part(self)?];
         loop {
             self.skip_blanks();
@@ -509,7 +514,7 @@ impl<'p> Parser<'p> {
         })
     }
 
-    fn single(&mut self) -> Result<Condition, Failure> {
+    fn single(&mut self) -> Result<Condition, ErrorReply> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err("ERR the path nests too deeply".into());
@@ -528,7 +533,7 @@ impl<'p> Parser<'p> {
         Ok(condition)
     }
 
-    fn comparison(&mut self) -> Result<Condition, Failure> {
+    fn comparison(&mut self) -> Result<Condition, ErrorReply> {
         let left = self.operand()?;
         self.skip_blanks();
         let known = COMPARISONS.iter().find(|(word, _)| self.rest().starts_with(word));
@@ -543,7 +548,7 @@ impl<'p> Parser<'p> {
         Ok(Condition::Compares(left, *comparison, self.operand()?))
     }
 
-    fn operand(&mut self) -> Result<Operand, Failure> {
+    fn operand(&mut self) -> Result<Operand, ErrorReply> {
         if self.takes("@") {
             return Ok(Operand::Here(self.steps()?));
         }

@@ -9,14 +9,14 @@ use super::path::Path;
 use super::rows;
 use super::text::Text;
 use super::{Answer, NO_DOCUMENT, answer_each, no_path, path_at, read_document};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::repetition::Repetition;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
 use crate::{command::errors, command::parse};
 
 /// JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [NOESCAPE] [path ...]
-pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut layout = Layout::default();
     let mut paths = Vec::new();
     let mut words = arguments.iter().skip(2);
@@ -37,7 +37,7 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         context.reply.null();
         return Ok(());
     };
-    let mut text = Text::limited(context.layer.reply_bytes_max());
+    let mut text = Text::limited(context.reply_bytes_max());
     match paths.as_slice() {
         [] => document.write_with(&layout, 0, &mut text),
         [(_, path)] => write_matches(&document, path, path.is_legacy, &layout, 0, &mut text)?,
@@ -55,7 +55,7 @@ fn write_matches(
     layout: &Layout<'_>,
     depth: usize,
     out: &mut Text,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let locations = path.select(document)?;
     let mut values = locations.iter().filter_map(|location| document.at(location));
     if is_single {
@@ -75,7 +75,7 @@ fn write_object_of(
     paths: &[(&[u8], Path)],
     layout: &Layout<'_>,
     out: &mut Text,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let are_single = paths.iter().all(|(_, path)| path.is_legacy);
     let mut outcome = Ok(());
     write_container(b"{}", paths, layout, 0, out, |(given, path), out| {
@@ -87,7 +87,7 @@ fn write_object_of(
 }
 
 /// JSON.MGET key [key ...] path: null for what is no document, or has no such path.
-pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let last = arguments.len() - 1;
     let path = Path::parse(&arguments[last])?;
     let mut repetition = Repetition::default();
@@ -106,8 +106,8 @@ pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path) -> Result<(), Failure> {
-    let mut text = Text::limited(context.layer.reply_bytes_max());
+fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path) -> Result<(), ErrorReply> {
+    let mut text = Text::limited(context.reply_bytes_max());
     match write_matches(document, path, path.is_legacy, &Layout::default(), 0, &mut text) {
         Ok(()) => context.reply.bulk(&text.finish().ok_or(errors::REPLY_TOO_LARGE)?),
         Err(_) => context.reply.null(),
@@ -115,7 +115,7 @@ fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path)
     Ok(())
 }
 
-pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let document = read_document(context, &arguments[1])?;
     // RESP3 answers one array more, whatever is in it, as RedisJSON 2.6 does.
@@ -150,7 +150,7 @@ fn length(
     arguments: Arguments<'_>,
     wanted: &str,
     length: fn(&Json) -> Option<usize>,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     match read_document(context, &arguments[1])? {
         Some(document) => answer_each(context, &document, &path, wanted, |value| {
@@ -164,14 +164,14 @@ fn length(
     }
 }
 
-pub fn string_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn string_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     length(context, arguments, "not a string", |value| match value {
         Json::Text(text) => Some(text.len()),
         _ => None,
     })
 }
 
-pub fn array_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn array_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     length(context, arguments, "not an array", |value| match value {
         Json::Array(elements) => Some(elements.len()),
         _ => None,
@@ -179,7 +179,7 @@ pub fn array_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
 }
 
 /// As the others; but an object that is not there has no length, and is no error.
-pub fn object_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn object_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if means_nothing(context, arguments)? {
         context.reply.null();
         return Ok(());
@@ -191,7 +191,7 @@ pub fn object_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 }
 
 /// A path of the older kind that leads nowhere in a document that is there.
-fn means_nothing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<bool, Failure> {
+fn means_nothing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<bool, ErrorReply> {
     let path = path_at(arguments, 2)?;
     let entry = context.keys().find_kind(&arguments[1], Kind::Json)?;
     match entry.filter(|_| path.is_legacy) {
@@ -200,7 +200,7 @@ fn means_nothing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     }
 }
 
-pub fn object_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn object_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let Some(document) = read_document(context, &arguments[1])? else {
         if !path.is_legacy {
@@ -238,7 +238,7 @@ fn write_names(value: &Json, reply: &mut Reply<'_>) {
     }
 }
 
-pub fn resp(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn resp(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let Some(document) = read_document(context, &arguments[1])? else {
         context.reply.null();
@@ -296,12 +296,12 @@ fn write_as_reply(value: &Json, reply: &mut Reply<'_>) {
 }
 
 /// JSON.DEBUG MEMORY key [path]: the bytes of the values' texts, which is what they take.
-pub fn memory(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn memory(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 3)?;
     match read_document(context, &arguments[2])? {
         Some(document) => {
             // Values may contain each other, and each is written to be measured.
-            let left = Cell::new(context.layer.reply_bytes_max());
+            let left = Cell::new(context.reply_bytes_max());
             answer_each(context, &document, &path, "is empty", |value| {
                 let mut text = Text::limited(left.get());
                 value.write_with(&Layout::default(), 0, &mut text);

@@ -27,7 +27,7 @@ use quartet_engine::Transaction;
 
 use super::document::{Json, Location};
 use super::path::{Path, StaticStep};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::commands::strings::VALUE_BYTES_MAX;
 use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 
@@ -65,7 +65,7 @@ pub fn document(tx: &mut Transaction<'_>, entry: &Entry) -> Json {
 }
 
 /// Writes a document whole.
-pub fn put(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, document: &Json) -> Result<(), Failure> {
+pub fn put(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, document: &Json) -> Result<(), ErrorReply> {
     let text = document.to_stored()?;
     if text.len() <= PACKED_BYTES_MAX {
         keys.put(name, header.flags(0), &text);

@@ -6,12 +6,12 @@ use super::document::Json;
 use super::path::Path;
 use super::rows::{self, Place};
 use super::{Answer, NO_DOCUMENT, change_each, inner_first, path_at, put_at, put_document};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
 
 /// JSON.STRAPPEND key [path] value
-pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (path, value) = match arguments.len() {
         3 => (Path::root(), &arguments[2]),
         4 => (Path::parse(&arguments[2])?, &arguments[3]),
@@ -28,7 +28,7 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 /// JSON.TOGGLE key [path]
-pub fn toggle(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn toggle(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         return Err("ERR wrong number of arguments for 'json.toggle' command".into());
     }
@@ -44,11 +44,11 @@ pub fn toggle(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     })
 }
 
-pub fn increment(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn increment(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     calculate(context, arguments, i64::checked_add, |left, right| left + right)
 }
 
-pub fn multiply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn multiply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     calculate(context, arguments, i64::checked_mul, |left, right| left * right)
 }
 
@@ -59,7 +59,7 @@ fn calculate(
     arguments: Arguments<'_>,
     of_integers: fn(i64, i64) -> Option<i64>,
     of_doubles: fn(f64, f64) -> f64,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let operand = Json::parse(&arguments[3])?;
     if !matches!(operand, Json::Integer(_) | Json::Double(_)) {
@@ -96,7 +96,7 @@ fn result_of(
     operand: &Json,
     of_integers: fn(i64, i64) -> Option<i64>,
     of_doubles: fn(f64, f64) -> f64,
-) -> Result<Option<Json>, Failure> {
+) -> Result<Option<Json>, ErrorReply> {
     if let (Json::Integer(left), Json::Integer(right)) = (value, operand)
         && let Some(result) = of_integers(*left, *right)
     {
@@ -120,7 +120,7 @@ fn as_double(value: &Json) -> Option<f64> {
     }
 }
 
-fn write_results(context: &mut Context<'_, '_>, path: &Path, results: Vec<Json>) -> Result<(), Failure> {
+fn write_results(context: &mut Context<'_, '_>, path: &Path, results: Vec<Json>) -> Result<(), ErrorReply> {
     if context.reply.protocol() == Protocol::Resp2 {
         let text = match path.is_legacy {
             true => {

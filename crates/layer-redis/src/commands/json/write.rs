@@ -6,7 +6,7 @@ use super::document::{Json, Location};
 use super::path::Path;
 use super::rows::Place;
 use super::{NO_DOCUMENT, NOT_AT_ROOT, find_document, inner_first, path_at, put_at, put_document};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
 use crate::{command::errors, command::parse};
@@ -22,7 +22,7 @@ enum Only {
 }
 
 /// JSON.SET key path value [NX | XX]
-pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut only = Only::Always;
     for word in arguments.iter().skip(4) {
         only = match word {
@@ -40,7 +40,7 @@ pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 }
 
 /// JSON.MSET key path value [key path value ...]
-pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() % 3 != 1 {
         return Err("ERR wrong number of arguments for 'json.mset' command".into());
     }
@@ -57,7 +57,7 @@ pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 }
 
 /// False if nothing was written, because of the condition or because there is nowhere to write to.
-fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only: Only) -> Result<bool, Failure> {
+fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only: Only) -> Result<bool, ErrorReply> {
     let path = Path::parse(path)?;
     let value = Json::parse(value)?;
     if only != Only::IfAbsent
@@ -92,7 +92,7 @@ fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only:
     Ok(has_written)
 }
 
-fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> Result<bool, Failure> {
+fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> Result<bool, ErrorReply> {
     document.check_additions(locations.len(), value.memory_bytes())?;
     for location in inner_first(locations) {
         *document.at_mut(&location).expect("a location that was found") = value.clone();
@@ -101,7 +101,7 @@ fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> Resul
 }
 
 /// Adds the member that the path ends with. False if nothing is there that could get it.
-fn create(document: &mut Json, path: &Path, value: &Json) -> Result<bool, Failure> {
+fn create(document: &mut Json, path: &Path, value: &Json) -> Result<bool, ErrorReply> {
     let (parents, name) = path.to_be_created(document)?;
     let mut has_written = false;
     for parent in parents {
@@ -112,7 +112,7 @@ fn create(document: &mut Json, path: &Path, value: &Json) -> Result<bool, Failur
 }
 
 /// JSON.MERGE key path value. Null removes what is at the path, unless that is the whole document.
-pub fn merge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn merge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let patch = Json::parse(&arguments[3])?;
     let name = &arguments[1];
@@ -142,7 +142,7 @@ pub fn merge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 /// JSON.DEL key [path], JSON.FORGET
-pub fn del(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn del(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let name = &arguments[1];
     let Some((entry, mut document)) = find_document(context, name)? else {
@@ -163,7 +163,7 @@ pub fn del(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 }
 
 /// JSON.CLEAR key [path]: how many values became empty, or zero.
-pub fn clear(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn clear(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let name = &arguments[1];
     let (entry, mut document) = find_document(context, name)?.ok_or(NO_DOCUMENT)?;

@@ -6,8 +6,8 @@ use quartet_wire_resp::Arguments;
 
 use crate::commands::help::help_command;
 use crate::commands::{hashes, lists, sets, sorted_sets};
-use crate::execution::caching;
 use crate::facts::DATABASES;
+use crate::handler::caching;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::scan::{self, Scan};
@@ -50,14 +50,14 @@ const SECOND_KEY: Keys = Keys::Range {
     step: 1,
 };
 
-fn del(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn del(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let removed = arguments.iter().skip(1).filter(|name| keys.remove(name)).count();
     context.reply.integer(removed as i64);
     Ok(())
 }
 
-fn exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let found = arguments
         .iter()
         .skip(1)
@@ -68,15 +68,11 @@ fn exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
 }
 
 /// A connection that asked not to be noticed asks for it here.
-fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut found = 0;
     for name in arguments.iter().skip(1) {
         if context.look_at(name).is_some() {
-            context
-                .layer
-                .eviction
-                .recency
-                .note(context.client.db, name, context.now_ms);
+            context.eviction().recency.note(context.client.db, name, context.now_ms);
             found += 1;
         }
     }
@@ -84,13 +80,13 @@ fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = context.look_at(&arguments[1]).map_or("none", |entry| entry.kind.name());
     context.reply.simple(name);
     Ok(())
 }
 
-fn rename(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn rename(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to) = (&arguments[1], &arguments[2]);
     context.keys().find(from).ok_or(errors::NO_SUCH_KEY)?;
     if from != to {
@@ -100,7 +96,7 @@ fn rename(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
     Ok(())
 }
 
-fn renamenx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn renamenx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
     keys.find(from).ok_or(errors::NO_SUCH_KEY)?;
@@ -118,7 +114,7 @@ fn rename_found(keys: &mut Keyspace<'_, '_>, from: &[u8], to: &[u8]) {
     keys.put(to, Header::of(&entry), entry.payload());
 }
 
-fn copy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn copy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to) = (&arguments[1], &arguments[2]);
     let (mut to_db, mut replace) = (context.client.db, false);
     let mut words = arguments.tail(3).iter();
@@ -163,7 +159,7 @@ fn write_copy(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) {
     keys.put_parts(name, Header::of(entry), &[elements.id(), entry.large_payload()]);
 }
 
-fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let to_db = parse::database(&arguments[2])?;
     if to_db == context.client.db {
@@ -178,7 +174,7 @@ fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let pattern = &arguments[1];
     let mut names = Vec::new();
     if glob::literal_prefix(pattern) == pattern {
@@ -197,7 +193,7 @@ fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let cursor = scan::cursor(&arguments[1])?;
     let options = scan::options(arguments.tail(2), Scan::Keys)?;
     let mut names = Vec::new();
@@ -242,9 +238,9 @@ fn upstash_name(kind: Kind) -> &'static str {
 /// expired.
 const RANDOM_TRIES: usize = 100;
 
-fn randomkey(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn randomkey(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = context.keys().key_count();
-    let random = &context.layer.random;
+    let random = context.random();
     let mut picked = None;
     for _ in 0..RANDOM_TRIES.min(count as usize) {
         let mut keys = context.keys();
@@ -269,13 +265,13 @@ fn randomkey(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fail
     Ok(())
 }
 
-fn dbsize(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn dbsize(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = context.keys().key_count();
     context.reply.integer(count as i64);
     Ok(())
 }
 
-fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_flush_options(arguments)?;
     let db = context.client.db;
     let others_are_empty = (0..DATABASES).all(|other| other == db || context.keys_of(other).key_count() == 0);
@@ -284,21 +280,21 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     } else {
         context.keys().clear();
     }
-    caching::flushed(context.layer);
+    caching::flushed(context.groups);
     context.reply.ok();
     Ok(())
 }
 
-fn flushall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn flushall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_flush_options(arguments)?;
     clear_everything(context.tx);
-    caching::flushed(context.layer);
+    caching::flushed(context.groups);
     context.reply.ok();
     Ok(())
 }
 
 /// SYNC and ASYNC are the same here: ranges go at once and are freed in the background.
-fn check_flush_options(arguments: Arguments<'_>) -> Result<(), Failure> {
+fn check_flush_options(arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     match (arguments.len(), arguments.get(1)) {
         (1, _) => Ok(()),
         (2, Some(word)) if parse::is(word, "sync") || parse::is(word, "async") => Ok(()),
@@ -307,8 +303,8 @@ fn check_flush_options(arguments: Arguments<'_>) -> Result<(), Failure> {
 }
 
 /// Moves the keys' own rows from each database to the other; elements stay where they are.
-fn swapdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let index = |position: usize, text: &'static str| parse::integer(&arguments[position]).ok_or(Failure::Error(text));
+fn swapdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let index = |position: usize, text: &'static str| parse::integer(&arguments[position]).ok_or(ErrorReply::new(text));
     let (first, second) = (
         index(1, "ERR invalid first DB index")?,
         index(2, "ERR invalid second DB index")?,
@@ -359,7 +355,7 @@ fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Option<Ent
     found
 }
 
-fn object_encoding(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn object_encoding(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if let Some(entry) = object(context, arguments) {
         context.reply.bulk(encoding(&entry).as_bytes());
     }
@@ -395,12 +391,10 @@ fn string_encoding(entry: &Entry) -> &'static str {
     }
 }
 
-fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     match object(context, arguments) {
-        Some(_) if context.layer.eviction_policy().counts_frequency() => {
-            let frequency = context
-                .layer
-                .frequency(context.client.db, &arguments[2], context.now_ms);
+        Some(_) if context.eviction_policy().counts_frequency() => {
+            let frequency = context.frequency(context.client.db, &arguments[2], context.now_ms);
             context.reply.integer(frequency.into());
             Ok(())
         }
@@ -413,9 +407,9 @@ fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     }
 }
 
-fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if let Some(entry) = object(context, arguments) {
-        if context.layer.eviction_policy().counts_frequency() {
+        if context.eviction_policy().counts_frequency() {
             return Err(
                 "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between \
                  policies at runtime LRU and LFU data will take some time to adjust."
@@ -430,12 +424,12 @@ fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
 
 /// How long ago the key was last written or read.
 pub fn idle_seconds(context: &Context<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
-    let read_seconds = context.layer.eviction.recency.read_seconds(context.client.db, name);
+    let read_seconds = context.eviction().recency.read_seconds(context.client.db, name);
     let used_seconds = read_seconds.max(entry.written_micros() / 1_000_000);
     (context.now_ms / 1000).saturating_sub(used_seconds)
 }
 
-fn object_refcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn object_refcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if let Some(entry) = object(context, arguments) {
         context.reply.integer(reference_count(&entry));
     }

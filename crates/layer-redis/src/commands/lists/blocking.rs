@@ -8,19 +8,21 @@ use quartet_wire_resp::Arguments;
 use super::end;
 use super::pop::{Move, MultiPop, first_list, move_one, multi_pop};
 use super::rows::{self, End};
-use crate::command::failure::{EmptyReply, Failure};
+use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
+use crate::connections::blocking::EmptyReply;
 use crate::handler::context::Context;
+use crate::handler::outcome::Outcome;
 
-pub fn blpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn blpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     pop(context, arguments, End::Left)
 }
 
-pub fn brpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn brpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     pop(context, arguments, End::Right)
 }
 
-fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Result<(), Failure> {
+fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Result<Outcome, ErrorReply> {
     let last = arguments.len() - 1;
     let timeout = &arguments[last];
     parse::deadline_ms(timeout, context.now_ms)?;
@@ -33,21 +35,21 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Res
     context.reply.array(2);
     context.reply.bulk(name);
     context.reply.bulk(&popped);
-    Ok(())
+    Ok(Outcome::Done)
 }
 
-pub fn blmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn blmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let timeout = &arguments[1];
     let wanted = MultiPop::parse(arguments, 2)?;
     parse::deadline_ms(timeout, context.now_ms)?;
     if multi_pop(context, &wanted)? {
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     let names = wanted.names.iter().map(|name| name.to_vec()).collect();
     context.block_on(names, timeout, EmptyReply::NullArray)
 }
 
-pub fn blmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn blmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let wanted = Move {
         source: &arguments[1],
         target: &arguments[2],
@@ -57,7 +59,7 @@ pub fn blmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     move_or_wait(context, &wanted, &arguments[5])
 }
 
-pub fn brpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn brpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let wanted = Move {
         source: &arguments[1],
         target: &arguments[2],
@@ -67,10 +69,10 @@ pub fn brpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     move_or_wait(context, &wanted, &arguments[3])
 }
 
-fn move_or_wait(context: &mut Context<'_, '_>, wanted: &Move<'_>, timeout: &[u8]) -> Result<(), Failure> {
+fn move_or_wait(context: &mut Context<'_, '_>, wanted: &Move<'_>, timeout: &[u8]) -> Result<Outcome, ErrorReply> {
     parse::deadline_ms(timeout, context.now_ms)?;
     if move_one(context, wanted)? {
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     context.block_on(vec![wanted.source.to_vec()], timeout, EmptyReply::Null)
 }

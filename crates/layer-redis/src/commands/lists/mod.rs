@@ -18,7 +18,7 @@ use crate::handler::definition::*;
 use crate::keyspace::Entry;
 
 pub use blocks::{Ends, position_key, position_of, without_shifts};
-pub use rows::{elements, length, store};
+pub use rows::{elements, store};
 
 use rows::End;
 
@@ -217,7 +217,7 @@ pub const COMMANDS: &[Definition] = &[
         "Returns the indexes of elements that equal a value.",
         read::lpos,
     ),
-    command(
+    entry(
         "blpop",
         -3,
         WRITE | BLOCKING,
@@ -226,9 +226,9 @@ pub const COMMANDS: &[Definition] = &[
         "2.0.0",
         "O(N) in the number of keys",
         "Pops the first element of one of several lists, waiting for one.",
-        blocking::blpop,
+        Decides(blocking::blpop),
     ),
-    command(
+    entry(
         "brpop",
         -3,
         WRITE | BLOCKING,
@@ -237,9 +237,9 @@ pub const COMMANDS: &[Definition] = &[
         "2.0.0",
         "O(N) in the number of keys",
         "Pops the last element of one of several lists, waiting for one.",
-        blocking::brpop,
+        Decides(blocking::brpop),
     ),
-    command(
+    entry(
         "blmove",
         6,
         WRITE | DENYOOM | BLOCKING,
@@ -248,9 +248,9 @@ pub const COMMANDS: &[Definition] = &[
         "6.2.0",
         "O(1)",
         "Moves an element between two lists, waiting for one.",
-        blocking::blmove,
+        Decides(blocking::blmove),
     ),
-    command(
+    entry(
         "brpoplpush",
         4,
         WRITE | DENYOOM | BLOCKING,
@@ -259,9 +259,9 @@ pub const COMMANDS: &[Definition] = &[
         "2.2.0",
         "O(1)",
         "Moves the last element of one list to the head of another, waiting for one.",
-        blocking::brpoplpush,
+        Decides(blocking::brpoplpush),
     ),
-    command(
+    entry(
         "blmpop",
         -5,
         WRITE | BLOCKING | MOVABLE_KEYS,
@@ -270,7 +270,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "O(N+M), N being the number of keys and M the number of elements returned",
         "Pops elements from the first of several lists that has some, waiting for one.",
-        blocking::blmpop,
+        Decides(blocking::blmpop),
     ),
 ];
 
@@ -280,7 +280,7 @@ pub fn encoding(_: &Entry) -> &'static str {
 }
 
 /// LEFT or RIGHT.
-fn end(word: &[u8]) -> Result<End, Failure> {
+fn end(word: &[u8]) -> Result<End, ErrorReply> {
     if parse::is(word, "left") {
         Ok(End::Left)
     } else if parse::is(word, "right") {

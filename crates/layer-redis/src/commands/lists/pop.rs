@@ -5,20 +5,20 @@ use quartet_wire_resp::Arguments;
 
 use super::end;
 use super::rows::{self, End, Popped};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse};
 
-pub fn lpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     pop(context, arguments, "lpop", End::Left)
 }
 
-pub fn rpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn rpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     pop(context, arguments, "rpop", End::Right)
 }
 
-fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, end: End) -> Result<(), Failure> {
+fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, end: End) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         return Err(format!("ERR wrong number of arguments for '{command}' command").into());
     }
@@ -45,9 +45,9 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, e
     Ok(())
 }
 
-fn pop_count(text: &[u8]) -> Result<u64, Failure> {
+fn pop_count(text: &[u8]) -> Result<u64, ErrorReply> {
     let count = parse::integer(text).and_then(|count| u64::try_from(count).ok());
-    count.ok_or(Failure::Error(errors::OUT_OF_RANGE_POSITIVE))
+    count.ok_or(ErrorReply::new(errors::OUT_OF_RANGE_POSITIVE))
 }
 
 fn bulks(context: &mut Context<'_, '_>, values: &[Vec<u8>]) {
@@ -64,7 +64,7 @@ pub struct MultiPop<'a> {
 
 impl<'a> MultiPop<'a> {
     /// `start` is the position of the number of keys.
-    pub fn parse(arguments: Arguments<'a>, start: usize) -> Result<MultiPop<'a>, Failure> {
+    pub fn parse(arguments: Arguments<'a>, start: usize) -> Result<MultiPop<'a>, ErrorReply> {
         let words: Vec<&'a [u8]> = arguments.iter().skip(start).collect();
         let announced = parse::integer(words[0]).filter(|announced| *announced > 0);
         let announced = announced.ok_or("ERR numkeys should be greater than 0")?;
@@ -99,7 +99,7 @@ impl<'a> MultiPop<'a> {
 pub fn first_list<'a>(
     context: &mut Context<'_, '_>,
     names: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<Option<(&'a [u8], Entry)>, Failure> {
+) -> Result<Option<(&'a [u8], Entry)>, ErrorReply> {
     for name in names {
         if !context.may_be_served_by(name) {
             continue;
@@ -115,7 +115,7 @@ pub fn first_list<'a>(
 }
 
 /// Answers a name and what was popped. False, and no answer, if none of the lists exists.
-pub fn multi_pop(context: &mut Context<'_, '_>, wanted: &MultiPop<'_>) -> Result<bool, Failure> {
+pub fn multi_pop(context: &mut Context<'_, '_>, wanted: &MultiPop<'_>) -> Result<bool, ErrorReply> {
     let Some((name, entry)) = first_list(context, wanted.names.iter().copied())? else {
         return Ok(false);
     };
@@ -126,7 +126,7 @@ pub fn multi_pop(context: &mut Context<'_, '_>, wanted: &MultiPop<'_>) -> Result
     Ok(true)
 }
 
-pub fn lmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let wanted = MultiPop::parse(arguments, 1)?;
     if !multi_pop(context, &wanted)? {
         context.reply.null_array();
@@ -142,7 +142,7 @@ pub struct Move<'a> {
     pub to: End,
 }
 
-pub fn lmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let wanted = Move {
         source: &arguments[1],
         target: &arguments[2],
@@ -152,7 +152,7 @@ pub fn lmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     move_or_null(context, &wanted)
 }
 
-pub fn rpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn rpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let wanted = Move {
         source: &arguments[1],
         target: &arguments[2],
@@ -162,7 +162,7 @@ pub fn rpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     move_or_null(context, &wanted)
 }
 
-fn move_or_null(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<(), Failure> {
+fn move_or_null(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<(), ErrorReply> {
     if !move_one(context, wanted)? {
         context.reply.null();
     }
@@ -170,21 +170,13 @@ fn move_or_null(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<(), 
 }
 
 /// Answers the element that was moved. False, and no answer, if the source does not exist.
-pub fn move_one(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<bool, Failure> {
-    let is_retry = context.is_retry();
+pub fn move_one(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<bool, ErrorReply> {
     let mut keys = context.keys();
     let Some(source) = keys.find_kind(wanted.source, Kind::List)? else {
         return Ok(false);
     };
-    if let Err(failure) = keys.find_kind(wanted.target, Kind::List) {
-        // To a command that waits the plain error means that it goes on waiting; here it ends the
-        // wait, as in Redis.
-        return Err(if is_retry {
-            errors::WRONG_TYPE.to_string().into()
-        } else {
-            failure
-        });
-    }
+    keys.find_kind(wanted.target, Kind::List)
+        .map_err(ErrorReply::ending_wait)?;
     let value = transfer(&mut keys, wanted, &source);
     context.reply.bulk(&value);
     Ok(true)
@@ -202,7 +194,7 @@ fn transfer(keys: &mut Keyspace<'_, '_>, wanted: &Move<'_>, source: &Entry) -> P
     value
 }
 
-pub fn lrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = parse::required_integer(&arguments[2])?;
     let from = if count < 0 { End::Right } else { End::Left };
     let count_max = if count == 0 { u64::MAX } else { count.unsigned_abs() };
@@ -215,7 +207,7 @@ pub fn lrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-pub fn ltrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn ltrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let start = parse::required_integer(&arguments[2])?;
     let stop = parse::required_integer(&arguments[3])?;
     let mut keys = context.keys();

@@ -3,28 +3,28 @@
 use quartet_wire_resp::Arguments;
 
 use super::rows::{self, End};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
 use crate::{command::errors, command::parse};
 
-pub fn lpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     push(context, arguments, End::Left, false)
 }
 
-pub fn rpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn rpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     push(context, arguments, End::Right, false)
 }
 
-pub fn lpushx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lpushx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     push(context, arguments, End::Left, true)
 }
 
-pub fn rpushx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn rpushx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     push(context, arguments, End::Right, true)
 }
 
-fn push(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End, must_exist: bool) -> Result<(), Failure> {
+fn push(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End, must_exist: bool) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let entry = keys.find_kind(&arguments[1], Kind::List)?;
     let mut length = 0;
@@ -36,7 +36,7 @@ fn push(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End, must_
     Ok(())
 }
 
-pub fn linsert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn linsert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let side = if parse::is(&arguments[2], "before") {
         End::Left
     } else if parse::is(&arguments[2], "after") {
@@ -54,7 +54,7 @@ pub fn linsert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn lset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let Some(entry) = keys.find_kind(&arguments[1], Kind::List)? else {
         return Err(errors::NO_SUCH_KEY.into());

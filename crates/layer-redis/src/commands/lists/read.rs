@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 use super::rows::{self, End};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::{Keyspace, Kind};
 use crate::{command::errors, command::parse};
@@ -20,7 +20,7 @@ pub fn index_in(index: i64, length: u64) -> Option<u64> {
     (0..length as i64).contains(&index).then_some(index as u64)
 }
 
-pub fn llen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn llen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::List)?;
     context
         .reply
@@ -28,7 +28,7 @@ pub fn llen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-pub fn lindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let Some(entry) = context.read_kind(&arguments[1], Kind::List)? else {
         context.reply.null();
         return Ok(());
@@ -47,7 +47,7 @@ pub fn lindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn lrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let start = parse::required_integer(&arguments[2])?;
     let stop = parse::required_integer(&arguments[3])?;
     let Some(entry) = context.read_kind(&arguments[1], Kind::List)? else {
@@ -60,7 +60,7 @@ pub fn lrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         tx: context.tx,
         db: context.client.db,
         now_ms: context.now_ms,
-        changes: &context.layer.changes,
+        changes: context.groups.changes(),
     };
     rows::range(&mut keys, &entry, wanted, &mut |value| context.reply.bulk(value));
     Ok(())
@@ -78,7 +78,7 @@ struct Search<'a> {
     compared_max: u64,
 }
 
-pub fn lpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let search = lpos_options(arguments)?;
     let entry = context.read_kind(&arguments[1], Kind::List)?;
     let found = entry.map_or_else(Vec::new, |entry| indexes(&mut context.keys(), &entry, &search));
@@ -114,7 +114,7 @@ fn indexes(keys: &mut Keyspace<'_, '_>, entry: &crate::keyspace::Entry, search: 
     found
 }
 
-fn lpos_options(arguments: Arguments<'_>) -> Result<Search<'_>, Failure> {
+fn lpos_options(arguments: Arguments<'_>) -> Result<Search<'_>, ErrorReply> {
     let mut search = Search {
         value: arguments.get(2).expect("the arity is three at least"),
         from: End::Left,

@@ -46,7 +46,7 @@ const fn row(
     since: &'static str,
     complexity: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,
@@ -61,17 +61,17 @@ const fn row(
     )
 }
 
-fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     listen(context, Scope::Channel, b"subscribe", arguments);
     Ok(())
 }
 
-fn psubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn psubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     listen(context, Scope::Pattern, b"psubscribe", arguments);
     Ok(())
 }
 
-fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.in_exec {
         return Err("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client".into());
     }
@@ -79,17 +79,17 @@ fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-fn unsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn unsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     stop_listening(context, Scope::Channel, b"unsubscribe", arguments);
     Ok(())
 }
 
-fn punsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn punsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     stop_listening(context, Scope::Pattern, b"punsubscribe", arguments);
     Ok(())
 }
 
-fn sunsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sunsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     stop_listening(context, Scope::Shard, b"sunsubscribe", arguments);
     Ok(())
 }
@@ -98,7 +98,7 @@ fn listen(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], arguments: A
     let shared = context.client.shared.clone();
     for name in arguments.iter().skip(1) {
         if context.client.subscriptions.of_mut(scope).insert(name.to_vec()) {
-            context.layer.connections.channels.subscribe(scope, name, &shared);
+            context.connections().channels.subscribe(scope, name, &shared);
         }
         confirm(context, scope, word, Some(name));
     }
@@ -124,8 +124,7 @@ fn stop_listening(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], argu
 fn leave(context: &mut Context<'_, '_>, scope: Scope, name: &[u8]) {
     if context.client.subscriptions.of_mut(scope).remove(name) {
         context
-            .layer
-            .connections
+            .connections()
             .channels
             .unsubscribe(scope, name, context.client.shared.id);
     }
@@ -142,61 +141,60 @@ fn confirm(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], name: Optio
     context.reply.integer(count as i64);
 }
 
-fn publish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn publish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     send(context, Scope::Channel, arguments);
     Ok(())
 }
 
-fn spublish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn spublish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     send(context, Scope::Shard, arguments);
     Ok(())
 }
 
 fn send(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) {
     let (message, receivers) = context
-        .layer
-        .connections
+        .connections()
         .channels
         .message(scope, &arguments[1], &arguments[2]);
     if message.has_receivers() {
-        context.layer.outbox.add(Item::Message(message));
+        context.outbox().add(Item::Message(message));
     }
     context.reply.integer(receivers as i64);
 }
 
-fn channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     list(context, Scope::Channel, arguments)
 }
 
-fn shard_channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn shard_channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     list(context, Scope::Shard, arguments)
 }
 
-fn list(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn list(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         let word = String::from_utf8_lossy(&arguments[1]).into_owned();
         return Err(
             format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP.").into(),
         );
     }
-    let names = context.layer.connections.channels.names(scope, arguments.get(2));
+    let names = context.connections().channels.names(scope, arguments.get(2));
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name));
     Ok(())
 }
 
-fn pattern_count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let count = context.layer.connections.channels.count(Scope::Pattern);
+fn pattern_count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let count = context.connections().channels.count(Scope::Pattern);
     context.reply.integer(count as i64);
     Ok(())
 }
 
-fn listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     count_each(context, Scope::Channel, arguments);
     Ok(())
 }
 
-fn shard_listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn shard_listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     count_each(context, Scope::Shard, arguments);
     Ok(())
 }
@@ -205,7 +203,7 @@ fn count_each(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<
     context.reply.array(2 * (arguments.len() - 2));
     for name in arguments.iter().skip(2) {
         context.reply.bulk(name);
-        let count = context.layer.connections.channels.listener_count(scope, name);
+        let count = context.connections().channels.listener_count(scope, name);
         context.reply.integer(count as i64);
     }
 }

@@ -19,15 +19,16 @@ use super::conversion::{ReplyReader, put_error, truncated};
 use super::interpreter::limit_memory;
 use super::numbers::general;
 use super::stack::{Argument, Stack};
+use crate::command::errors;
 use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
 use crate::commands::transactions::writes_or_publishes;
 use crate::connections::clients::ClientState;
-use crate::execution::caching::remember_declared;
+use crate::handler::caching::remember_declared;
 use crate::handler::context::Context;
-use crate::keyspace::NAME_BYTES_MAX;
-use crate::layer::Redis;
+use crate::handler::definition::Nested;
+use crate::handler::groups::Groups;
+use crate::keyspace::{NAME_BYTES_MAX, has_long_key};
 use crate::scripting::long_scripts::LongScripts;
-use crate::{command::errors, execution};
 
 /// Marks a call that is no command: what follows says which. No script can lay hands on this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
@@ -57,7 +58,8 @@ fn raised(text: &str) -> Raised {
 /// Calls of the present run.
 pub struct Bridge<'a, 't, 'l> {
     pub tx: &'a mut Transaction<'t>,
-    pub layer: &'l Redis,
+    pub groups: Groups<'l>,
+    pub nested: Nested<'l>,
     /// The script's commands see it as their connection.
     pub client: ClientState,
     pub now_ms: u64,
@@ -215,22 +217,23 @@ impl Bridge<'_, '_, '_> {
 
     /// A refusal, counted as an error reply already.
     fn refusal(&self, text: &str) -> Raised {
-        self.layer.observation.statistics.error_sent(text.as_bytes());
+        self.groups.observation().statistics.error_sent(text.as_bytes());
         let text = text.to_owned();
         Raised::Table { text, counted: true }
     }
 
     fn command(&mut self, stack: &Stack, arguments: Arguments<'_>) -> Result<(), Raised> {
-        let command = match self.layer.table.find_of(arguments) {
+        let command = match self.groups.table().find_of(arguments) {
             Ok(command) => command,
             // A container without its subcommand.
-            Err(_) if arguments.len() == 1 && self.layer.table.find(&arguments[0]).is_some() => {
+            Err(_) if arguments.len() == 1 && self.groups.table().find(&arguments[0]).is_some() => {
                 return Err(self.refusal("ERR Wrong number of args calling Redis command from script"));
             }
             Err(_) => return Err(self.refusal("ERR Unknown Redis command called from script")),
         };
         if let Some(refused) = self.refused(command, arguments) {
-            execution::call::count_rejected(self.layer, command);
+            let index = self.groups.table().index(command);
+            self.groups.observation().statistics.count_rejected(index);
             return Err(self.refusal(refused));
         }
         if command.has(WRITE) && !self.has_written {
@@ -243,14 +246,17 @@ impl Bridge<'_, '_, '_> {
         let mut context = Context {
             tx: &mut *self.tx,
             client: &mut self.client,
-            layer: self.layer,
-            reply: Reply::new(&mut self.buffers.reply, Protocol::Resp2).limited(self.layer.reply_bytes_max()),
+            groups: self.groups,
+            reply: Reply::new(&mut self.buffers.reply, Protocol::Resp2).limited(self.groups.reply_bytes_max()),
             now_ms: self.now_ms,
             in_exec: true,
             retry_for: None,
         };
         context.reply.set_protocol(context.client.protocol);
-        execution::call::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
+        let nested = self.nested;
+        nested
+            .run(&mut context, command, arguments)
+            .expect("no script runs inside a script");
         remember_declared(&context, command, self.keys);
         self.answer(stack)
     }
@@ -278,7 +284,7 @@ impl Bridge<'_, '_, '_> {
 
     /// `redis.acl_check_cmd`: may the user who runs the script run this?
     fn check_permission(&self, stack: &Stack, arguments: Arguments<'_>) -> Result<(), Raised> {
-        let command = self.layer.table.find_of(arguments);
+        let command = self.groups.table().find_of(arguments);
         let command = command.map_err(|_| raised("ERR Invalid command passed to redis.acl_check_cmd()"))?;
         stack.boolean(self.client.user.check(command, arguments).is_ok());
         Ok(())
@@ -289,24 +295,24 @@ impl Bridge<'_, '_, '_> {
             return Some("ERR Wrong number of args calling Redis command from script");
         }
         let may_call_all =
-            self.layer.scripting.scripts_call_all.load(Ordering::Relaxed) && command.group != Group::Scripting;
+            self.groups.scripting().scripts_call_all.load(Ordering::Relaxed) && command.group != Group::Scripting;
         if command.has(NOSCRIPT) && !may_call_all {
             return Some("ERR This Redis command is not allowed from script");
         }
         if self.read_only && writes_or_publishes(command) {
             return Some("ERR Write commands are not allowed from read-only scripts.");
         }
-        if command.has(WRITE) && self.layer.replication.is_replica() && !self.client.is_upstream {
+        if command.has(WRITE) && self.groups.replication().is_replica() && !self.client.is_upstream {
             return Some(errors::READ_ONLY_REPLICA);
         }
-        if command.has(WRITE) && !self.has_written && self.layer.lacks_replicas() {
+        if command.has(WRITE) && !self.has_written && self.groups.lacks_replicas() {
             return Some("NOREPLICAS Not enough good replicas to write.");
         }
         if command.has(DENYOOM) && !self.has_written && self.out_of_memory {
             return Some(errors::OUT_OF_MEMORY);
         }
         let longest = arguments.iter().map(<[u8]>::len).max().unwrap_or(0);
-        if longest > NAME_BYTES_MAX && execution::call::has_long_key(command, arguments) {
+        if longest > NAME_BYTES_MAX && has_long_key(command, arguments) {
             return Some(errors::KEY_TOO_LARGE);
         }
         None

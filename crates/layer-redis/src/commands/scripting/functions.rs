@@ -11,12 +11,12 @@ use super::{EVAL_FLAGS, EVAL_RO_FLAGS, Run, SCRIPT_KEYS, is_flush_mode, kill, sp
 use crate::commands::help;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::layer::Redis;
+use crate::handler::groups::Groups;
 use crate::scripting::scripts::{FLAGS, sha1, words};
 use crate::{command::glob, command::parse};
 
 pub const COMMANDS: &[Definition] = &[
-    command(
+    entry(
         "fcall",
         -3,
         EVAL_FLAGS,
@@ -25,9 +25,9 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the function that is executed.",
         "Runs a function of a library as one transaction.",
-        fcall,
+        Nests(fcall),
     ),
-    command(
+    entry(
         "fcall_ro",
         -3,
         EVAL_RO_FLAGS,
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the function that is executed.",
         "Runs a function that only reads.",
-        fcall_ro,
+        Nests(fcall_ro),
     ),
     container(
         "function",
@@ -178,10 +178,10 @@ fn read_source(code: &[u8]) -> Result<Source<'_>, String> {
 
 /// Compiles a library and has it register its functions. The error is the reply's text without its
 /// code.
-fn compile(layer: &Redis, code: &[u8]) -> Result<StoredLibrary, String> {
+fn compile(groups: Groups<'_>, code: &[u8]) -> Result<StoredLibrary, String> {
     let source = read_source(code)?;
     let digest = sha1(code);
-    let loaded = with_interpreter(|interpreter| interpreter.load_library(&digest, source.lua, &Host::of(layer)))?;
+    let loaded = with_interpreter(|interpreter| interpreter.load_library(&digest, source.lua, &Host::of(groups)))?;
     let functions = loaded.functions.iter().map(|function| StoredFunction {
         name: function.name.clone(),
         description: function.description.clone(),
@@ -199,11 +199,11 @@ fn compile(layer: &Redis, code: &[u8]) -> Result<StoredLibrary, String> {
     })
 }
 
-fn error(text: String) -> Failure {
-    Failure::Message(format!("ERR {}", text.replace(['\r', '\n'], " ")))
+fn error(text: String) -> ErrorReply {
+    ErrorReply::from(format!("ERR {}", text.replace(['\r', '\n'], " ")))
 }
 
-fn function_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let code_at = arguments.len() - 1;
     let mut existing = Existing::Kept;
     for option in arguments.iter().take(code_at).skip(2) {
@@ -218,20 +218,20 @@ fn function_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     if existing == Existing::Kept && libraries::find(context.tx, name.as_bytes()).is_some() {
         return Err(format!("ERR Library '{name}' already exists").into());
     }
-    let library = compile(context.layer, code).map_err(error)?;
+    let library = compile(context.groups, code).map_err(error)?;
     libraries::join(context.tx, &[library], existing).map_err(error)?;
     context.reply.bulk(name.as_bytes());
     Ok(())
 }
 
-fn function_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let library = libraries::find(context.tx, &arguments[2]).ok_or("ERR Library not found")?;
     library.remove(context.tx);
     context.reply.ok();
     Ok(())
 }
 
-fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         return Err("ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.".into());
     }
@@ -243,7 +243,7 @@ fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(())
 }
 
-fn function_list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (mut with_code, mut pattern) = (false, None);
     let mut words = arguments.iter().skip(2);
     while let Some(word) = words.next() {
@@ -299,28 +299,32 @@ fn write_library(reply: &mut Reply<'_>, library: &StoredLibrary, with_code: bool
     }
 }
 
-fn function_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    kill(context.layer, true)?;
+fn function_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    kill(context.groups, true)?;
     context.reply.ok();
     Ok(())
 }
 
-fn function_stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn function_stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let counts = libraries::count(context.tx);
-    write_stats(context.layer, counts, &mut context.reply)
+    write_stats(context.groups, counts, &mut context.reply)
 }
 
 /// FUNCTION STATS while a long script holds the lock.
-pub fn write_stats_of_running(layer: &Redis, reply: &mut Reply<'_>) -> Result<(), Failure> {
-    let running = layer.scripting.long_scripts.running(layer.space.database);
+pub fn write_stats_of_running(groups: Groups<'_>, reply: &mut Reply<'_>) -> Result<(), ErrorReply> {
+    let running = groups.scripting().long_scripts.running(groups.space().database);
     let counts = running.map_or((0, 0), |script| script.library_counts);
-    write_stats(layer, counts, reply)
+    write_stats(groups, counts, reply)
 }
 
-fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Reply<'_>) -> Result<(), Failure> {
-    let running = layer.scripting.long_scripts.running(layer.space.database);
+fn write_stats(
+    groups: Groups<'_>,
+    (libraries, functions): (u64, u64),
+    reply: &mut Reply<'_>,
+) -> Result<(), ErrorReply> {
+    let running = groups.scripting().long_scripts.running(groups.space().database);
     if running.as_ref().is_some_and(|script| !script.is_function) {
-        return Err(super::busy(layer).into());
+        return Err(super::busy(groups).into());
     }
     reply.map(2);
     reply.bulk(b"running_script");
@@ -334,7 +338,7 @@ fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Re
             reply.array(script.command.len());
             script.command.iter().for_each(|word| reply.bulk(word));
             reply.bulk(b"duration_ms");
-            let micros = layer.engine.now_micros().saturating_sub(script.started_micros);
+            let micros = groups.engine().now_micros().saturating_sub(script.started_micros);
             reply.integer((micros / 1000) as i64);
         }
     }
@@ -349,23 +353,32 @@ fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Re
     Ok(())
 }
 
-fn fcall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    call(context, arguments, false)
+fn fcall(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
+    call(context, arguments, nested, false)
 }
 
-fn fcall_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    call(context, arguments, true)
+fn fcall_ro(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    nested: Nested<'_>,
+) -> Result<Outcome, ErrorReply> {
+    call(context, arguments, nested, true)
 }
 
 /// The flags that a function declares, asked before its command is begun.
-pub fn flags_of(layer: &Redis, partition: &mut PartitionGuard<'_>, name: &[u8]) -> Option<u32> {
-    let found = partition.execute(layer.space, |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
+pub fn flags_of(groups: Groups<'_>, partition: &mut PartitionGuard<'_>, name: &[u8]) -> Option<u32> {
+    let found = partition.execute(groups.space(), |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
     let (entry, _) = found.ok()?;
     entry.map(|entry| entry.flags)
 }
 
-fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool) -> Result<(), Failure> {
-    crate::execution::monitor::tell_monitors_of_script(context, arguments);
+fn call(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    nested: Nested<'_>,
+    read_only: bool,
+) -> Result<Outcome, ErrorReply> {
+    crate::handler::monitor::tell_monitors_of_script(context, arguments);
     let entry = libraries::find_function(context.tx, &arguments[1]).ok_or("ERR Function not found")?;
     let count = parse::integer(&arguments[2]).ok_or("ERR Bad number of keys provided")?;
     let (keys, values) = split(arguments, count)?;
@@ -376,6 +389,7 @@ fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool
         values,
         request: arguments,
         is_function: true,
+        nested,
     };
     run.check(context)?;
     let name = String::from_utf8_lossy(&arguments[1]);
@@ -400,14 +414,14 @@ fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool
     })
 }
 
-fn function_dump(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn function_dump(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let libraries = libraries::all(context.tx);
     let codes = libraries.iter().map(|library| library.code.as_slice());
     context.reply.bulk(&payload::dump(codes));
     Ok(())
 }
 
-fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 4 {
         return Err("ERR unknown subcommand or wrong number of arguments for 'restore'. Try FUNCTION HELP.".into());
     }
@@ -423,7 +437,7 @@ fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     let codes = payload::restore(&arguments[2])?;
     let mut added: Vec<StoredLibrary> = Vec::new();
     for code in codes {
-        let library = compile(context.layer, &code).map_err(error)?;
+        let library = compile(context.groups, &code).map_err(error)?;
         let known = added.iter().any(|other| other.name == library.name);
         if known {
             return Err(format!("ERR Library '{}' already exists", library.name).into());

@@ -23,7 +23,8 @@ use super::conversion::Fields;
 use super::registration::{self, Registration};
 use super::{bits, cjson, cmsgpack, stack, strings, structs};
 use crate::facts::REDIS_VERSION;
-use crate::layer::{Log, Redis};
+use crate::handler::groups::Groups;
+use crate::layer::Log;
 use crate::scripting::long_scripts::Stop;
 use crate::scripting::scripts::{Digest, digest_text, sha1};
 
@@ -114,7 +115,7 @@ impl Chunk<'_> {
 }
 
 /// How a run ended.
-pub enum Outcome {
+pub enum RunEnd {
     /// The bridge has taken it over.
     Plain,
     Answer(Value),
@@ -128,13 +129,13 @@ pub enum Outcome {
     TooLong,
 }
 
-impl Outcome {
+impl RunEnd {
     /// How a run ends that was stopped at `place`, if that is known.
-    pub fn of_stop(stop: Stop, place: &str) -> Outcome {
+    pub fn of_stop(stop: Stop, place: &str) -> RunEnd {
         match stop {
-            Stop::LongRunning => Outcome::LongRunning,
-            Stop::TooLong => Outcome::TooLong,
-            Stop::Killed | Stop::LoadTimeout => Outcome::Failed {
+            Stop::LongRunning => RunEnd::LongRunning,
+            Stop::TooLong => RunEnd::TooLong,
+            Stop::Killed | Stop::LoadTimeout => RunEnd::Failed {
                 text: format!("ERR Script killed by user with SCRIPT KILL...{place}"),
                 counted: false,
             },
@@ -152,12 +153,12 @@ pub struct Host<'a> {
 }
 
 impl Host<'_> {
-    pub fn of(layer: &Redis) -> Host<'_> {
-        let admission_control = layer.access.admission_control.as_ref();
+    pub fn of(groups: Groups<'_>) -> Host<'_> {
+        let admission_control = groups.access().admission_control.as_ref();
         Host {
-            engine: &layer.engine,
-            log: &layer.scripting.log,
-            seed: layer.random.next(),
+            engine: groups.engine(),
+            log: &groups.scripting().log,
+            seed: groups.random().next(),
             bytes_max: admission_control.map_or(SCRIPT_BYTES_MAX, |admission_control| {
                 admission_control.script_bytes_max()
             }),
@@ -371,13 +372,7 @@ impl Interpreter {
 
     /// Runs what was compiled or loaded before. The run lasts, for time and for whoever kills it,
     /// until the caller ends the budget: writing the answer is part of it.
-    pub fn run(
-        &mut self,
-        chunk: &Chunk<'_>,
-        host: &Host<'_>,
-        limit: Limit,
-        bridge: &mut Bridge<'_, '_, '_>,
-    ) -> Outcome {
+    pub fn run(&mut self, chunk: &Chunk<'_>, host: &Host<'_>, limit: Limit, bridge: &mut Bridge<'_, '_, '_>) -> RunEnd {
         self.begin(host, limit);
         let call = AssertUnwindSafe(|| self.call(chunk, host.bytes_max, bridge));
         let ended = catch_unwind(call).ok().flatten().unwrap_or_else(|| {
@@ -391,12 +386,12 @@ impl Interpreter {
                     Ok((false, Value::Table(failure))) => place_of(failure, chunk),
                     _ => String::new(),
                 };
-                Outcome::of_stop(stop, &place)
+                RunEnd::of_stop(stop, &place)
             }
-            (None, Ok((true, _))) if bridge.answer.is_some() => Outcome::Plain,
-            (None, Ok((true, value))) => Outcome::Answer(value),
+            (None, Ok((true, _))) if bridge.answer.is_some() => RunEnd::Plain,
+            (None, Ok((true, value))) => RunEnd::Answer(value),
             (None, Ok((false, Value::Table(failure)))) => self.failure(chunk, &failure),
-            (None, Ok((false, value))) => Outcome::Failed {
+            (None, Ok((false, value))) => RunEnd::Failed {
                 text: format!(
                     "ERR Error running script {}, {}",
                     chunk.name(),
@@ -404,7 +399,7 @@ impl Interpreter {
                 ),
                 counted: false,
             },
-            (None, Err(error)) => Outcome::Failed {
+            (None, Err(error)) => RunEnd::Failed {
                 text: format!("ERR Error running script {}, {}", chunk.name(), message(&error)),
                 counted: false,
             },
@@ -472,12 +467,12 @@ impl Interpreter {
         }
     }
 
-    fn failure(&self, chunk: &Chunk<'_>, failure: &Table) -> Outcome {
+    fn failure(&self, chunk: &Chunk<'_>, failure: &Table) -> RunEnd {
         let counted = matches!(
             failure.raw_get(&self.fields.ignore_error_stats_update),
             Ok(Value::Boolean(true))
         );
-        Outcome::Failed {
+        RunEnd::Failed {
             text: self.error_text(failure).replace(['\r', '\n'], " ") + &place_of(failure, chunk),
             counted,
         }

@@ -7,13 +7,13 @@
 mod arguments;
 mod bits;
 mod bridge;
-pub mod budget;
+pub(crate) mod budget;
 mod cjson;
 mod cmsgpack;
 mod conversion;
-pub mod functions;
+pub(crate) mod functions;
 mod interpreter;
-pub mod libraries;
+pub(crate) mod libraries;
 mod numbers;
 mod patterns;
 mod registration;
@@ -31,22 +31,22 @@ use smallvec::SmallVec;
 use self::bridge::Bridge;
 use self::budget::{Limit, Steps};
 use self::conversion::{AnswerWriter, Unwritten};
-use self::interpreter::{Chunk, Host, Interpreter, Outcome, with_interpreter};
+use self::interpreter::{Chunk, Host, Interpreter, RunEnd, with_interpreter};
 use super::help;
 use crate::connections::clients::ClientState;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::layer::Redis;
+use crate::handler::groups::Groups;
 use crate::scripting::long_scripts::{NotKilled, Outer, RunningScript};
 use crate::scripting::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
-use crate::{command::errors, command::parse, execution};
+use crate::{command::errors, command::parse, handler::monitor};
 
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
 const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS;
 const EVAL_RO_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS | READONLY;
 
 pub const COMMANDS: &[Definition] = &[
-    command(
+    entry(
         "eval",
         -3,
         EVAL_FLAGS,
@@ -55,9 +55,9 @@ pub const COMMANDS: &[Definition] = &[
         "2.6.0",
         "Depends on the script that is executed.",
         "Runs a Lua script as one transaction.",
-        eval,
+        Nests(eval),
     ),
-    command(
+    entry(
         "eval_ro",
         -3,
         EVAL_RO_FLAGS,
@@ -66,9 +66,9 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the script that is executed.",
         "Runs a Lua script that only reads.",
-        eval_ro,
+        Nests(eval_ro),
     ),
-    command(
+    entry(
         "evalsha",
         -3,
         EVAL_FLAGS,
@@ -77,9 +77,9 @@ pub const COMMANDS: &[Definition] = &[
         "2.6.0",
         "Depends on the script that is executed.",
         "Runs a cached Lua script, named by its SHA-1 digest.",
-        evalsha,
+        Nests(evalsha),
     ),
-    command(
+    entry(
         "evalsha_ro",
         -3,
         EVAL_RO_FLAGS,
@@ -88,7 +88,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "Depends on the script that is executed.",
         "Runs a cached Lua script that only reads.",
-        evalsha_ro,
+        Nests(evalsha_ro),
     ),
     container(
         "script",
@@ -167,47 +167,51 @@ pub const COMMANDS: &[Definition] = &[
     ),
 ];
 
-fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    run_script(context, arguments, find_or_add, false)
+fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, nested, find_or_add, false)
 }
 
-fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    run_script(context, arguments, find_or_add, true)
+fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, nested, find_or_add, true)
 }
 
-fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    run_script(context, arguments, find_cached, false)
+fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, nested, find_cached, false)
 }
 
-fn evalsha_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    run_script(context, arguments, find_cached, true)
+fn evalsha_ro(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    nested: Nested<'_>,
+) -> Result<Outcome, ErrorReply> {
+    run_script(context, arguments, nested, find_cached, true)
 }
 
-fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, Failure> {
-    let script = parse_digest(digest).and_then(|digest| layer.scripting.scripts.find(&digest));
-    script.ok_or(Failure::Error("NOSCRIPT No matching script. Please use EVAL."))
+fn find_cached(groups: Groups<'_>, digest: &[u8]) -> Result<Arc<Script>, ErrorReply> {
+    let script = parse_digest(digest).and_then(|digest| groups.scripting().scripts.find(&digest));
+    script.ok_or(ErrorReply::new("NOSCRIPT No matching script. Please use EVAL."))
 }
 
-fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, Failure> {
-    match layer.scripting.scripts.find_body(body) {
+fn find_or_add(groups: Groups<'_>, body: &[u8]) -> Result<Arc<Script>, ErrorReply> {
+    match groups.scripting().scripts.find_body(body) {
         Some(script) => Ok(script),
-        None => add(layer, body, false),
+        None => add(groups, body, false),
     }
 }
 
 /// Compiles and keeps a script, unless it is there.
-fn add(layer: &Redis, body: &[u8], loaded: bool) -> Result<Arc<Script>, Failure> {
+fn add(groups: Groups<'_>, body: &[u8], loaded: bool) -> Result<Arc<Script>, ErrorReply> {
     let digest = sha1(body);
-    let script = match layer.scripting.scripts.find(&digest) {
+    let script = match groups.scripting().scripts.find(&digest) {
         Some(script) if !loaded => return Ok(script),
         _ => Script::new(digest, body).map_err(|error| format!("ERR {error}"))?,
     };
     with_interpreter(|interpreter| interpreter.compile(&digest, script.source()))
         .map_err(|error| format!("ERR Error compiling script (new function): {}", one_line(&error)))?;
-    layer
-        .scripting
+    groups
+        .scripting()
         .scripts
-        .add(script, loaded, Host::of(layer).bytes_max)
+        .add(script, loaded, Host::of(groups).bytes_max)
         .map_err(|error| format!("ERR {error}").into())
 }
 
@@ -218,7 +222,7 @@ fn one_line(text: &str) -> String {
 type Words<'a> = SmallVec<[&'a [u8]; 4]>;
 
 /// The keys and the other arguments, behind the number at index 2.
-fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'a>), Failure> {
+fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'a>), ErrorReply> {
     if count > arguments.len() as i64 - 3 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
@@ -233,11 +237,12 @@ fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'
 fn run_script(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    find: fn(&Redis, &[u8]) -> Result<Arc<Script>, Failure>,
+    nested: Nested<'_>,
+    find: fn(Groups<'_>, &[u8]) -> Result<Arc<Script>, ErrorReply>,
     read_only: bool,
-) -> Result<(), Failure> {
-    execution::monitor::tell_monitors_of_script(context, arguments);
-    let script = find(context.layer, &arguments[1])?;
+) -> Result<Outcome, ErrorReply> {
+    monitor::tell_monitors_of_script(context, arguments);
+    let script = find(context.groups, &arguments[1])?;
     let count = parse::required_integer(&arguments[2])?;
     let (keys, values) = split(arguments, count)?;
     let run = Run {
@@ -247,12 +252,13 @@ fn run_script(
         values,
         request: arguments,
         is_function: false,
+        nested,
     };
     run.check(context)?;
     run.execute(context, &Chunk::Script(&script.digest), &mut |interpreter, _| {
         interpreter
             .compile(&script.digest, script.source())
-            .map_err(|error| Failure::Message(format!("ERR {error}")))
+            .map_err(|error| ErrorReply::from(format!("ERR {error}")))
     })
 }
 
@@ -265,6 +271,7 @@ pub(super) struct Run<'a> {
     values: Words<'a>,
     request: Arguments<'a>,
     is_function: bool,
+    nested: Nested<'a>,
 }
 
 impl Run<'_> {
@@ -273,7 +280,7 @@ impl Run<'_> {
     }
 
     /// The refusals of a script that declares flags, before it begins (`scriptPrepareForRun`).
-    fn check(&self, context: &Context<'_, '_>) -> Result<(), Failure> {
+    fn check(&self, context: &Context<'_, '_>) -> Result<(), ErrorReply> {
         if self.has(COMPATIBLE) {
             return Ok(());
         }
@@ -281,11 +288,11 @@ impl Run<'_> {
             if self.read_only {
                 return Err("ERR Can not execute a script with write flag using *_ro command.".into());
             }
-            if context.layer.lacks_replicas() {
+            if context.lacks_replicas() {
                 return Err("NOREPLICAS Not enough good replicas to write.".into());
             }
         }
-        if !self.has(ALLOW_OOM | NO_WRITES) && context.layer.is_out_of_memory() {
+        if !self.has(ALLOW_OOM | NO_WRITES) && context.is_out_of_memory() {
             return Err(
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'".into(),
             );
@@ -298,27 +305,27 @@ impl Run<'_> {
         &self,
         context: &mut Context<'_, '_>,
         chunk: &Chunk<'_>,
-        prepare: &mut dyn FnMut(&mut Interpreter, &Host<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let layer = context.layer;
-        let host = Host::of(layer);
+        prepare: &mut dyn FnMut(&mut Interpreter, &Host<'_>) -> Result<(), ErrorReply>,
+    ) -> Result<Outcome, ErrorReply> {
+        let groups = context.groups;
+        let host = Host::of(groups);
         with_interpreter(|interpreter| {
             prepare(interpreter, &host)?;
             let (limit, outer) = self.limit(context, chunk);
             let mut bridge = self.bridge(context, interpreter);
-            let outcome = interpreter.run(chunk, &host, limit, &mut bridge);
+            let end = interpreter.run(chunk, &host, limit, &mut bridge);
             let protocol = bridge.client.protocol;
             let slept_micros = bridge.client.sleep_micros;
             let (plain, buffers) = (bridge.answer, bridge.buffers);
-            if let (Outcome::Plain, Some(plain)) = (&outcome, plain) {
+            if let (RunEnd::Plain, Some(plain)) = (&end, plain) {
                 plain.write(&buffers, &mut context.reply);
             }
             interpreter.buffers = buffers.kept();
             context.client.sleep_micros += slept_micros;
-            let answered = self.answer(context, interpreter, outcome, protocol, host.bytes_max);
+            let answered = self.answer(context, interpreter, end, protocol, host.bytes_max);
             interpreter.budget.end();
             if let Some(outer) = outer {
-                layer.scripting.long_scripts.end(outer);
+                groups.scripting().long_scripts.end(outer);
             }
             answered
         })
@@ -326,22 +333,22 @@ impl Run<'_> {
 
     /// How long the script may take, and, if that is long, what was running long around it.
     fn limit(&self, context: &mut Context<'_, '_>, chunk: &Chunk<'_>) -> (Limit, Option<Outer>) {
-        let layer = context.layer;
+        let groups = context.groups;
         if !context.client.may_take_long {
             return (Limit::Short, None);
         }
-        let scripts = layer.scripting.long_scripts.clone();
+        let scripts = groups.scripting().long_scripts.clone();
         let outer = scripts.begin(RunningScript {
-            database: layer.space.database,
+            database: groups.space().database,
             name: chunk.name(),
             is_function: self.is_function,
             command: self.request.iter().map(<[u8]>::to_vec).collect(),
-            started_micros: layer.engine.now_micros(),
+            started_micros: groups.engine().now_micros(),
             library_counts: libraries::count(context.tx),
         });
         let limit = Limit::Long {
             scripts,
-            bounds: layer.long_bounds(),
+            bounds: groups.long_bounds(),
         };
         (limit, Some(outer))
     }
@@ -355,15 +362,16 @@ impl Run<'_> {
         let declares = !self.has(COMPATIBLE);
         Bridge {
             read_only: self.read_only || declares && self.has(NO_WRITES),
-            out_of_memory: !(declares && self.has(ALLOW_OOM)) && context.layer.is_out_of_memory(),
+            out_of_memory: !(declares && self.has(ALLOW_OOM)) && context.is_out_of_memory(),
             long: context
                 .client
                 .may_take_long
-                .then(|| context.layer.scripting.long_scripts.clone()),
-            layer: context.layer,
+                .then(|| context.scripting().long_scripts.clone()),
+            groups: context.groups,
             client,
             now_ms: context.now_ms,
             has_written: false,
+            nested: self.nested,
             keys: &self.keys,
             values: &self.values,
             answer: None,
@@ -378,23 +386,21 @@ impl Run<'_> {
         &self,
         context: &mut Context<'_, '_>,
         interpreter: &Interpreter,
-        outcome: Outcome,
+        end: RunEnd,
         script_protocol: Protocol,
         bytes_max: usize,
-    ) -> Result<(), Failure> {
-        let value = match outcome {
-            Outcome::Plain => return Ok(()),
-            Outcome::Answer(value) => value,
-            other => return Err(failure_of(other, context.in_exec)),
+    ) -> Result<Outcome, ErrorReply> {
+        let value = match end {
+            RunEnd::Plain => return Ok(Outcome::Done),
+            RunEnd::Answer(value) => value,
+            other => return without_answer(other, context.in_exec),
         };
         if let mlua::Value::Table(table) = &value
             && let Ok(mlua::Value::String(text)) = table.raw_get(&interpreter.fields.err)
         {
             let counted = table.raw_get(&interpreter.fields.ignore_error_stats_update);
-            return Err(Failure::Kept {
-                text: one_line(&text.to_string_lossy()),
-                counted: matches!(counted, Ok(mlua::Value::Boolean(true))),
-            });
+            let is_counted = matches!(counted, Ok(mlua::Value::Boolean(true)));
+            return Err(kept(one_line(&text.to_string_lossy()), is_counted));
         }
         let mark = context.reply.mark();
         let mut writer = AnswerWriter {
@@ -409,80 +415,82 @@ impl Run<'_> {
         let unwritten = match writer.value(&value, 0) {
             Ok(()) => {
                 for error in writer.errors {
-                    context.layer.observation.statistics.error_sent(&error);
+                    context.observation().statistics.error_sent(&error);
                 }
-                return Ok(());
+                return Ok(Outcome::Done);
             }
             Err(unwritten) => unwritten,
         };
         context.reply.take_back(mark);
-        Err(match unwritten {
-            Unwritten::TooDeep => taken_back(TOO_DEEP, context.in_exec),
-            Unwritten::TooLarge => taken_back(errors::REPLY_TOO_LARGE, context.in_exec),
+        match unwritten {
+            Unwritten::TooDeep => Err(taken_back(TOO_DEEP, context.in_exec)),
+            Unwritten::TooLarge => Err(taken_back(errors::REPLY_TOO_LARGE, context.in_exec)),
             Unwritten::Stopped => {
                 let stop = interpreter.budget.stopped().expect("a run that was stopped");
-                failure_of(Outcome::of_stop(stop, ""), context.in_exec)
+                without_answer(RunEnd::of_stop(stop, ""), context.in_exec)
             }
-            Unwritten::Failed(error) => Failure::Kept {
-                text: format!("ERR {}", one_line(&error.to_string())),
-                counted: false,
-            },
-        })
+            Unwritten::Failed(error) => Err(kept(format!("ERR {}", one_line(&error.to_string())), false)),
+        }
     }
 }
 
 const TOO_LONG: &str = "ERR max script duration exceeded: the script was ended";
 const TOO_DEEP: &str = "ERR reached lua stack limit";
 
-/// The failure that a run without an answer ends with.
-fn failure_of(outcome: Outcome, in_exec: bool) -> Failure {
-    match outcome {
-        Outcome::Plain | Outcome::Answer(_) => unreachable!("a run with an answer"),
-        Outcome::LongRunning => Failure::LongRunning,
-        Outcome::TooLong => taken_back(TOO_LONG, in_exec),
-        Outcome::Failed { text, counted } => Failure::Kept { text, counted },
+/// The outcome of a run that ended without an answer.
+fn without_answer(end: RunEnd, in_exec: bool) -> Result<Outcome, ErrorReply> {
+    match end {
+        RunEnd::Plain | RunEnd::Answer(_) => unreachable!("a run with an answer"),
+        RunEnd::LongRunning => Ok(Outcome::RunLong),
+        RunEnd::TooLong => Err(taken_back(TOO_LONG, in_exec)),
+        RunEnd::Failed { text, counted } => Err(kept(text, counted)),
+    }
+}
+
+/// An error of the script itself: what it did before stays.
+fn kept(text: String, is_counted: bool) -> ErrorReply {
+    ErrorReply {
+        is_counted,
+        ..ErrorReply::from(text).keeping_effects()
     }
 }
 
 /// An error that nothing of the script outlives. In a transaction what came before it cannot be
 /// taken back, so there what the script did stays as well.
-fn taken_back(text: &'static str, in_exec: bool) -> Failure {
-    match in_exec {
-        true => Failure::Kept {
-            text: text.into(),
-            counted: false,
-        },
-        false => text.into(),
+fn taken_back(text: &'static str, in_exec: bool) -> ErrorReply {
+    ErrorReply {
+        keeps_effects: in_exec,
+        ..ErrorReply::new(text)
     }
 }
 
-fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let script = add(context.layer, &arguments[2], true)?;
+fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let script = add(context.groups, &arguments[2], true)?;
     context.reply.bulk(digest_text(&script.digest).as_bytes());
     Ok(())
 }
 
-fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.array(arguments.len() - 2);
     for digest in arguments.iter().skip(2) {
-        let found = find_cached(context.layer, digest).is_ok();
+        let found = find_cached(context.groups, digest).is_ok();
         context.reply.integer(i64::from(found));
     }
     Ok(())
 }
 
 /// Valkey's own, since its version 8.
-fn script_show(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let script = find_cached(context.layer, &arguments[2])?;
+fn script_show(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let script = find_cached(context.groups, &arguments[2])?;
     context.reply.bulk(&script.body);
     Ok(())
 }
 
-fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if !is_flush_mode(arguments) {
         return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
     }
-    context.layer.scripting.scripts.flush();
+    context.scripting().scripts.flush();
     context.reply.ok();
     Ok(())
 }
@@ -494,26 +502,26 @@ fn is_flush_mode(arguments: Arguments<'_>) -> bool {
     is_known && arguments.len() <= 3
 }
 
-fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    kill(context.layer, false)?;
+fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    kill(context.groups, false)?;
     context.reply.ok();
     Ok(())
 }
 
 /// Ends the long script, if that may be. Needs no lock: the script holds it.
-pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
-    layer.scripting.long_scripts.kill(layer.space.database, is_function).map_err(|why| match why {
+pub fn kill(groups: Groups<'_>, is_function: bool) -> Result<(), ErrorReply> {
+    groups.scripting().long_scripts.kill(groups.space().database, is_function).map_err(|why| match why {
         NotKilled::NotBusy => "NOTBUSY No scripts in execution right now.".into(),
         NotKilled::HasWritten => "UNKILLABLE Sorry the script already executed write commands against the dataset. \
              You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
             .into(),
-        NotKilled::OtherKind => busy(layer).into(),
+        NotKilled::OtherKind => busy(groups).into(),
     })
 }
 
 /// The error that everybody gets while a script runs for too long.
-pub fn busy(layer: &Redis) -> &'static str {
-    let running = layer.scripting.long_scripts.running(layer.space.database);
+pub fn busy(groups: Groups<'_>) -> &'static str {
+    let running = groups.scripting().long_scripts.running(groups.space().database);
     if running.is_some_and(|script| script.is_function) {
         "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
     } else {
@@ -522,7 +530,7 @@ pub fn busy(layer: &Redis) -> &'static str {
 }
 
 /// There is no debugger; clients that switch it off get OK.
-fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mode = &arguments[2];
     if mode.eq_ignore_ascii_case(b"no") {
         context.reply.ok();
@@ -536,20 +544,20 @@ fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 
 /// Whether a command that runs a script may write, as far as its flags tell.
 pub fn declares_no_writes(
-    layer: &Redis,
+    groups: Groups<'_>,
     partition: Option<&mut PartitionGuard<'_>>,
     command: &Command,
     arguments: Arguments<'_>,
 ) -> bool {
     let flags = match command.name {
-        "eval" => match layer.scripting.scripts.find_body(&arguments[1]) {
+        "eval" => match groups.scripting().scripts.find_body(&arguments[1]) {
             Some(script) => Some(script.flags),
             None => Script::new(Digest::default(), &arguments[1])
                 .ok()
                 .map(|script| script.flags),
         },
-        "evalsha" => find_cached(layer, &arguments[1]).ok().map(|script| script.flags),
-        "fcall" => partition.and_then(|partition| functions::flags_of(layer, partition, &arguments[1])),
+        "evalsha" => find_cached(groups, &arguments[1]).ok().map(|script| script.flags),
+        "fcall" => partition.and_then(|partition| functions::flags_of(groups, partition, &arguments[1])),
         _ => None,
     };
     flags.is_some_and(|flags| flags & COMPATIBLE == 0 && flags & NO_WRITES != 0)

@@ -14,10 +14,12 @@ use crate::command::parse;
 use crate::command::table::Table;
 use crate::commands::connection::client::kill_one;
 use crate::commands::help::help_command;
+use crate::config::Config;
 use crate::connections::channels::Scope;
 use crate::connections::clients::Client;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::layer::Redis;
 
 pub const COMMANDS: &[Definition] = &[container(
@@ -33,25 +35,25 @@ const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", cat),
-    row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", delete_users),
-    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", dry_run).since("7.0.0"),
-    row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", generate_password),
-    row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", generate_token),
-    row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", get_user),
+    row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", Answers(cat)),
+    row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", Answers(delete_users)),
+    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", Answers(dry_run)).since("7.0.0"),
+    row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", Answers(generate_password)),
+    row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", Answers(generate_token)),
+    row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", Answers(get_user)),
     help_command("acl|help", Group::Server, "6.0.0"),
-    row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", list),
-    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", load),
-    row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", show_log),
-    row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", rest_token),
-    row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", save),
-    row("acl|setuser", -3, ADMINISTRATOR, "Makes a user, or changes the rules of one.", set_user),
-    row("acl|users", 2, ADMINISTRATOR, "Lists the users.", users),
-    row("acl|whoami", 2, ANYONE, "Names this connection's user.", who_am_i),
+    row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", Answers(list)),
+    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", Answers(load)),
+    row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", Answers(show_log)),
+    row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", Answers(rest_token)),
+    row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", Decides(save)),
+    row("acl|setuser", -3, ADMINISTRATOR, "Makes a user, or changes the rules of one.", Answers(set_user)),
+    row("acl|users", 2, ADMINISTRATOR, "Lists the users.", Answers(users)),
+    row("acl|whoami", 2, ANYONE, "Names this connection's user.", Answers(who_am_i)),
 ];
 
 const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Definition {
-    command(
+    entry(
         name,
         arity,
         flags,
@@ -64,18 +66,18 @@ const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, 
     )
 }
 
-fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let names: Vec<&str> = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => CATEGORIES.to_vec(),
-        Some(name) => commands_of(context.layer.table, name)?,
+        Some(name) => commands_of(context.table(), name)?,
     };
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name.as_bytes()));
     Ok(())
 }
 
-fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, Failure> {
+fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, ErrorReply> {
     let name = String::from_utf8_lossy(category).to_ascii_lowercase();
     if !CATEGORIES.contains(&name.as_str()) {
         return Err(format!("ERR Unknown category '{}'", String::from_utf8_lossy(category)).into());
@@ -86,20 +88,20 @@ fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, Fail
     Ok(members.map(|command| command.name).collect())
 }
 
-fn who_am_i(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn who_am_i(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.bulk(&context.client.user.name);
     Ok(())
 }
 
-fn users(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let users = context.layer.access.users.list();
+fn users(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let users = context.access().users.list();
     context.reply.array(users.len());
     users.iter().for_each(|user| context.reply.bulk(&user.name));
     Ok(())
 }
 
-fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let users = context.layer.access.users.list();
+fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let users = context.access().users.list();
     context.reply.array(users.len());
     users
         .iter()
@@ -107,8 +109,8 @@ fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let Some(user) = context.layer.access.users.find(&arguments[2]) else {
+fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let Some(user) = context.access().users.find(&arguments[2]) else {
         context.reply.null();
         return Ok(());
     };
@@ -143,15 +145,15 @@ fn describe(context: &mut Context<'_, '_>, selector: &Selector) {
     reply.bulk(&selector.channel_text());
 }
 
-fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[2];
     if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
         return Err("ERR Usernames can't contain spaces or null characters".into());
     }
-    let all_channels = are_channels_free(context.layer);
-    let found = context.layer.access.users.find(name);
+    let all_channels = are_channels_free(context.config());
+    let found = context.access().users.find(name);
     let old = found.as_ref().map_or_else(
-        || Arc::new(Rules::new(context.layer.table, all_channels)),
+        || Arc::new(Rules::new(context.table(), all_channels)),
         |user| user.rules(),
     );
     let modifiers: Vec<&[u8]> = arguments.iter().skip(3).collect();
@@ -164,26 +166,26 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if let Some(user) = &found {
         kill_listeners(context, user, &rules);
     }
-    context.layer.access.users.set(name, rules);
+    context.access().users.set(name, rules);
     context.reply.ok();
     Ok(())
 }
 
 /// New users may use every channel.
-fn are_channels_free(layer: &Redis) -> bool {
-    layer.config.acl_pubsub_allchannels.load(Ordering::Relaxed) != 0
+fn are_channels_free(config: &Config) -> bool {
+    config.acl_pubsub_allchannels.load(Ordering::Relaxed) != 0
 }
 
-fn connections_of(layer: &Redis, user: &Arc<User>) -> Vec<Arc<Client>> {
-    let mut clients = layer.connections.clients.list();
-    clients.retain(|client| Arc::ptr_eq(&client.user(&layer.access.users), user));
+fn connections_of(groups: Groups<'_>, user: &Arc<User>) -> Vec<Arc<Client>> {
+    let mut clients = groups.connections().clients.list();
+    clients.retain(|client| Arc::ptr_eq(&client.user(&groups.access().users), user));
     clients
 }
 
 /// Closes the user's connections that listen to something which the new rules do not allow.
 fn kill_listeners(context: &mut Context<'_, '_>, user: &Arc<User>, rules: &Rules) {
-    for client in connections_of(context.layer, user) {
-        let listens_to = context.layer.connections.channels.subscriptions_of(client.id);
+    for client in connections_of(context.groups, user) {
+        let listens_to = context.connections().channels.subscriptions_of(client.id);
         let is_allowed = |(scope, name): &(Scope, Vec<u8>)| {
             let mut selectors = rules.selectors.iter();
             selectors.any(|selector| selector.allows_channel(name, *scope == Scope::Pattern))
@@ -194,13 +196,13 @@ fn kill_listeners(context: &mut Context<'_, '_>, user: &Arc<User>, rules: &Rules
     }
 }
 
-fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.iter().skip(2).any(|name| name == DEFAULT_USER) {
         return Err("ERR The 'default' user cannot be removed".into());
     }
     let mut count = 0;
     for name in arguments.iter().skip(2) {
-        if let Some(user) = context.layer.access.users.remove(name) {
+        if let Some(user) = context.access().users.remove(name) {
             kill_connections(context, &user);
             count += 1;
         }
@@ -210,20 +212,20 @@ fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 }
 
 fn kill_connections(context: &mut Context<'_, '_>, user: &Arc<User>) {
-    for client in connections_of(context.layer, user) {
+    for client in connections_of(context.groups, user) {
         kill_one(context, &client);
     }
 }
 
-fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let show = |position: usize| String::from_utf8_lossy(&arguments[position]).into_owned();
-    let user = context.layer.access.users.find(&arguments[2]);
+    let user = context.access().users.find(&arguments[2]);
     let user = user.ok_or_else(|| format!("ERR User '{}' not found", show(2)))?;
     let request = arguments.tail(3);
-    let command = match context.layer.table.find_of(request) {
+    let command = match context.table().find_of(request) {
         Ok(command) => command,
         // A container without its subcommand.
-        Err(incomplete) if context.layer.table.find(&request[0]).is_some() && request.len() == 1 => {
+        Err(incomplete) if context.table().find(&request[0]).is_some() && request.len() == 1 => {
             return Err(incomplete);
         }
         Err(_) => return Err(format!("ERR Command '{}' not found", show(3)).into()),
@@ -241,7 +243,7 @@ fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 const PASSWORD_BITS: &str =
     "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
 
-fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let bits = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => 256,
@@ -250,34 +252,34 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     if !(1..=4096).contains(&bits) {
         return Err(PASSWORD_BITS.into());
     }
-    let source = context.layer.process.secret_digits.as_ref();
+    let source = context.process().secret_digits.as_ref();
     let digits = source.ok_or(NO_RANDOMNESS)?;
     context.reply.bulk(digits((bits as usize).div_ceil(4)).as_bytes());
     Ok(())
 }
 
 /// ACL GENTOKEN name [password]: the user need not be there yet.
-fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let password = match arguments.get(3) {
         Some(_) if arguments.len() > 4 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         Some(password) => password.to_vec(),
         None => {
-            let source = context.layer.process.secret_digits.as_ref();
+            let source = context.process().secret_digits.as_ref();
             source.ok_or(NO_RANDOMNESS)?(64).into_bytes()
         }
     };
-    let name = [&context.layer.access.realm, &arguments[2]].concat();
+    let name = [&context.access().realm, &arguments[2]].concat();
     context.reply.bulk(token(&name, &password).as_bytes());
     Ok(())
 }
 
-fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, password) = (&arguments[2], &arguments[3]);
-    let layer = context.layer;
-    let token = layer
-        .access
+    let groups = context.groups;
+    let token = groups
+        .access()
         .users
-        .token_of(&layer.access.realm, name, password)
+        .token_of(&groups.access().realm, name, password)
         .ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             format!("ERR Wrong password or user \"{name}\" does not exist")
@@ -288,23 +290,23 @@ fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 
 const NO_RANDOMNESS: &str = "ERR This server has no source of randomness";
 
-fn wrong_number(word: &str) -> Failure {
+fn wrong_number(word: &str) -> ErrorReply {
     format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try ACL HELP.").into()
 }
 
-fn show_log(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn show_log(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => 10,
         Some(word) if parse::is(word, "reset") => {
-            context.layer.access.users.log.lock().entries.clear();
+            context.access().users.log.lock().entries.clear();
             context.reply.ok();
             return Ok(());
         }
         Some(count) => parse::required_integer(count)?.max(0),
     };
     let entries: Vec<log::Entry> = {
-        let log = context.layer.access.users.log.lock();
+        let log = context.access().users.log.lock();
         log.entries.iter().take(count as usize).cloned().collect()
     };
     context.reply.array(entries.len());
@@ -346,16 +348,16 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        order to store users in the Redis configuration.";
 
 /// Writing a file takes long: it is done behind the lock.
-fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    match context.layer.access.user_file {
+fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    match context.access().user_file {
         None => Err(NO_FILE.into()),
-        Some(_) => Err(Failure::Deferred(Deferred::SaveUsers)),
+        Some(_) => Ok(Outcome::After(Deferred::SaveUsers)),
     }
 }
 
 /// All users of the file, or no change.
-fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let gone = context.layer.load_users()?;
+fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let gone = context.load_users()?;
     gone.iter().for_each(|user| kill_connections(context, user));
     context.reply.ok();
     Ok(())
@@ -386,7 +388,7 @@ impl Redis {
             .read()
             .map_err(|error| format!("ERR The ACL file cannot be read: {error}"))?;
         let text = text.ok_or("ERR There is no ACL file yet: ACL SAVE writes one")?;
-        let mut users = parse_file(self.table, &text, are_channels_free(self)).map_err(|errors| {
+        let mut users = parse_file(self.table, &text, are_channels_free(&self.config)).map_err(|errors| {
             format!(
                 "ERR {errors}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
             )

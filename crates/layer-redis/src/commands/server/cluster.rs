@@ -64,7 +64,7 @@ const fn row(
     flags: u32,
     since: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,
@@ -83,25 +83,25 @@ const DISABLED: &str = "ERR This instance has cluster support disabled";
 const EMULATED: &str = "ERR This cluster is emulated by one node: there is nothing to change about it";
 const SLOTS: u16 = 16384;
 
-fn must_be_emulated(context: &Context<'_, '_>) -> Result<(), Failure> {
-    match context.layer.process.identity.emulated_cluster {
+fn must_be_emulated(context: &Context<'_, '_>) -> Result<(), ErrorReply> {
+    match context.process().identity.emulated_cluster {
         Some(_) => Ok(()),
         None => Err(DISABLED.into()),
     }
 }
 
-fn refuse(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn refuse(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     Err(EMULATED.into())
 }
 
-fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     context.reply.ok();
     Ok(())
 }
 
-fn none(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn none(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     context.reply.array(0);
     Ok(())
@@ -116,14 +116,8 @@ struct Announced {
 
 fn announced(context: &Context<'_, '_>) -> Announced {
     let here: Option<SocketAddr> = context.client.shared.local_address.parse().ok();
-    let given = context
-        .layer
-        .process
-        .identity
-        .emulated_cluster
-        .clone()
-        .unwrap_or_default();
-    let config = &context.layer.config;
+    let given = context.process().identity.emulated_cluster.clone().unwrap_or_default();
+    let config = context.config();
     let set = |name| Some(config.text_of(name)).filter(|text| !text.is_empty() && text != "0");
     let reached_by_tls_port = here.is_some_and(|here| config.text_of("tls-port") == here.port().to_string());
     let port = match reached_by_tls_port {
@@ -140,21 +134,21 @@ fn announced(context: &Context<'_, '_>) -> Announced {
             .and_then(|port| port.parse().ok())
             .or(given.port)
             .or(here.map(|here| here.port()))
-            .unwrap_or(context.layer.process.identity.tcp_port),
+            .unwrap_or(context.process().identity.tcp_port),
     }
 }
 
-fn my_id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn my_id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     context.reply.bulk(id.as_bytes());
     Ok(())
 }
 
-fn slots(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn slots(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let node = announced(context);
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     let reply = &mut context.reply;
     reply.array(1);
     reply.array(3);
@@ -168,10 +162,10 @@ fn slots(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
     Ok(())
 }
 
-fn shards(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn shards(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let node = announced(context);
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     let reply = &mut context.reply;
     reply.array(1);
     reply.map(2);
@@ -199,16 +193,16 @@ fn shards(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
     Ok(())
 }
 
-fn nodes(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn nodes(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let Announced { host, port } = announced(context);
-    let id = &context.layer.process.identity.run_id;
+    let id = &context.process().identity.run_id;
     let line = format!("{id} {host}:{port}@0 myself,master - 0 0 1 connected 0-{}\n", SLOTS - 1);
     context.reply.verbatim(b"txt", line.as_bytes());
     Ok(())
 }
 
-fn info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let text = format!(
         "cluster_state:ok\r\ncluster_slots_assigned:{SLOTS}\r\ncluster_slots_ok:{SLOTS}\r\ncluster_slots_pfail:0\r\n\
@@ -220,13 +214,13 @@ fn info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-fn key_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn key_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     context.reply.integer(slot(&arguments[2]).into());
     Ok(())
 }
 
-fn count_keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn count_keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let wanted = slot_argument(&arguments[2])?;
     let mut count = 0;
@@ -238,7 +232,7 @@ fn count_keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
     Ok(())
 }
 
-fn keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     must_be_emulated(context)?;
     let wanted = slot_argument(&arguments[2])?;
     let most = parse::integer(&arguments[3]).and_then(|number| usize::try_from(number).ok());
@@ -258,7 +252,7 @@ fn keys_in_slot(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-fn slot_argument(text: &[u8]) -> Result<u16, Failure> {
+fn slot_argument(text: &[u8]) -> Result<u16, ErrorReply> {
     let number = parse::integer(text).and_then(|number| u16::try_from(number).ok());
     let slot = number.filter(|slot| *slot < SLOTS);
     slot.ok_or_else(|| "ERR Invalid or out of range slot".into())

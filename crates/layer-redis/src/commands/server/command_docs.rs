@@ -29,7 +29,7 @@ pub const COMMANDS: &[Definition] = &[Definition {
         flags: LOADING | STALE | CONNECTION_CATEGORY,
         ..CONTAINER.command
     },
-    handler: all,
+    handler: Answers(all),
     ..CONTAINER
 }];
 
@@ -49,7 +49,7 @@ const fn row(
     arity: i32,
     since: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     let complexity = "O(N) in the number of commands";
     command(
@@ -65,25 +65,25 @@ const fn row(
     )
 }
 
-fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let table = context.layer.table;
+fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let table = context.table();
     context.reply.array(table.commands().count());
     table.commands().for_each(|command| describe(context, command));
     Ok(())
 }
 
-fn count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.integer(context.layer.table.commands().count() as i64);
+fn count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    context.reply.integer(context.table().commands().count() as i64);
     Ok(())
 }
 
-fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() == 2 {
         return all(context, arguments);
     }
     context.reply.array(arguments.len() - 2);
     for name in arguments.iter().skip(2) {
-        match context.layer.table.find(name) {
+        match context.table().find(name) {
             Some(command) => describe(context, command),
             None => context.reply.null(),
         }
@@ -111,7 +111,7 @@ fn describe(context: &mut Context<'_, '_>, command: &'static Command) {
     reply.array(tips.clone().count());
     tips.for_each(|tip| reply.bulk(tip.as_bytes()));
     describe_keys(context, command);
-    let subcommands = context.layer.table.subcommands(command);
+    let subcommands = context.table().subcommands(command);
     context.reply.array(subcommands.len());
     subcommands.iter().for_each(|subcommand| describe(context, subcommand));
 }
@@ -221,8 +221,8 @@ fn describe_search(reply: &mut Reply<'_>, kind: &str, keyword: Option<&str>, num
     }
 }
 
-fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let table = context.layer.table;
+fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let table = context.table();
     let commands: Vec<&'static Command> = match arguments.len() {
         2 => table.commands().collect(),
         _ => arguments.iter().skip(2).filter_map(|name| table.find(name)).collect(),
@@ -268,7 +268,7 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     if command.subcommand_count > 0 {
         reply.bulk(b"subcommands");
         reply.map(command.subcommand_count);
-        let table = context.layer.table;
+        let table = context.table();
         table
             .subcommands(command)
             .iter()
@@ -276,12 +276,12 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     }
 }
 
-fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let is_filter = arguments.len() == 5 && parse::is(&arguments[2], "filterby");
     if arguments.len() != 2 && !is_filter {
         return Err(errors::SYNTAX.into());
     }
-    let all = context.layer.table.all();
+    let all = context.table().all();
     let names: Vec<&str> = match arguments.get(3) {
         None => all.map(|command| command.name).collect(),
         Some(filter) => {
@@ -299,7 +299,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
 
 /// No command belongs to a module.
-fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, Failure> {
+fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, ErrorReply> {
     match String::from_utf8_lossy(filter).to_ascii_lowercase().as_str() {
         "module" => Ok(Box::new(|_| false)),
         "aclcat" => Ok(Box::new(|command| {
@@ -316,10 +316,10 @@ fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, Failure> 
 }
 
 /// A request inside a request: its command and the positions of its keys.
-fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), Failure> {
+fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), ErrorReply> {
     let command = table
         .find_of(request)
-        .map_err(|_| Failure::from("ERR Invalid command specified"))?;
+        .map_err(|_| ErrorReply::from("ERR Invalid command specified"))?;
     if !command.accepts(request.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
@@ -333,9 +333,9 @@ fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, V
     Ok((command, positions))
 }
 
-fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = arguments.tail(2);
-    let (_, positions) = keys_in(context.layer.table, request)?;
+    let (_, positions) = keys_in(context.table(), request)?;
     context.reply.array(positions.len());
     positions
         .iter()
@@ -343,9 +343,9 @@ fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = arguments.tail(2);
-    let (command, positions) = keys_in(context.layer.table, request)?;
+    let (command, positions) = keys_in(context.table(), request)?;
     let reply = &mut context.reply;
     reply.array(positions.len());
     for (index, position) in positions.into_iter().enumerate() {

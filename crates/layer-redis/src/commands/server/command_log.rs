@@ -9,7 +9,7 @@ use crate::command::parse;
 use crate::commands::help::help_command;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::layer::Redis;
+use crate::layer::Observation;
 use crate::observation::slowlog::Slowlog;
 
 pub const COMMANDS: &[Definition] = &[container(
@@ -33,7 +33,7 @@ const fn row(
     arity: i32,
     complexity: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     let flags = ADMIN | LOADING | STALE;
     command(
@@ -49,33 +49,33 @@ const fn row(
     )
 }
 
-fn log_of<'l>(layer: &'l Redis, kind: &[u8]) -> Result<&'l Mutex<Slowlog>, Failure> {
+fn log_of<'l>(observation: &'l Observation, kind: &[u8]) -> Result<&'l Mutex<Slowlog>, ErrorReply> {
     match kind {
-        kind if parse::is(kind, "slow") => Ok(&layer.observation.slowlog),
-        kind if parse::is(kind, "large-request") => Ok(&layer.observation.large_requests),
-        kind if parse::is(kind, "large-reply") => Ok(&layer.observation.large_replies),
+        kind if parse::is(kind, "slow") => Ok(&observation.slowlog),
+        kind if parse::is(kind, "large-request") => Ok(&observation.large_requests),
+        kind if parse::is(kind, "large-reply") => Ok(&observation.large_replies),
         _ => Err("ERR type should be one of the following: slow, large-request, large-reply".into()),
     }
 }
 
-fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     const RANGE: &str = "ERR count should be greater than or equal to -1";
     let count = parse::integer(&arguments[2])
         .filter(|count| *count >= -1)
         .ok_or(RANGE)?;
-    let log = log_of(context.layer, &arguments[3])?;
+    let log = log_of(context.observation(), &arguments[3])?;
     write_entries(&mut context.reply, &log.lock(), count);
     Ok(())
 }
 
-fn len(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let log = log_of(context.layer, &arguments[2])?;
+fn len(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let log = log_of(context.observation(), &arguments[2])?;
     context.reply.integer(log.lock().entries.len() as i64);
     Ok(())
 }
 
-fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    log_of(context.layer, &arguments[2])?.lock().entries.clear();
+fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    log_of(context.observation(), &arguments[2])?.lock().entries.clear();
     context.reply.ok();
     Ok(())
 }

@@ -23,15 +23,15 @@ const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("config|get", -3, "Returns the parameters that match any of the patterns.", config_get),
+    row("config|get", -3, "Returns the parameters that match any of the patterns.", Answers(config_get)),
     help_command("config|help", Group::Server, "5.0.0"),
-    row("config|resetstat", 2, "Sets the counters of INFO to zero.", reset_statistics),
-    row("config|rewrite", 2, "Writes the parameters to the configuration file.", rewrite).since("2.8.0"),
-    row("config|set", -4, "Changes parameters: all that are given, or none.", config_set),
+    row("config|resetstat", 2, "Sets the counters of INFO to zero.", Answers(reset_statistics)),
+    row("config|rewrite", 2, "Writes the parameters to the configuration file.", Decides(rewrite)).since("2.8.0"),
+    row("config|set", -4, "Changes parameters: all that are given, or none.", Decides(config_set)),
 ];
 
 const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Definition {
-    command(
+    entry(
         name,
         arity,
         FLAGS,
@@ -44,9 +44,9 @@ const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Han
     )
 }
 
-fn config_get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn config_get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let patterns = arguments.tail(2);
-    let found = context.layer.config.matching(
+    let found = context.config().matching(
         |name| {
             patterns
                 .iter()
@@ -66,7 +66,7 @@ fn config_get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     if !arguments.len().is_multiple_of(2) {
         return Err("ERR wrong number of arguments for 'config|set' command".into());
     }
@@ -75,27 +75,26 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         if arguments[position].eq_ignore_ascii_case(b"requirepass") {
             let password = &arguments[position + 1];
             let hash = (!password.is_empty()).then(|| password_hash(password));
-            context.layer.access.users.require_password(hash);
+            context.access().users.require_password(hash);
         }
     }
-    if context.layer.access.admission_control.is_none() && changes.iter().any(|change| change.parameter.is_about_tls())
-    {
-        return Err(Failure::Deferred(Deferred::ChangeTls(changes)));
+    if context.access().admission_control.is_none() && changes.iter().any(|change| change.parameter.is_about_tls()) {
+        return Ok(Outcome::After(Deferred::ChangeTls(changes)));
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
-    context.layer.config.change(changes);
-    context.layer.decide_on_changes();
+    context.config().change(changes);
+    context.decide_on_changes();
     if sets_timeout {
         // Each connection reckons anew when its silence ends.
-        context.layer.connections.clients.wake_all();
+        context.connections().clients.wake_all();
     }
     context.reply.ok();
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 /// Every pair, checked; or the error of the first that is wrong. Names are looked at before values,
 /// as in Redis.
-fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Change>, Failure> {
+fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Change>, ErrorReply> {
     let mut pairs: Vec<(&'static Parameter, usize)> = Vec::new();
     for position in (2..arguments.len()).step_by(2) {
         let name = String::from_utf8_lossy(&arguments[position]).into_owned();
@@ -106,14 +105,13 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
         }) {
             return Err(failed(&name, "duplicate parameter"));
         }
-        let is_free =
-            context.layer.access.admission_control.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
+        let is_free = context.access().admission_control.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
         if !is_free {
             return Err(failed(&name, "can't set protected config"));
         }
         pairs.push((parameter, position));
     }
-    let config = &context.layer.config;
+    let config = context.config();
     let check = |(parameter, position): (&'static Parameter, usize)| {
         let name = String::from_utf8_lossy(&arguments[position]);
         config
@@ -123,19 +121,19 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
     pairs.into_iter().map(check).collect()
 }
 
-fn failed(name: &str, reason: &str) -> Failure {
+fn failed(name: &str, reason: &str) -> ErrorReply {
     format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}").into()
 }
 
-fn reset_statistics(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.layer.observation.statistics.reset();
+fn reset_statistics(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    context.observation().statistics.reset();
     context.reply.ok();
     Ok(())
 }
 
-fn rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    if context.layer.process.write_parameters.is_none() {
+fn rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    if context.process().write_parameters.is_none() {
         return Err("ERR The server is running without a config file".into());
     }
-    Err(Failure::Deferred(Deferred::RewriteConfig))
+    Ok(Outcome::After(Deferred::RewriteConfig))
 }

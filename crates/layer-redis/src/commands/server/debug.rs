@@ -4,7 +4,6 @@
 //! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
@@ -15,7 +14,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::{command::errors, command::glob, command::parse};
 
-pub const COMMANDS: &[Definition] = &[command(
+pub const COMMANDS: &[Definition] = &[entry(
     "debug",
     -2,
     ADMIN | NOSCRIPT | LOADING | STALE,
@@ -24,41 +23,43 @@ pub const COMMANDS: &[Definition] = &[command(
     "1.0.0",
     "Depends on the subcommand.",
     "Serves tests of the server.",
-    debug,
+    Decides(debug),
 )];
 
 /// Name, number of arguments after it (at least), summary and handler of each subcommand.
 #[rustfmt::skip]
 const SUBCOMMANDS: &[(&str, usize, &str, Handler)] = &[
-    ("change-repl-id", 0, "Accepted: there is no replication.", accept),
-    ("dict-resizing", 1, "Accepted: there are no hash tables to resize.", accept),
-    ("digest", 0, "Returns a hash of all keys and values.", digest),
-    ("digest-value", 0, "Returns a hash of the value of each key.", digest_value),
-    ("error", 1, "Answers the error given.", error),
-    ("help", 0, "Lists the subcommands.", debug_help),
-    ("listpack", 1, "Accepted for keys that exist: there are no listpacks to show.", listpack),
-    ("loadaof", 0, "Writes a checkpoint.", checkpoint),
-    ("log", 1, "Accepted: the layer writes no log of messages.", accept),
-    ("object", 1, "Describes how the value of a key is kept.", object),
-    ("pause-cron", 1, "Accepted: there is no cron to pause.", accept),
-    ("protocol", 1, "Answers a value of the type given.", protocol),
-    ("quicklist-packed-threshold", 1, "Accepted: there are no quicklists.", accept),
-    ("reload", 0, "Writes a checkpoint.", checkpoint),
-    ("replybuffer", 2, "Accepted: reply buffers are the server's.", accept),
-    ("set-active-expire", 1, "Turns the removal of expired keys on or off.", set_active_expire),
-    ("set-disable-deny-scripts", 1, "Lets scripts call what they otherwise may not.", set_disable_deny_scripts),
-    ("set-reply-bytes-max", 1, "Limits the replies of single commands.", set_reply_bytes_max),
-    ("sleep", 1, "Keeps this connection waiting for some seconds.", sleep),
-    ("stringmatch-len", 2, "Matches a pattern against a long text.", string_match),
+    ("change-repl-id", 0, "Accepted: there is no replication.", Answers(accept)),
+    ("dict-resizing", 1, "Accepted: there are no hash tables to resize.", Answers(accept)),
+    ("digest", 0, "Returns a hash of all keys and values.", Answers(digest)),
+    ("digest-value", 0, "Returns a hash of the value of each key.", Answers(digest_value)),
+    ("error", 1, "Answers the error given.", Answers(error)),
+    ("help", 0, "Lists the subcommands.", Answers(debug_help)),
+    ("listpack", 1, "Accepted for keys that exist: there are no listpacks to show.", Answers(listpack)),
+    ("loadaof", 0, "Writes a checkpoint.", Decides(checkpoint)),
+    ("log", 1, "Accepted: the layer writes no log of messages.", Answers(accept)),
+    ("object", 1, "Describes how the value of a key is kept.", Answers(object)),
+    ("pause-cron", 1, "Accepted: there is no cron to pause.", Answers(accept)),
+    ("protocol", 1, "Answers a value of the type given.", Answers(protocol)),
+    ("quicklist-packed-threshold", 1, "Accepted: there are no quicklists.", Answers(accept)),
+    ("reload", 0, "Writes a checkpoint.", Decides(checkpoint)),
+    ("replybuffer", 2, "Accepted: reply buffers are the server's.", Answers(accept)),
+    ("set-active-expire", 1, "Turns the removal of expired keys on or off.", Answers(set_active_expire)),
+    ("set-disable-deny-scripts", 1, "Lets scripts call what they otherwise may not.", Answers(set_disable_deny_scripts)),
+    ("set-reply-bytes-max", 1, "Limits the replies of single commands.", Answers(set_reply_bytes_max)),
+    ("sleep", 1, "Keeps this connection waiting for some seconds.", Answers(sleep)),
+    ("stringmatch-len", 2, "Matches a pattern against a long text.", Answers(string_match)),
 ];
 
-fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     if !is_allowed(context) {
         return Err(NOT_ALLOWED.into());
     }
     let found = SUBCOMMANDS.iter().find(|(name, ..)| parse::is(&arguments[1], name));
     match found.filter(|(_, count, ..)| arguments.len() >= 2 + count) {
-        Some((.., handler)) => handler(context, arguments),
+        Some((.., Answers(handler))) => handler(context, arguments).map(|()| Outcome::Done),
+        Some((.., Decides(handler))) => handler(context, arguments),
+        Some((.., Nests(_))) => unreachable!("no subcommand runs others"),
         None => {
             let word = String::from_utf8_lossy(&arguments[1]);
             Err(format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try DEBUG HELP.").into())
@@ -67,7 +68,7 @@ fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
 }
 
 fn is_allowed(context: &Context<'_, '_>) -> bool {
-    match context.layer.config.text_of("enable-debug-command").as_str() {
+    match context.config().text_of("enable-debug-command").as_str() {
         "yes" => true,
         "local" => is_local(&context.client.shared.address),
         _ => false,
@@ -84,29 +85,29 @@ const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-co
                            you can run it from a local connection, otherwise you need to set this option in the \
                            configuration file, and then restart the server.";
 
-fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.ok();
     Ok(())
 }
 
 /// Lower than the limit there is otherwise, for tests that are to need little memory.
-fn set_reply_bytes_max(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_reply_bytes_max(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let bytes = usize::try_from(parse::required_integer(&arguments[2])?).unwrap_or(0);
     let bytes = bytes.min(crate::facts::REPLY_BYTES_MAX);
-    context.layer.reply_bytes_max.store(bytes, Ordering::Relaxed);
+    context.set_reply_bytes_max(bytes);
     context.reply.ok();
     Ok(())
 }
 
-fn checkpoint(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    Err(Failure::Deferred(Deferred::Checkpoint))
+fn checkpoint(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    Ok(Outcome::After(Deferred::Checkpoint))
 }
 
-fn error(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn error(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     Err(String::from_utf8_lossy(&arguments[2]).into_owned().into())
 }
 
-fn debug_help(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn debug_help(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let rows = SUBCOMMANDS
         .iter()
         .map(|(name, _, summary, _)| (name.to_uppercase(), *summary));
@@ -114,14 +115,14 @@ fn debug_help(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fai
     Ok(())
 }
 
-fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
     context.reply.ok();
     Ok(())
 }
 
 /// The line of Redis 7.0. There is no address to show, and the length is that of the key's rows.
-fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context
         .keys()
         .find_dead_or_alive(&arguments[2])
@@ -140,19 +141,18 @@ fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
 /// Redis' clock of last accesses has 24 bits.
 const LRU_CLOCK_SECONDS: u64 = 1 << 24;
 
-fn set_disable_deny_scripts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_disable_deny_scripts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = parse::required_integer(&arguments[2])? != 0;
-    let scripts_call_all = &context.layer.scripting.scripts_call_all;
+    let scripts_call_all = &context.scripting().scripts_call_all;
     scripts_call_all.store(on, std::sync::atomic::Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }
 
-fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let on = parse::required_integer(&arguments[2])? != 0;
     context
-        .layer
-        .expiry
+        .expiry()
         .is_active
         .store(on, std::sync::atomic::Ordering::Relaxed);
     context.reply.ok();
@@ -161,7 +161,7 @@ fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 
 /// The sleep itself happens after the lock is released; its duration counts as the command's all
 /// the same.
-fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let seconds = parse::required_float(&arguments[2])?;
     let micros = (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e6) as u64;
     context.client.sleep_micros += micros;
@@ -171,7 +171,7 @@ fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
 
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
 
-fn string_match(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn string_match(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (Some(length), Some(pattern)) = (parse::integer(&arguments[2]), arguments.get(3)) else {
         return Err(errors::NOT_INTEGER.into());
     };
@@ -181,7 +181,7 @@ fn string_match(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-fn protocol(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn protocol(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let reply = &mut context.reply;
     match String::from_utf8_lossy(&arguments[2]).to_ascii_lowercase().as_str() {
         "string" => reply.bulk(b"Hello World"),

@@ -20,7 +20,7 @@ use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Keyspace, Kind};
 
 /// Forty digits, all zero for an empty dataset.
-pub fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut total = Sum::default();
     for db in 0..DATABASES {
         let mut found: Vec<(Vec<u8>, Entry)> = Vec::new();
@@ -38,7 +38,7 @@ pub fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fai
 }
 
 /// Forty digits for each key, all zero for one that is absent.
-pub fn digest_value(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn digest_value(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let names = arguments.tail(2);
     context.reply.array(names.len());
     for name in names.iter() {

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashSet;
 
-use super::persistence::last_save_seconds;
 use crate::commands::scripting::libraries;
 use crate::connections::channels::Scope;
 use crate::connections::clients::Client;
 use crate::facts::{DATABASES, REDIS_VERSION};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::keyspace::expiry_sample;
-use crate::layer::{MODULES, Redis};
+use crate::layer::MODULES;
 use crate::observation::statistics::{CommandCounter, DENIAL_REASONS};
 use crate::replication::{LinkState, Upstream};
 
@@ -39,7 +39,7 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("Keyspace", true, keyspace),
 ];
 
-pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut out = String::new();
     for (title, by_default, section) in SECTIONS {
         if !is_wanted(title, *by_default, arguments) {
@@ -79,8 +79,8 @@ fn load(counter: &AtomicU64) -> u64 {
 }
 
 fn server(context: &mut Context<'_, '_>, out: &mut String) {
-    let identity = &context.layer.process.identity;
-    let now_micros = context.layer.engine.now_micros();
+    let identity = &context.process().identity;
+    let now_micros = context.engine().now_micros();
     let uptime_seconds = now_micros.saturating_sub(identity.started_micros) / 1_000_000;
     line(out, "redis_version", REDIS_VERSION);
     line(out, "redis_git_sha1", "00000000");
@@ -88,7 +88,7 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "redis_build_id", "0000000000000000");
     line(out, "redis_mode", identity.mode());
     line(out, "quartet_version", &identity.quartet_version);
-    line(out, "quartet_durability", context.layer.space.durability.name());
+    line(out, "quartet_durability", context.space().durability.name());
     line(
         out,
         "quartet_data",
@@ -103,8 +103,8 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "server_time_usec", now_micros);
     line(out, "uptime_in_seconds", uptime_seconds);
     line(out, "uptime_in_days", uptime_seconds / 86_400);
-    line(out, "hz", context.layer.config.text_of("hz"));
-    line(out, "configured_hz", context.layer.config.text_of("hz"));
+    line(out, "hz", context.config().text_of("hz"));
+    line(out, "configured_hz", context.config().text_of("hz"));
     line(out, "lru_clock", (now_micros / 1_000_000) & 0x00ff_ffff);
     line(out, "executable", &identity.executable);
     line(out, "config_file", &identity.config_file);
@@ -119,24 +119,24 @@ fn modules(_: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn cluster(context: &mut Context<'_, '_>, out: &mut String) {
-    let is_emulated = context.layer.process.identity.emulated_cluster.is_some();
+    let is_emulated = context.process().identity.emulated_cluster.is_some();
     line(out, "cluster_enabled", u8::from(is_emulated));
 }
 
 fn clients(context: &mut Context<'_, '_>, out: &mut String) {
-    let layer = context.layer;
-    let waiting = layer.connections.blocking.counts();
-    let blocked = waiting.clients + layer.connections.pause.waiting.load(Ordering::Relaxed);
-    let all = layer.connections.clients.list();
+    let groups = context.groups;
+    let waiting = groups.connections().blocking.counts();
+    let blocked = waiting.clients + groups.connections().pause.waiting.load(Ordering::Relaxed);
+    let all = groups.connections().clients.list();
     let (watching, watched_keys) = watched(&all);
     let listening = all.iter().filter(|client| client.subscriptions.any()).count();
     line(out, "connected_clients", all.len());
     line(out, "cluster_connections", 0);
-    line(out, "maxclients", layer.config.text_of("maxclients"));
+    line(out, "maxclients", groups.config().text_of("maxclients"));
     line(out, "client_recent_max_input_buffer", 0);
     line(out, "client_recent_max_output_buffer", 0);
     line(out, "blocked_clients", blocked);
-    line(out, "tracking_clients", layer.connections.tracking.counts().clients);
+    line(out, "tracking_clients", groups.connections().tracking.counts().clients);
     line(out, "pubsub_clients", listening);
     line(out, "watching_clients", watching);
     line(out, "clients_in_timeout_table", 0);
@@ -158,14 +158,14 @@ fn watched(clients: &[Arc<Client>]) -> (usize, usize) {
 }
 
 fn memory(context: &mut Context<'_, '_>, out: &mut String) {
-    let layer = context.layer;
-    let resources = (layer.process.resources)();
-    let used = layer.used_bytes();
-    let startup = layer.process.identity.startup_bytes;
-    let (script_count, script_bytes) = layer.scripting.scripts.size();
+    let groups = context.groups;
+    let resources = (groups.process().resources)();
+    let used = groups.used_bytes();
+    let startup = groups.process().identity.startup_bytes;
+    let (script_count, script_bytes) = groups.scripting().scripts.size();
     let (libraries, functions) = libraries::count(context.tx);
-    let peak = layer.observation.statistics.used_peak(used);
-    let maxmemory = layer.config.maxmemory.load(Ordering::Relaxed) as u64;
+    let peak = groups.observation().statistics.used_peak(used);
+    let maxmemory = groups.config().maxmemory.load(Ordering::Relaxed) as u64;
     for (key, bytes) in [
         ("used_memory", used),
         ("used_memory_rss", resources.rss_bytes),
@@ -184,14 +184,14 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         "used_memory_peak_perc",
         format_args!("{:.2}%", ratio(used, peak) * 100.0),
     );
-    if layer.access.admission_control.is_none() {
-        let memory = layer.engine.memory();
+    if groups.access().admission_control.is_none() {
+        let memory = groups.engine().memory();
         line(out, "memory_budget", memory.budget().unwrap_or(0));
         line(out, "memory_budget_source", resources.budget_source);
         line(out, "memory_reserved", memory.reserved_bytes());
     }
-    line(out, "maxmemory_policy", layer.config.text_of("maxmemory-policy"));
-    let client_bytes = layer.client_bytes();
+    line(out, "maxmemory_policy", groups.config().text_of("maxmemory-policy"));
+    let client_bytes = groups.client_bytes();
     let dataset_share = ratio(used - startup, used) * 100.0;
     line(out, "used_memory_dataset_perc", format_args!("{dataset_share:.2}%"));
     let fragmentation = ratio(resources.rss_bytes, used);
@@ -246,8 +246,8 @@ fn human(bytes: u64) -> String {
 }
 
 fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
-    let layer = context.layer;
-    let statistics = layer.engine.statistics();
+    let groups = context.groups;
+    let statistics = groups.engine().statistics();
     let is_checkpointing = u64::from(statistics.checkpoint_running.load(Ordering::Relaxed));
     lines(
         out,
@@ -259,7 +259,7 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
                 load(&statistics.transactions_since_checkpoint),
             ),
             ("rdb_bgsave_in_progress", is_checkpointing),
-            ("rdb_last_save_time", last_save_seconds(layer)),
+            ("rdb_last_save_time", groups.last_save_seconds()),
         ],
     );
     let status = |failed: bool| if failed { "err" } else { "ok" };
@@ -276,7 +276,7 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
     line(
         out,
         "aof_enabled",
-        u64::from(layer.config.text_of("appendonly") == "yes"),
+        u64::from(groups.config().text_of("appendonly") == "yes"),
     );
     line(out, "aof_rewrite_in_progress", 0);
     line(out, "aof_rewrite_scheduled", 0);
@@ -285,7 +285,7 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "aof_last_rewrite_time_sec", -1);
     line(out, "aof_current_rewrite_time_sec", -1);
     line(out, "aof_last_bgrewrite_status", checkpoint_status);
-    line(out, "aof_last_write_status", status(layer.engine.is_disk_full()));
+    line(out, "aof_last_write_status", status(groups.engine().is_disk_full()));
     lines(
         out,
         &[
@@ -299,17 +299,14 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn stats(context: &mut Context<'_, '_>, out: &mut String) {
-    let statistics = &context.layer.observation.statistics;
-    let served = &context.layer.replication.served;
+    let statistics = &context.observation().statistics;
+    let served = &context.replication().served;
     let [commands, bytes_read, bytes_written] = statistics.rate.lock().per_second();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     line(out, "instantaneous_input_kbps", kilobytes(bytes_read));
     line(out, "instantaneous_output_kbps", kilobytes(bytes_written));
     line(out, "expired_stale_perc", "0.00");
-    let (channels, tracked) = (
-        &context.layer.connections.channels,
-        context.layer.connections.tracking.counts(),
-    );
+    let (channels, tracked) = (&context.connections().channels, context.connections().tracking.counts());
     lines(
         out,
         &[
@@ -361,33 +358,29 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn replication(context: &mut Context<'_, '_>, out: &mut String) {
-    match context.layer.replication.upstream() {
+    match context.replication().upstream() {
         None => line(out, "role", "master"),
-        Some(upstream) => of_replica(context.layer, &upstream, out),
+        Some(upstream) => of_replica(context.groups, &upstream, out),
     }
-    let replicas = super::replicas::lines(context.layer);
+    let replicas = super::replicas::lines(context.groups);
     line(out, "connected_slaves", replicas.len());
     for (number, replica) in replicas.iter().enumerate() {
         line(out, &format!("slave{number}"), replica);
     }
     line(out, "master_failover_state", "no-failover");
-    line(out, "master_replid", &context.layer.process.identity.run_id);
+    line(out, "master_replid", &context.process().identity.run_id);
     line(out, "master_replid2", "0".repeat(40));
-    let (start, length) = context.layer.replication.backlog();
+    let (start, length) = context.replication().backlog();
     line(out, "master_repl_offset", start + length);
     line(out, "second_repl_offset", -1);
-    line(out, "repl_backlog_active", u8::from(context.layer.replication.is_on()));
-    line(
-        out,
-        "repl_backlog_size",
-        context.layer.config.text_of("repl-backlog-size"),
-    );
+    line(out, "repl_backlog_active", u8::from(context.replication().is_on()));
+    line(out, "repl_backlog_size", context.config().text_of("repl-backlog-size"));
     line(out, "repl_backlog_first_byte_offset", start);
     line(out, "repl_backlog_histlen", length);
 }
 
-fn of_replica(layer: &Redis, upstream: &Upstream, out: &mut String) {
-    let now_micros = layer.engine.now_micros();
+fn of_replica(groups: Groups<'_>, upstream: &Upstream, out: &mut String) {
+    let now_micros = groups.engine().now_micros();
     let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
     let is_up = upstream.link == LinkState::Up;
     line(out, "role", "slave");
@@ -412,17 +405,17 @@ fn of_replica(layer: &Redis, upstream: &Upstream, out: &mut String) {
             seconds_since(upstream.down_since_micros),
         );
     }
-    line(out, "slave_priority", layer.config.text_of("replica-priority"));
+    line(out, "slave_priority", groups.config().text_of("replica-priority"));
     line(
         out,
         "slave_read_only",
-        u8::from(layer.config.text_of("replica-read-only") == "yes"),
+        u8::from(groups.config().text_of("replica-read-only") == "yes"),
     );
     line(out, "replica_announced", 1);
 }
 
 fn cpu(context: &mut Context<'_, '_>, out: &mut String) {
-    let resources = (context.layer.process.resources)();
+    let resources = (context.process().resources)();
     let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     line(out, "used_cpu_sys", seconds(resources.cpu_system_micros));
     line(out, "used_cpu_user", seconds(resources.cpu_user_micros));
@@ -432,8 +425,8 @@ fn cpu(context: &mut Context<'_, '_>, out: &mut String) {
 
 /// The commands that were called or refused, with their counters.
 fn used_commands<'c>(context: &Context<'c, '_>) -> impl Iterator<Item = (&'static str, &'c CommandCounter)> {
-    let table = context.layer.table;
-    let counters = context.layer.observation.statistics.commands.0.iter().enumerate();
+    let table = context.table();
+    let counters = context.observation().statistics.commands.0.iter().enumerate();
     counters.map(|(index, counter)| (table.at(index).name, counter))
 }
 
@@ -454,13 +447,13 @@ fn command_stats(context: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn error_stats(context: &mut Context<'_, '_>, out: &mut String) {
-    for (code, count) in context.layer.observation.statistics.errors.lock().iter() {
+    for (code, count) in context.observation().statistics.errors.lock().iter() {
         line(out, &format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }
 
 fn latency_stats(context: &mut Context<'_, '_>, out: &mut String) {
-    let percentiles = context.layer.config.text_of("latency-tracking-info-percentiles");
+    let percentiles = context.config().text_of("latency-tracking-info-percentiles");
     for (name, counter) in used_commands(context) {
         if counter.durations.cumulative().is_empty() {
             continue;

@@ -30,7 +30,7 @@ const fn row(
     arity: i32,
     since: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     let flags = ADMIN | NOSCRIPT | LOADING | STALE;
     command(
@@ -46,8 +46,8 @@ const fn row(
     )
 }
 
-fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let events = context.layer.observation.latency.lock();
+fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let events = context.observation().latency.lock();
     let reply = &mut context.reply;
     reply.array(events.all().len());
     for (name, event) in events.all() {
@@ -61,8 +61,8 @@ fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
     Ok(())
 }
 
-fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let events = context.layer.observation.latency.lock();
+fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let events = context.observation().latency.lock();
     let samples = events
         .find(&arguments[2])
         .map(|event| event.samples.clone())
@@ -76,8 +76,8 @@ fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let mut events = context.layer.observation.latency.lock();
+fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let mut events = context.observation().latency.lock();
     let forgotten = match arguments.len() {
         2 => events.forget_all(),
         _ => arguments.iter().skip(2).filter(|name| events.forget(name)).count(),
@@ -86,8 +86,8 @@ fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let events = context.layer.observation.latency.lock();
+fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let events = context.observation().latency.lock();
     let mut text = String::new();
     for (name, event) in events.all() {
         let count = event.samples.len();
@@ -102,10 +102,10 @@ fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
 
 /// Commands by name, each with its calls and how many of them ended within which number of
 /// microseconds.
-fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let table = context.layer.table;
+fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let table = context.table();
     let chosen = chosen_commands(table, arguments);
-    let counters = &context.layer.observation.statistics.commands.0;
+    let counters = &context.observation().statistics.commands.0;
     let rows: Vec<_> = chosen
         .into_iter()
         .map(|index| (table.at(index).name, counters[index].durations.cumulative()))

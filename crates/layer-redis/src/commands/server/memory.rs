@@ -41,7 +41,7 @@ const fn row(
     flags: u32,
     keys: Keys,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,
@@ -59,7 +59,7 @@ const fn row(
 /// Bytes that the tree takes for a row besides key and value: an estimate.
 const ROW_OVERHEAD_BYTES: u64 = 48;
 
-fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let samples = match (arguments.len(), arguments.get(3)) {
         (3, _) => 5,
         (5, Some(option)) if parse::is(option, "samples") => parse::required_integer(&arguments[4])?,
@@ -102,14 +102,14 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
     bytes.saturating_mul(count) / seen.max(1)
 }
 
-fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let resources = (context.layer.process.resources)();
+fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let resources = (context.process().resources)();
     let keys: u64 = (0..DATABASES).map(|db| context.keys_of(db).key_count()).sum();
-    let used = context.layer.used_bytes();
-    let startup = context.layer.process.identity.startup_bytes;
-    let client_bytes = context.layer.client_bytes();
+    let used = context.used_bytes();
+    let startup = context.process().identity.startup_bytes;
+    let client_bytes = context.client_bytes();
     let figures = [
-        ("peak.allocated", context.layer.observation.statistics.used_peak(used)),
+        ("peak.allocated", context.observation().statistics.used_peak(used)),
         ("total.allocated", used),
         ("startup.allocated", startup),
         ("replication.backlog", 0),
@@ -130,26 +130,26 @@ fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
     Ok(())
 }
 
-fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let resources = (context.layer.process.resources)();
+fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let resources = (context.process().resources)();
     let text = format!(
         "{} bytes are in use and {} bytes are resident. No problem is known.\n",
-        context.layer.used_bytes(),
+        context.used_bytes(),
         resources.rss_bytes
     );
     context.reply.verbatim(b"txt", text.as_bytes());
     Ok(())
 }
 
-fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context
         .reply
         .verbatim(b"txt", b"Statistics of the allocator are not available.\n");
     Ok(())
 }
 
-fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    (context.layer.process.purge)();
+fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    (context.process().purge)();
     context.reply.ok();
     Ok(())
 }

@@ -1,20 +1,20 @@
 //! Commands about the server, a topic a file. Here: those that answer in a line or two.
 
-pub mod acl;
+pub(crate) mod acl;
 mod arguments;
-pub mod cluster;
-pub mod command_docs;
-pub mod command_log;
-pub mod config;
-pub mod debug;
+pub(crate) mod cluster;
+pub(crate) mod command_docs;
+pub(crate) mod command_log;
+pub(crate) mod config;
+pub(crate) mod debug;
 mod deprecations;
 mod digest;
 mod info;
-pub mod latency;
-pub mod memory;
-pub mod persistence;
+pub(crate) mod latency;
+pub(crate) mod memory;
+pub(crate) mod persistence;
 mod replicas;
-pub mod slowlog;
+pub(crate) mod slowlog;
 mod tips;
 
 use quartet_engine::Durability;
@@ -31,18 +31,18 @@ const REPLICATION: u32 = ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    row("info", -1, LOADING | STALE | DANGEROUS, "1.0.0", "Returns facts and counters of the server, by section.", info::info),
-    row("time", 1, LOADING | STALE | FAST, "2.6.0", "Returns the time in seconds and microseconds.", time),
-    row("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN_CATEGORY, "2.8.12", "Returns the part of this server in replication.", replicas::role),
-    row("replicaof", 3, REPLICATION | NO_MULTI, "5.0.0", "Makes this server a replica of another, or of none.", replicas::replica_of),
-    row("slaveof", 3, REPLICATION | NO_MULTI, "1.0.0", "Makes this server a replica of another, or of none.", replicas::replica_of),
-    row("psync", -3, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "2.8.0", "Makes the connection a replica, from a position on.", replicas::psync),
-    row("sync", 1, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "1.0.0", "Makes the connection a replica.", replicas::sync),
-    row("replconf", -1, ADMIN | NOSCRIPT | LOADING | STALE | ALLOW_BUSY, "3.0.0", "Tells what a replica can do.", replicas::replconf),
-    wait_row("wait", 3, "3.0.0", "Returns how many replicas have this connection's writes.", wait),
-    wait_row("waitaof", 4, "7.2.0", "Returns on how many disks, here and at replicas, this connection's writes are.", wait_disk),
-    row("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, "1.0.0", "Sends every command that the server runs to this connection.", monitor),
-    row("lolwut", -1, READONLY | FAST, "5.0.0", "Names the version.", lolwut),
+    row("info", -1, LOADING | STALE | DANGEROUS, "1.0.0", "Returns facts and counters of the server, by section.", Answers(info::info)),
+    row("time", 1, LOADING | STALE | FAST, "2.6.0", "Returns the time in seconds and microseconds.", Answers(time)),
+    row("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN_CATEGORY, "2.8.12", "Returns the part of this server in replication.", Answers(replicas::role)),
+    row("replicaof", 3, REPLICATION | NO_MULTI, "5.0.0", "Makes this server a replica of another, or of none.", Decides(replicas::replica_of)),
+    row("slaveof", 3, REPLICATION | NO_MULTI, "1.0.0", "Makes this server a replica of another, or of none.", Decides(replicas::replica_of)),
+    row("psync", -3, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "2.8.0", "Makes the connection a replica, from a position on.", Decides(replicas::psync)),
+    row("sync", 1, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "1.0.0", "Makes the connection a replica.", Decides(replicas::sync)),
+    row("replconf", -1, ADMIN | NOSCRIPT | LOADING | STALE | ALLOW_BUSY, "3.0.0", "Tells what a replica can do.", Answers(replicas::replconf)),
+    wait_row("wait", 3, "3.0.0", "Returns how many replicas have this connection's writes.", Decides(wait)),
+    wait_row("waitaof", 4, "7.2.0", "Returns on how many disks, here and at replicas, this connection's writes are.", Answers(wait_disk)),
+    row("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, "1.0.0", "Sends every command that the server runs to this connection.", Answers(monitor)),
+    row("lolwut", -1, READONLY | FAST, "5.0.0", "Names the version.", Answers(lolwut)),
     container("module", Group::Server, "4.0.0", "Holds the commands about modules.", MODULE),
 ];
 
@@ -54,7 +54,7 @@ const MODULE: &[Definition] = &[
         ADMIN | NOSCRIPT,
         "4.0.0",
         "Returns the modules whose commands are here.",
-        module_list,
+        Answers(module_list),
     ),
 ];
 
@@ -66,7 +66,7 @@ const fn row(
     summary: &'static str,
     handler: Handler,
 ) -> Definition {
-    command(
+    entry(
         name,
         arity,
         flags,
@@ -86,7 +86,7 @@ const fn wait_row(
     summary: &'static str,
     handler: Handler,
 ) -> Definition {
-    command(
+    entry(
         name,
         arity,
         NOSCRIPT | CONNECTION_CATEGORY,
@@ -99,7 +99,7 @@ const fn wait_row(
     )
 }
 
-fn time(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn time(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let now_micros = context.tx.now_micros();
     context.reply.array(2);
     context.reply.bulk((now_micros / 1_000_000).to_string().as_bytes());
@@ -108,23 +108,23 @@ fn time(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
 }
 
 /// Everything that is committed counts, also what others have written.
-fn wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let count = parse::required_integer(&arguments[1])?;
     check_timeout(&arguments[2])?;
     let timeout_ms = parse::required_integer(&arguments[2])? as u64;
-    let replicas = replicas::replicas_at(context, context.layer.replication.end());
-    let may_wait = !context.in_exec && context.layer.replication.is_on();
+    let replicas = replicas::replicas_at(context, context.replication().end());
+    let may_wait = !context.in_exec && context.replication().is_on();
     let count = u64::try_from(count).unwrap_or(0);
     if replicas >= count || !may_wait {
         context.reply.integer(replicas as i64);
-        return Ok(());
+        return Ok(Outcome::Done);
     }
-    Err(Failure::Deferred(Deferred::AwaitReplicas { count, timeout_ms }))
+    Ok(Outcome::After(Deferred::AwaitReplicas { count, timeout_ms }))
 }
 
 /// Under `always` every earlier reply of this connection has waited for the disk; under the other
 /// modes nothing is promised.
-fn wait_disk(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn wait_disk(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let local = parse::required_integer(&arguments[1])?;
     if !(0..=1).contains(&local) {
         return Err("ERR value is out of range, value must between 0 and 1".into());
@@ -134,13 +134,13 @@ fn wait_disk(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     }
     check_timeout(&arguments[3])?;
     context.reply.array(2);
-    let is_durable = context.layer.space.durability == Durability::Always;
+    let is_durable = context.space().durability == Durability::Always;
     context.reply.integer(is_durable.into());
     context.reply.integer(0);
     Ok(())
 }
 
-fn check_timeout(text: &[u8]) -> Result<(), Failure> {
+fn check_timeout(text: &[u8]) -> Result<(), ErrorReply> {
     let timeout_ms = parse::integer(text).ok_or("ERR timeout is not an integer or out of range")?;
     if timeout_ms < 0 {
         return Err(errors::TIMEOUT_NEGATIVE.into());
@@ -148,27 +148,23 @@ fn check_timeout(text: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn monitor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn monitor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.in_exec {
         return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
     }
-    context
-        .layer
-        .connections
-        .clients
-        .set_monitor(&context.client.shared, true);
+    context.connections().clients.set_monitor(&context.client.shared, true);
     context.reply.ok();
     Ok(())
 }
 
-fn lolwut(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let quartet_version = &context.layer.process.identity.quartet_version;
+fn lolwut(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let quartet_version = &context.process().identity.quartet_version;
     let text = format!("Redis ver. {REDIS_VERSION}\nQuartet ver. {quartet_version}\n");
     context.reply.verbatim(b"txt", text.as_bytes());
     Ok(())
 }
 
-fn module_list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn module_list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     write_modules(&mut context.reply);
     Ok(())
 }

@@ -14,15 +14,15 @@ const BACKGROUND: u32 = ADMIN | NOSCRIPT | NO_ASYNC_LOADING;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    row("save", 1, BACKGROUND | NO_MULTI, "Writes a checkpoint and answers when it is on disk.", save),
-    row("bgsave", -1, BACKGROUND, "Starts writing a checkpoint.", background_save),
-    row("bgrewriteaof", 1, BACKGROUND, "Starts writing a checkpoint, after which the log is trimmed.", background_rewrite),
-    row("lastsave", 1, LOADING | STALE | FAST | ADMIN_CATEGORY, "Returns the time of the newest checkpoint.", last_save),
-    row("shutdown", -1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY, "Stops the server; nothing acknowledged is lost.", shutdown),
+    row("save", 1, BACKGROUND | NO_MULTI, "Writes a checkpoint and answers when it is on disk.", Decides(save)),
+    row("bgsave", -1, BACKGROUND, "Starts writing a checkpoint.", Decides(background_save)),
+    row("bgrewriteaof", 1, BACKGROUND, "Starts writing a checkpoint, after which the log is trimmed.", Answers(background_rewrite)),
+    row("lastsave", 1, LOADING | STALE | FAST | ADMIN_CATEGORY, "Returns the time of the newest checkpoint.", Answers(last_save)),
+    row("shutdown", -1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY, "Stops the server; nothing acknowledged is lost.", Decides(shutdown)),
 ];
 
 const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Definition {
-    command(
+    entry(
         name,
         arity,
         flags,
@@ -35,11 +35,11 @@ const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, 
     )
 }
 
-fn save(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    Err(Failure::Deferred(Deferred::Checkpoint))
+fn save(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    Ok(Outcome::After(Deferred::Checkpoint))
 }
 
-fn background_save(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn background_save(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let is_valid = match arguments.get(1) {
         None => true,
         Some(word) => arguments.len() == 2 && parse::is(word, "schedule"),
@@ -47,47 +47,45 @@ fn background_save(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     if !is_valid {
         return Err(errors::SYNTAX.into());
     }
-    if context.layer.process.rdb_file.is_some() {
-        return Err(Failure::Deferred(Deferred::SaveInBackground));
+    if context.process().rdb_file.is_some() {
+        return Ok(Outcome::After(Deferred::SaveInBackground));
     }
-    context.layer.engine.checkpoint_in_background();
+    context.engine().checkpoint_in_background();
     context.reply.simple("Background saving started");
-    Ok(())
+    Ok(Outcome::Done)
 }
 
-fn background_rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.layer.engine.checkpoint_in_background();
+fn background_rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    context.engine().checkpoint_in_background();
     context.reply.simple("Background append only file rewriting started");
     Ok(())
 }
 
-fn last_save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.integer(last_save_seconds(context.layer) as i64);
+fn last_save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    context.reply.integer(context.last_save_seconds() as i64);
     Ok(())
 }
 
-/// The time of the newest checkpoint, a version being a time; of the start if there is none.
-pub fn last_save_seconds(layer: &Redis) -> u64 {
-    let written = layer.process.rdb_file.as_ref().map(|file| file.written_micros());
-    if let Some(micros @ 1..) = written {
-        return micros / 1_000_000;
+impl Redis {
+    /// The time of the newest checkpoint, a version being a time; of the start if there is none.
+    pub fn last_save_seconds(&self) -> u64 {
+        let written = self.process.rdb_file.as_ref().map(|file| file.written_micros());
+        if let Some(micros @ 1..) = written {
+            return micros / 1_000_000;
+        }
+        let version = self.engine.statistics().checkpoint_last_version.load(Ordering::Relaxed);
+        let micros = if version == 0 {
+            self.process.identity.started_micros
+        } else {
+            version
+        };
+        micros / 1_000_000
     }
-    let version = layer
-        .engine
-        .statistics()
-        .checkpoint_last_version
-        .load(Ordering::Relaxed);
-    let micros = if version == 0 {
-        layer.process.identity.started_micros
-    } else {
-        version
-    };
-    micros / 1_000_000
 }
 
 /// SAVE, NOSAVE, NOW and FORCE change nothing: the log is flushed in any case. ABORT finds nothing
 /// to abort.
-fn shutdown(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn shutdown(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let has = |word: &str| arguments.iter().skip(1).any(|argument| parse::is(argument, word));
     let known = ["nosave", "save", "now", "force", "abort"];
     let is_known = |argument: &[u8]| known.iter().any(|word| parse::is(argument, word));
@@ -98,5 +96,5 @@ fn shutdown(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Fai
     if has("abort") {
         return Err("ERR No shutdown in progress.".into());
     }
-    Err(Failure::Deferred(Deferred::Shutdown))
+    Ok(Outcome::After(Deferred::Shutdown))
 }

@@ -9,6 +9,7 @@ use quartet_wire_resp::Arguments;
 
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::layer::Redis;
 use crate::replication::{Follower, LinkState};
 use crate::{command::errors, command::parse};
@@ -24,7 +25,7 @@ const KNOWN: [&str; 7] = [
     "getack",
 ];
 
-pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len().is_multiple_of(2) {
         return Err(errors::SYNTAX.into());
     }
@@ -53,43 +54,43 @@ pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-pub fn psync(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn psync(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let next = parse::required_integer(&arguments[2])?;
     let id = String::from_utf8_lossy(&arguments[1]).into_owned();
     begin(context, u64::try_from(next).ok().map(|next| (id, next)), false)
 }
 
-pub fn sync(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+pub fn sync(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     begin(context, None, true)
 }
 
-fn begin(context: &mut Context<'_, '_>, position: Option<(String, u64)>, is_old: bool) -> Result<(), Failure> {
+fn begin(context: &mut Context<'_, '_>, position: Option<(String, u64)>, is_old: bool) -> Result<Outcome, ErrorReply> {
     // Nor can a server be its own replica, or two be each other's.
-    let upstream = context.layer.replication.upstream();
+    let upstream = context.replication().upstream();
     if upstream.is_some_and(|upstream| upstream.link != LinkState::Up) {
         return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
     }
     let mut request = std::mem::take(&mut context.client.replica);
     request.position = position;
     request.is_old = is_old;
-    Err(Failure::Deferred(Deferred::Replicate(Box::new(request))))
+    Ok(Outcome::After(Deferred::Replicate(Box::new(request))))
 }
 
-pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     if parse::is(&arguments[1], "no") && parse::is(&arguments[2], "one") {
-        return Err(Failure::Deferred(Deferred::ReplicaOf(None)));
+        return Ok(Outcome::After(Deferred::ReplicaOf(None)));
     }
     let port = parse::integer(&arguments[2]).and_then(|port| u16::try_from(port).ok());
     let port = port.ok_or("ERR Invalid master port")?;
     let host = std::str::from_utf8(&arguments[1]).map_err(|_| "ERR Invalid master host")?;
     // A user with this right would otherwise make the server connect anywhere in its own network.
-    context.layer.process.migration_targets.check("REPLICAOF", host, port)?;
-    let present = context.layer.replication.upstream();
+    context.process().migration_targets.check("REPLICAOF", host, port)?;
+    let present = context.replication().upstream();
     if present.is_some_and(|upstream| upstream.host == host && upstream.port == port) {
         context.reply.simple("OK Already connected to specified master");
-        return Ok(());
+        return Ok(Outcome::Done);
     }
-    Err(Failure::Deferred(Deferred::ReplicaOf(Some((host.into(), port)))))
+    Ok(Outcome::After(Deferred::ReplicaOf(Some((host.into(), port)))))
 }
 
 /// Where a replica keeps what it copies and how far that is, as long as it is one. Its text is the
@@ -111,13 +112,13 @@ fn note_standing(context: &mut Context<'_, '_>, name: &[u8], text: &[u8]) -> boo
         return false;
     }
     context.tx.set(STANDING_ROW, text);
-    context.layer.replication.hold_part(is_partial);
+    context.replication().hold_part(is_partial);
     true
 }
 
 /// How many replicas have everything up to `position`.
 pub fn replicas_at(context: &Context<'_, '_>, position: u64) -> u64 {
-    context.layer.replicas_at(position)
+    context.replicas_at(position)
 }
 
 impl Redis {
@@ -139,8 +140,8 @@ impl Redis {
     }
 }
 
-pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    if let Some(upstream) = context.layer.replication.upstream() {
+pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    if let Some(upstream) = context.replication().upstream() {
         context.reply.array(5);
         context.reply.bulk(b"slave");
         context.reply.bulk(upstream.host.as_bytes());
@@ -153,10 +154,10 @@ pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failu
         context.reply.integer(upstream.offset as i64);
         return Ok(());
     }
-    let followers = context.layer.replication.followers();
+    let followers = context.replication().followers();
     context.reply.array(3);
     context.reply.bulk(b"master");
-    context.reply.integer(context.layer.replication.end() as i64);
+    context.reply.integer(context.replication().end() as i64);
     context.reply.array(followers.len());
     for follower in followers {
         context.reply.array(3);
@@ -170,8 +171,8 @@ pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failu
 }
 
 /// A line of INFO for each replica.
-pub fn lines(layer: &Redis) -> Vec<String> {
-    let now_micros = layer.engine.now_micros();
+pub fn lines(groups: Groups<'_>) -> Vec<String> {
+    let now_micros = groups.engine().now_micros();
     let line = |follower: &Arc<Follower>| {
         let state = if follower.is_online.load(Ordering::Relaxed) {
             "online"
@@ -186,5 +187,5 @@ pub fn lines(layer: &Redis) -> Vec<String> {
             follower.host, follower.port
         )
     };
-    layer.replication.followers().iter().map(line).collect()
+    groups.replication().followers().iter().map(line).collect()
 }

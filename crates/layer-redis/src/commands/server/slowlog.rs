@@ -24,7 +24,7 @@ const SUBCOMMANDS: &[Definition] = &[
     row("slowlog|reset", 2, "Forgets the slow commands.", reset),
 ];
 
-const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Definition {
+const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Answering) -> Definition {
     let flags = ADMIN | LOADING | STALE;
     command(
         name,
@@ -39,14 +39,15 @@ const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Han
     )
 }
 
-fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     const RANGE: &str = "ERR count should be greater than or equal to -1";
     let count = match arguments.get(2) {
         _ if arguments.len() > 3 => return Err("ERR wrong number of arguments for 'slowlog|get' command".into()),
         None => 10,
         Some(count) => parse::integer(count).filter(|count| *count >= -1).ok_or(RANGE)?,
     };
-    write_entries(&mut context.reply, &context.layer.observation.slowlog.lock(), count);
+    let slowlog = context.observation().slowlog.lock();
+    write_entries(&mut context.reply, &slowlog, count);
     Ok(())
 }
 
@@ -66,15 +67,15 @@ pub fn write_entries(reply: &mut Reply<'_>, log: &Slowlog, count: i64) {
     }
 }
 
-fn len(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+fn len(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context
         .reply
-        .integer(context.layer.observation.slowlog.lock().entries.len() as i64);
+        .integer(context.observation().slowlog.lock().entries.len() as i64);
     Ok(())
 }
 
-fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.layer.observation.slowlog.lock().entries.clear();
+fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    context.observation().slowlog.lock().entries.clear();
     context.reply.ok();
     Ok(())
 }

@@ -6,33 +6,33 @@ use std::collections::{BTreeSet, HashSet};
 use quartet_wire_resp::Arguments;
 
 use super::{integers_max, value};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::repetition::Repetition;
 use crate::handler::context::Context;
 use crate::keyspace::{Elements, Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse, keyspace::packed, keyspace::scan};
 
-pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, intersection)
 }
 
-pub fn sunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, union)
 }
 
-pub fn sdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, difference)
 }
 
-pub fn sinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     store(context, arguments, intersection)
 }
 
-pub fn sunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     store(context, arguments, union)
 }
 
-pub fn sdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     store(context, arguments, difference)
 }
 
@@ -40,7 +40,7 @@ pub fn sdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 type Operands = Vec<Option<Entry>>;
 type Operation = fn(&mut Keyspace<'_, '_>, Operands) -> Vec<Vec<u8>>;
 
-fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(1))?;
     let members = operation(&mut context.keys(), operands);
     context.reply.set(members.len());
@@ -48,9 +48,9 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
     Ok(())
 }
 
-fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(2))?;
-    let integers_max = integers_max(context.layer);
+    let integers_max = integers_max(context.config());
     let mut keys = context.keys();
     let members = operation(&mut keys, operands);
     let count = value::store(&mut keys, integers_max, &arguments[1], &members);
@@ -58,11 +58,11 @@ fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Ope
     Ok(())
 }
 
-fn operands(context: &mut Context<'_, '_>, names: Arguments<'_>) -> Result<Operands, Failure> {
+fn operands(context: &mut Context<'_, '_>, names: Arguments<'_>) -> Result<Operands, ErrorReply> {
     sets(context, names.iter())
 }
 
-fn sets<'a>(context: &mut Context<'_, '_>, names: impl Iterator<Item = &'a [u8]>) -> Result<Operands, Failure> {
+fn sets<'a>(context: &mut Context<'_, '_>, names: impl Iterator<Item = &'a [u8]>) -> Result<Operands, ErrorReply> {
     let mut repetition = Repetition::default();
     let mut find = |name| {
         let entry = context.read_kind(name, Kind::Set)?;
@@ -72,10 +72,10 @@ fn sets<'a>(context: &mut Context<'_, '_>, names: impl Iterator<Item = &'a [u8]>
     names.map(&mut find).collect()
 }
 
-pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = parse::integer(&arguments[1])
         .filter(|&count| count > 0)
-        .ok_or(Failure::Error("ERR numkeys should be greater than 0"))?;
+        .ok_or(ErrorReply::new("ERR numkeys should be greater than 0"))?;
     if count > arguments.len() as i64 - 2 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
@@ -89,15 +89,15 @@ pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 }
 
 /// LIMIT's value; 0, as none given: no limit. Given more than once, the last counts.
-fn limit(options: Arguments<'_>) -> Result<usize, Failure> {
+fn limit(options: Arguments<'_>) -> Result<usize, ErrorReply> {
     let mut limit = 0;
     let mut words = options.iter();
     while let Some(word) = words.next() {
         let value = words.next().filter(|_| parse::is(word, "limit"));
-        let value = value.ok_or(Failure::Error(errors::SYNTAX))?;
+        let value = value.ok_or(ErrorReply::new(errors::SYNTAX))?;
         limit = parse::integer(value)
             .and_then(|limit| usize::try_from(limit).ok())
-            .ok_or(Failure::Error("ERR LIMIT can't be negative"))?;
+            .ok_or(ErrorReply::new("ERR LIMIT can't be negative"))?;
     }
     Ok(if limit == 0 { usize::MAX } else { limit })
 }

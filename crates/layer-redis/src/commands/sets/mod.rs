@@ -10,15 +10,15 @@ mod value;
 
 use std::sync::atomic::Ordering;
 
+use crate::config::Config;
 use crate::handler::definition::*;
-use crate::layer::Redis;
 
 pub use value::{contains, each, encoding, len, members, store};
 
 /// Members up to which Redis keeps a set of integers in a form of its own: what [`store`] is to be
 /// given.
-pub fn integers_max(layer: &Redis) -> u64 {
-    layer.config.set_max_intset_entries.load(Ordering::Relaxed).max(0) as u64
+pub fn integers_max(config: &Config) -> u64 {
+    config.set_max_intset_entries.load(Ordering::Relaxed).max(0) as u64
 }
 
 #[allow(clippy::too_many_arguments, reason = "one row of a table")]
@@ -30,7 +30,7 @@ const fn row(
     since: &'static str,
     complexity: &'static str,
     summary: &'static str,
-    handler: Handler,
+    handler: Answering,
 ) -> Definition {
     command(
         name,

@@ -5,7 +5,7 @@ use quartet_wire_resp::Arguments;
 
 use super::integers_max;
 use super::value::{self, MEMBER_BYTES_MAX};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::random::PickCount;
 use crate::keyspace::scan::{self, Scan};
@@ -14,8 +14,8 @@ use crate::{command::errors, command::parse};
 
 const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 bytes";
 
-pub fn sadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let integers_max = integers_max(context.layer);
+pub fn sadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let integers_max = integers_max(context.config());
     let mut keys = context.keys();
     let entry = keys.find_kind(&arguments[1], Kind::Set)?;
     let mut members = arguments.tail(2).iter();
@@ -27,7 +27,7 @@ pub fn sadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-pub fn srem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn srem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let entry = keys.find_kind(&arguments[1], Kind::Set)?;
     let members = arguments.tail(2).iter();
@@ -36,7 +36,7 @@ pub fn srem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-pub fn smembers(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn smembers(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Set)?;
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
@@ -48,13 +48,13 @@ pub fn smembers(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-pub fn sismember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sismember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Set)?;
     reply_membership(context, entry.as_ref(), &arguments[2]);
     Ok(())
 }
 
-pub fn smismember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn smismember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Set)?;
     context.reply.array(arguments.len() - 2);
     for member in arguments.iter().skip(2) {
@@ -69,7 +69,7 @@ fn reply_membership(context: &mut Context<'_, '_>, entry: Option<&Entry>, member
     context.reply.integer(i64::from(is_member));
 }
 
-pub fn scard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn scard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Set)?;
     context
         .reply
@@ -78,9 +78,9 @@ pub fn scard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 /// An absent source answers 0 before the destination's kind is looked at, as in Redis.
-pub fn smove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn smove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to, member) = (&arguments[1], &arguments[2], &arguments[3]);
-    let integers_max = integers_max(context.layer);
+    let integers_max = integers_max(context.config());
     let mut keys = context.keys();
     let Some(source) = keys.find_kind(from, Kind::Set)? else {
         context.reply.integer(0);
@@ -97,7 +97,7 @@ pub fn smove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-pub fn spop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn spop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     if arguments.len() > 3 {
         return Err(errors::SYNTAX.into());
@@ -111,7 +111,7 @@ pub fn spop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         return Ok(());
     };
     let count = parse::integer(count).and_then(|count| u64::try_from(count).ok());
-    let count = count.ok_or(Failure::Error(errors::OUT_OF_RANGE_POSITIVE))?;
+    let count = count.ok_or(ErrorReply::new(errors::OUT_OF_RANGE_POSITIVE))?;
     let entry = context.keys().find_kind(name, Kind::Set)?;
     let popped = entry.map_or(Vec::new(), |entry| pop(context, name, &entry, count));
     context.reply.set(popped.len());
@@ -121,7 +121,7 @@ pub fn spop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 /// Removes `count` random members, or all if there are fewer.
 fn pop(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, count: u64) -> Vec<Vec<u8>> {
-    let random = &context.layer.random;
+    let random = context.random();
     let mut keys = context.keys();
     let size = value::len(entry);
     if count >= size {
@@ -139,7 +139,7 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, count: u64) ->
     popped
 }
 
-pub fn srandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn srandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         return Err(errors::SYNTAX.into());
     }
@@ -149,9 +149,9 @@ pub fn srandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     }
 }
 
-fn random_member(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
+fn random_member(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Set)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
         reply.null();
@@ -162,10 +162,10 @@ fn random_member(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failu
     Ok(())
 }
 
-fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> Result<(), Failure> {
+fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> Result<(), ErrorReply> {
     let count = PickCount::parse(count)?;
     let entry = context.read_kind(name, Kind::Set)?;
-    let random = &context.layer.random;
+    let random = context.random();
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
         reply.array(0);
@@ -177,7 +177,7 @@ fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> R
     Ok(())
 }
 
-pub fn sscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn sscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let cursor = scan::cursor(&arguments[2])?;
     let Some(entry) = context.read_kind(&arguments[1], Kind::Set)? else {
         scan::write_page(&mut context.reply, 0, &[]);

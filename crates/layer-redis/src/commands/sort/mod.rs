@@ -89,13 +89,13 @@ fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
     sorted.into_iter().chain(stored).collect()
 }
 
-fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, true)?;
     check_permission(context, "sort", &options, arguments)?;
     run(context, &arguments[1], options)
 }
 
-fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, false)?;
     check_permission(context, "sort_ro", &options, arguments)?;
     run(context, &arguments[1], options)
@@ -107,16 +107,12 @@ fn check_permission(
     name: &str,
     options: &Options<'_>,
     arguments: Arguments<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     let by = options.by.as_ref().is_some_and(|by| !by.is_constant());
     if !by && options.get.is_empty() {
         return Ok(());
     }
-    let command = context
-        .layer
-        .table
-        .find(name.as_bytes())
-        .expect("a command of this table");
+    let command = context.table().find(name.as_bytes()).expect("a command of this table");
     if context.client.user.may_read_all_keys(command, arguments) {
         return Ok(());
     }
@@ -124,7 +120,7 @@ fn check_permission(
     Err(format!("ERR {option} option of SORT denied due to insufficient ACL permissions.").into())
 }
 
-fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), Failure> {
+fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), ErrorReply> {
     let mut elements = match context.read(name) {
         None => Vec::new(),
         Some(entry) => sorted(context, &entry, &options)?,
@@ -141,7 +137,7 @@ fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Resu
 }
 
 /// Many patterns for many elements are more work than one request may ask for.
-fn check_lookups(elements: usize, patterns: usize) -> Result<(), Failure> {
+fn check_lookups(elements: usize, patterns: usize) -> Result<(), ErrorReply> {
     if patterns > PATTERNS_FREE && elements.saturating_mul(patterns) > LOOKUPS_MAX {
         return Err("ERR SORT asks for too many values".into());
     }
@@ -173,9 +169,9 @@ fn store(
     destination: &[u8],
     mut elements: Vec<Vec<u8>>,
     get: &[Pattern<'_>],
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     if !get.is_empty() {
-        let mut values = Gathered::up_to(context.layer.reply_bytes_max());
+        let mut values = Gathered::up_to(context.reply_bytes_max());
         for (element, pattern) in elements
             .iter()
             .flat_map(|element| get.iter().map(move |get| (element, get)))
@@ -207,7 +203,7 @@ impl<T> Gathered<T> {
     }
 
     /// Adds one element of this size: an error if all together are more than one command may keep.
-    fn add(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn add(&mut self, bytes: usize) -> Result<(), ErrorReply> {
         let left = self.bytes_left.checked_sub(bytes + size_of::<T>());
         self.bytes_left = left.ok_or(errors::EFFECTS_TOO_LARGE)?;
         Ok(())
@@ -235,7 +231,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn read(arguments: Arguments<'a>, may_store: bool) -> Result<Options<'a>, Failure> {
+    fn read(arguments: Arguments<'a>, may_store: bool) -> Result<Options<'a>, ErrorReply> {
         let mut options = Options {
             by: None,
             keeps_order: false,
@@ -248,7 +244,7 @@ impl<'a> Options<'a> {
         };
         let mut words = arguments.iter().skip(2);
         while let Some(word) = words.next() {
-            let mut next = || words.next().ok_or(Failure::Error(errors::SYNTAX));
+            let mut next = || words.next().ok_or(ErrorReply::new(errors::SYNTAX));
             if parse::is(word, "asc") {
                 options.descending = false;
             } else if parse::is(word, "desc") {
@@ -283,7 +279,7 @@ impl<'a> Options<'a> {
 }
 
 /// All elements in the order that the options ask for.
-fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
     let is_script = context.client.is_script;
     let keys = &mut context.keys();
     let mut elements = match entry.kind {
@@ -312,7 +308,7 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         elements.sort_unstable_by(|left, right| turned(left.cmp(right)));
         return Ok(elements);
     };
-    let mut gathered = Gathered::up_to(context.layer.reply_bytes_max());
+    let mut gathered = Gathered::up_to(context.reply_bytes_max());
     for element in elements {
         let text = by.value(context, &element);
         gathered.add(element.len() + text.as_ref().map_or(0, Vec::len))?;
@@ -330,7 +326,7 @@ fn weigh(
     context: &mut Context<'_, '_>,
     elements: Vec<Vec<u8>>,
     by: Option<&Pattern<'_>>,
-) -> Result<Vec<(f64, Vec<u8>)>, Failure> {
+) -> Result<Vec<(f64, Vec<u8>)>, ErrorReply> {
     let mut weighed = Vec::with_capacity(elements.len());
     for element in elements {
         let weight = match by {

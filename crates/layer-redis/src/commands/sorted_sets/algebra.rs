@@ -6,7 +6,7 @@ use quartet_wire_resp::Arguments;
 
 use super::range::{write_head, write_pair};
 use super::value::{self, SortedSet, order_of};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::repetition::Repetition;
 use crate::commands::sets;
 use crate::handler::context::Context;
@@ -58,31 +58,31 @@ enum Members {
 
 type Pairs = Vec<(Vec<u8>, f64)>;
 
-pub fn zunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, Operation::Union)
 }
 
-pub fn zinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, Operation::Intersection)
 }
 
-pub fn zdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, Operation::Difference)
 }
 
-pub fn zunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     store(context, arguments, Operation::Union)
 }
 
-pub fn zinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     store(context, arguments, Operation::Intersection)
 }
 
-pub fn zdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     store(context, arguments, Operation::Difference)
 }
 
-fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 1, operation, Purpose::Answer)?;
     let pairs = combine(&mut context.keys(), inputs, operation, &options);
     let reply = &mut context.reply;
@@ -93,16 +93,16 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
     Ok(())
 }
 
-fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 2, operation, Purpose::Store)?;
     let pairs = combine(&mut context.keys(), inputs, operation, &options);
-    let config = &context.layer.config;
+    let config = context.config();
     value::replace(&mut context.keys(), config, &arguments[1], &pairs);
     context.reply.integer(pairs.len() as i64);
     Ok(())
 }
 
-pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 1, Operation::Intersection, Purpose::Count)?;
     let count = match options.limit {
         0 => u64::MAX,
@@ -121,7 +121,7 @@ fn inputs(
     position: usize,
     operation: Operation,
     purpose: Purpose,
-) -> Result<(Vec<Input>, Options), Failure> {
+) -> Result<(Vec<Input>, Options), ErrorReply> {
     let announced = parse::required_integer(&arguments[position])?;
     if announced < 1 {
         let command = String::from_utf8_lossy(&arguments[0]).to_ascii_lowercase();
@@ -148,7 +148,7 @@ fn inputs(
     Ok((inputs, options))
 }
 
-fn open(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Members, Failure> {
+fn open(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Members, ErrorReply> {
     match context.read(name) {
         None => Ok(Members::Absent),
         Some(entry) if entry.kind == Kind::SortedSet => Ok(Members::Sorted(SortedSet::of(entry))),
@@ -162,7 +162,7 @@ fn options(
     operation: Operation,
     purpose: Purpose,
     inputs: &mut [Input],
-) -> Result<Options, Failure> {
+) -> Result<Options, ErrorReply> {
     let mut options = Options {
         aggregate: Aggregate::Sum,
         with_scores: false,
@@ -189,7 +189,7 @@ fn options(
     Ok(options)
 }
 
-fn aggregate(word: &[u8]) -> Result<Aggregate, Failure> {
+fn aggregate(word: &[u8]) -> Result<Aggregate, ErrorReply> {
     match word {
         word if parse::is(word, "sum") => Ok(Aggregate::Sum),
         word if parse::is(word, "min") => Ok(Aggregate::Min),
@@ -198,10 +198,10 @@ fn aggregate(word: &[u8]) -> Result<Aggregate, Failure> {
     }
 }
 
-fn limit(text: &[u8]) -> Result<u64, Failure> {
+fn limit(text: &[u8]) -> Result<u64, ErrorReply> {
     parse::integer(text)
         .and_then(|limit| u64::try_from(limit).ok())
-        .ok_or(Failure::Error("ERR LIMIT can't be negative"))
+        .ok_or(ErrorReply::new("ERR LIMIT can't be negative"))
 }
 
 impl Input {

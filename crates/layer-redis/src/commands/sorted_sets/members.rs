@@ -4,7 +4,7 @@ use quartet_wire_resp::{Arguments, format_double};
 
 use super::range::{write_head, write_pair};
 use super::value::{Editor, Order, SortedSet, order_of, pair_bound, row_score, score_of};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::random::PickCount;
 use crate::keyspace::scan::{self, Scan};
@@ -33,7 +33,7 @@ enum Outcome {
     Score(f64),
 }
 
-pub fn zadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (conditions, pairs) = zadd_options(arguments);
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(errors::SYNTAX.into());
@@ -42,7 +42,7 @@ pub fn zadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     add(context, &arguments[1], conditions, &read_pairs(pairs)?)
 }
 
-pub fn zincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let conditions = Conditions {
         increment: true,
         ..Conditions::default()
@@ -69,7 +69,7 @@ fn zadd_options(arguments: Arguments<'_>) -> (Conditions, Arguments<'_>) {
     (conditions, arguments.tail(position))
 }
 
-fn check_conditions(conditions: Conditions, pairs: usize) -> Result<(), Failure> {
+fn check_conditions(conditions: Conditions, pairs: usize) -> Result<(), ErrorReply> {
     if conditions.only_new && conditions.only_existing {
         return Err("ERR XX and NX options at the same time are not compatible".into());
     }
@@ -90,11 +90,11 @@ pub fn add(
     name: &[u8],
     conditions: Conditions,
     pairs: &[(f64, &[u8])],
-) -> Result<(), Failure> {
+) -> Result<(), ErrorReply> {
     if pairs.iter().any(|(_, member)| member.len() > NAME_BYTES_MAX) {
         return Err(MEMBER_TOO_LARGE.into());
     }
-    let config = &context.layer.config;
+    let config = context.config();
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::SortedSet)?;
     let (mut added, mut updated, mut last) = (0, 0, None);
@@ -126,7 +126,7 @@ pub fn add(
 }
 
 /// Scores and members one after the other.
-fn read_pairs(arguments: Arguments<'_>) -> Result<Vec<(f64, &[u8])>, Failure> {
+fn read_pairs(arguments: Arguments<'_>) -> Result<Vec<(f64, &[u8])>, ErrorReply> {
     let mut pairs = Vec::with_capacity(arguments.len() / 2);
     let mut words = arguments.iter();
     while let Some((score, member)) = words.next().zip(words.next()) {
@@ -135,7 +135,7 @@ fn read_pairs(arguments: Arguments<'_>) -> Result<Vec<(f64, &[u8])>, Failure> {
     Ok(pairs)
 }
 
-fn decide(conditions: Conditions, old: Option<Order>, score: f64) -> Result<Outcome, Failure> {
+fn decide(conditions: Conditions, old: Option<Order>, score: f64) -> Result<Outcome, ErrorReply> {
     let Some(old) = old.map(score_of) else {
         return Ok(if conditions.only_existing {
             Outcome::Refused
@@ -156,8 +156,8 @@ fn decide(conditions: Conditions, old: Option<Order>, score: f64) -> Result<Outc
     Ok(Outcome::Score(new))
 }
 
-pub fn zrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let config = &context.layer.config;
+pub fn zrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let config = context.config();
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {
@@ -172,18 +172,18 @@ pub fn zrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 }
 
 /// The sorted set that a command reads.
-pub fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<SortedSet>, Failure> {
+pub fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<SortedSet>, ErrorReply> {
     let entry: Option<Entry> = context.read_kind(name, Kind::SortedSet)?;
     Ok(entry.map(SortedSet::of))
 }
 
-pub fn zscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let set = read(context, &arguments[1])?;
     write_score(context, set.as_ref(), &arguments[2]);
     Ok(())
 }
 
-pub fn zmscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zmscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let set = read(context, &arguments[1])?;
     context.reply.array(arguments.len() - 2);
     for member in arguments.iter().skip(2) {
@@ -199,21 +199,26 @@ fn write_score(context: &mut Context<'_, '_>, set: Option<&SortedSet>, member: &
     }
 }
 
-pub fn zcard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zcard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let set = read(context, &arguments[1])?;
     context.reply.integer(set.map_or(0, |set| set.len() as i64));
     Ok(())
 }
 
-pub fn zrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     rank(context, arguments, "zrank", false)
 }
 
-pub fn zrevrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrevrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     rank(context, arguments, "zrevrank", true)
 }
 
-fn rank(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, reverse: bool) -> Result<(), Failure> {
+fn rank(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    command: &str,
+    reverse: bool,
+) -> Result<(), ErrorReply> {
     if arguments.len() > 4 {
         return Err(format!("ERR wrong number of arguments for '{command}' command").into());
     }
@@ -239,7 +244,7 @@ fn rank(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, 
     Ok(())
 }
 
-pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let Some(count) = arguments.get(2) else {
         return one_random(context, &arguments[1]);
     };
@@ -253,7 +258,7 @@ pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
         context.reply.array(0);
         return Ok(());
     };
-    let ranks = count.positions(&context.layer.random, set.len())?;
+    let ranks = count.positions(context.random(), set.len())?;
     write_head(&mut context.reply, ranks.len(), with_scores);
     for rank in ranks {
         let reply = &mut context.reply;
@@ -264,18 +269,18 @@ pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     Ok(())
 }
 
-fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
+fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), ErrorReply> {
     let Some(set) = read(context, name)? else {
         context.reply.null();
         return Ok(());
     };
-    let rank = context.layer.random.below(set.len());
+    let rank = context.random().below(set.len());
     let reply = &mut context.reply;
     set.visit(context.tx, rank..rank + 1, false, &mut |member, _| reply.bulk(member));
     Ok(())
 }
 
-pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let cursor = scan::cursor(&arguments[2])?;
     let Some(set) = read(context, &arguments[1])? else {
         scan::write_page(&mut context.reply, 0, &[]);

@@ -15,7 +15,7 @@ mod tests;
 
 pub(crate) use members::{Conditions, add, read};
 pub(crate) use value::{SortedSet, order_of, score_bound};
-pub use value::{encoding, members, pairs, replace, score, score_of_bytes};
+pub use value::{encoding, members, pairs, replace, score_of_bytes};
 
 use crate::handler::definition::*;
 
@@ -295,7 +295,7 @@ pub const COMMANDS: &[Definition] = &[
         "Removes and returns the members with the highest scores.",
         pop::zpopmax,
     ),
-    command(
+    entry(
         "bzpopmin",
         -3,
         WRITE | FAST | BLOCKING,
@@ -304,9 +304,9 @@ pub const COMMANDS: &[Definition] = &[
         "5.0.0",
         "O(log N)",
         "Pops the lowest member of the first key that has one, and waits if none has.",
-        pop::bzpopmin,
+        Decides(pop::bzpopmin),
     ),
-    command(
+    entry(
         "bzpopmax",
         -3,
         WRITE | FAST | BLOCKING,
@@ -315,7 +315,7 @@ pub const COMMANDS: &[Definition] = &[
         "5.0.0",
         "O(log N)",
         "Pops the highest member of the first key that has one, and waits if none has.",
-        pop::bzpopmax,
+        Decides(pop::bzpopmax),
     ),
     command(
         "zmpop",
@@ -328,7 +328,7 @@ pub const COMMANDS: &[Definition] = &[
         "Pops members of the first key that has some.",
         pop::zmpop,
     ),
-    command(
+    entry(
         "bzmpop",
         -5,
         WRITE | BLOCKING | MOVABLE_KEYS,
@@ -337,7 +337,7 @@ pub const COMMANDS: &[Definition] = &[
         "7.0.0",
         "O(K + M log N) with K keys and M members removed",
         "Pops members of the first key that has some, and waits if none has.",
-        pop::bzmpop,
+        Decides(pop::bzmpop),
     ),
     command(
         "zunion",

@@ -4,8 +4,10 @@
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::value::{SortedSet, pair_of, remove_pairs, take_end};
-use crate::command::failure::{EmptyReply, Failure};
+use crate::command::error_reply::ErrorReply;
+use crate::connections::blocking::EmptyReply;
 use crate::handler::context::Context;
+use crate::handler::outcome::Outcome;
 use crate::keyspace::Kind;
 use crate::{command::errors, command::parse};
 
@@ -29,15 +31,15 @@ enum Shape {
     KeyPairs,
 }
 
-pub fn zpopmin(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zpopmin(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     pop_one_key(context, arguments, End::Lowest)
 }
 
-pub fn zpopmax(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zpopmax(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     pop_one_key(context, arguments, End::Highest)
 }
 
-fn pop_one_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Result<(), Failure> {
+fn pop_one_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Result<(), ErrorReply> {
     if arguments.len() > 3 {
         return Err(errors::SYNTAX.into());
     }
@@ -51,25 +53,25 @@ fn pop_one_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End
     Ok(())
 }
 
-pub fn bzpopmin(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bzpopmin(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     pop_or_wait(context, arguments, End::Lowest)
 }
 
-pub fn bzpopmax(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bzpopmax(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     pop_or_wait(context, arguments, End::Highest)
 }
 
-fn pop_or_wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Result<(), Failure> {
+fn pop_or_wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Result<Outcome, ErrorReply> {
     let timeout = &arguments[arguments.len() - 1];
     let names: Vec<&[u8]> = arguments.iter().take(arguments.len() - 1).skip(1).collect();
     parse::deadline_ms(timeout, context.now_ms)?;
     if pop_first(context, &names, end, 1, Shape::KeyFlat)? {
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     wait(context, &names, timeout)
 }
 
-pub fn zmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (names, end, count) = several_keys(arguments.tail(1))?;
     if !pop_first(context, &names, end, count, Shape::KeyPairs)? {
         context.reply.null_array();
@@ -77,22 +79,22 @@ pub fn zmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-pub fn bzmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn bzmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let (names, end, count) = several_keys(arguments.tail(2))?;
     parse::deadline_ms(&arguments[1], context.now_ms)?;
     if pop_first(context, &names, end, count, Shape::KeyPairs)? {
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     wait(context, &names, &arguments[1])
 }
 
-fn wait(context: &mut Context<'_, '_>, names: &[&[u8]], timeout: &[u8]) -> Result<(), Failure> {
+fn wait(context: &mut Context<'_, '_>, names: &[&[u8]], timeout: &[u8]) -> Result<Outcome, ErrorReply> {
     let names = names.iter().map(|name| name.to_vec()).collect();
     context.block_on(names, timeout, EmptyReply::NullArray)
 }
 
 /// Number of keys, keys, end, and perhaps a count.
-fn several_keys(arguments: Arguments<'_>) -> Result<(Vec<&[u8]>, End, u64), Failure> {
+fn several_keys(arguments: Arguments<'_>) -> Result<(Vec<&[u8]>, End, u64), ErrorReply> {
     let announced = positive(&arguments[0], 1, "ERR numkeys should be greater than 0")?;
     // At least the end's name must stand behind the keys.
     if announced > arguments.len().saturating_sub(2) as u64 {
@@ -119,11 +121,11 @@ fn several_keys(arguments: Arguments<'_>) -> Result<(Vec<&[u8]>, End, u64), Fail
     Ok((names, end, count))
 }
 
-fn positive(text: &[u8], least: i64, error: &'static str) -> Result<u64, Failure> {
+fn positive(text: &[u8], least: i64, error: &'static str) -> Result<u64, ErrorReply> {
     parse::integer(text)
         .filter(|&value| value >= least)
         .map(|value| value as u64)
-        .ok_or(Failure::Error(error))
+        .ok_or(ErrorReply::new(error))
 }
 
 /// Pops from the first key that has members, and answers. Returns false if none has. A waiting
@@ -134,7 +136,7 @@ fn pop_first(
     end: End,
     count: u64,
     shape: Shape,
-) -> Result<bool, Failure> {
+) -> Result<bool, ErrorReply> {
     for name in names {
         if !context.may_be_served_by(name) {
             continue;
@@ -172,7 +174,7 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], set: SortedSet, end: End, cou
     for (member, score) in &popped {
         write_pair(context, nested, member, *score);
     }
-    let config = &context.layer.config;
+    let config = context.config();
     remove_pairs(&mut context.keys(), config, name, &set, &popped);
 }
 

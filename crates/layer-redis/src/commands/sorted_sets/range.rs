@@ -11,7 +11,7 @@ use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use super::members::read;
 use super::value::{self, SortedSet, order_of, pair_bound, remove_ranks, score_bound};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::{KeyBytes, Kind};
 use crate::{command::errors, command::parse};
@@ -88,31 +88,31 @@ const fn fixed(by: By, reverse: bool) -> Form {
     }
 }
 
-pub fn zrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, FREE)
 }
 
-pub fn zrevrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrevrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, fixed(By::Rank, true))
 }
 
-pub fn zrangebyscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrangebyscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, fixed(By::Score, false))
 }
 
-pub fn zrevrangebyscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrevrangebyscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, fixed(By::Score, true))
 }
 
-pub fn zrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, fixed(By::Name, false))
 }
 
-pub fn zrevrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrevrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, fixed(By::Name, true))
 }
 
-fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -> Result<(), Failure> {
+fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -> Result<(), ErrorReply> {
     let request = request(arguments.tail(1), form)?;
     let Some(set) = read(context, &arguments[1])? else {
         context.reply.array(0);
@@ -127,7 +127,7 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -
     Ok(())
 }
 
-pub fn zrangestore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zrangestore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = request(arguments.tail(2), Form { stores: true, ..FREE })?;
     let mut pairs = Vec::new();
     if let Some(set) = read(context, &arguments[2])? {
@@ -136,42 +136,42 @@ pub fn zrangestore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
             pairs.push((member.to_vec(), score));
         });
     }
-    let config = &context.layer.config;
+    let config = context.config();
     value::replace(&mut context.keys(), config, &arguments[1], &pairs);
     context.reply.integer(pairs.len() as i64);
     Ok(())
 }
 
-pub fn zcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     count(context, arguments, By::Score)
 }
 
-pub fn zlexcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zlexcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     count(context, arguments, By::Name)
 }
 
-fn count(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Result<(), Failure> {
+fn count(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Result<(), ErrorReply> {
     let span = span(by, arguments.get(2), arguments.get(3))?;
     let ranks = read(context, &arguments[1])?.map_or(0..0, |set| span.ranks(context.tx, &set, false));
     context.reply.integer((ranks.end - ranks.start) as i64);
     Ok(())
 }
 
-pub fn zremrangebyrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zremrangebyrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     remove(context, arguments, By::Rank)
 }
 
-pub fn zremrangebyscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zremrangebyscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     remove(context, arguments, By::Score)
 }
 
-pub fn zremrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn zremrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     remove(context, arguments, By::Name)
 }
 
-fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Result<(), Failure> {
+fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Result<(), ErrorReply> {
     let span = span(by, arguments.get(2), arguments.get(3))?;
-    let config = &context.layer.config;
+    let config = context.config();
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {
@@ -203,7 +203,7 @@ pub fn write_pair(reply: &mut Reply<'_>, member: &[u8], score: f64, with_scores:
 
 /// Reads what follows the command's name and, if it stores, its destination: key, two ends,
 /// options.
-fn request(arguments: Arguments<'_>, form: Form) -> Result<Request<'_>, Failure> {
+fn request(arguments: Arguments<'_>, form: Form) -> Result<Request<'_>, ErrorReply> {
     let mut form = form;
     let (mut offset, mut limit, mut with_scores) = (0, -1, false);
     let mut words = arguments.iter().skip(3);
@@ -238,7 +238,7 @@ fn request(arguments: Arguments<'_>, form: Form) -> Result<Request<'_>, Failure>
     })
 }
 
-fn check_options(by: By, limit: i64, with_scores: bool) -> Result<(), Failure> {
+fn check_options(by: By, limit: i64, with_scores: bool) -> Result<(), ErrorReply> {
     if limit != -1 && by == By::Rank {
         return Err("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX".into());
     }
@@ -274,18 +274,18 @@ fn limited(ranks: Range<u64>, reverse: bool, offset: i64, limit: i64) -> Range<u
     }
 }
 
-fn span<'a>(by: By, min: Option<&'a [u8]>, max: Option<&'a [u8]>) -> Result<Span<'a>, Failure> {
+fn span<'a>(by: By, min: Option<&'a [u8]>, max: Option<&'a [u8]>) -> Result<Span<'a>, ErrorReply> {
     let (min, max) = (min.unwrap_or_default(), max.unwrap_or_default());
     match by {
         By::Rank => Ok(Span::Rank(parse::required_integer(min)?, parse::required_integer(max)?)),
         By::Score => score_end(min, false)
             .zip(score_end(max, true))
             .map(|(min, max)| Span::Score(min, max))
-            .ok_or(Failure::Error(NOT_SCORES)),
+            .ok_or(ErrorReply::new(NOT_SCORES)),
         By::Name => name_end(min, false)
             .zip(name_end(max, true))
             .map(|(min, max)| Span::Name(min, max))
-            .ok_or(Failure::Error(NOT_NAMES)),
+            .ok_or(ErrorReply::new(NOT_NAMES)),
     }
 }
 

@@ -88,11 +88,6 @@ pub fn pairs(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Vec<(Vec<u8>, f64)> 
     pairs
 }
 
-/// The score of a member.
-pub fn score(keys: &mut Keyspace<'_, '_>, entry: &Entry, member: &[u8]) -> Option<f64> {
-    SortedSet::of(entry.clone()).score(keys.tx, member)
-}
-
 /// Makes `name` a sorted set of these pairs, whatever it was; no pairs remove it. Members must
 /// differ, in any order.
 pub fn replace(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], pairs: &[(Vec<u8>, f64)]) {

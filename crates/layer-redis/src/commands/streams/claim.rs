@@ -8,7 +8,7 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry, write_id};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::Keyspace;
 use crate::keyspace::changes::What;
@@ -43,7 +43,7 @@ struct Claim<'a> {
     claimed: usize,
 }
 
-pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (stream, group) = super::find_stream_and_group(context, &arguments[1], &arguments[2])?;
     let idle_ms_min = idle_ms(&arguments[4], "ERR Invalid min-idle-time argument for XCLAIM")?;
     let words = arguments.tail(5);
@@ -81,17 +81,17 @@ pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 /// A negative time is none.
-fn idle_ms(word: &[u8], error: &'static str) -> Result<u64, Failure> {
+fn idle_ms(word: &[u8], error: &'static str) -> Result<u64, ErrorReply> {
     let idle_ms = parse::integer(word).ok_or(error)?;
     Ok(u64::try_from(idle_ms).unwrap_or(0))
 }
 
-fn options(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, Failure> {
+fn options(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, ErrorReply> {
     let mut options = Options::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let has_value = words.len() > 0;
-        let mut number = |error: &'static str| -> Result<i64, Failure> {
+        let mut number = |error: &'static str| -> Result<i64, ErrorReply> {
             parse::integer(words.next().unwrap_or_default()).ok_or(error.into())
         };
         if parse::is(word, "force") {
@@ -185,7 +185,7 @@ impl Claim<'_> {
 const LOOKS_PER_ENTRY: u64 = 10;
 const COUNT_MAX: i64 = i64::MAX / 16;
 
-pub fn xautoclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xautoclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let idle_ms_min = idle_ms(&arguments[4], "ERR Invalid min-idle-time argument for XAUTOCLAIM")?;
     let start = id::range_start(&arguments[5])?;
     let (count, just_ids) = autoclaim_options(arguments.tail(6))?;
@@ -209,7 +209,7 @@ pub fn xautoclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(())
 }
 
-fn autoclaim_options(arguments: Arguments<'_>) -> Result<(u64, bool), Failure> {
+fn autoclaim_options(arguments: Arguments<'_>) -> Result<(u64, bool), ErrorReply> {
     let (mut count, mut just_ids) = (100, false);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {

@@ -5,7 +5,7 @@ use quartet_wire_resp::Arguments;
 use super::groups::Group;
 use super::id::{self, StreamId};
 use super::stream::Stream;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 use crate::handler::context::Context;
 use crate::keyspace::Keyspace;
@@ -20,7 +20,7 @@ struct Options {
     entries_read: Option<u64>,
 }
 
-fn options(arguments: Arguments<'_>, creates: bool) -> Result<Options, Failure> {
+fn options(arguments: Arguments<'_>, creates: bool) -> Result<Options, ErrorReply> {
     let (mut make_stream, mut entries_read) = (false, None);
     let mut words = arguments.tail(5).iter();
     while let Some(word) = words.next() {
@@ -39,7 +39,7 @@ fn options(arguments: Arguments<'_>, creates: bool) -> Result<Options, Failure> 
 }
 
 /// How many entries the group was given; -1: nobody can tell.
-fn read_counter(word: &[u8]) -> Result<Option<u64>, Failure> {
+fn read_counter(word: &[u8]) -> Result<Option<u64>, ErrorReply> {
     match parse::required_integer(word)? {
         -1 => Ok(None),
         number => u64::try_from(number)
@@ -49,14 +49,14 @@ fn read_counter(word: &[u8]) -> Result<Option<u64>, Failure> {
 }
 
 /// `$` is the stream's last ID.
-fn start(word: &[u8], stream: Option<&Stream>) -> Result<StreamId, Failure> {
+fn start(word: &[u8], stream: Option<&Stream>) -> Result<StreamId, ErrorReply> {
     match word {
         b"$" => Ok(stream.map_or(StreamId::ZERO, |stream| stream.last)),
         word => id::exact(word, 0),
     }
 }
 
-pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, group_name) = (&arguments[2], &arguments[3]);
     let options = options(arguments, true)?;
     let mut keys = context.keys();
@@ -79,14 +79,14 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 /// The stream and its group, both of which must be there.
-fn find(keys: &mut Keyspace<'_, '_>, arguments: Arguments<'_>) -> Result<(Stream, Group), Failure> {
+fn find(keys: &mut Keyspace<'_, '_>, arguments: Arguments<'_>) -> Result<(Stream, Group), ErrorReply> {
     let stream = Stream::find(keys, &arguments[2])?.ok_or(NO_KEY)?;
     let group = stream.group(keys.tx, &arguments[3]);
     let group = group.ok_or_else(|| super::no_group_of_key(&arguments[2], &arguments[3]))?;
     Ok((stream, group))
 }
 
-pub fn set_id(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn set_id(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = options(arguments, false)?;
     let mut keys = context.keys();
     let (stream, mut group) = find(&mut keys, arguments)?;
@@ -101,7 +101,7 @@ pub fn set_id(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn destroy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn destroy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let stream = Stream::find(&mut keys, &arguments[2])?.ok_or(NO_KEY)?;
     let found = stream.group(keys.tx, &arguments[3]);
@@ -114,7 +114,7 @@ pub fn destroy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn create_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn create_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let now_ms = context.now_ms;
     let mut keys = context.keys();
     let (_, mut group) = find(&mut keys, arguments)?;
@@ -128,7 +128,7 @@ pub fn create_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) 
     Ok(())
 }
 
-pub fn delete_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn delete_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let (_, group) = find(&mut keys, arguments)?;
     let mut removed = 0;

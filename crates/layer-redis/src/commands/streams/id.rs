@@ -2,7 +2,7 @@
 
 pub use quartet_wire_rdb::stream_id::{ID_BYTES, StreamId};
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 
 pub const INVALID: &str = "ERR Invalid stream ID specified as stream command argument";
@@ -20,8 +20,8 @@ pub enum NewId {
 }
 
 /// `ms-seq`, or `ms` alone, whose sequence number is then `missing_seq`.
-pub fn exact(word: &[u8], missing_seq: u64) -> Result<StreamId, Failure> {
-    read(word, missing_seq).ok_or(Failure::Error(INVALID))
+pub fn exact(word: &[u8], missing_seq: u64) -> Result<StreamId, ErrorReply> {
+    read(word, missing_seq).ok_or(ErrorReply::new(INVALID))
 }
 
 /// The same without the error, for words that may be something else.
@@ -35,7 +35,7 @@ pub fn read(word: &[u8], missing_seq: u64) -> Option<StreamId> {
 }
 
 /// `ms-seq`, `ms-*` or `*`.
-pub fn new_id(word: &[u8]) -> Result<NewId, Failure> {
+pub fn new_id(word: &[u8]) -> Result<NewId, ErrorReply> {
     if word.len() > WORD_BYTES_MAX {
         return Err(INVALID.into());
     }
@@ -50,7 +50,7 @@ pub fn new_id(word: &[u8]) -> Result<NewId, Failure> {
 }
 
 /// An ID, or `-` and `+` for the least and the greatest.
-pub fn exact_or_end(word: &[u8], missing_seq: u64) -> Result<StreamId, Failure> {
+pub fn exact_or_end(word: &[u8], missing_seq: u64) -> Result<StreamId, ErrorReply> {
     match parse::before_nul(word) {
         b"-" => Ok(StreamId::ZERO),
         b"+" => Ok(StreamId::MAX),
@@ -59,7 +59,7 @@ pub fn exact_or_end(word: &[u8], missing_seq: u64) -> Result<StreamId, Failure> 
 }
 
 /// The start of a range: `-`, an ID, or `(` and an ID that is left out.
-pub fn range_start(word: &[u8]) -> Result<StreamId, Failure> {
+pub fn range_start(word: &[u8]) -> Result<StreamId, ErrorReply> {
     match excluded(word) {
         Some(word) => exact(word, 0)?
             .next()
@@ -70,7 +70,7 @@ pub fn range_start(word: &[u8]) -> Result<StreamId, Failure> {
 
 /// The end of a range, which belongs to it. An ID without a sequence number means all of its
 /// millisecond.
-pub fn range_end(word: &[u8]) -> Result<StreamId, Failure> {
+pub fn range_end(word: &[u8]) -> Result<StreamId, ErrorReply> {
     match excluded(word) {
         Some(word) => exact(word, u64::MAX)?
             .previous()
@@ -103,11 +103,10 @@ mod tests {
         String::from_utf8(id.text().as_bytes().to_vec()).unwrap()
     }
 
-    fn check(read: Result<StreamId, Failure>, expected: &str) {
+    fn check(read: Result<StreamId, ErrorReply>, expected: &str) {
         let outcome = match read {
             Ok(id) => shown(id),
-            Err(Failure::Error(text)) => text.to_owned(),
-            Err(other) => panic!("{other:?}"),
+            Err(error) => error.text.into_owned(),
         };
         assert_eq!(outcome, expected);
     }

@@ -9,13 +9,13 @@ use super::groups::{Consumer, Group};
 use super::id::StreamId;
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_id};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
 
 const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
 
-pub fn stream(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn stream(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let stream = read(context, &arguments[2])?.ok_or(errors::NO_SUCH_KEY)?;
     // How much of each list is shown; none without FULL.
     let full = match (arguments.len(), arguments.get(3), arguments.get(4)) {
@@ -162,7 +162,7 @@ fn write_pending(
     reply.array_since(mark, count);
 }
 
-pub fn groups(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn groups(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let stream = read(context, &arguments[2])?.ok_or(errors::NO_SUCH_KEY)?;
     let (keys, reply) = context.keys_and_reply();
     let groups = stream.groups(keys.tx);
@@ -178,7 +178,7 @@ pub fn groups(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn consumers(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn consumers(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let stream = read(context, &arguments[2])?.ok_or(errors::NO_SUCH_KEY)?;
     let group = stream.group(context.tx, &arguments[3]);
     let group = group.ok_or_else(|| super::no_group_of_key(&arguments[2], &arguments[3]))?;

@@ -27,7 +27,7 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 pub use self::id::StreamId;
-pub use self::portable::{Delivered, delivered, longest_name, store, value};
+pub use self::portable::{delivered, longest_name, store, value};
 use self::stream::Stream;
 use crate::commands::help::help_command;
 use crate::handler::context::Context;
@@ -62,8 +62,8 @@ pub const COMMANDS: &[Definition] = &[
     command("xlen", 2, READONLY | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(1)", "Counts the entries of a stream.", range::xlen),
     command("xrange", -4, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries returned", "Returns the entries of a range of IDs.", range::xrange),
     command("xrevrange", -4, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries returned", "Returns the entries of a range of IDs, the latest first.", range::xrevrange),
-    command("xread", -4, READONLY | BLOCKING | MOVABLE_KEYS, READ_KEYS, Group::Stream, "5.0.0", "O(log N + M) for each stream with M entries returned", "Returns entries behind given IDs of several streams, and waits if there are none.", read::xread),
-    command("xreadgroup", -7, WRITE | BLOCKING | MOVABLE_KEYS, READ_KEYS_OF_GROUP, Group::Stream, "5.0.0", "O(M log N) for each stream with M entries returned", "Gives a consumer of a group entries that nobody of it was given, and waits if there are none.", read::xreadgroup),
+    entry("xread", -4, READONLY | BLOCKING | MOVABLE_KEYS, READ_KEYS, Group::Stream, "5.0.0", "O(log N + M) for each stream with M entries returned", "Returns entries behind given IDs of several streams, and waits if there are none.", Decides(read::xread)),
+    entry("xreadgroup", -7, WRITE | BLOCKING | MOVABLE_KEYS, READ_KEYS_OF_GROUP, Group::Stream, "5.0.0", "O(M log N) for each stream with M entries returned", "Gives a consumer of a group entries that nobody of it was given, and waits if there are none.", Decides(read::xreadgroup)),
     command("xack", -4, WRITE | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N) for each ID", "Acknowledges pending entries of a group.", pending::xack),
     command("xackdel", -6, WRITE | FAST, ONE_KEY, Group::Stream, "8.2.0", "O(log N) for each ID and group", "Acknowledges pending entries of a group and removes them from the stream.", references::xackdel),
     command("xpending", -3, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries looked at or consumers counted", "Tells what a group was given and did not acknowledge.", pending::xpending),
@@ -120,7 +120,7 @@ pub fn each_part(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnM
 }
 
 /// IDs, all of which must be right before anything is done.
-fn ids(arguments: Arguments<'_>) -> Result<Vec<StreamId>, Failure> {
+fn ids(arguments: Arguments<'_>) -> Result<Vec<StreamId>, ErrorReply> {
     arguments.iter().map(|word| id::exact(word, 0)).collect()
 }
 
@@ -129,7 +129,7 @@ fn find_stream_and_group(
     context: &mut Context<'_, '_>,
     name: &[u8],
     group: &[u8],
-) -> Result<(Stream, groups::Group), Failure> {
+) -> Result<(Stream, groups::Group), ErrorReply> {
     let stream = range::read(context, name)?;
     let found = stream.and_then(|stream| {
         let group = stream.group(context.tx, group)?;
@@ -141,12 +141,12 @@ fn find_stream_and_group(
     })
 }
 
-fn no_group_of_key(name: &[u8], group: &[u8]) -> Failure {
+fn no_group_of_key(name: &[u8], group: &[u8]) -> ErrorReply {
     let (name, group) = (String::from_utf8_lossy(name), String::from_utf8_lossy(group));
     format!("NOGROUP No such consumer group '{group}' for key name '{name}'").into()
 }
 
-fn bad_subcommand(container: &str, word: &[u8]) -> Failure {
+fn bad_subcommand(container: &str, word: &[u8]) -> ErrorReply {
     let word = String::from_utf8_lossy(&word[..word.len().min(128)]);
     format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP.").into()
 }

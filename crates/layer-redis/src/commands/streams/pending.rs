@@ -8,11 +8,11 @@ use super::groups::Group;
 use super::id::{self, StreamId};
 use super::range::read;
 use super::stream::write_id;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
 
-pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let stream = read(context, &arguments[1])?;
     let group = stream.and_then(|stream| stream.group(context.tx, &arguments[2]));
     let mut settled = 0;
@@ -33,7 +33,7 @@ struct Listing<'a> {
     consumer: Option<&'a [u8]>,
 }
 
-pub fn xpending(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xpending(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let listing = listing(arguments)?;
     let (_, group) = super::find_stream_and_group(context, &arguments[1], &arguments[2])?;
     match listing {
@@ -44,7 +44,7 @@ pub fn xpending(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 }
 
 /// `[IDLE milliseconds] start end count [consumer]`, or nothing.
-fn listing(arguments: Arguments<'_>) -> Result<Option<Listing<'_>>, Failure> {
+fn listing(arguments: Arguments<'_>) -> Result<Option<Listing<'_>>, ErrorReply> {
     let mut words = arguments.tail(3);
     if words.is_empty() {
         return Ok(None);

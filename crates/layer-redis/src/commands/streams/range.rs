@@ -7,32 +7,32 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
 use crate::{command::errors, command::parse};
 
 /// The stream that a reader finds; an error if the key holds something else.
-pub fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Stream>, Failure> {
+pub fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Stream>, ErrorReply> {
     let found = context.read_kind(name, Kind::Stream)?;
     Ok(found.as_ref().map(Stream::of))
 }
 
-pub fn xlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let length = read(context, &arguments[1])?.map_or(0, |stream| stream.length);
     context.reply.integer(length as i64);
     Ok(())
 }
 
-pub fn xrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, false)
 }
 
-pub fn xrevrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xrevrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, true)
 }
 
-fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, reverse: bool) -> Result<(), Failure> {
+fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, reverse: bool) -> Result<(), ErrorReply> {
     let (start, end) = if reverse { (3, 2) } else { (2, 3) };
     let start = id::range_start(&arguments[start])?;
     let end = id::range_end(&arguments[end])?;
@@ -51,7 +51,7 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, reverse: bool
 }
 
 /// COUNT, any number of times. `None`: all.
-fn count(arguments: Arguments<'_>) -> Result<Option<u64>, Failure> {
+fn count(arguments: Arguments<'_>) -> Result<Option<u64>, ErrorReply> {
     let mut count = None;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {

@@ -17,8 +17,10 @@ use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_entry_delivered, write_id};
-use crate::command::failure::{Block, EmptyReply, Failure};
+use crate::command::error_reply::ErrorReply;
+use crate::connections::blocking::{Block, EmptyReply};
 use crate::handler::context::Context;
+use crate::handler::outcome::Outcome;
 use crate::{command::errors, command::parse};
 
 const UNBALANCED: &str = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";
@@ -70,12 +72,12 @@ pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
     (position + 1..position + 1 + following / 2).collect()
 }
 
-pub fn xread(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xread(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let request = Request::parse(arguments, false, context)?;
     answer(context, arguments, &request)
 }
 
-pub fn xreadgroup(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xreadgroup(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let request = Request::parse(arguments, true, context)?;
     if request.group.is_none() {
         return Err("ERR Missing GROUP option for XREADGROUP".into());
@@ -84,7 +86,7 @@ pub fn xreadgroup(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 }
 
 impl<'a> Request<'a> {
-    fn parse(arguments: Arguments<'a>, with_group: bool, context: &Context<'_, '_>) -> Result<Request<'a>, Failure> {
+    fn parse(arguments: Arguments<'a>, with_group: bool, context: &Context<'_, '_>) -> Result<Request<'a>, ErrorReply> {
         let mut request = Request {
             group: None,
             count: None,
@@ -121,7 +123,7 @@ impl<'a> Request<'a> {
         Err(errors::SYNTAX.into())
     }
 
-    fn read_streams(mut self, mut words: Vec<&'a [u8]>) -> Result<Request<'a>, Failure> {
+    fn read_streams(mut self, mut words: Vec<&'a [u8]>) -> Result<Request<'a>, ErrorReply> {
         if words.len() % 2 == 1 {
             return Err(UNBALANCED.into());
         }
@@ -132,7 +134,7 @@ impl<'a> Request<'a> {
 }
 
 /// BLOCK's milliseconds, as a deadline. `None`: wait indefinitely.
-fn deadline(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
+fn deadline(text: &[u8], now_ms: u64) -> Result<Option<u64>, ErrorReply> {
     let timeout = parse::integer(text).ok_or("ERR timeout is not an integer or out of range")?;
     let timeout = u64::try_from(timeout).map_err(|_| errors::TIMEOUT_NEGATIVE)?;
     if timeout == 0 {
@@ -144,7 +146,11 @@ fn deadline(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
     deadline.map(Some).ok_or(errors::TIMEOUT_OUT_OF_RANGE.into())
 }
 
-fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, request: &Request<'_>) -> Result<(), Failure> {
+fn answer(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    request: &Request<'_>,
+) -> Result<Outcome, ErrorReply> {
     if let Some(changed) = context.retry_for {
         return answer_again(context, arguments, request, changed);
     }
@@ -162,13 +168,13 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, request: &Req
     }
     if served > 0 {
         close(context, mark, served);
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     match request.wait {
-        Some(deadline_ms) => Err(wait(arguments, request, &starts, deadline_ms)),
+        Some(deadline_ms) => Ok(wait(arguments, request, &starts, deadline_ms)),
         None => {
             context.reply.null_array();
-            Ok(())
+            Ok(Outcome::Done)
         }
     }
 }
@@ -180,7 +186,7 @@ fn start(
     name: &[u8],
     stream: Option<&Stream>,
     word: &[u8],
-) -> Result<From, Failure> {
+) -> Result<From, ErrorReply> {
     if let Some((group, _)) = request.group {
         let found = stream.and_then(|stream| stream.group(context.tx, group));
         found.ok_or_else(|| no_group(name, group))?;
@@ -197,7 +203,7 @@ fn start(
     }
 }
 
-fn start_of_group(word: &[u8]) -> Result<From, Failure> {
+fn start_of_group(word: &[u8]) -> Result<From, ErrorReply> {
     match word {
         b"$" | b"+" => Err(format!(
             "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer \
@@ -214,7 +220,7 @@ fn start_of_group(word: &[u8]) -> Result<From, Failure> {
     }
 }
 
-fn no_group(name: &[u8], group: &[u8]) -> Failure {
+fn no_group(name: &[u8], group: &[u8]) -> ErrorReply {
     format!(
         "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
         String::from_utf8_lossy(name),
@@ -224,7 +230,7 @@ fn no_group(name: &[u8], group: &[u8]) -> Failure {
 }
 
 /// Asks to be called again when one of the streams changes.
-fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadline_ms: Option<u64>) -> Failure {
+fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadline_ms: Option<u64>) -> Outcome {
     let is_end = |word: &&[u8]| matches!(*word, b"$" | b"+");
     let mut words: Vec<Vec<u8>> = Vec::new();
     if request.ids.iter().any(is_end) {
@@ -241,7 +247,7 @@ fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadli
         encode_command(&words, &mut bytes);
         bytes
     };
-    Failure::Block(Block {
+    Outcome::Wait(Block {
         keys: request.names.iter().map(|name| name.to_vec()).collect(),
         deadline_ms,
         in_exec: EmptyReply::NullArray,
@@ -257,7 +263,7 @@ fn answer_again(
     arguments: Arguments<'_>,
     request: &Request<'_>,
     changed: &[u8],
-) -> Result<(), Failure> {
+) -> Result<Outcome, ErrorReply> {
     let place = request.names.iter().position(|name| *name == changed);
     let place = place.expect("a command waits for its own keys");
     let from = match (request.group, read(context, changed)) {
@@ -279,9 +285,9 @@ fn answer_again(
     let mark = context.reply.mark();
     if serve(context, request, changed, from, request.count)? {
         close(context, mark, 1);
-        return Ok(());
+        return Ok(Outcome::Done);
     }
-    Err(wait(arguments, request, &[], None))
+    Ok(wait(arguments, request, &[], None))
 }
 
 /// Streams by name: an array of pairs, in RESP3 a map.
@@ -300,7 +306,7 @@ fn serve(
     name: &[u8],
     from: From,
     count: Option<u64>,
-) -> Result<bool, Failure> {
+) -> Result<bool, ErrorReply> {
     let Some(stream) = Stream::find(&mut context.keys(), name)? else {
         return Ok(false);
     };
@@ -426,7 +432,7 @@ fn claim(
 fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut Group, name: &[u8]) -> Consumer {
     let (consumer, what) = group.consumer_seen(context.tx, name, context.now_ms);
     if let Some(what) = what {
-        context.layer.changes.note(context.client.db, stream_name, what);
+        context.changes().note(context.client.db, stream_name, what);
     }
     consumer
 }

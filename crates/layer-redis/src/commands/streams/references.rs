@@ -14,7 +14,7 @@ use quartet_wire_resp::Arguments;
 use super::groups::Group;
 use super::id::{self, StreamId};
 use super::stream::{Keep, Stream, Trim};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
 
@@ -145,7 +145,7 @@ impl Stream {
     }
 }
 
-pub fn xdelex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xdelex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (policy, ids) = request(arguments.tail(2))?;
     let mut keys = context.keys();
     let Some(mut stream) = Stream::find(&mut keys, &arguments[1])? else {
@@ -176,7 +176,7 @@ fn delete(stream: &mut Stream, tx: &mut Transaction<'_>, references: &References
     if stream.delete(tx, id) { DELETED } else { ABSENT }
 }
 
-pub fn xackdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xackdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (policy, ids) = request(arguments.tail(3))?;
     let mut keys = context.keys();
     let found = Stream::find(&mut keys, &arguments[1])?.and_then(|stream| {
@@ -213,7 +213,7 @@ fn answer(context: &mut Context<'_, '_>, became: &[i64]) {
 }
 
 /// `[KEEPREF | DELREF | ACKED] IDS count id...`, in any order.
-fn request(words: Arguments<'_>) -> Result<(Policy, Vec<StreamId>), Failure> {
+fn request(words: Arguments<'_>) -> Result<(Policy, Vec<StreamId>), ErrorReply> {
     let (mut policy, mut ids, mut at) = (None, None, 0);
     while let Some(word) = words.get(at) {
         if let Some(found) = Policy::of(word).filter(|_| policy.is_none()) {
@@ -230,7 +230,7 @@ fn request(words: Arguments<'_>) -> Result<(Policy, Vec<StreamId>), Failure> {
     Ok((policy.unwrap_or_default(), ids.ok_or(errors::SYNTAX)?))
 }
 
-fn counted_ids(words: Arguments<'_>) -> Result<Vec<StreamId>, Failure> {
+fn counted_ids(words: Arguments<'_>) -> Result<Vec<StreamId>, ErrorReply> {
     let count = words.get(0).ok_or(errors::SYNTAX)?;
     let count = parse::required_integer(count)
         .ok()

@@ -26,7 +26,7 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::id::{ID_BYTES, StreamId};
 use super::node::Node;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::config::Config;
 use crate::keyspace::fixed::Fixed;
 use crate::keyspace::packed;
@@ -116,7 +116,7 @@ impl Stream {
     }
 
     /// The stream that a writer finds; an error if the key holds something else.
-    pub fn find(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Stream>, Failure> {
+    pub fn find(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Stream>, ErrorReply> {
         let found = keys.find_kind(name, Kind::Stream)?;
         Ok(found.as_ref().map(Stream::of))
     }

@@ -7,7 +7,7 @@ use quartet_wire_resp::Arguments;
 use super::id::{self, NewId, StreamId};
 use super::references::Policy;
 use super::stream::{Keep, Stream, Trim, write_id};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::changes::What;
 use crate::{command::errors, command::parse};
@@ -28,7 +28,7 @@ struct Options {
     length: usize,
 }
 
-pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = options(arguments.tail(2), true)?;
     let wanted = match arguments.get(2 + options.length) {
         Some(word) => id::new_id(word)?,
@@ -42,7 +42,7 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if wanted == NewId::Given(StreamId::ZERO) {
         return Err(ZERO_ID.into());
     }
-    let (name, now_ms, config) = (&arguments[1], context.now_ms, &context.layer.config);
+    let (name, now_ms, config) = (&arguments[1], context.now_ms, context.config());
     let mut keys = context.keys();
     let mut stream = match Stream::find(&mut keys, name)? {
         Some(stream) => stream,
@@ -65,12 +65,12 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn wrong_number() -> Failure {
+fn wrong_number() -> ErrorReply {
     "ERR wrong number of arguments for 'xadd' command".into()
 }
 
 /// The ID of the new entry, which must be above `last`.
-fn choose_id(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Failure> {
+fn choose_id(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, ErrorReply> {
     let next = last.next().ok_or(EXHAUSTED)?;
     match wanted {
         NewId::Auto => Ok(next.max(StreamId::new(now_ms, 0))),
@@ -82,7 +82,7 @@ fn choose_id(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Fai
 }
 
 /// Reads options up to the first word that is none: XADD's ID. XTRIM has nothing but options.
-fn options(words: Arguments<'_>, adds: bool) -> Result<Options, Failure> {
+fn options(words: Arguments<'_>, adds: bool) -> Result<Options, ErrorReply> {
     let mut options = Options::default();
     while let Some(word) = words.get(options.length) {
         let value = words.tail(options.length + 1);
@@ -111,7 +111,7 @@ fn options(words: Arguments<'_>, adds: bool) -> Result<Options, Failure> {
 
 impl Options {
     /// `[=|~] threshold`. Returns how many words that was.
-    fn read_keep(&mut self, by_length: bool, words: Arguments<'_>) -> Result<usize, Failure> {
+    fn read_keep(&mut self, by_length: bool, words: Arguments<'_>) -> Result<usize, ErrorReply> {
         if self.keep.is_some() {
             return Err("ERR syntax error, MAXLEN and MINID options at the same time are not compatible".into());
         }
@@ -128,7 +128,7 @@ impl Options {
     }
 
     /// Approximate trimming removes a hundred nodes at most unless LIMIT says more.
-    fn trim(&self, context: &Context<'_, '_>) -> Result<Option<Trim>, Failure> {
+    fn trim(&self, context: &Context<'_, '_>) -> Result<Option<Trim>, ErrorReply> {
         let Some(keep) = self.keep else {
             if self.limit.is_some_and(|limit| limit > 0) {
                 return Err("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy".into());
@@ -138,7 +138,7 @@ impl Options {
         if self.limit.is_some() && !self.approximate {
             return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
         }
-        let node_entries = context.layer.config.stream_node_max_entries.load(Ordering::Relaxed);
+        let node_entries = context.config().stream_node_max_entries.load(Ordering::Relaxed);
         let usual = match node_entries.saturating_mul(100) {
             0 => 10_000,
             entries => entries.clamp(1, 1_000_000) as u64,
@@ -152,7 +152,7 @@ impl Options {
     }
 }
 
-pub fn xtrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xtrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = options(arguments.tail(2), false)?;
     let trim = options.trim(context)?;
     let trim = trim.ok_or("ERR syntax error, XTRIM must be called with a trimming strategy")?;
@@ -168,7 +168,7 @@ pub fn xtrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-pub fn xdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(mut stream) = Stream::find(&mut keys, &arguments[1])? {
@@ -183,7 +183,7 @@ pub fn xdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-pub fn xsetid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn xsetid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let last = id::exact(&arguments[2], 0)?;
     let (added, max_deleted) = setid_options(arguments.tail(3), last)?;
     let mut keys = context.keys();
@@ -204,7 +204,7 @@ pub fn xsetid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-fn setid_options(arguments: Arguments<'_>, last: StreamId) -> Result<(Option<u64>, StreamId), Failure> {
+fn setid_options(arguments: Arguments<'_>, last: StreamId) -> Result<(Option<u64>, StreamId), ErrorReply> {
     let (mut added, mut max_deleted) = (None, StreamId::ZERO);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {

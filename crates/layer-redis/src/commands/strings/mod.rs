@@ -4,13 +4,13 @@ mod numbers;
 mod options;
 mod ranges;
 mod subsequence;
-pub mod values;
+pub(crate) mod values;
 
 use std::sync::atomic::Ordering;
 
 use crate::command::errors;
+use crate::config::Config;
 use crate::handler::definition::*;
-use crate::layer::Redis;
 
 /// Positions of the keys of MSET: each is followed by its value.
 const PAIRS: Keys = Keys::Range {
@@ -23,7 +23,7 @@ const PAIRS: Keys = Keys::Range {
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 
 /// Refuses a value that would become too long.
-pub fn check_length(length: u64) -> Result<(), Failure> {
+pub fn check_length(length: u64) -> Result<(), ErrorReply> {
     if length > VALUE_BYTES_MAX {
         return Err(errors::STRING_TOO_LARGE.into());
     }
@@ -31,8 +31,8 @@ pub fn check_length(length: u64) -> Result<(), Failure> {
 }
 
 /// Refuses a value that would grow beyond what a client may send in one piece, too.
-pub fn check_growth(layer: &Redis, length: u64) -> Result<(), Failure> {
-    let configured = layer.config.proto_max_bulk_len.load(Ordering::Relaxed) as u64;
+pub fn check_growth(config: &Config, length: u64) -> Result<(), ErrorReply> {
+    let configured = config.proto_max_bulk_len.load(Ordering::Relaxed) as u64;
     if length > configured {
         return Err(errors::STRING_TOO_LARGE.into());
     }

@@ -4,34 +4,34 @@ use std::io::Write;
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::long_double::{self, Parsed};
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::{command::errors, command::parse};
 
-pub fn incr(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn incr(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     add(context, &arguments[1], 1)
 }
 
-pub fn decr(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn decr(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     add(context, &arguments[1], -1)
 }
 
-pub fn incrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn incrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let amount = parse::required_integer(&arguments[2])?;
     add(context, &arguments[1], amount)
 }
 
-pub fn decrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn decrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let amount = parse::required_integer(&arguments[2])?
         .checked_neg()
         .ok_or("ERR decrement would overflow")?;
     add(context, &arguments[1], amount)
 }
 
-fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), Failure> {
+fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), ErrorReply> {
     let mut keys = context.keys();
     let old = keys.find_kind(name, Kind::String)?;
     let value = match &old {
@@ -54,7 +54,7 @@ fn number_text(entry: &Entry) -> &[u8] {
     StringValue::of(entry).packed().unwrap_or_default()
 }
 
-pub fn incrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn incrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let mut keys = context.keys();
     let old = keys.find_kind(name, Kind::String)?;

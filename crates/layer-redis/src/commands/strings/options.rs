@@ -5,7 +5,7 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::keyspace::Entry;
 use crate::keyspace::string_value::StringValue;
 use crate::{command::errors, command::parse};
@@ -56,7 +56,7 @@ pub enum Unit {
 const DIGEST_DIGITS: usize = 16;
 
 /// The options of SET: all arguments after the value.
-pub fn of_set(arguments: Arguments<'_>) -> Result<Options<'_>, Failure> {
+pub fn of_set(arguments: Arguments<'_>) -> Result<Options<'_>, ErrorReply> {
     let mut options = Options::default();
     let mut words = arguments.iter().skip(3);
     while let Some(word) = words.next() {
@@ -81,7 +81,7 @@ pub fn of_set(arguments: Arguments<'_>) -> Result<Options<'_>, Failure> {
 }
 
 /// The options of MSETEX: all arguments after the values.
-pub fn of_msetex(arguments: Arguments<'_>) -> Result<Options<'_>, Failure> {
+pub fn of_msetex(arguments: Arguments<'_>) -> Result<Options<'_>, ErrorReply> {
     let mut options = Options::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -101,7 +101,7 @@ pub fn of_msetex(arguments: Arguments<'_>) -> Result<Options<'_>, Failure> {
 }
 
 /// The options of GETEX: all arguments after the key.
-pub fn of_getex(arguments: Arguments<'_>) -> Result<Lifetime<'_>, Failure> {
+pub fn of_getex(arguments: Arguments<'_>) -> Result<Lifetime<'_>, ErrorReply> {
     let mut lifetime = Lifetime::Unsaid;
     let mut words = arguments.iter().skip(2);
     while let Some(word) = words.next() {
@@ -116,7 +116,7 @@ pub fn of_getex(arguments: Arguments<'_>) -> Result<Lifetime<'_>, Failure> {
 }
 
 /// The condition of DELEX; with no further words it always acts.
-pub fn of_delex(arguments: Arguments<'_>) -> Result<Condition<'_>, Failure> {
+pub fn of_delex(arguments: Arguments<'_>) -> Result<Condition<'_>, ErrorReply> {
     match (arguments.len(), arguments.get(2)) {
         (2, _) => Ok(Condition::Always),
         (4, Some(word)) => Condition::on_value(word, arguments.get(3))
@@ -126,7 +126,7 @@ pub fn of_delex(arguments: Arguments<'_>) -> Result<Condition<'_>, Failure> {
 }
 
 /// Sets the deadline; the same unit may be given again, and the last one counts.
-fn until<'a>(before: Lifetime<'a>, unit: Unit, amount: Option<&'a [u8]>) -> Result<Lifetime<'a>, Failure> {
+fn until<'a>(before: Lifetime<'a>, unit: Unit, amount: Option<&'a [u8]>) -> Result<Lifetime<'a>, ErrorReply> {
     let agrees = match before {
         Lifetime::Unsaid => true,
         Lifetime::Until(before, _) => before == unit,
@@ -151,7 +151,7 @@ fn unit(word: &[u8]) -> Option<Unit> {
 
 /// A deadline in milliseconds since the Unix epoch, positive, from an amount as `command` was given
 /// it.
-pub fn deadline_ms(unit: Unit, amount: &[u8], now_ms: u64, command: &str) -> Result<u64, Failure> {
+pub fn deadline_ms(unit: Unit, amount: &[u8], now_ms: u64, command: &str) -> Result<u64, ErrorReply> {
     let amount = parse::required_integer(amount)?;
     let scale = match unit {
         Unit::Seconds | Unit::UnixSeconds => 1000,
@@ -185,7 +185,7 @@ impl<'a> Condition<'a> {
     }
 
     /// A digest that cannot be one is an error, not a difference.
-    pub fn check_digest(&self) -> Result<(), Failure> {
+    pub fn check_digest(&self) -> Result<(), ErrorReply> {
         match self {
             Condition::IfDigestEqual(digest) | Condition::IfDigestNotEqual(digest)
                 if digest.len() != DIGEST_DIGITS || !digest.iter().all(u8::is_ascii_hexdigit) =>

@@ -6,18 +6,18 @@ use quartet_wire_resp::Arguments;
 
 use super::check_growth;
 use super::values::reply_part;
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 use crate::handler::context::Context;
 use crate::keyspace::string_value::{StringValue, length};
 use crate::keyspace::{Header, Kind};
 
-pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, more) = (&arguments[1], &arguments[2]);
     let old = context.keys().find_kind(name, Kind::String)?;
     let offset = length(old.as_ref());
     let new_length = offset + more.len() as u64;
-    check_growth(context.layer, new_length)?;
+    check_growth(context.config(), new_length)?;
     let header = match &old {
         Some(_) => Header::patched(old.as_ref()),
         None => Header::new(Kind::String),
@@ -27,14 +27,14 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn strlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn strlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let found = context.read_kind(&arguments[1], Kind::String)?;
     context.reply.integer(length(found.as_ref()) as i64);
     Ok(())
 }
 
 /// GETRANGE and SUBSTR.
-pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let start = parse::required_integer(&arguments[2])?;
     let end = parse::required_integer(&arguments[3])?;
     match context.read_kind(&arguments[1], Kind::String)? {
@@ -64,7 +64,7 @@ fn part(length: u64, start: i64, end: i64) -> Range<u64> {
     start as u64..end as u64 + 1
 }
 
-pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, patch) = (&arguments[1], &arguments[3]);
     let offset = parse::required_integer(&arguments[2])?;
     if offset < 0 {
@@ -78,7 +78,7 @@ pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     }
     let offset = offset as u64;
     let end = offset.saturating_add(patch.len() as u64);
-    check_growth(context.layer, end)?;
+    check_growth(context.config(), end)?;
     let header = Header::patched(old.as_ref());
     context.patch_string(name, header, old.as_ref(), offset, patch);
     context.reply.integer(end.max(length) as i64);

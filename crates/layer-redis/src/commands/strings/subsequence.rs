@@ -7,7 +7,7 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
 use crate::keyspace::string_value::{length, whole};
@@ -33,7 +33,7 @@ struct Match {
     length: usize,
 }
 
-pub fn lcs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn lcs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let a = context.read(&arguments[1]);
     let b = context.read(&arguments[2]);
     if [&a, &b].into_iter().flatten().any(|entry| entry.kind != Kind::String) {
@@ -65,7 +65,7 @@ pub fn lcs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-fn options(arguments: Arguments<'_>) -> Result<Options, Failure> {
+fn options(arguments: Arguments<'_>) -> Result<Options, ErrorReply> {
     let mut options = Options::default();
     let mut words = arguments.iter().skip(3);
     while let Some(word) = words.next() {

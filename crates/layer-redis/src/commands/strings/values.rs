@@ -6,19 +6,19 @@ use quartet_wire_resp::Arguments;
 
 use super::check_length;
 use super::options::{self, Condition, Lifetime, Options, Unit};
-use crate::command::failure::Failure;
+use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::{command::errors, command::parse};
 
-pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     read_value(context, &arguments[1])?;
     Ok(())
 }
 
 /// Answers the value before the command, and returns it.
-fn read_value(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
+fn read_value(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, ErrorReply> {
     let found = context.read_kind(name, Kind::String)?;
     match &found {
         Some(entry) => reply_value(context, entry),
@@ -44,7 +44,7 @@ pub(super) fn reply_part(context: &mut Context<'_, '_>, value: StringValue<'_>, 
     });
 }
 
-pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, value) = (&arguments[1], &arguments[2]);
     check_length(value.len() as u64)?;
     if arguments.len() == 3 {
@@ -56,7 +56,7 @@ pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     set_with(context, name, value, &options)
 }
 
-fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &Options<'_>) -> Result<(), Failure> {
+fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &Options<'_>) -> Result<(), ErrorReply> {
     let deadline_ms = match options.lifetime {
         Lifetime::Until(unit, amount) => Some(options::deadline_ms(unit, amount, context.now_ms, "set")?),
         _ => None,
@@ -102,7 +102,7 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], expiry_ms: Op
     }
 }
 
-pub fn setnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn setnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, value) = (&arguments[1], &arguments[2]);
     check_length(value.len() as u64)?;
     let absent = context.keys().find(name).is_none();
@@ -113,15 +113,20 @@ pub fn setnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-pub fn setex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn setex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_for(context, arguments, Unit::Seconds, "setex")
 }
 
-pub fn psetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn psetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     set_for(context, arguments, Unit::Milliseconds, "psetex")
 }
 
-fn set_for(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit, command: &str) -> Result<(), Failure> {
+fn set_for(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    unit: Unit,
+    command: &str,
+) -> Result<(), ErrorReply> {
     check_length(arguments[3].len() as u64)?;
     let deadline_ms = options::deadline_ms(unit, &arguments[2], context.now_ms, command)?;
     store(context, &arguments[1], &arguments[3], Some(deadline_ms));
@@ -129,7 +134,7 @@ fn set_for(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit, 
     Ok(())
 }
 
-pub fn getset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn getset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_length(arguments[2].len() as u64)?;
     read_value(context, &arguments[1])?;
     context
@@ -138,14 +143,14 @@ pub fn getset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-pub fn getdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn getdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if read_value(context, &arguments[1])?.is_some() {
         context.keys().remove(&arguments[1]);
     }
     Ok(())
 }
 
-pub fn getex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn getex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let lifetime = options::of_getex(arguments)?;
     let Some(entry) = context.read_kind(name, Kind::String)? else {
@@ -168,7 +173,7 @@ pub fn getex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-pub fn delex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn delex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     if !matches!(arguments.len(), 2 | 4) {
         return Err("ERR wrong number of arguments for 'delex' command".into());
@@ -191,7 +196,7 @@ pub fn delex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 /// DELIFEQ key value, as Valkey has it.
-pub fn delifeq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn delifeq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::String)?;
     let is_equal = Condition::IfEqual(&arguments[2]).holds(context.tx, entry.as_ref());
     if is_equal {
@@ -201,7 +206,7 @@ pub fn delifeq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-pub fn digest(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn digest(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     match context.read_kind(&arguments[1], Kind::String)? {
         Some(entry) => {
             let value = StringValue::of(&entry).whole(context.tx);
@@ -213,7 +218,7 @@ pub fn digest(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 /// A key of another kind counts as absent here.
-pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.array(arguments.len() - 1);
     for name in arguments.iter().skip(1) {
         match context.read(name) {
@@ -224,14 +229,14 @@ pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_pairs(arguments, "mset")?;
     put_pairs(context, arguments);
     context.reply.ok();
     Ok(())
 }
 
-pub fn msetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn msetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_pairs(arguments, "msetnx")?;
     let mut keys = context.keys();
     let all_absent = arguments
@@ -254,7 +259,7 @@ pub fn msetex_keys(arguments: Arguments<'_>) -> Vec<usize> {
     }
 }
 
-fn pair_count(arguments: Arguments<'_>) -> Result<usize, Failure> {
+fn pair_count(arguments: Arguments<'_>) -> Result<usize, ErrorReply> {
     let count = parse::integer(&arguments[1]).and_then(|count| usize::try_from(count).ok());
     let count = count.filter(|count| *count > 0).ok_or("ERR invalid numkeys value")?;
     match count <= (arguments.len() - 2) / 2 {
@@ -265,7 +270,7 @@ fn pair_count(arguments: Arguments<'_>) -> Result<usize, Failure> {
 
 /// MSETEX numkeys key value [key value ...] [NX | XX] [EX | PX | EXAT | PXAT amount | KEEPTTL]: the
 /// condition is one for all keys.
-pub fn msetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+pub fn msetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let count = pair_count(arguments)?;
     let options = options::of_msetex(arguments.tail(2 + 2 * count))?;
     let pairs = || {
@@ -295,7 +300,7 @@ pub fn msetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-fn check_pairs(arguments: Arguments<'_>, command: &str) -> Result<(), Failure> {
+fn check_pairs(arguments: Arguments<'_>, command: &str) -> Result<(), ErrorReply> {
     if arguments.len().is_multiple_of(2) {
         return Err(format!("ERR wrong number of arguments for '{command}' command").into());
     }

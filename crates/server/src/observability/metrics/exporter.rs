@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use quartet_layer_redis::Redis;
-use quartet_layer_redis::commands::server::persistence::last_save_seconds;
 
 use super::metric::{Metric, Sources, Table, count, flag};
 use crate::observability::exposition::{Exposition, Kind, seconds};
@@ -119,7 +118,7 @@ pub const TABLE: Table = Table {
         Metric::gauge(
             "redis_rdb_last_save_timestamp_seconds",
             "The newest checkpoint.",
-            |sources| last_save_seconds(sources.redis) as f64,
+            |sources| sources.redis.last_save_seconds() as f64,
         )
         .in_seconds(),
         Metric::gauge(

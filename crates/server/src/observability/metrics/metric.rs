@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_engine::Statistics as EngineStatistics;
-use quartet_layer_redis::observation::statistics::Statistics as RedisStatistics;
+use quartet_layer_redis::Statistics as RedisStatistics;
 use quartet_layer_redis::{Redis, Resources};
 use quartet_tenancy::{DEFAULT_DATABASE, Usage};
 

@@ -1,10 +1,10 @@
 //! MONITOR: what each connection that watches is sent of the commands of all others.
 
-use crate::command::redaction;
 use crate::command::{ADMIN, Command, SKIP_MONITOR};
 use crate::connections::clients::ClientState;
 use crate::handler::context::Context;
 use crate::layer::Redis;
+use crate::observation::redaction;
 use quartet_wire_resp::Arguments;
 
 /// Sends MONITOR's line: time, database, address, and the arguments quoted. A password is never
@@ -25,11 +25,11 @@ pub fn tell_monitors(
 /// A script's own line stands before those of its commands, so it is written when the script
 /// begins.
 pub fn tell_monitors_of_script(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
-    if context.layer.connections.clients.has_monitors()
-        && let Ok(command) = context.layer.table.find_of(arguments)
+    if context.connections().clients.has_monitors()
+        && let Ok(command) = context.table().find_of(arguments)
     {
         let now_micros = context.tx.now_micros();
-        write_to_monitors(context.layer, context.client, command, now_micros, arguments);
+        write_to_monitors(context.groups.layer, context.client, command, now_micros, arguments);
     }
 }
 

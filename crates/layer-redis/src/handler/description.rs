@@ -7,13 +7,13 @@ use quartet_wire_resp::Arguments;
 
 use crate::connections::clients::Client;
 use crate::connections::tracking::Mode;
-use crate::layer::Redis;
+use crate::handler::groups::Groups;
 
 /// Writes one line of CLIENT LIST. Figures about buffers that Redis has and Quartet has not are 0.
 /// `own_request_bytes` is the length of the request that asks, of the connection `own_id`.
-pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: usize) -> String {
-    let now_micros = layer.engine.now_micros();
-    let user = client.user(&layer.access.users);
+pub fn describe(groups: Groups<'_>, own_id: u64, client: &Client, own_request_bytes: usize) -> String {
+    let now_micros = groups.engine().now_micros();
+    let user = client.user(&groups.access().users);
     let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
     let is_self = client.id == own_id;
     let queued = client.multi.load(Ordering::Relaxed);
@@ -47,7 +47,7 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: 
         load(&client.buffers.queue),
         load(&client.buffers.output) + load(&client.buffers.mailbox),
         client.buffers.total(),
-        client.last_command(layer.table),
+        client.last_command(groups.table()),
         String::from_utf8_lossy(&user.name),
         redirection(client),
         client.resp.load(Ordering::Relaxed),

@@ -6,6 +6,7 @@ use crate::connections::clients::{Client, Content, Delivery};
 use crate::connections::outbox::Item;
 use crate::connections::tracking::CHANNEL;
 use crate::handler::context::Context;
+use crate::handler::groups::Groups;
 use crate::keyspace::changes::Change;
 use crate::layer::Redis;
 use quartet_engine::Dependency;
@@ -30,7 +31,8 @@ pub fn changed(layer: &Redis, name: &[u8], writer: Option<u64>) {
 }
 
 /// All keys are gone: every tracking connection is notified.
-pub fn flushed(layer: &Redis) {
+pub fn flushed(groups: Groups<'_>) {
+    let layer = groups.layer;
     let mut table = layer.connections.tracking.table.lock();
     table.keys.clear();
     table.item_count = 0;
@@ -138,11 +140,7 @@ pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Argumen
     if remembers(context, command) {
         for position in command.keys.positions(arguments) {
             let name = &arguments[position];
-            context
-                .layer
-                .connections
-                .tracking
-                .remember(context.client.shared.id, name);
+            context.connections().tracking.remember(context.client.shared.id, name);
         }
     }
 }
@@ -153,11 +151,7 @@ pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Argumen
 pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared: &[&[u8]]) {
     if remembers(context, command) {
         for name in declared {
-            context
-                .layer
-                .connections
-                .tracking
-                .remember(context.client.shared.id, name);
+            context.connections().tracking.remember(context.client.shared.id, name);
         }
     }
 }
@@ -165,7 +159,7 @@ pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared:
 /// Tracks the keys that this command reads for the connection. A script reads by its commands.
 fn remembers(context: &Context<'_, '_>, command: &Command) -> bool {
     let reads = command.has(READONLY) && !command.has(PUBSUB) && command.group != Group::Scripting;
-    if !context.layer.connections.tracking.is_on() || !reads {
+    if !context.connections().tracking.is_on() || !reads {
         return false;
     }
     match &*context.client.shared.tracking.lock() {

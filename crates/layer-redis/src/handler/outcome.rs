@@ -1,62 +1,31 @@
-//! Why a handler did not write a reply: an error, or something that it cannot do by itself.
+//! The outcome of a command that was not refused: it has answered, or something is left to be done
+//! that its handler cannot do by itself.
 
-use quartet_model::DatabaseId;
-
+use crate::access::database_login::DatabaseLogin;
 use crate::command::migration::Migration;
 use crate::config::Change;
+use crate::connections::blocking::Block;
 use crate::replication::ReplicaRequest;
 
-/// Why a handler did not write a reply.
+/// The outcome of a command that was not refused. The effects of [`Outcome::Done`] and
+/// [`Outcome::Wait`] stay; all others leave nothing in the transaction.
 #[derive(Debug)]
-pub enum Failure {
-    /// The error reply, its code first.
-    Error(&'static str),
-    Message(String),
+pub enum Outcome {
+    /// The reply is written.
+    Done,
     /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at
-    /// once. Earlier effects stay.
-    Block(Block),
-    /// Must be done after the lock is released, before the reply.
-    Deferred(Deferred),
-    /// An error reply, but what was done before it stays. `counted`: the statistics know of it
-    /// already.
-    Kept {
-        text: String,
-        counted: bool,
-    },
-    /// There were wrong passwords before this one, which is looked at only after so long.
-    TooSoon {
-        micros: u64,
-    },
-    /// Earlier writes are not on disk yet: receive the request again.
-    Behind,
-    /// The credentials open another logical database: the connection is to go on there, with this
+    /// once.
+    Wait(Block),
+    /// Work to be done after the lock is released, before the reply.
+    After(Deferred),
+    /// There were wrong passwords before this one: receive the request again after this time.
+    Retry { after_micros: u64 },
+    /// A script takes too long for the thread that runs it: run the request where it may take
+    /// long.
+    RunLong,
+    /// The credentials open another logical database: the connection goes on there, with this
     /// request.
     SwitchDatabase(DatabaseLogin),
-    /// A script takes too long for the thread that runs it: take all back and run it where it may
-    /// take long.
-    LongRunning,
-}
-
-/// A command that waits for one of its keys.
-#[derive(Debug)]
-pub struct Block {
-    pub keys: Vec<Vec<u8>>,
-    /// `None`: indefinitely. Milliseconds since the Unix epoch.
-    pub deadline_ms: Option<u64>,
-    /// Its answer inside EXEC, where it cannot wait. A wait that ends without an element answers a
-    /// null array.
-    pub in_exec: EmptyReply,
-    /// The request to be asked again, if words of the original meant the moment when it came.
-    pub ask_again: Option<Vec<u8>>,
-    /// It is asked again also when a key is gone or holds another kind, and its error ends the
-    /// wait.
-    pub even_if_gone: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EmptyReply {
-    Null,
-    NullArray,
 }
 
 /// Work that needs the engine without the partition's lock.
@@ -103,27 +72,5 @@ impl std::fmt::Debug for Deferred {
             Deferred::ReplicaOf(_) => "ReplicaOf",
             Deferred::SaveInBackground => "SaveInBackground",
         })
-    }
-}
-
-/// A way into a logical database, to be opened with the password.
-#[derive(Debug)]
-pub struct DatabaseLogin {
-    pub database: DatabaseId,
-    /// The given name of the user, which leads here.
-    pub name: Vec<u8>,
-    pub user: Vec<u8>,
-    pub password: Vec<u8>,
-}
-
-impl From<&'static str> for Failure {
-    fn from(text: &'static str) -> Failure {
-        Failure::Error(text)
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Message(text)
     }
 }

@@ -1,0 +1,88 @@
+//! Asking admission control, around a logical database that is one of several, before a command.
+
+use std::sync::OnceLock;
+
+use crate::access::admission_control::{Admission, AdmissionControl, Cost};
+use crate::command::error_reply::ErrorReply;
+use crate::command::table::Table;
+use crate::command::{Command, DENYOOM, Group, WRITE};
+use crate::layer::Redis;
+
+/// Requests that concern the whole server are its operator's, who comes in through the default
+/// database.
+const OPERATORS: &[&str] = &[
+    "shutdown",
+    "debug",
+    "save",
+    "bgsave",
+    "bgrewriteaof",
+    "config|rewrite",
+    "config|resetstat",
+    "replicaof",
+    "slaveof",
+    "psync",
+    "sync",
+    "replconf",
+    "failover",
+    "module",
+    "acl|load",
+    "migrate",
+];
+
+impl Redis {
+    /// Asks admission control, if there is any, whether a command may run.
+    #[inline]
+    pub fn pass_gate(
+        &self,
+        command: &'static Command,
+        request_bytes: usize,
+        now_micros: u64,
+    ) -> Result<(), ErrorReply> {
+        match &self.access.admission_control {
+            None => Ok(()),
+            Some(admission_control) => judge(
+                admission_control.as_ref(),
+                self.table,
+                command,
+                request_bytes,
+                now_micros,
+            ),
+        }
+    }
+}
+
+fn judge(
+    admission_control: &dyn AdmissionControl,
+    table: &Table,
+    command: &'static Command,
+    request_bytes: usize,
+    now_micros: u64,
+) -> Result<(), ErrorReply> {
+    if is_operators(table, command) {
+        return Err(format!("ERR Command is not available: '{}'", command.name.to_ascii_uppercase()).into());
+    }
+    let cost = match command {
+        command if command.group == Group::Connection => Cost::Free,
+        command if command.has(WRITE) => Cost::Write,
+        _ => Cost::Read,
+    };
+    let admission = Admission {
+        cost,
+        request_bytes,
+        grows: command.has(DENYOOM),
+        now_micros,
+    };
+    admission_control.admit(&admission).map_err(ErrorReply::from)
+}
+
+fn is_operators(table: &Table, command: &'static Command) -> bool {
+    static BY_INDEX: OnceLock<Vec<bool>> = OnceLock::new();
+    let by_index = BY_INDEX.get_or_init(|| {
+        let is_named = |name: &str| {
+            let mut containers = name.split('|');
+            OPERATORS.contains(&name) || containers.next().is_some_and(|first| OPERATORS.contains(&first))
+        };
+        table.all().map(|command| is_named(command.name)).collect()
+    });
+    by_index[table.index(command)]
+}

@@ -1,0 +1,164 @@
+//! The groups of the layer's state, lent one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Engine, Space};
+use quartet_wire_resp::Arguments;
+
+use crate::access::acl::User;
+use crate::command::table::Table;
+use crate::config::Config;
+use crate::connections::clients::ClientState;
+use crate::connections::outbox::Outbox;
+use crate::keyspace::changes::Changes;
+use crate::keyspace::eviction_policy::Policy;
+use crate::keyspace::random::Random;
+use crate::layer::{Access, Connections, Eviction, Expiry, Observation, Process, Redis, Scripting};
+use crate::replication::Replication;
+use crate::scripting::long_scripts::Bounds;
+
+/// Lends the groups of the layer's state to a command, each by its name.
+#[derive(Clone, Copy)]
+pub struct Groups<'c> {
+    pub(super) layer: &'c Redis,
+}
+
+impl<'c> Groups<'c> {
+    pub fn of(layer: &'c Redis) -> Groups<'c> {
+        Groups { layer }
+    }
+
+    pub fn engine(self) -> &'c Arc<Engine> {
+        &self.layer.engine
+    }
+
+    pub fn space(self) -> Space {
+        self.layer.space
+    }
+
+    pub fn table(self) -> &'static Table {
+        self.layer.table
+    }
+
+    #[inline]
+    pub fn config(self) -> &'c Config {
+        &self.layer.config
+    }
+
+    #[inline]
+    pub fn changes(self) -> &'c Changes {
+        &self.layer.changes
+    }
+
+    pub fn outbox(self) -> &'c Outbox {
+        &self.layer.outbox
+    }
+
+    pub fn replication(self) -> &'c Replication {
+        &self.layer.replication
+    }
+
+    pub fn random(self) -> &'c Random {
+        &self.layer.random
+    }
+
+    pub fn expiry(self) -> &'c Expiry {
+        &self.layer.expiry
+    }
+
+    #[inline]
+    pub fn eviction(self) -> &'c Eviction {
+        &self.layer.eviction
+    }
+
+    pub fn connections(self) -> &'c Connections {
+        &self.layer.connections
+    }
+
+    pub fn access(self) -> &'c Access {
+        &self.layer.access
+    }
+
+    #[inline]
+    pub fn observation(self) -> &'c Observation {
+        &self.layer.observation
+    }
+
+    pub fn scripting(self) -> &'c Scripting {
+        &self.layer.scripting
+    }
+
+    pub fn process(self) -> &'c Process {
+        &self.layer.process
+    }
+
+    /// Longest reply of one command or transaction, in bytes.
+    #[inline]
+    pub fn reply_bytes_max(self) -> usize {
+        self.layer.reply_bytes_max()
+    }
+
+    pub fn set_reply_bytes_max(self, bytes: usize) {
+        self.layer.reply_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// See [`Redis::used_bytes`].
+    pub fn used_bytes(self) -> u64 {
+        self.layer.used_bytes()
+    }
+
+    /// See [`Redis::client_bytes`].
+    pub fn client_bytes(self) -> u64 {
+        self.layer.client_bytes()
+    }
+
+    /// See [`Redis::is_out_of_memory`].
+    pub fn is_out_of_memory(self) -> bool {
+        self.layer.is_out_of_memory()
+    }
+
+    /// See [`Redis::lacks_replicas`].
+    pub fn lacks_replicas(self) -> bool {
+        self.layer.lacks_replicas()
+    }
+
+    /// See [`Redis::replicas_at`].
+    pub fn replicas_at(self, position: u64) -> u64 {
+        self.layer.replicas_at(position)
+    }
+
+    pub fn eviction_policy(self) -> Policy {
+        self.layer.eviction_policy()
+    }
+
+    /// See [`Redis::frequency`].
+    pub fn frequency(self, db: u8, name: &[u8], now_ms: u64) -> u8 {
+        self.layer.frequency(db, name, now_ms)
+    }
+
+    /// See [`Redis::decide_on_changes`].
+    pub fn decide_on_changes(self) {
+        self.layer.decide_on_changes();
+    }
+
+    /// See [`Redis::last_save_seconds`].
+    pub fn last_save_seconds(self) -> u64 {
+        self.layer.last_save_seconds()
+    }
+
+    /// See [`Redis::load_users`].
+    pub fn load_users(self) -> Result<Vec<Arc<User>>, String> {
+        self.layer.load_users()
+    }
+
+    /// See [`Redis::log_failed_authentication`].
+    pub fn log_failed_authentication(self, client: &ClientState, user: &[u8], arguments: Arguments<'_>) {
+        self.layer.log_failed_authentication(client, user, arguments);
+    }
+
+    /// See [`Redis::long_bounds`].
+    pub fn long_bounds(self) -> Bounds {
+        self.layer.long_bounds()
+    }
+}

@@ -1,0 +1,292 @@
+//! One request under the partition's lock: the command, and everything that is done before and after
+//! it, in order.
+
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Dependency, PartitionGuard};
+use quartet_wire_resp::{Arguments, Reply};
+
+use super::admission::Refusal;
+use super::waiting::Waiting;
+use super::{Received, Session};
+use crate::command::error_reply::ErrorReply;
+use crate::command::{Command, DENYOOM, changes_subscriptions};
+use crate::commands::transactions;
+use crate::connections::blocking::Block;
+use crate::connections::clients::ReplyMode;
+use crate::execution::call::{Call, Ended, call};
+use crate::handler::monitor::tell_monitors;
+use crate::handler::outcome::{Deferred, Outcome};
+use crate::layer::Redis;
+use crate::session::after::After;
+
+/// Up to here a request is read so quickly that its command begins, to the microsecond, when the
+/// one before it has ended.
+const SHORT_REQUEST_BYTES: usize = 1024;
+/// Bytes a transaction may queue before EXEC.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// Approximate overhead of a queued request besides its own bytes.
+const QUEUED_BYTES: usize = 48;
+
+/// One request, as it was sent.
+pub(super) struct Request<'a> {
+    pub arguments: Arguments<'a>,
+    pub raw: &'a [u8],
+}
+
+/// The surroundings of one request.
+pub(super) struct Turn<'a, 'p> {
+    partition: &'a mut PartitionGuard<'p>,
+    layer: &'a Redis,
+    out: &'a mut Vec<u8>,
+    received: &'a mut Received,
+    /// Where the reply begins in `out`.
+    start: usize,
+}
+
+impl<'a, 'p> Turn<'a, 'p> {
+    pub fn new(
+        partition: &'a mut PartitionGuard<'p>,
+        layer: &'a Redis,
+        out: &'a mut Vec<u8>,
+        received: &'a mut Received,
+    ) -> Turn<'a, 'p> {
+        let start = out.len();
+        Turn {
+            partition,
+            layer,
+            out,
+            received,
+            start,
+        }
+    }
+
+    fn waits_for(&mut self, dependency: Dependency) {
+        self.received.dependency = self.received.dependency.max(dependency);
+    }
+
+    /// Takes the reply back, and returns a new one in its place.
+    fn reply_anew(&mut self, session: &Session) -> Reply<'_> {
+        self.out.truncate(self.start);
+        Reply::new(self.out, session.client.protocol)
+    }
+}
+
+impl Session {
+    /// Runs one request. False if it is to be received again.
+    pub(super) fn request(&mut self, mut turn: Turn<'_, '_>, request: &Request<'_>) -> bool {
+        turn.layer.trim_tracking();
+        self.make_room(&mut turn);
+        self.deliver_own_mail(&mut turn);
+        self.forget_time_of_long_request(turn.layer, request);
+        turn.start = turn.out.len();
+        let ended = match self.admit(
+            turn.layer,
+            request.arguments,
+            request.raw.len(),
+            turn.partition.now_micros(),
+        ) {
+            Ok(command) => self.run_or_queue(&mut turn, command, request),
+            Err(Refusal::Error(error)) => self.refuse(turn.partition, request.arguments, error),
+            Err(Refusal::Later) => {
+                turn.received.is_busy = true;
+                return false;
+            }
+        };
+        turn.waits_for(ended.dependency);
+        match self.settle(&mut turn, ended.outcome, request) {
+            Next::Reply => {}
+            Next::Owner => return true,
+            Next::Again => return false,
+        }
+        self.sleep(&mut turn);
+        self.hang_up(&mut turn);
+        self.note_size(&turn, request);
+        self.silence(&mut turn, request);
+        self.client.forget_caching_behind(&request.arguments[0]);
+        self.serve_others(&mut turn);
+        self.deliver_own_mail(&mut turn);
+        true
+    }
+
+    /// Evicts keys if there is too little memory.
+    fn make_room(&mut self, turn: &mut Turn<'_, '_>) {
+        if turn.layer.should_evict() {
+            turn.layer.make_room(turn.partition);
+            turn.layer.send_outbox();
+            self.client.started_micros = None;
+        }
+    }
+
+    fn deliver_own_mail(&mut self, turn: &mut Turn<'_, '_>) {
+        let dependency = self.append_own_mail(turn.out);
+        turn.waits_for(dependency);
+    }
+
+    /// Work between two commands takes time that is not the second one's.
+    fn forget_time_of_long_request(&mut self, layer: &Redis, request: &Request<'_>) {
+        let is_long = request.raw.len() > SHORT_REQUEST_BYTES;
+        if is_long || layer.access.admission_control.is_some() || layer.connections.clients.has_monitors() {
+            self.client.started_micros = None;
+        }
+    }
+
+    fn run_or_queue(&mut self, turn: &mut Turn<'_, '_>, command: &'static Command, request: &Request<'_>) -> Ended {
+        if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
+            let outcome = self.enqueue(turn, command, request).map(|()| Outcome::Done);
+            return Ended::without_effects(outcome);
+        }
+        let now_micros = turn.partition.now_micros();
+        let to_run = Call {
+            command,
+            arguments: request.arguments,
+            retry_for: None,
+        };
+        let ended = call(turn.partition, turn.layer, &mut self.client, &to_run, turn.out);
+        // As in Redis 7, a command is shown when it has run: EXEC after the commands that it runs,
+        // and RESET no longer to the connection that it made an ordinary one.
+        tell_monitors(turn.layer, &self.client, command, now_micros, request.arguments);
+        ended
+    }
+
+    fn enqueue(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        command: &'static Command,
+        request: &Request<'_>,
+    ) -> Result<(), ErrorReply> {
+        let raw = request.raw;
+        let writes = self.may_write(turn.layer, Some(turn.partition), command, request.arguments);
+        let queue = self.client.multi.as_mut().expect("called inside MULTI");
+        if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
+            queue.refused = true;
+            return Err("ERR the transaction's queue exceeds the maximum size".into());
+        }
+        queue.bytes += raw.len();
+        let shared = &self.client.shared;
+        shared
+            .buffers
+            .queue
+            .fetch_add(raw.len() + QUEUED_BYTES, Ordering::Relaxed);
+        queue.writes |= writes;
+        queue.may_need_memory |= command.has(DENYOOM);
+        queue.requests.push(raw.to_vec());
+        shared.multi.store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
+        shared.note_command(turn.layer.table.index(command));
+        Reply::new(turn.out, self.client.protocol).simple("QUEUED");
+        Ok(())
+    }
+
+    /// Acts on the outcome of a command.
+    fn settle(&mut self, turn: &mut Turn<'_, '_>, outcome: Result<Outcome, ErrorReply>, request: &Request<'_>) -> Next {
+        match outcome {
+            Ok(Outcome::Done) => {}
+            Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
+            Ok(Outcome::Wait(block)) => self.wait(turn, block, request),
+            Ok(Outcome::After(deferred)) => {
+                let brings_reply = self.answer_deferred(turn, &deferred);
+                turn.received.after = Some(After::Deferred(deferred));
+                if brings_reply {
+                    return Next::Owner;
+                }
+            }
+            Ok(Outcome::RunLong) => {
+                turn.out.truncate(turn.start);
+                let run = self.long_run(request.raw);
+                turn.received.after = Some(After::LongRun(Box::new(run)));
+                return Next::Owner;
+            }
+            Ok(Outcome::Retry { after_micros }) => {
+                turn.out.truncate(turn.start);
+                self.hold_back(after_micros);
+                return Next::Again;
+            }
+            Ok(Outcome::SwitchDatabase(database_login)) => {
+                turn.out.truncate(turn.start);
+                self.database_login = Some(database_login);
+                return Next::Again;
+            }
+        }
+        Next::Reply
+    }
+
+    /// The command waits for its keys from now on.
+    fn wait(&mut self, turn: &mut Turn<'_, '_>, mut block: Block, request: &Request<'_>) {
+        let deadline_ms = block.deadline_ms;
+        self.waiting = Waiting::ForKey { deadline_ms };
+        let again = block.ask_again.take();
+        let again = again.map_or_else(|| request.raw.into(), Into::into);
+        let latest = self.client.shared.last_command_index();
+        let command = turn.layer.table.find_of_after(latest, request.arguments);
+        let command = command.expect("the command that has run");
+        turn.layer.wait(turn.partition, &self.client, command, again, block);
+    }
+
+    /// Writes the reply of a command whose work is done once the lock is released. True if the
+    /// work writes it instead.
+    fn answer_deferred(&mut self, turn: &mut Turn<'_, '_>, deferred: &Deferred) -> bool {
+        let mut reply = turn.reply_anew(self);
+        match deferred {
+            Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas { .. } => return true,
+            Deferred::SaveInBackground => reply.simple("Background saving started"),
+            _ => reply.ok(),
+        }
+        false
+    }
+
+    /// DEBUG SLEEP keeps the connection waiting without the lock.
+    fn sleep(&mut self, turn: &mut Turn<'_, '_>) {
+        if self.client.sleep_micros > 0 {
+            let micros = std::mem::take(&mut self.client.sleep_micros);
+            turn.received.after = Some(After::Sleep { micros });
+        }
+    }
+
+    fn hang_up(&mut self, turn: &mut Turn<'_, '_>) {
+        if self.client.close_without_reply {
+            turn.out.truncate(turn.start);
+            turn.received.close = true;
+        }
+    }
+
+    /// Large requests and replies are kept for COMMANDLOG.
+    fn note_size(&self, turn: &Turn<'_, '_>, request: &Request<'_>) {
+        let reply_bytes = turn.out.len().saturating_sub(turn.start);
+        turn.layer
+            .note_size(&self.client, request.arguments, request.raw.len(), reply_bytes);
+    }
+
+    /// CLIENT REPLY, which leaves confirmations of subscriptions.
+    fn silence(&mut self, turn: &mut Turn<'_, '_>, request: &Request<'_>) {
+        let is_muted = self.client.reply_mode != ReplyMode::On;
+        let keeps_pushes = is_muted
+            && turn
+                .layer
+                .table
+                .find_of(request.arguments)
+                .is_ok_and(changes_subscriptions);
+        self.mute(turn.start, keeps_pushes, turn.out);
+    }
+
+    /// Removes expired keys that the command found, sends its notices, and serves who waits for its
+    /// keys.
+    fn serve_others(&mut self, turn: &mut Turn<'_, '_>) {
+        let layer = turn.layer;
+        if layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work() {
+            layer.expire_found(turn.partition);
+            layer.send_outbox();
+            layer.serve_blocked(turn.partition);
+            self.client.started_micros = None;
+        }
+    }
+}
+
+/// The step after a command that has run.
+enum Next {
+    /// Its reply, after everything else that surrounds a command.
+    Reply,
+    /// Work of the connection's owner, which brings the reply.
+    Owner,
+    /// The same request.
+    Again,
+}
