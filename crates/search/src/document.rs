@@ -112,14 +112,18 @@ impl Document {
                     self.add_word(b"", 0, schema.bit(at), 1);
                 }
             }
-            FieldKind::Tag { separator, case_sensitive } => {
+            FieldKind::Tag {
+                separator,
+                case_sensitive,
+            } => {
                 let values = value.split(|byte| Some(*byte) == *separator).map(<[u8]>::trim_ascii);
                 let values = values.filter(|value| !value.is_empty() || field.index_empty);
                 let of_case = |value: &[u8]| if *case_sensitive { value.to_vec() } else { folded(value) };
                 let mut values: Vec<_> = values.map(of_case).collect();
                 values.sort();
                 values.dedup();
-                self.beside.extend(values.into_iter().map(|value| Beside::Tag(at, value)));
+                self.beside
+                    .extend(values.into_iter().map(|value| Beside::Tag(at, value)));
             }
             FieldKind::Numeric => self.beside.push(Beside::Number(at, number(value).map_err(failure)?)),
             FieldKind::Vector(kind) => {
@@ -183,7 +187,9 @@ impl Document {
             push_occurrences(&mut row, occurrences);
         }
         self.beside.iter().for_each(|beside| beside.push(&mut row));
-        self.sortables.iter().for_each(|(field, value)| push_sortable(&mut row, *field, value));
+        self.sortables
+            .iter()
+            .for_each(|(field, value)| push_sortable(&mut row, *field, value));
         row
     }
 
@@ -406,24 +412,44 @@ mod tests {
         let document = document(&[("title", "hello world running runs"), ("body", "foo hello")]).unwrap();
         assert_eq!((document.length, document.frequency_max), (10, 4));
         let hello = &document.terms[&b"hello"[..]];
-        assert_eq!((hello.frequency, hello.fields, &hello.positions[..]), (4, 0b11, &[1, 6][..]));
+        assert_eq!(
+            (hello.frequency, hello.fields, &hello.positions[..]),
+            (4, 0b11, &[1, 6][..])
+        );
         let run = &document.terms[&b"+run"[..]];
         assert_eq!((run.frequency, run.fields, &run.positions[..]), (2, 0b01, &[3, 4][..]));
     }
 
     #[test]
     fn a_row_gives_back_what_was_written() {
-        let document = document(&[("title", "the quick quick fox"), ("color", "Red, blue,,red"), ("price", "-2.5")]).unwrap();
+        let document = document(&[
+            ("title", "the quick quick fox"),
+            ("color", "Red, blue,,red"),
+            ("price", "-2.5"),
+        ])
+        .unwrap();
         let row = document.to_row();
         let mut read = DocumentRow::read(&row);
         assert_eq!((read.key, read.score, read.length), (&b"doc"[..], 1.0, 3));
         let mut terms = Vec::new();
         read.terms(|term, occurrences| terms.push((term.to_vec(), occurrences.to_owned())));
-        assert!(terms.iter().map(|(term, occurrences)| (term, occurrences)).eq(&document.terms));
+        assert!(
+            terms
+                .iter()
+                .map(|(term, occurrences)| (term, occurrences))
+                .eq(&document.terms)
+        );
         let mut beside = Vec::new();
         read.rows_beside(5, |key| beside.push(key));
-        assert!(beside.iter().eq(document.rows_beside(5).map(|(key, _)| key).collect::<Vec<_>>().iter()));
-        assert_eq!(beside, [tag_row(2, b"blue", 5), tag_row(2, b"red", 5), number_row(3, -2.5, 5)]);
+        assert!(
+            beside
+                .iter()
+                .eq(document.rows_beside(5).map(|(key, _)| key).collect::<Vec<_>>().iter())
+        );
+        assert_eq!(
+            beside,
+            [tag_row(2, b"blue", 5), tag_row(2, b"red", 5), number_row(3, -2.5, 5)]
+        );
         let mut read = DocumentRow::read(&row);
         read.terms(|_, _| {});
         assert_eq!(read.sortable(3), Some(Sortable::Number(-2.5)));
@@ -433,7 +459,10 @@ mod tests {
     fn a_value_that_does_not_fit_refuses_the_document() {
         for wrong in ["", "one", "nan", "1x"] {
             let failure = document(&[("title", "hello"), ("price", wrong)]).unwrap_err();
-            assert_eq!((failure.field, failure.reason), (3, format!("Invalid numeric value: '{wrong}'")));
+            assert_eq!(
+                (failure.field, failure.reason),
+                (3, format!("Invalid numeric value: '{wrong}'"))
+            );
         }
     }
 

@@ -42,9 +42,16 @@ impl State {
         let Some(row) = rows.get(INDEX) else {
             return State::default();
         };
-        let mut numbers = row.chunks_exact(8).map(|bytes| u64::from_be_bytes(bytes.try_into().expect("eight bytes")));
+        let mut numbers = row
+            .chunks_exact(8)
+            .map(|bytes| u64::from_be_bytes(bytes.try_into().expect("eight bytes")));
         let mut next = || numbers.next().expect("an index's row has four numbers");
-        State { last_id: next(), settled: next(), documents: next(), tokens: next() }
+        State {
+            last_id: next(),
+            settled: next(),
+            documents: next(),
+            tokens: next(),
+        }
     }
 
     fn write(self, rows: &mut dyn WriteRows) {
@@ -152,7 +159,10 @@ fn note(changes: &mut Changes, term: &[u8], id: DocumentId, added: Option<Occurr
         None => changes.entry(term.to_vec()).or_default(),
     };
     match added {
-        Some(at) => of_added.push(Posting { id, occurrences: at.to_owned() }),
+        Some(at) => of_added.push(Posting {
+            id,
+            occurrences: at.to_owned(),
+        }),
         None => _ = removed.insert(id),
     }
 }
@@ -231,7 +241,15 @@ mod tests {
         settle_all(&mut rows);
         assert_eq!(rows.len(), 1);
         let state = State::read(&mut rows);
-        assert_eq!(state, State { last_id: 4, settled: 4, documents: 0, tokens: 0 });
+        assert_eq!(
+            state,
+            State {
+                last_id: 4,
+                settled: 4,
+                documents: 0,
+                tokens: 0
+            }
+        );
     }
 
     #[test]

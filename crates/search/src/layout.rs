@@ -18,11 +18,7 @@
 //! are escaped: `00` is `00 ff`, and `00 00` ends them. A value or term that is longer than
 //! [`TERM_BYTES_MAX`] is cut, and a hash of the whole is put behind it.
 
-use std::ops::ControlFlow;
-
 use xxhash_rust::xxh3::xxh3_128;
-
-use crate::rows::Rows;
 
 /// Counts up from 1 within an index.
 pub type DocumentId = u64;
@@ -146,14 +142,6 @@ pub fn after(prefix: &[u8]) -> Vec<u8> {
         }
     }
     unreachable!("every prefix begins with a letter")
-}
-
-/// Visits the rows whose keys begin with `prefix`.
-pub fn each(rows: &mut dyn Rows, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) {
-    rows.scan(prefix, &after(prefix), &mut |key, value| {
-        visit(key, value);
-        ControlFlow::Continue(())
-    });
 }
 
 /// A term as it stands in a key. Two long terms differ in their hashes.

@@ -40,7 +40,10 @@ struct Postings<'a> {
 
 impl<'a> Postings<'a> {
     fn of(row: &'a [u8]) -> Postings<'a> {
-        Postings { cursor: Cursor(row), last: 0 }
+        Postings {
+            cursor: Cursor(row),
+            last: 0,
+        }
     }
 }
 
@@ -74,11 +77,21 @@ struct Term {
 impl Term {
     fn read(rows: &mut dyn Rows, term: &[u8]) -> Term {
         let Some(row) = rows.get(&term_row(term)) else {
-            return Term { documents: 0, last: 0, row: vec![0; HEAD_BYTES], stored: 0 };
+            return Term {
+                documents: 0,
+                last: 0,
+                row: vec![0; HEAD_BYTES],
+                stored: 0,
+            };
         };
         let (documents, last) = head(&row);
         let stored = row.len();
-        Term { documents, last, row, stored }
+        Term {
+            documents,
+            last,
+            row,
+            stored,
+        }
     }
 
     fn add(&mut self, rows: &mut dyn WriteRows, term: &[u8], id: DocumentId, occurrences: &Occurrences) {
@@ -102,7 +115,9 @@ impl Term {
             self.documents -= removed;
             self.stored = 0;
             // The next posting is written as a distance to the last that stands here.
-            self.last = Postings::of(&self.row[HEAD_BYTES..]).last().map_or(self.last, |(id, _)| id);
+            self.last = Postings::of(&self.row[HEAD_BYTES..])
+                .last()
+                .map_or(self.last, |(id, _)| id);
         }
     }
 
@@ -201,7 +216,12 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub fn new(term: &[u8]) -> Walk {
-        Walk { term: term.to_vec(), row: Vec::new(), next: Some(0), is_in_tail: false }
+        Walk {
+            term: term.to_vec(),
+            row: Vec::new(),
+            next: Some(0),
+            is_in_tail: false,
+        }
     }
 
     /// Goes to the first posting at or after `id`. Ids that are asked for ascend.
@@ -237,7 +257,12 @@ impl Walk {
             }
         };
         let postings = Postings::of(&row).filter(|(id, _)| *id >= from);
-        self.row = postings.map(|(id, row)| Posting { id, occurrences: row.to_owned() }).collect();
+        self.row = postings
+            .map(|(id, row)| Posting {
+                id,
+                occurrences: row.to_owned(),
+            })
+            .collect();
         self.row.reverse();
         Some(())
     }
@@ -254,7 +279,14 @@ mod tests {
 
     fn posting(id: DocumentId, frequency: u32) -> Posting {
         let positions = (1..=frequency).map(|position| position * 100).collect();
-        Posting { id, occurrences: Occurrences { frequency, fields: 1, positions } }
+        Posting {
+            id,
+            occurrences: Occurrences {
+                frequency,
+                fields: 1,
+                positions,
+            },
+        }
     }
 
     fn all(rows: &mut MemoryRows) -> Vec<Posting> {

@@ -93,7 +93,13 @@ impl Field {
     /// A TAG field with the separator of hashes.
     pub fn tag(name: &str) -> Field {
         let (separator, case_sensitive) = (Some(b','), false);
-        Field::new(name, FieldKind::Tag { separator, case_sensitive })
+        Field::new(
+            name,
+            FieldKind::Tag {
+                separator,
+                case_sensitive,
+            },
+        )
     }
 
     /// A NUMERIC field.
@@ -161,19 +167,26 @@ impl Schema {
     /// The bit of the TEXT field at a position.
     pub fn bit(&self, position: u16) -> FieldMask {
         let before = self.fields[..usize::from(position)].iter();
-        let texts = before.filter(|field| matches!(field.kind, FieldKind::Text { .. })).count();
+        let texts = before
+            .filter(|field| matches!(field.kind, FieldKind::Text { .. }))
+            .count();
         1 << texts
     }
 
     /// The TEXT fields with their bits.
     pub fn texts(&self) -> impl Iterator<Item = (FieldMask, &Field)> {
-        let texts = self.fields.iter().filter(|field| matches!(field.kind, FieldKind::Text { .. }));
+        let texts = self
+            .fields
+            .iter()
+            .filter(|field| matches!(field.kind, FieldKind::Text { .. }));
         (0..).map(|bit: u32| 1 << bit).zip(texts)
     }
 
     /// The bits of TEXT fields whose words have stems.
     pub fn stemmed(&self) -> FieldMask {
-        let stemmed = self.texts().filter(|(_, field)| !matches!(field.kind, FieldKind::Text { no_stem: true, .. }));
+        let stemmed = self
+            .texts()
+            .filter(|(_, field)| !matches!(field.kind, FieldKind::Text { no_stem: true, .. }));
         stemmed.fold(0, |mask, (bit, _)| mask | bit)
     }
 }

@@ -73,7 +73,11 @@ impl VectorKind {
             let text = format!("Invalid vector dimension {dimensions}: it must be from 1 to {DIMENSIONS_MAX}");
             return Err(SearchError::Arguments(text));
         }
-        Ok(VectorKind { component, dimensions, metric })
+        Ok(VectorKind {
+            component,
+            dimensions,
+            metric,
+        })
     }
 
     /// Length of a vector, in bytes.
@@ -93,7 +97,11 @@ impl VectorKind {
         }
         let components: Vec<f64> = self.components(blob).collect();
         let norm = product(&components, components.iter().copied()).sqrt();
-        Ok(QueryVector { kind: *self, components, norm })
+        Ok(QueryVector {
+            kind: *self,
+            components,
+            norm,
+        })
     }
 
     fn components<'a>(&self, blob: &'a [u8]) -> Box<dyn Iterator<Item = f64> + 'a> {
@@ -150,7 +158,10 @@ mod tests {
     use super::*;
 
     fn blob(components: &[f32]) -> Vec<u8> {
-        components.iter().flat_map(|component| component.to_le_bytes()).collect()
+        components
+            .iter()
+            .flat_map(|component| component.to_le_bytes())
+            .collect()
     }
 
     fn check(metric: Metric, expected: f64) {

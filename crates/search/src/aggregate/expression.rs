@@ -82,7 +82,12 @@ impl Expression {
     /// Reads an expression.
     pub fn parse(text: &[u8]) -> Result<Expression, SearchError> {
         let tokens = tokens(text)?;
-        let mut parser = Parser { tokens: &tokens, next: 0, depth: 0, operands: 0 };
+        let mut parser = Parser {
+            tokens: &tokens,
+            next: 0,
+            depth: 0,
+            operands: 0,
+        };
         let node = parser.level(0)?;
         match parser.next == tokens.len() {
             true => Ok(Expression(node)),
@@ -134,7 +139,9 @@ impl Node {
             Node::Negation(node) => Ok(truth(!node.value(record)?.is_true())),
             Node::Chain(first, others) => {
                 let first = first.value(record);
-                others.iter().fold(first, |value, (operator, node)| operator.apply(value?, node, record))
+                others
+                    .iter()
+                    .fold(first, |value, (operator, node)| operator.apply(value?, node, record))
             }
             Node::Call(Function::Exists, arguments) => {
                 let [Node::Property(name)] = &arguments[..] else {
@@ -160,12 +167,12 @@ impl Operator {
         let right = right.value(record)?;
         Ok(match self {
             Operator::And | Operator::Or => truth(right.is_true()),
-            Operator::Equal => truth(left.compare(&right).is_eq()),
-            Operator::NotEqual => truth(left.compare(&right).is_ne()),
-            Operator::Less => truth(left.compare(&right) == Ordering::Less),
-            Operator::LessOrEqual => truth(left.compare(&right) != Ordering::Greater),
-            Operator::Greater => truth(left.compare(&right) == Ordering::Greater),
-            Operator::GreaterOrEqual => truth(left.compare(&right) != Ordering::Less),
+            Operator::Equal => truth(compared(&left, &right)?.is_eq()),
+            Operator::NotEqual => truth(compared(&left, &right)?.is_ne()),
+            Operator::Less => truth(compared(&left, &right)?.is_lt()),
+            Operator::LessOrEqual => truth(compared(&left, &right)?.is_le()),
+            Operator::Greater => truth(compared(&left, &right)?.is_gt()),
+            Operator::GreaterOrEqual => truth(compared(&left, &right)?.is_ge()),
             _ => Value::Number(self.computed(operand(&left)?, operand(&right)?)),
         })
     }
@@ -185,6 +192,16 @@ impl Operator {
             _ => unreachable!("the operator gives a truth"),
         }
     }
+}
+
+/// Text beside a number has to be one.
+fn compared(left: &Value, right: &Value) -> Result<Ordering, SearchError> {
+    let ((Value::Number(_), text @ Value::Text(_)) | (text @ Value::Text(_), Value::Number(_))) = (left, right) else {
+        return Ok(left.compare(right));
+    };
+    let refused = || SearchError::Expression(format!("Error converting string '{text}' to number"));
+    text.number().ok_or_else(refused)?;
+    Ok(left.compare(right))
 }
 
 fn operand(value: &Value) -> Result<f64, SearchError> {
@@ -226,9 +243,10 @@ fn tokens(text: &[u8]) -> Result<Vec<Token>, SearchError> {
             continue;
         }
         let (kind, length) = token(rest).ok_or_else(|| syntax(at, &String::from_utf8_lossy(&rest[..1])))?;
-        let shown = String::from_utf8_lossy(&rest[..length]).trim_start_matches('@').to_owned();
-        let skipped = usize::from(matches!(kind, Kind::Property(_)));
-        tokens.push(Token { kind, at: at + skipped, text: shown });
+        let shown = String::from_utf8_lossy(&rest[..length])
+            .trim_start_matches('@')
+            .to_owned();
+        tokens.push(Token { kind, at, text: shown });
         at += length;
     }
     Ok(tokens)
@@ -257,8 +275,13 @@ fn token(rest: &[u8]) -> Option<(Kind, usize)> {
 }
 
 fn number(rest: &[u8]) -> Option<(Kind, usize)> {
-    let signed = usize::from(matches!(rest[0], b'-' | b'+'));
-    let digits = |from: usize| from + rest[from.min(rest.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let signed = usize::from(rest[0] == b'-');
+    let digits = |from: usize| {
+        from + rest[from.min(rest.len())..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count()
+    };
     let mut end = digits(signed);
     if rest.get(end) == Some(&b'.') && rest.get(end + 1).is_some_and(u8::is_ascii_digit) {
         end = digits(end + 1);
@@ -327,7 +350,9 @@ impl Parser<'_> {
     fn deeper(&mut self) -> Result<(), SearchError> {
         self.depth += 1;
         match self.depth > DEPTH_MAX {
-            true => Err(SearchError::Expression(format!("Expression has more than {DEPTH_MAX} levels"))),
+            true => Err(SearchError::Expression(format!(
+                "Expression has more than {DEPTH_MAX} levels"
+            ))),
             false => Ok(()),
         }
     }
@@ -335,7 +360,9 @@ impl Parser<'_> {
     fn primary(&mut self) -> Result<Node, SearchError> {
         self.operands += 1;
         if self.operands > OPERANDS_MAX {
-            return Err(SearchError::Expression(format!("Expression has more than {OPERANDS_MAX} operands")));
+            return Err(SearchError::Expression(format!(
+                "Expression has more than {OPERANDS_MAX} operands"
+            )));
         }
         let Some(token) = self.tokens.get(self.next) else {
             return Err(self.unexpected());
@@ -392,17 +419,16 @@ impl Parser<'_> {
         }
     }
 
-    /// The error names the token that is out of place, or the last value if the text ends too
-    /// early.
+    /// The error names the token that is out of place. If the text ends too early, it names the
+    /// last operand, at the place of the last token.
     fn unexpected(&self) -> SearchError {
         if let Some(token) = self.tokens.get(self.next) {
             return syntax(token.at, &token.text);
         }
         let is_operand = |token: &&Token| !matches!(token.kind, Kind::Mark(_));
-        match self.tokens.iter().rev().find(is_operand) {
-            Some(token) => syntax(token.at, &token.text),
-            None => syntax(0, ""),
-        }
+        let operand = self.tokens.iter().rev().find(is_operand);
+        let at = self.tokens.last().map_or(0, |token| token.at);
+        syntax(at, operand.map_or("", |token| &token.text))
     }
 }
 
@@ -429,7 +455,10 @@ mod tests {
     #[test]
     fn answers_are_those_of_the_original() {
         let mut checked = 0;
-        for line in ANSWERS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        for line in ANSWERS
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
             let (text, expected) = line.split_once("  =>  ").unwrap();
             assert_eq!(answer(text), expected, "{text}");
             checked += 1;

@@ -26,26 +26,52 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
     ("log", 1, 1, |values| math(values, f64::ln)),
     ("log2", 1, 1, |values| math(values, f64::log2)),
     ("exp", 1, 1, |values| math(values, f64::exp)),
-    ("lower", 1, 1, |values| of_text(&values[0], |text| Value::Text(text.to_ascii_lowercase()))),
-    ("upper", 1, 1, |values| of_property(&values[0], |text| Value::Text(text.to_ascii_uppercase()))),
-    ("strlen", 1, 1, |values| Ok(Value::Number(values[0].bytes().len() as f64))),
+    ("lower", 1, 1, |values| {
+        of_text(&values[0], |text| Value::Text(text.to_ascii_lowercase()))
+    }),
+    ("upper", 1, 1, |values| {
+        of_text(&values[0], |text| Value::Text(text.to_ascii_uppercase()))
+    }),
+    ("strlen", 1, 1, strlen),
     ("substr", 3, 3, substr),
-    ("startswith", 2, 2, |values| of_two(values, |text, start| f64::from(u8::from(text.starts_with(start))))),
+    ("startswith", 2, 2, |values| {
+        of_two(values, |text, start| f64::from(u8::from(text.starts_with(start))))
+    }),
     ("contains", 2, 2, |values| of_two(values, occurrences)),
     ("format", 1, usize::MAX, format),
     ("split", 1, 3, split),
-    ("case", 3, 3, |values| Ok(values[if values[0].is_true() { 1 } else { 2 }].clone())),
+    ("case", 3, 3, |values| {
+        Ok(values[if values[0].is_true() { 1 } else { 2 }].clone())
+    }),
     ("to_number", 1, 1, to_number),
     ("to_str", 1, 1, |values| Ok(Value::Text(values[0].bytes()))),
-    ("minute", 1, 1, |values| time(values, |seconds| (seconds - seconds % 60) as f64)),
-    ("hour", 1, 1, |values| time(values, |seconds| (seconds - seconds % 3600) as f64)),
-    ("day", 1, 1, |values| time(values, |seconds| (seconds - seconds % DAY_SECONDS) as f64)),
-    ("month", 1, 1, |values| time(values, |seconds| Date::of(seconds).month_seconds())),
-    ("monthofyear", 1, 1, |values| time(values, |seconds| (Date::of(seconds).month - 1) as f64)),
-    ("year", 1, 1, |values| time(values, |seconds| Date::of(seconds).year as f64)),
-    ("dayofmonth", 1, 1, |values| time(values, |seconds| Date::of(seconds).day as f64)),
-    ("dayofweek", 1, 1, |values| time(values, |seconds| ((seconds / DAY_SECONDS + 4) % 7) as f64)),
-    ("dayofyear", 1, 1, |values| time(values, |seconds| Date::of(seconds).day_of_year())),
+    ("minute", 1, 1, |values| {
+        time(values, |seconds| (seconds - seconds % 60) as f64)
+    }),
+    ("hour", 1, 1, |values| {
+        time(values, |seconds| (seconds - seconds % 3600) as f64)
+    }),
+    ("day", 1, 1, |values| {
+        time(values, |seconds| (seconds - seconds % DAY_SECONDS) as f64)
+    }),
+    ("month", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).month_seconds())
+    }),
+    ("monthofyear", 1, 1, |values| {
+        time(values, |seconds| (Date::of(seconds).month - 1) as f64)
+    }),
+    ("year", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).year as f64)
+    }),
+    ("dayofmonth", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).day as f64)
+    }),
+    ("dayofweek", 1, 1, |values| {
+        time(values, |seconds| ((seconds / DAY_SECONDS + 4) % 7) as f64)
+    }),
+    ("dayofyear", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).day_of_year())
+    }),
 ];
 
 impl Function {
@@ -96,27 +122,23 @@ fn of_text(value: &Value, function: impl FnOnce(&[u8]) -> Value) -> Result<Value
     }
 }
 
-/// Properties that are numbers are text too.
-fn of_property(value: &Value, function: impl FnOnce(&[u8]) -> Value) -> Result<Value, SearchError> {
-    of_text(&Value::Text(value.bytes()), function)
-}
-
 fn of_two(values: &[Value], function: impl FnOnce(&[u8], &[u8]) -> f64) -> Result<Value, SearchError> {
     Ok(Value::Number(function(&values[0].bytes(), &values[1].bytes())))
 }
 
-/// How often the part stands in the text, without overlaps. Nothing stands before each byte and at
-/// the end.
+fn strlen(values: &[Value]) -> Result<Value, SearchError> {
+    match &values[0] {
+        Value::Text(text) => Ok(Value::Number(text.len() as f64)),
+        _ => Err(refused("Invalid type for argument 0 in function 'strlen'".into())),
+    }
+}
+
+/// At how many places the part stands in the text. Nothing stands before each byte and at the end.
 fn occurrences(text: &[u8], part: &[u8]) -> f64 {
     if part.is_empty() {
         return text.len() as f64 + 1.0;
     }
-    let (mut count, mut at) = (0.0, 0);
-    while let Some(found) = text[at..].windows(part.len()).position(|window| window == part) {
-        count += 1.0;
-        at += found + part.len();
-    }
-    count
+    text.windows(part.len()).filter(|window| *window == part).count() as f64
 }
 
 /// A negative start counts from the end, a negative length ends that far before it.
@@ -126,7 +148,13 @@ fn substr(values: &[Value]) -> Result<Value, SearchError> {
         return Err(refused("Invalid type for substr. Expected string".into()));
     };
     let size = text.len() as i64;
-    let from_end = |offset: i64| if offset < 0 { size.saturating_add(offset).max(0) } else { offset.min(size) };
+    let from_end = |offset: i64| {
+        if offset < 0 {
+            size.saturating_add(offset).max(0)
+        } else {
+            offset.min(size)
+        }
+    };
     let start = from_end(start as i64);
     let end = match length as i64 {
         length if length < 0 => from_end(length),
@@ -164,8 +192,14 @@ fn split(values: &[Value]) -> Result<Value, SearchError> {
     let separators = values.get(1).map_or(b",".to_vec(), Value::bytes);
     let stripped = values.get(2).map_or(b" ".to_vec(), Value::bytes);
     let parts = text.split(|byte| separators.contains(byte)).map(|part| {
-        let start = part.iter().position(|byte| !stripped.contains(byte)).unwrap_or(part.len());
-        let end = part.iter().rposition(|byte| !stripped.contains(byte)).map_or(start, |last| last + 1);
+        let start = part
+            .iter()
+            .position(|byte| !stripped.contains(byte))
+            .unwrap_or(part.len());
+        let end = part
+            .iter()
+            .rposition(|byte| !stripped.contains(byte))
+            .map_or(start, |last| last + 1);
         &part[start..end]
     });
     let parts = parts.filter(|part| !part.is_empty());
@@ -184,7 +218,9 @@ const DAY_SECONDS: i64 = 86_400;
 const SECONDS_MAX: f64 = 253_402_300_799.0;
 
 fn time(values: &[Value], function: impl FnOnce(i64) -> f64) -> Result<Value, SearchError> {
-    let seconds = values[0].number().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+    let seconds = values[0]
+        .number()
+        .filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
     Ok(seconds.map_or(Value::Null, |seconds| Value::Number(function(seconds as i64))))
 }
 

@@ -82,7 +82,9 @@ fn refused(text: &str) -> SearchError {
 }
 
 fn unknown(argument: &str, position: usize, reducer: &str) -> SearchError {
-    refused(&format!("Unknown argument `{argument}` at position {position} for {reducer}"))
+    refused(&format!(
+        "Unknown argument `{argument}` at position {position} for {reducer}"
+    ))
 }
 
 fn property(argument: &str) -> Result<String, SearchError> {
@@ -127,7 +129,13 @@ pub(super) struct Reduced<'r> {
 
 impl<'r> Reduced<'r> {
     pub fn new(reducer: &'r Reducer) -> Reduced<'r> {
-        Reduced { reducer, records: 0, numbers: Vec::new(), values: BTreeSet::new(), first: None }
+        Reduced {
+            reducer,
+            records: 0,
+            numbers: Vec::new(),
+            values: BTreeSet::new(),
+            first: None,
+        }
     }
 
     pub fn add(&mut self, record: &Record) {
@@ -164,7 +172,8 @@ impl<'r> Reduced<'r> {
 
     fn add_first(&mut self, record: &Record, name: &str, by: Option<&(String, bool)>) {
         let Some((by, ascends)) = by else {
-            self.first.get_or_insert_with(|| (Value::Null, record.get(name).clone()));
+            self.first
+                .get_or_insert_with(|| (Value::Null, record.get(name).clone()));
             return;
         };
         let order = record.get(by);
@@ -179,7 +188,11 @@ impl<'r> Reduced<'r> {
 
     pub fn result(mut self) -> Value {
         let count = self.numbers.len() as f64;
-        let mean = if count > 0.0 { self.numbers.iter().sum::<f64>() / count } else { 0.0 };
+        let mean = if count > 0.0 {
+            self.numbers.iter().sum::<f64>() / count
+        } else {
+            0.0
+        };
         Value::Number(match self.reducer {
             Reducer::Count => self.records as f64,
             Reducer::Sum(_) | Reducer::Min(_) | Reducer::Max(_) => self.numbers.first().copied().unwrap_or(0.0),
@@ -192,7 +205,11 @@ impl<'r> Reduced<'r> {
             }
             Reducer::StdDev(_) => {
                 let squares = self.numbers.iter().map(|number| (number - mean).powi(2));
-                if count > 1.0 { (squares.sum::<f64>() / (count - 1.0)).sqrt() } else { 0.0 }
+                if count > 1.0 {
+                    (squares.sum::<f64>() / (count - 1.0)).sqrt()
+                } else {
+                    0.0
+                }
             }
             Reducer::ToList(_) => return Value::List(self.values.into_iter().collect()),
             Reducer::FirstValue(..) => return self.first.map_or(Value::Null, |(_, value)| value),

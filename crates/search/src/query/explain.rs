@@ -9,7 +9,10 @@ use crate::schema::ALL_FIELDS;
 impl Query {
     /// The tree as FT.EXPLAIN writes it, line by line.
     pub fn explain(&self, schema: &Schema) -> String {
-        let mut explained = Explained { schema, out: String::new() };
+        let mut explained = Explained {
+            schema,
+            out: String::new(),
+        };
         match &self.nearest {
             None => explained.node(&self.root, 0),
             Some(nearest) => explained.nearest(nearest, &self.root),
@@ -146,7 +149,12 @@ impl Explained<'_> {
             self.out.push_str("} => {");
         }
         let field = &self.schema.field(nearest.field).name;
-        let Nearest { count, parameter, distance_name, .. } = nearest;
+        let Nearest {
+            count,
+            parameter,
+            distance_name,
+            ..
+        } = nearest;
         self.write(format_args!(
             "K={count} nearest vectors to `${parameter}` in vector index associated with field @{field}, yields \
              distance as `{distance_name}`}}\n"

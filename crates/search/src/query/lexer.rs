@@ -32,6 +32,13 @@ pub enum Kind {
     End,
 }
 
+impl Kind {
+    /// It has no text of its own that an error shows.
+    pub fn is_mark(self) -> bool {
+        matches!(self, Kind::Mark(_) | Kind::Arrow | Kind::Comparison(_) | Kind::End)
+    }
+}
+
 /// How a number of a document compares with that of the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
@@ -56,7 +63,11 @@ pub struct Token {
 
 /// The tokens of a query, the last of which is its end.
 pub fn tokens(query: &[u8]) -> Vec<Token> {
-    let mut lexer = Lexer { query, at: 0, tokens: Vec::new() };
+    let mut lexer = Lexer {
+        query,
+        at: 0,
+        tokens: Vec::new(),
+    };
     while lexer.at < query.len() {
         lexer.step();
     }
@@ -73,7 +84,12 @@ struct Lexer<'a> {
 impl Lexer<'_> {
     fn push(&mut self, kind: Kind, text: Vec<u8>, end: usize) {
         let at = self.at;
-        self.tokens.push(Token { kind, text, is_parameter: false, at });
+        self.tokens.push(Token {
+            kind,
+            text,
+            is_parameter: false,
+            at,
+        });
         self.at = end;
     }
 
@@ -142,7 +158,11 @@ impl Lexer<'_> {
         let end = self.number_end(self.at + signed);
         let word_end = self.word_end(self.at);
         if end > self.at + signed && end >= word_end {
-            let kind = if self.byte(end) == Some(b'*') { Kind::Prefix } else { Kind::Number };
+            let kind = if self.byte(end) == Some(b'*') {
+                Kind::Prefix
+            } else {
+                Kind::Number
+            };
             let text = self.query[self.at..end].to_vec();
             return self.push(kind, text, end + usize::from(kind == Kind::Prefix));
         }
@@ -188,7 +208,11 @@ impl Lexer<'_> {
             return;
         }
         self.push(Kind::Field, unescaped(&self.query[self.at + 1..end]), end);
-        let operator = end + self.query[end..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let operator = end
+            + self.query[end..]
+                .iter()
+                .take_while(|byte| byte.is_ascii_whitespace())
+                .count();
         let (comparison, length) = match (self.byte(operator), self.byte(operator + 1)) {
             (Some(b'='), Some(b'=')) => (Comparison::Equal, 2),
             (Some(b'!'), Some(b'=')) => (Comparison::NotEqual, 2),

@@ -14,25 +14,26 @@ use crate::analysis::{Stemmer, folded};
 use crate::query::lexer::{Comparison, Kind, Token, tokens, unescaped};
 use crate::query::tree::{Affix, Nearest, Node, NodeKind, NumberRange, Parameters, Query};
 use crate::query::{DEPTH_MAX, LEAVES_MAX};
-use crate::schema::{Field, FieldKind, FieldMask};
+use crate::schema::{ALL_FIELDS, Field, FieldKind, FieldMask};
 use crate::{Schema, SearchError};
 
 /// Reads a query of dialect 2 or later over a schema. Its words are expanded by their stems, unless
-/// it is `verbatim`.
-pub fn parse(
-    schema: &Schema,
-    query: &[u8],
-    parameters: &Parameters,
-    verbatim: bool,
-) -> Result<Query, SearchError> {
+/// it is `verbatim`; what restricts the nearest to a vector never is.
+pub fn parse(schema: &Schema, query: &[u8], parameters: &Parameters, verbatim: bool) -> Result<Query, SearchError> {
     let tokens = tokens(query);
-    let mut parser = Parser { schema, parameters, tokens, next: 0, depth: 0 };
+    let mut parser = Parser {
+        schema,
+        parameters,
+        tokens,
+        next: 0,
+        depth: 0,
+    };
     let mut query = parser.query()?;
     if query.root.leaves() > LEAVES_MAX {
         let text = format!("Query has more than {LEAVES_MAX} words, values and ranges");
         return Err(SearchError::Limit(text));
     }
-    if !verbatim {
+    if !verbatim && query.nearest.is_none() {
         query.root.expand(schema, &Stemmer::new(schema.language));
     }
     Ok(query)
@@ -55,7 +56,10 @@ impl<'a> Parser<'a> {
             _ if self.is_star() => Some(Node::of(NodeKind::All)),
             _ => self.either()?,
         };
-        let mut query = Query { root: root.unwrap_or(Node::of(NodeKind::Empty)), nearest: None };
+        let mut query = Query {
+            root: root.unwrap_or(Node::of(NodeKind::Empty)),
+            nearest: None,
+        };
         if self.peek() == Kind::Arrow {
             self.advance();
             query.nearest = Some(self.nearest()?);
@@ -73,8 +77,14 @@ impl<'a> Parser<'a> {
         let closed = self.tokens.iter().skip(opened + 1).take(opened);
         let is_closed = closed.filter(|token| token.kind == Kind::Mark(b')')).count() == opened;
         let end = 2 * opened + 1;
-        let is_whole = matches!(self.tokens.get(end).map(|token| token.kind), Some(Kind::End | Kind::Arrow));
-        let is_star = self.tokens.get(opened).is_some_and(|token| token.kind == Kind::Mark(b'*'));
+        let is_whole = matches!(
+            self.tokens.get(end).map(|token| token.kind),
+            Some(Kind::End | Kind::Arrow)
+        );
+        let is_star = self
+            .tokens
+            .get(opened)
+            .is_some_and(|token| token.kind == Kind::Mark(b'*'));
         if is_star && is_closed && is_whole {
             self.next = end;
             return true;
@@ -87,10 +97,15 @@ impl<'a> Parser<'a> {
         let mut found = self.sequence()?;
         while self.take(b'|') {
             let other = self.sequence()?;
-            found = joined(found, other, |children| NodeKind::Any(children), |kind| match kind {
-                NodeKind::Any(children) => Some(children),
-                _ => None,
-            });
+            found = joined(
+                found,
+                other,
+                |children| NodeKind::Any(children),
+                |kind| match kind {
+                    NodeKind::Any(children) => Some(children),
+                    _ => None,
+                },
+            );
         }
         Ok(found)
     }
@@ -173,7 +188,8 @@ impl<'a> Parser<'a> {
             Kind::Mark(b'%') => self.fuzzy().map(Some),
             Kind::Word if is_missing(&token) && self.peek() == Kind::Mark(b'(') => self.missing().map(Some),
             Kind::Word if self.schema.stop_words.contains(&folded(&token.text)) => Ok(None),
-            Kind::Word | Kind::Number => Ok(Some(Node::word(folded(&token.text)))),
+            Kind::Word => Ok(Some(Node::word(folded(&token.text)))),
+            Kind::Number => Ok(Some(number_word(&token.text))),
             Kind::Parameter => Ok(Some(Node::word(folded(self.parameter(&token.text)?)))),
             Kind::Exact => Ok(Some(phrase(&token.text))),
             Kind::Prefix | Kind::Suffix | Kind::Infix | Kind::Wildcard => {
@@ -208,7 +224,7 @@ impl<'a> Parser<'a> {
             distance += 1;
         }
         if distance > 3 {
-            return Err(syntax_at(&self.tokens[self.next - distance + 3]));
+            return Err(self.syntax_at(self.next - distance + 3));
         }
         let text = folded(&self.word_text()?);
         for _ in 0..distance {
@@ -255,9 +271,9 @@ impl<'a> Parser<'a> {
         }
         let start = self.next;
         let found = self.text_operand()?;
-        let between = &self.tokens[start..self.next];
-        if let Some(other) = between.iter().find(|token| token.kind == Kind::Field) {
-            return Err(syntax_at(other));
+        let mut between = start..self.next;
+        if let Some(other) = between.find(|at| self.tokens[*at].kind == Kind::Field) {
+            return Err(self.syntax_at(other));
         }
         Ok(found.map(|mut node| {
             node.restrict(fields);
@@ -301,13 +317,21 @@ impl<'a> Parser<'a> {
         }
         Ok(match words.len() {
             1 => words.remove(0),
-            _ => Node::of(NodeKind::Every { children: words, exact: false }),
+            _ => Node::of(NodeKind::Every {
+                children: words,
+                exact: false,
+            }),
         })
     }
 
     fn range(&mut self, token: &Token) -> Parsed<Node> {
         let field = self.numeric_field(token)?;
         self.expect_mark(b'[')?;
+        if self.peek() == Kind::Word {
+            // The original takes it for a predicate of shapes, and misses what follows.
+            self.advance();
+            return Err(self.unexpected());
+        }
         let from_included = !self.take(b'(');
         let from = self.number()?;
         let (to_included, to) = match self.peek() {
@@ -315,7 +339,13 @@ impl<'a> Parser<'a> {
             _ => (!self.take(b'('), self.number()?),
         };
         self.expect_mark(b']')?;
-        Ok(Node::of(NodeKind::Numeric(NumberRange { field, from, from_included, to, to_included })))
+        Ok(Node::of(NodeKind::Numeric(NumberRange {
+            field,
+            from,
+            from_included,
+            to,
+            to_included,
+        })))
     }
 
     fn comparison(&mut self, token: &Token, comparison: Comparison) -> Parsed<Node> {
@@ -328,7 +358,13 @@ impl<'a> Parser<'a> {
             Comparison::Greater => (number, false, f64::INFINITY, true),
             Comparison::GreaterOrEqual => (number, true, f64::INFINITY, true),
         };
-        let range = Node::of(NodeKind::Numeric(NumberRange { field, from, from_included, to, to_included }));
+        let range = Node::of(NodeKind::Numeric(NumberRange {
+            field,
+            from,
+            from_included,
+            to,
+            to_included,
+        }));
         Ok(match comparison {
             Comparison::NotEqual => negated(range),
             _ => range,
@@ -434,14 +470,19 @@ impl<'a> Parser<'a> {
         let (position, field) = self.field(token)?;
         match is(&field.kind) {
             true => Ok((position, field)),
-            false => Err(SearchError::Syntax(field_error(&format!("Expected a {kind} field"), token))),
+            false => Err(SearchError::Syntax(field_error(
+                &format!("Expected a {kind} field"),
+                token,
+            ))),
         }
     }
 
     fn parameter(&self, name: &[u8]) -> Parsed<&[u8]> {
         let name = String::from_utf8_lossy(name);
         let value = self.parameters.get(&*name);
-        value.map(Vec::as_slice).ok_or_else(|| SearchError::NoParameter(name.into_owned()))
+        value
+            .map(Vec::as_slice)
+            .ok_or_else(|| SearchError::NoParameter(name.into_owned()))
     }
 
     /// A word as it stands, or what a parameter holds.
@@ -495,26 +536,30 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The error names the token that is out of place, or the last one if the query ends too early.
     fn unexpected(&self) -> SearchError {
-        let token = &self.tokens[self.next];
-        match token.kind {
-            Kind::End if self.next > 0 => syntax_at(&self.tokens[self.next - 1]),
-            _ => syntax_at(token),
-        }
+        self.syntax_at(self.next)
+    }
+
+    /// The error tells where the token that is out of place stands, or the last one if the query
+    /// ends too early, and the last word up to there.
+    fn syntax_at(&self, position: usize) -> SearchError {
+        let is_end = self.tokens[position].kind == Kind::End;
+        let at = self.tokens[position - usize::from(is_end && position > 0)].at;
+        let words = self.tokens[..=position].iter().rev();
+        let word = words
+            .map(|token| (token.kind, &token.text))
+            .find(|(kind, _)| !kind.is_mark());
+        let near = word.map(|(_, text)| String::from_utf8_lossy(text)).unwrap_or_default();
+        SearchError::Syntax(format!("Syntax error at offset {at} near {near}"))
     }
 }
 
-fn syntax_at(token: &Token) -> SearchError {
-    SearchError::Syntax(field_error("Syntax error", token))
-}
-
 fn field_error(what: &str, token: &Token) -> String {
-    let near = match token.kind {
-        Kind::Mark(_) => String::new(),
-        _ => String::from_utf8_lossy(&token.text).into_owned(),
-    };
-    format!("{what} at offset {} near {near}", token.at)
+    format!(
+        "{what} at offset {} near {}",
+        token.at,
+        String::from_utf8_lossy(&token.text)
+    )
 }
 
 fn is_missing(token: &Token) -> bool {
@@ -529,8 +574,15 @@ fn negated(node: Node) -> Node {
     }
 }
 
-/// Two conditions as one. A first one that is of the same kind takes in the second, unless
-/// something was set on it.
+/// A number is a word that has no stem.
+fn number_word(text: &[u8]) -> Node {
+    let mut node = Node::word(folded(text));
+    node.options.verbatim = true;
+    node
+}
+
+/// Two conditions as one. A first one that is of the same kind takes in the second, unless it is
+/// about some fields only.
 fn joined(
     first: Option<Node>,
     second: Option<Node>,
@@ -541,7 +593,7 @@ fn joined(
         (Some(first), Some(second)) => (first, second),
         (first, second) => return first.or(second),
     };
-    if first.options.is_plain()
+    if first.options.fields == ALL_FIELDS
         && let Some(children) = children(&mut first.kind)
     {
         children.push(second);
@@ -574,11 +626,18 @@ fn set_attribute(node: &mut Node, name: &str, value: &str) -> Parsed<()> {
     let refused = || SearchError::Attribute(format!("Invalid value ({value}) for `{name}`"));
     match name.to_ascii_lowercase().as_str() {
         "weight" => {
-            let weight = value.parse::<f64>().ok().filter(|weight| *weight >= 0.0 && weight.is_finite());
+            let weight = value
+                .parse::<f64>()
+                .ok()
+                .filter(|weight| *weight >= 0.0 && weight.is_finite());
             node.options.weight = weight.ok_or_else(refused)?;
         }
         "slop" => {
-            let slop = value.parse::<i32>().ok().filter(|slop| *slop >= -1).ok_or_else(refused)?;
+            let slop = value
+                .parse::<i32>()
+                .ok()
+                .filter(|slop| *slop >= -1)
+                .ok_or_else(refused)?;
             node.options.slop = u32::try_from(slop).ok();
         }
         "inorder" => {

@@ -56,7 +56,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { weight: 1.0, slop: None, in_order: false, fields: ALL_FIELDS, verbatim: false }
+        Options {
+            weight: 1.0,
+            slop: None,
+            in_order: false,
+            fields: ALL_FIELDS,
+            verbatim: false,
+        }
     }
 }
 
@@ -150,7 +156,10 @@ pub enum NodeKind {
 impl Node {
     /// A node with no options.
     pub fn of(kind: NodeKind) -> Node {
-        Node { kind, options: Options::default() }
+        Node {
+            kind,
+            options: Options::default(),
+        }
     }
 
     /// A word of the query.
@@ -211,7 +220,10 @@ fn with_stems(word: &Node, schema: &Schema, stemmer: &Stemmer) -> Node {
     };
     let expanded = |term| Node {
         kind: NodeKind::Word { term, expanded: true },
-        options: Options { fields, ..Options::default() },
+        options: Options {
+            fields,
+            ..Options::default()
+        },
     };
     let mut children = vec![word.clone(), expanded([&[STEM_PREFIX], &stem[..]].concat())];
     if stem != *term {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::index::DocumentRows;
 use crate::document::DocumentRow;
+use crate::index::DocumentRows;
 use crate::layout::{after, tag_of, tag_prefix, tags_from, term_row};
 use crate::postings::documents_of;
 use crate::query::Affix;

@@ -11,9 +11,9 @@ use crate::postings::{Posting, documents_of};
 use crate::query::{Affix, Node, NodeKind, NumberRange, Options};
 use crate::rows::Rows;
 use crate::schema::FieldKind;
+use crate::search::Request;
 use crate::search::affixes;
 use crate::search::matcher::{IdRows, Matcher, Words};
-use crate::search::Request;
 use crate::{Schema, SearchError};
 
 pub(super) struct Lookup<'l> {
@@ -46,7 +46,16 @@ impl<'l> Lookup<'l> {
         let unsettled = unsettled_documents(rows, state, usize::MAX);
         let gone = gone(rows, usize::MAX);
         let gone_ids = gone.iter().map(|(id, _)| *id).collect();
-        Lookup { rows, schema, request, is_over, unsettled, gone, gone_ids, words: BTreeMap::new() }
+        Lookup {
+            rows,
+            schema,
+            request,
+            is_over,
+            unsettled,
+            gone,
+            gone_ids,
+            words: BTreeMap::new(),
+        }
     }
 
     /// Reads what is known of every term of the query.
@@ -67,7 +76,10 @@ impl<'l> Lookup<'l> {
             DocumentRow::read(row).terms(|term, at| {
                 if let Some(word) = self.words.get_mut(term) {
                     word.documents += 1;
-                    word.unsettled.push(Posting { id: *id, occurrences: at.to_owned() });
+                    word.unsettled.push(Posting {
+                        id: *id,
+                        occurrences: at.to_owned(),
+                    });
                 }
             });
         }
@@ -106,7 +118,15 @@ impl<'l> Lookup<'l> {
             NodeKind::Word { term, .. } => self.word(term, &node.options),
             NodeKind::Affix(affix) => {
                 let terms = self.terms(affix);
-                let words = terms.iter().map(|term| self.word(term, &Options { weight: 1.0, ..node.options }));
+                let words = terms.iter().map(|term| {
+                    self.word(
+                        term,
+                        &Options {
+                            weight: 1.0,
+                            ..node.options
+                        },
+                    )
+                });
                 Matcher::any(words.collect(), node.options.weight)
             }
             NodeKind::Every { children, exact } => self.every(children, *exact, &node.options),
@@ -143,7 +163,10 @@ impl<'l> Lookup<'l> {
         let children: Vec<_> = children.iter().map(|child| self.matcher(child)).collect();
         let (slop, in_order) = match exact {
             true => (Some(0), true),
-            false => (options.slop.or(self.request.slop), options.in_order || self.request.in_order),
+            false => (
+                options.slop.or(self.request.slop),
+                options.in_order || self.request.in_order,
+            ),
         };
         Matcher::every(children, (slop, in_order), options.weight)
     }
@@ -180,7 +203,9 @@ impl<'l> Lookup<'l> {
 
     fn tag_of_case(&self, field: u16, value: &[u8]) -> Vec<u8> {
         match self.schema.field(field).kind {
-            FieldKind::Tag { case_sensitive: true, .. } => value.to_vec(),
+            FieldKind::Tag {
+                case_sensitive: true, ..
+            } => value.to_vec(),
             _ => folded(value),
         }
     }

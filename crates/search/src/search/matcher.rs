@@ -22,12 +22,30 @@ pub(super) enum Matcher {
     All(IdRows, f64),
     Words(Box<Words>),
     /// Documents that rows name: `documents` if they count as a term's.
-    Rows { rows: IdRows, documents: Option<u64>, weight: f64 },
-    Ids { ids: Vec<DocumentId>, next: usize, weight: f64 },
+    Rows {
+        rows: IdRows,
+        documents: Option<u64>,
+        weight: f64,
+    },
+    Ids {
+        ids: Vec<DocumentId>,
+        next: usize,
+        weight: f64,
+    },
     Every(Box<Every>),
-    Any { children: Vec<Matcher>, at: Option<DocumentId>, weight: f64 },
-    Not { all: IdRows, child: Box<Matcher> },
-    Optional { all: IdRows, child: Box<Matcher> },
+    Any {
+        children: Vec<Matcher>,
+        at: Option<DocumentId>,
+        weight: f64,
+    },
+    Not {
+        all: IdRows,
+        child: Box<Matcher>,
+    },
+    Optional {
+        all: IdRows,
+        child: Box<Matcher>,
+    },
 }
 
 pub(super) struct Every {
@@ -44,7 +62,11 @@ impl Matcher {
     }
 
     pub fn of_rows(rows: IdRows, documents: Option<u64>, weight: f64) -> Matcher {
-        Matcher::Rows { rows, documents, weight }
+        Matcher::Rows {
+            rows,
+            documents,
+            weight,
+        }
     }
 
     pub fn of_ids(ids: Vec<DocumentId>, weight: f64) -> Matcher {
@@ -55,7 +77,11 @@ impl Matcher {
         children.retain(|child| !matches!(child, Matcher::Empty));
         match children.is_empty() {
             true => Matcher::Empty,
-            false => Matcher::Any { children, at: None, weight },
+            false => Matcher::Any {
+                children,
+                at: None,
+                weight,
+            },
         }
     }
 
@@ -64,16 +90,28 @@ impl Matcher {
             _ if children.iter().any(|child| matches!(child, Matcher::Empty)) => Matcher::Empty,
             0 => Matcher::Empty,
             1 => children.remove(0),
-            _ => Matcher::Every(Box::new(Every { children, weight, slop, in_order, at: None })),
+            _ => Matcher::Every(Box::new(Every {
+                children,
+                weight,
+                slop,
+                in_order,
+                at: None,
+            })),
         }
     }
 
     pub fn not(child: Matcher) -> Matcher {
-        Matcher::Not { all: IdRows::of_documents(), child: Box::new(child) }
+        Matcher::Not {
+            all: IdRows::of_documents(),
+            child: Box::new(child),
+        }
     }
 
     pub fn optional(child: Matcher) -> Matcher {
-        Matcher::Optional { all: IdRows::of_documents(), child: Box::new(child) }
+        Matcher::Optional {
+            all: IdRows::of_documents(),
+            child: Box::new(child),
+        }
     }
 
     /// Where it stands.
@@ -260,7 +298,12 @@ pub(super) struct IdRows {
 
 impl IdRows {
     pub fn new(prefix: Vec<u8>) -> IdRows {
-        IdRows { prefix, ids: Vec::new(), next: 0, is_read: false }
+        IdRows {
+            prefix,
+            ids: Vec::new(),
+            next: 0,
+            is_read: false,
+        }
     }
 
     fn of_documents() -> IdRows {

@@ -105,7 +105,13 @@ pub fn search(
     let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
     lookup.read(&query.root)?;
     let matcher = lookup.matcher(&query.root);
-    let mut search = Search { rows, request, is_over, scoring: Scoring::new(request.scorer, &state), checked: 0 };
+    let mut search = Search {
+        rows,
+        request,
+        is_over,
+        scoring: Scoring::new(request.scorer, &state),
+        checked: 0,
+    };
     match &query.nearest {
         None => search.ranked(matcher),
         Some(nearest) => search.nearest(schema, nearest, matcher),
@@ -135,14 +141,20 @@ impl Search<'_> {
                 ranking.add(candidate);
             }
         }
-        let mut found = Found { total, hits: ranking.into_hits() };
+        let mut found = Found {
+            total,
+            hits: ranking.into_hits(),
+        };
         self.scoring.finish(&mut found.hits, best);
         Ok(found)
     }
 
     /// What the document is to be ranked by; nothing if only other keys are asked for.
     fn candidate(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Candidate> {
-        let row = self.rows.get(&document_row(id)).expect("a posting leads to its document");
+        let row = self
+            .rows
+            .get(&document_row(id))
+            .expect("a posting leads to its document");
         let mut document = DocumentRow::read(&row);
         let keys = self.request.keys.as_ref();
         if keys.is_some_and(|keys| !keys.iter().any(|key| key == document.key)) {
@@ -155,7 +167,16 @@ impl Search<'_> {
             document.sortable(field)
         });
         let is_sorted = self.request.sort_by.is_some();
-        Some(Candidate { is_sorted, hit: Hit { id, key, score, distance: None, sorted_by } })
+        Some(Candidate {
+            is_sorted,
+            hit: Hit {
+                id,
+                key,
+                score,
+                distance: None,
+                sorted_by,
+            },
+        })
     }
 
     fn check(&mut self) -> Result<(), SearchError> {

@@ -23,7 +23,9 @@ struct Near {
 
 impl Ord for Near {
     fn cmp(&self, other: &Near) -> Ordering {
-        self.distance.total_cmp(&other.distance).then_with(|| self.key.cmp(&other.key))
+        self.distance
+            .total_cmp(&other.distance)
+            .then_with(|| self.key.cmp(&other.key))
     }
 }
 
@@ -52,7 +54,9 @@ impl Search<'_> {
             unreachable!("the grammar asks for a VECTOR field");
         };
         if nearest.count > HITS_MAX {
-            return Err(SearchError::Limit(format!("KNN K parameter is too large, the maximum is {HITS_MAX}")));
+            return Err(SearchError::Limit(format!(
+                "KNN K parameter is too large, the maximum is {HITS_MAX}"
+            )));
         }
         let vector = kind.query(&nearest.vector)?;
         let candidates = match matcher {
@@ -86,11 +90,17 @@ impl Search<'_> {
             distance: Some(distance),
             sorted_by: None,
         });
-        Found { total, hits: hits.collect() }
+        Found {
+            total,
+            hits: hits.collect(),
+        }
     }
 
     fn key_of(&mut self, id: DocumentId) -> Option<Vec<u8>> {
-        let row = self.rows.get(&document_row(id)).expect("a vector leads to its document");
+        let row = self
+            .rows
+            .get(&document_row(id))
+            .expect("a vector leads to its document");
         let key = DocumentRow::read(&row).key.to_vec();
         let keys = self.request.keys.as_ref();
         keys.is_none_or(|keys| keys.contains(&key)).then_some(key)

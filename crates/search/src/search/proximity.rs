@@ -42,7 +42,11 @@ fn in_order_within(lists: &[Vec<u32>], slop: i64) -> bool {
 fn unordered_within(lists: &[Vec<u32>], slop: i64) -> bool {
     let mut next = vec![0; lists.len()];
     loop {
-        let positions: Option<Vec<u32>> = lists.iter().zip(&next).map(|(list, at)| list.get(*at).copied()).collect();
+        let positions: Option<Vec<u32>> = lists
+            .iter()
+            .zip(&next)
+            .map(|(list, at)| list.get(*at).copied())
+            .collect();
         let Some(positions) = positions else {
             return false;
         };

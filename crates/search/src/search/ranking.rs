@@ -25,11 +25,19 @@ pub(super) struct Ranking {
 impl Ranking {
     pub fn new(offset: usize, count: usize, ascends: bool) -> Ranking {
         let kept_max = if count == 0 { 0 } else { offset + count };
-        Ranking { offset, kept_max, ascends, kept: BinaryHeap::new() }
+        Ranking {
+            offset,
+            kept_max,
+            ascends,
+            kept: BinaryHeap::new(),
+        }
     }
 
     pub fn add(&mut self, candidate: Candidate) {
-        let ranked = Ranked { ascends: self.ascends, candidate };
+        let ranked = Ranked {
+            ascends: self.ascends,
+            candidate,
+        };
         if self.kept.len() < self.kept_max {
             self.kept.push(ranked);
         } else if let Some(mut worst) = self.kept.peek_mut()

@@ -85,7 +85,11 @@ pub(super) struct Scoring {
 
 impl Scoring {
     pub fn new(scorer: Scorer, state: &State) -> Scoring {
-        Scoring { scorer, documents: state.documents as f64, average_length: state.average_length() }
+        Scoring {
+            scorer,
+            documents: state.documents as f64,
+            average_length: state.average_length(),
+        }
     }
 
     /// The score of the document at which the matcher stands.
@@ -125,7 +129,11 @@ impl Scoring {
                 let frequency = f64::from(words.found().occurrences.frequency);
                 self.word(words.documents, frequency, words.weight, length)
             }
-            Matcher::Rows { documents: Some(documents), weight, .. } => self.word(*documents, 1.0, *weight, length),
+            Matcher::Rows {
+                documents: Some(documents),
+                weight,
+                ..
+            } => self.word(*documents, 1.0, *weight, length),
             Matcher::Rows { weight, .. } | Matcher::Ids { weight, .. } => self.without_words(*weight),
             Matcher::Every(every) => every.weight * self.children(&every.children, matcher, length, false),
             Matcher::Any { children, weight, .. } => weight * self.children(children, matcher, length, true),
@@ -179,7 +187,11 @@ impl Scoring {
 
     fn okapi(&self, rarity: f64, frequency: f64, length: f64, revision: Revision) -> f64 {
         let b = revision.b();
-        let relative = if self.average_length > 0.0 { length / self.average_length } else { 0.0 };
+        let relative = if self.average_length > 0.0 {
+            length / self.average_length
+        } else {
+            0.0
+        };
         rarity * frequency * (K1 + 1.0) / (frequency + K1 * (1.0 - b + b * relative))
     }
 
