@@ -1,0 +1,281 @@
+//! The functions of expressions.
+//!
+//! One table; each takes values and gives one. A value of a wrong type gives nothing or not a
+//! number, as at the original, unless it refuses.
+
+use crate::SearchError;
+use crate::aggregate::Value;
+
+/// A function, by what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// Whether a property has a value. The only one that gets the property and not its value.
+    Exists,
+    /// Every other, by its position in the table.
+    Other(u8),
+}
+
+type Call = fn(&[Value]) -> Result<Value, SearchError>;
+
+/// Name, least and most arguments, and what it does.
+const TABLE: &[(&str, usize, usize, Call)] = &[
+    ("abs", 1, 1, |values| math(values, f64::abs)),
+    ("ceil", 1, 1, |values| math(values, f64::ceil)),
+    ("floor", 1, 1, |values| math(values, f64::floor)),
+    ("sqrt", 1, 1, |values| math(values, f64::sqrt)),
+    ("log", 1, 1, |values| math(values, f64::ln)),
+    ("log2", 1, 1, |values| math(values, f64::log2)),
+    ("exp", 1, 1, |values| math(values, f64::exp)),
+    ("lower", 1, 1, |values| {
+        of_text(&values[0], |text| Value::Text(text.to_ascii_lowercase()))
+    }),
+    ("upper", 1, 1, |values| {
+        of_text(&values[0], |text| Value::Text(text.to_ascii_uppercase()))
+    }),
+    ("strlen", 1, 1, strlen),
+    ("substr", 3, 3, substr),
+    ("startswith", 2, 2, |values| {
+        of_two(values, |text, start| f64::from(u8::from(text.starts_with(start))))
+    }),
+    ("contains", 2, 2, |values| of_two(values, occurrences)),
+    ("format", 1, usize::MAX, format),
+    ("split", 1, 3, split),
+    ("case", 3, 3, |values| {
+        Ok(values[if values[0].is_true() { 1 } else { 2 }].clone())
+    }),
+    ("to_number", 1, 1, to_number),
+    ("to_str", 1, 1, |values| Ok(Value::Text(values[0].bytes()))),
+    ("minute", 1, 1, |values| {
+        time(values, |seconds| (seconds - seconds % 60) as f64)
+    }),
+    ("hour", 1, 1, |values| {
+        time(values, |seconds| (seconds - seconds % 3600) as f64)
+    }),
+    ("day", 1, 1, |values| {
+        time(values, |seconds| (seconds - seconds % DAY_SECONDS) as f64)
+    }),
+    ("month", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).month_seconds())
+    }),
+    ("monthofyear", 1, 1, |values| {
+        time(values, |seconds| (Date::of(seconds).month - 1) as f64)
+    }),
+    ("year", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).year as f64)
+    }),
+    ("dayofmonth", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).day as f64)
+    }),
+    ("dayofweek", 1, 1, |values| {
+        time(values, |seconds| ((seconds / DAY_SECONDS + 4) % 7) as f64)
+    }),
+    ("dayofyear", 1, 1, |values| {
+        time(values, |seconds| Date::of(seconds).day_of_year())
+    }),
+];
+
+impl Function {
+    /// The function of this name.
+    pub fn of_name(name: &str) -> Option<Function> {
+        if name == "exists" {
+            return Some(Function::Exists);
+        }
+        let found = TABLE.iter().position(|(known, ..)| *known == name);
+        found.map(|at| Function::Other(at as u8))
+    }
+
+    fn row(self) -> (&'static str, usize, usize, Call) {
+        match self {
+            Function::Exists => ("exists", 1, 1, |_| unreachable!("answered without its value")),
+            Function::Other(at) => TABLE[usize::from(at)],
+        }
+    }
+
+    /// Refuses a number of arguments that it does not take.
+    pub fn check(self, arguments: usize) -> Result<(), SearchError> {
+        let (name, least, most, _) = self.row();
+        match (least..=most).contains(&arguments) {
+            true => Ok(()),
+            false => Err(refused(format!("Invalid arguments for function '{name}'"))),
+        }
+    }
+
+    /// Its value.
+    pub fn call(self, values: &[Value]) -> Result<Value, SearchError> {
+        self.row().3(values)
+    }
+}
+
+fn refused(text: String) -> SearchError {
+    SearchError::Expression(text)
+}
+
+fn math(values: &[Value], function: fn(f64) -> f64) -> Result<Value, SearchError> {
+    let number = values[0].number().unwrap_or(f64::NAN);
+    Ok(Value::Number(function(number)))
+}
+
+fn of_text(value: &Value, function: impl FnOnce(&[u8]) -> Value) -> Result<Value, SearchError> {
+    match value {
+        Value::Text(text) => Ok(function(text)),
+        _ => Ok(Value::Null),
+    }
+}
+
+fn of_two(values: &[Value], function: impl FnOnce(&[u8], &[u8]) -> f64) -> Result<Value, SearchError> {
+    Ok(Value::Number(function(&values[0].bytes(), &values[1].bytes())))
+}
+
+fn strlen(values: &[Value]) -> Result<Value, SearchError> {
+    match &values[0] {
+        Value::Text(text) => Ok(Value::Number(text.len() as f64)),
+        _ => Err(refused("Invalid type for argument 0 in function 'strlen'".into())),
+    }
+}
+
+/// At how many places the part stands in the text. Nothing stands before each byte and at the end.
+fn occurrences(text: &[u8], part: &[u8]) -> f64 {
+    if part.is_empty() {
+        return text.len() as f64 + 1.0;
+    }
+    text.windows(part.len()).filter(|window| *window == part).count() as f64
+}
+
+/// A negative start counts from the end, a negative length ends that far before it.
+fn substr(values: &[Value]) -> Result<Value, SearchError> {
+    let text = values[0].bytes();
+    let (Some(start), Some(length)) = (values[1].number(), values[2].number()) else {
+        return Err(refused("Invalid type for substr. Expected string".into()));
+    };
+    let size = text.len() as i64;
+    let from_end = |offset: i64| {
+        if offset < 0 {
+            size.saturating_add(offset).max(0)
+        } else {
+            offset.min(size)
+        }
+    };
+    let start = from_end(start as i64);
+    let end = match length as i64 {
+        length if length < 0 => from_end(length),
+        length => start.saturating_add(length).min(size),
+    };
+    Ok(Value::Text(text[start as usize..end.max(start) as usize].to_vec()))
+}
+
+fn format(values: &[Value]) -> Result<Value, SearchError> {
+    let pattern = values[0].bytes();
+    let mut arguments = values[1..].iter();
+    let (mut out, mut bytes) = (Vec::new(), pattern.iter());
+    while let Some(&byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        match bytes.next() {
+            Some(b'%') => out.push(b'%'),
+            Some(b's') => {
+                let missing = || refused("Not enough arguments for format".into());
+                out.extend(arguments.next().ok_or_else(missing)?.bytes());
+            }
+            None => return Err(refused("Bad format string!".into())),
+            Some(_) => return Err(refused("Unknown format specifier passed".into())),
+        }
+    }
+    Ok(Value::Text(out))
+}
+
+/// Parts between any of the separators, without what is stripped at their ends, and without those
+/// of which nothing is left.
+fn split(values: &[Value]) -> Result<Value, SearchError> {
+    let text = values[0].bytes();
+    let separators = values.get(1).map_or(b",".to_vec(), Value::bytes);
+    let stripped = values.get(2).map_or(b" ".to_vec(), Value::bytes);
+    let parts = text.split(|byte| separators.contains(byte)).map(|part| {
+        let start = part
+            .iter()
+            .position(|byte| !stripped.contains(byte))
+            .unwrap_or(part.len());
+        let end = part
+            .iter()
+            .rposition(|byte| !stripped.contains(byte))
+            .map_or(start, |last| last + 1);
+        &part[start..end]
+    });
+    let parts = parts.filter(|part| !part.is_empty());
+    Ok(Value::List(parts.map(Value::text).collect()))
+}
+
+fn to_number(values: &[Value]) -> Result<Value, SearchError> {
+    let text = values[0].to_string();
+    let missing = || refused(format!("to_number: cannot convert string '{text}'"));
+    values[0].number().map(Value::Number).ok_or_else(missing)
+}
+
+const DAY_SECONDS: i64 = 86_400;
+
+/// Latest time that functions of time take, in seconds since the Unix epoch: the year 9999.
+const SECONDS_MAX: f64 = 253_402_300_799.0;
+
+fn time(values: &[Value], function: impl FnOnce(i64) -> f64) -> Result<Value, SearchError> {
+    let seconds = values[0]
+        .number()
+        .filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+    Ok(seconds.map_or(Value::Null, |seconds| Value::Number(function(seconds as i64))))
+}
+
+/// A day of the Gregorian calendar.
+struct Date {
+    year: i64,
+    /// From 1.
+    month: i64,
+    /// From 1.
+    day: i64,
+    days: i64,
+}
+
+impl Date {
+    /// The day of a time in seconds since the Unix epoch, by eras of 400 years that begin in March.
+    fn of(seconds: i64) -> Date {
+        let days = seconds / DAY_SECONDS;
+        let from_march = days + 719_468;
+        let (era, of_era) = (from_march / 146_097, from_march % 146_097);
+        let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = year + era * 400 + i64::from(month <= 2);
+        Date { year, month, day, days }
+    }
+
+    fn month_seconds(&self) -> f64 {
+        ((self.days - (self.day - 1)) * DAY_SECONDS) as f64
+    }
+
+    /// From 0.
+    fn day_of_year(&self) -> f64 {
+        let is_leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        let february = 28 + i64::from(is_leap);
+        let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let before: i64 = lengths[..self.month as usize - 1].iter().sum();
+        (before + self.day - 1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let check = |seconds: i64, expected: (i64, i64, i64, f64)| {
+            let date = Date::of(seconds);
+            assert_eq!((date.year, date.month, date.day, date.day_of_year()), expected);
+        };
+        check(0, (1970, 1, 1, 0.0));
+        check(951_782_400, (2000, 2, 29, 59.0));
+        check(1_700_000_000, (2023, 11, 14, 317.0));
+        check(1_735_689_599, (2024, 12, 31, 365.0));
+    }
+}

@@ -1,0 +1,218 @@
+//! What is computed of a group.
+
+use std::collections::BTreeSet;
+
+use crate::SearchError;
+use crate::aggregate::{Record, Value};
+
+/// A function of all records of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reducer {
+    /// How many there are.
+    Count,
+    /// The sum of the numbers of a property.
+    Sum(String),
+    /// The least number.
+    Min(String),
+    /// The greatest number.
+    Max(String),
+    /// The mean of the numbers.
+    Avg(String),
+    /// How many different values there are. COUNT_DISTINCTISH counts exactly, too.
+    CountDistinct(String),
+    /// The number below which this part of them is, from 0 to 1.
+    Quantile(String, f64),
+    /// The standard deviation of a sample.
+    StdDev(String),
+    /// The different values, in order.
+    ToList(String),
+    /// The value of the first record, or of the first by another property, which ascends or not.
+    FirstValue(String, Option<(String, bool)>),
+}
+
+impl Reducer {
+    /// Reads a reducer by its name, in any case, and its arguments.
+    pub fn parse(name: &str, arguments: &[&str]) -> Result<Reducer, SearchError> {
+        let upper = name.to_ascii_uppercase();
+        if upper == "COUNT" {
+            return match arguments {
+                [] => Ok(Reducer::Count),
+                _ => Err(refused("Count accepts 0 values only")),
+            };
+        }
+        let make: fn(String) -> Reducer = match upper.as_str() {
+            "SUM" => Reducer::Sum,
+            "MIN" => Reducer::Min,
+            "MAX" => Reducer::Max,
+            "AVG" => Reducer::Avg,
+            "COUNT_DISTINCT" | "COUNT_DISTINCTISH" => Reducer::CountDistinct,
+            "STDDEV" => Reducer::StdDev,
+            "TOLIST" => Reducer::ToList,
+            "QUANTILE" => return quantile(arguments),
+            "FIRST_VALUE" => return first_value(arguments),
+            _ => return Err(refused(&format!("No such reducer: {name}"))),
+        };
+        match arguments {
+            [] => Err(refused(&format!("Missing arguments for {upper}"))),
+            [one] => Ok(make(property(one)?)),
+            [_, extra, ..] => Err(unknown(extra, arguments.len() - 1, &upper)),
+        }
+    }
+
+    /// Names of the properties that it reads.
+    pub fn properties(&self) -> impl Iterator<Item = &str> {
+        let (first, second) = match self {
+            Reducer::Count => (None, None),
+            Reducer::FirstValue(name, by) => (Some(name), by.as_ref().map(|(name, _)| name)),
+            Reducer::Sum(name)
+            | Reducer::Min(name)
+            | Reducer::Max(name)
+            | Reducer::Avg(name)
+            | Reducer::CountDistinct(name)
+            | Reducer::Quantile(name, _)
+            | Reducer::StdDev(name)
+            | Reducer::ToList(name) => (Some(name), None),
+        };
+        first.into_iter().chain(second).map(String::as_str)
+    }
+}
+
+fn refused(text: &str) -> SearchError {
+    SearchError::Arguments(text.into())
+}
+
+fn unknown(argument: &str, position: usize, reducer: &str) -> SearchError {
+    refused(&format!(
+        "Unknown argument `{argument}` at position {position} for {reducer}"
+    ))
+}
+
+fn property(argument: &str) -> Result<String, SearchError> {
+    let name = argument.strip_prefix('@');
+    let missing = || refused(&format!("Unknown property `{argument}`. Did you mean `@{argument}`?"));
+    name.map(str::to_owned).ok_or_else(missing)
+}
+
+fn quantile(arguments: &[&str]) -> Result<Reducer, SearchError> {
+    let [name, part] = arguments else {
+        return Err(refused("Missing arguments for QUANTILE"));
+    };
+    let part = part.parse::<f64>().ok().filter(|part| (0.0..=1.0).contains(part));
+    let part = part.ok_or_else(|| refused("Percentage must be between 0.0 and 1.0"))?;
+    Ok(Reducer::Quantile(property(name)?, part))
+}
+
+fn first_value(arguments: &[&str]) -> Result<Reducer, SearchError> {
+    let is_by = |word: &str| word.eq_ignore_ascii_case("BY");
+    let by = match arguments {
+        [] => return Err(refused("Missing arguments for FIRST_VALUE")),
+        [_] => None,
+        [_, by, other] if is_by(by) => Some((property(other)?, true)),
+        [_, by, other, order] if is_by(by) => match order.to_ascii_uppercase().as_str() {
+            "ASC" => Some((property(other)?, true)),
+            "DESC" => Some((property(other)?, false)),
+            _ => return Err(unknown(order, 3, "FIRST_VALUE")),
+        },
+        [_, extra, ..] => return Err(unknown(extra, 1, "FIRST_VALUE")),
+    };
+    Ok(Reducer::FirstValue(property(arguments[0])?, by))
+}
+
+/// What a reducer knows of the records so far.
+pub(super) struct Reduced<'r> {
+    reducer: &'r Reducer,
+    records: u64,
+    numbers: Vec<f64>,
+    values: BTreeSet<Value>,
+    first: Option<(Value, Value)>,
+}
+
+impl<'r> Reduced<'r> {
+    pub fn new(reducer: &'r Reducer) -> Reduced<'r> {
+        Reduced {
+            reducer,
+            records: 0,
+            numbers: Vec::new(),
+            values: BTreeSet::new(),
+            first: None,
+        }
+    }
+
+    pub fn add(&mut self, record: &Record) {
+        self.records += 1;
+        match self.reducer {
+            Reducer::Count => {}
+            Reducer::Sum(name) | Reducer::Min(name) | Reducer::Max(name) => self.add_to_one(record.get(name)),
+            Reducer::Avg(name) | Reducer::Quantile(name, _) | Reducer::StdDev(name) => {
+                self.numbers.extend(record.get(name).number());
+            }
+            Reducer::CountDistinct(name) | Reducer::ToList(name) => {
+                if *record.get(name) != Value::Null {
+                    self.values.insert(record.get(name).clone());
+                }
+            }
+            Reducer::FirstValue(name, by) => self.add_first(record, name, by.as_ref()),
+        }
+    }
+
+    /// One number is enough for these.
+    fn add_to_one(&mut self, value: &Value) {
+        let Some(number) = value.number() else {
+            return;
+        };
+        let so_far = self.numbers.pop();
+        let now = match (self.reducer, so_far) {
+            (_, None) => number,
+            (Reducer::Min(_), Some(so_far)) => number.min(so_far),
+            (Reducer::Max(_), Some(so_far)) => number.max(so_far),
+            (_, Some(so_far)) => number + so_far,
+        };
+        self.numbers.push(now);
+    }
+
+    fn add_first(&mut self, record: &Record, name: &str, by: Option<&(String, bool)>) {
+        let Some((by, ascends)) = by else {
+            self.first
+                .get_or_insert_with(|| (Value::Null, record.get(name).clone()));
+            return;
+        };
+        let order = record.get(by);
+        let is_first = self.first.as_ref().is_none_or(|(first, _)| match ascends {
+            true => order.compare(first).is_lt(),
+            false => order.compare(first).is_gt(),
+        });
+        if is_first && *order != Value::Null {
+            self.first = Some((order.clone(), record.get(name).clone()));
+        }
+    }
+
+    pub fn result(mut self) -> Value {
+        let count = self.numbers.len() as f64;
+        let mean = if count > 0.0 {
+            self.numbers.iter().sum::<f64>() / count
+        } else {
+            0.0
+        };
+        Value::Number(match self.reducer {
+            Reducer::Count => self.records as f64,
+            Reducer::Sum(_) | Reducer::Min(_) | Reducer::Max(_) => self.numbers.first().copied().unwrap_or(0.0),
+            Reducer::Avg(_) => mean,
+            Reducer::CountDistinct(_) => self.values.len() as f64,
+            Reducer::Quantile(_, part) => {
+                self.numbers.sort_by(f64::total_cmp);
+                let rank = (part * count).ceil().max(1.0) as usize - 1;
+                self.numbers.get(rank).copied().unwrap_or(0.0)
+            }
+            Reducer::StdDev(_) => {
+                let squares = self.numbers.iter().map(|number| (number - mean).powi(2));
+                if count > 1.0 {
+                    (squares.sum::<f64>() / (count - 1.0)).sqrt()
+                } else {
+                    0.0
+                }
+            }
+            Reducer::ToList(_) => return Value::List(self.values.into_iter().collect()),
+            Reducer::FirstValue(..) => return self.first.map_or(Value::Null, |(_, value)| value),
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! Values of an aggregation, and the records that hold them.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// A property's value.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// There is none.
+    Null,
+    /// A number.
+    Number(f64),
+    /// Bytes.
+    Text(Vec<u8>),
+    /// Several values.
+    List(Vec<Value>),
+}
+
+impl Value {
+    /// A value of text.
+    pub fn text(text: impl Into<Vec<u8>>) -> Value {
+        Value::Text(text.into())
+    }
+
+    /// A number if it is one, or text that reads as one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Number(number) => Some(*number),
+            Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+            Value::Null | Value::List(_) => None,
+        }
+    }
+
+    /// The value as a client gets it: a number with at most twelve digits, or all if it is whole.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Value::Text(text) => text.clone(),
+            other => other.to_string().into_bytes(),
+        }
+    }
+
+    /// Zero, nothing and empty text are false.
+    pub fn is_true(&self) -> bool {
+        match self {
+            Value::Null => false,
+            Value::Number(number) => *number != 0.0,
+            Value::Text(text) => !text.is_empty(),
+            Value::List(values) => !values.is_empty(),
+        }
+    }
+
+    /// Numbers by their size, a number and text by size if the text is a number, else by bytes.
+    pub fn compare(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Text(a), Value::Text(b)) => a.cmp(b),
+            (Value::List(a), Value::List(b)) => a.cmp(b),
+            (Value::Number(_) | Value::Text(_), Value::Number(_) | Value::Text(_)) => {
+                match (self.number(), other.number()) {
+                    (Some(a), Some(b)) => a.total_cmp(&b),
+                    _ => self.bytes().cmp(&other.bytes()),
+                }
+            }
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Null => 0,
+            Value::Number(_) => 1,
+            Value::Text(_) => 2,
+            Value::List(_) => 3,
+        }
+    }
+}
+
+/// The order of groups, in which no two kinds of values mix.
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Number(a), Value::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+            (Value::Text(a), Value::Text(b)) => a.cmp(b),
+            (Value::List(a), Value::List(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Value {}
+
+impl fmt::Display for Value {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => Ok(()),
+            Value::Number(number) => write_number(*number, out),
+            Value::Text(text) => write!(out, "{}", String::from_utf8_lossy(text)),
+            Value::List(values) => {
+                let texts: Vec<_> = values.iter().map(Value::to_string).collect();
+                write!(out, "{}", texts.join(","))
+            }
+        }
+    }
+}
+
+/// Digits of a number that is not whole.
+const DIGITS: i32 = 12;
+
+fn write_number(number: f64, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if number.is_nan() {
+        return write!(out, "nan");
+    }
+    if number.is_infinite() {
+        return write!(out, "{}", if number > 0.0 { "inf" } else { "-inf" });
+    }
+    if number == number.trunc() && number.abs() < 9.2e18 {
+        return write!(out, "{}", number as i64);
+    }
+    // As C's %.12g: twelve digits, with an exponent outside of 1e-4 to 1e12, without zeros at the end.
+    let scientific = format!("{number:.*e}", DIGITS as usize - 1);
+    let (digits, exponent) = scientific.split_once('e').expect("the form has an exponent");
+    let exponent: i32 = exponent.parse().expect("the exponent is a number");
+    if (-4..DIGITS).contains(&exponent) {
+        let fixed = format!("{number:.*}", (DIGITS - 1 - exponent) as usize);
+        return write!(out, "{}", without_zeros(&fixed));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    write!(out, "{}e{sign}{:02}", without_zeros(digits), exponent.abs())
+}
+
+fn without_zeros(number: &str) -> &str {
+    match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    }
+}
+
+/// Properties of one document or group, in the order in which they came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record(Vec<(String, Value)>);
+
+impl Record {
+    /// The value of a property; null if it has none.
+    pub fn get(&self, name: &str) -> &Value {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map_or(&Value::Null, |(_, value)| value)
+    }
+
+    /// Gives a property a value.
+    pub fn set(&mut self, name: &str, value: Value) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+impl FromIterator<(String, Value)> for Record {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Record {
+        Record(pairs.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the original printed them.
+    #[test]
+    fn numbers_are_printed_as_the_original_does() {
+        let check = |number: f64, expected: &str| assert_eq!(Value::Number(number).to_string(), expected);
+        check(1.0 / 3.0, "0.333333333333");
+        check(0.1 + 0.2, "0.3");
+        check(12345678.9, "12345678.9");
+        check(0.00001, "1e-05");
+        check(123456789012.0, "123456789012");
+        check(1e20, "1e+20");
+        check(8f64.ln(), "2.07944154168");
+        check(-2.5, "-2.5");
+        check(f64::NEG_INFINITY, "-inf");
+    }
+
+    #[test]
+    fn numbers_and_text_compare_by_size_where_they_can() {
+        assert_eq!(Value::text("10").compare(&Value::Number(9.0)), Ordering::Greater);
+        assert_eq!(Value::text("10").compare(&Value::text("9")), Ordering::Less);
+        assert_eq!(Value::text("x").compare(&Value::Number(9.0)), Ordering::Greater);
+    }
+}

@@ -1,0 +1,15 @@
+//! Text to terms: where words begin and end, which are left out, and what they are reduced to.
+
+mod language;
+mod stop_words;
+mod tokens;
+
+pub use language::{Language, Stemmer};
+pub use stop_words::StopWords;
+pub use tokens::{folded, tokens};
+
+/// What the stem of a word begins with when it is a term: no word begins so, since `+` ends words.
+pub const STEM_PREFIX: u8 = b'+';
+
+/// Shortest word of a document whose stem is a term too, in bytes.
+pub const STEMMED_BYTES_MIN: usize = 4;

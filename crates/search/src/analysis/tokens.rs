@@ -1,0 +1,96 @@
+//! Where words of a text begin and end.
+//!
+//! A word ends at a blank, a tab or one of the punctuation marks below. A backslash before one of
+//! them makes it part of the word. What remains is in lower case, without blanks and control
+//! characters that were not escaped. Observed of the original: a line feed ends no word, it is a
+//! control character that goes.
+
+/// Marks that end a word. `_` and `\` do not.
+const SEPARATORS: &[u8] = b" \t,./(){}[]:;~!@#$%^&*-=+|'`\"<>?";
+
+/// The words of a text, in order, as terms. Stop words are among them.
+pub fn tokens(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        loop {
+            let word = next_word(&mut rest)?;
+            let term = normalized(word);
+            if !term.is_empty() {
+                return Some(term);
+            }
+        }
+    })
+}
+
+fn next_word<'a>(rest: &mut Option<&'a [u8]>) -> Option<&'a [u8]> {
+    let text = (*rest)?;
+    let mut escaped = false;
+    for (at, byte) in text.iter().enumerate() {
+        if SEPARATORS.contains(byte) && !escaped {
+            *rest = Some(&text[at + 1..]);
+            return Some(&text[..at]);
+        }
+        escaped = !escaped && *byte == b'\\';
+    }
+    *rest = None;
+    Some(text)
+}
+
+fn normalized(word: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(word.len());
+    let mut escaped = false;
+    for &byte in word {
+        if byte == b'\\' && !escaped {
+            escaped = true;
+            continue;
+        }
+        let is_dropped = matches!(byte, b' ' | b'\t') && !escaped || byte.is_ascii_control();
+        if !is_dropped {
+            kept.push(byte);
+        }
+        escaped = false;
+    }
+    folded(&kept)
+}
+
+/// Text in lower case, character by character. Bytes that are no UTF-8 keep their values.
+pub fn folded(text: &[u8]) -> Vec<u8> {
+    match std::str::from_utf8(text) {
+        Ok(text) if !text.is_ascii() => text.chars().flat_map(char::to_lowercase).collect::<String>().into(),
+        _ => text.to_ascii_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        let found: Vec<_> = tokens(text.as_bytes()).collect();
+        assert_eq!(found, expected.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn words_end_at_punctuation() {
+        check("Hello, world! foo_bar (baz)", &["hello", "world", "foo_bar", "baz"]);
+        check("", &[]);
+        check(" .. ", &[]);
+    }
+
+    #[test]
+    fn escaped_marks_are_part_of_a_word() {
+        check(r"hello\-world a\ b c\\d", &["hello-world", "a b", r"c\d"]);
+        check(r"end\", &["end"]);
+    }
+
+    #[test]
+    fn a_line_feed_ends_no_word() {
+        check("one\ntwo three\r", &["onetwo", "three"]);
+    }
+
+    #[test]
+    fn letters_of_other_scripts_are_in_lower_case_too() {
+        check("ÄRGER ΣΟΦΟΣ", &["ärger", "σοφοσ"]);
+        assert_eq!(folded(b"\xff\xfeAB"), b"\xff\xfeab");
+    }
+}

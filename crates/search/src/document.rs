@@ -1,0 +1,474 @@
+//! A document as it stands in the index: everything that has to be found, and undone, again.
+//!
+//! ```text
+//! row:     tokens, highest frequency, score (8 bytes), key,
+//!          count of terms, each: term, frequency, fields, positions (their bytes; each is the distance to the last)
+//!          the rows beside it, each: tag of its key, field, value
+//!          sortable values, each: 's', field, value
+//! ```
+//!
+//! The row holds the document's words before they are settled into postings, and is what tells
+//! which postings to remove when the document goes.
+
+use std::collections::BTreeMap;
+
+use crate::Schema;
+use crate::analysis::{STEM_PREFIX, STEMMED_BYTES_MIN, Stemmer, folded, tokens};
+use crate::error::IndexingFailure;
+use crate::layout::{Cursor, DocumentId, push_bytes, push_number};
+use crate::layout::{missing_row, number_row, tag_row, vector_row};
+use crate::schema::{Field, FieldKind, FieldMask};
+
+/// Where a term stands in a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Occurrences {
+    /// How often, counted by the weights of the fields.
+    pub frequency: u32,
+    /// The fields that it stands in.
+    pub fields: FieldMask,
+    /// Positions of its words among all of the document, ascending, the first is 1.
+    pub positions: Vec<u32>,
+}
+
+/// A value by which documents are sorted and grouped without looking at their keys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sortable {
+    /// Of a NUMERIC field.
+    Number(f64),
+    /// Of any other, in lower case.
+    Text(Vec<u8>),
+}
+
+/// What a document has in a row of its own, beside its words.
+#[derive(Clone, Debug, PartialEq)]
+enum Beside {
+    Tag(u16, Vec<u8>),
+    Number(u16, f64),
+    Missing(u16),
+    Vector(u16, Vec<u8>),
+}
+
+/// A key's contents as the index has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its weight among documents, from 0 to 1.
+    pub score: f64,
+    /// How many tokens it has, counted by the weights of the fields.
+    pub length: u32,
+    /// The frequency of its most frequent term.
+    pub frequency_max: u32,
+    terms: BTreeMap<Vec<u8>, Occurrences>,
+    beside: Vec<Beside>,
+    sortables: Vec<(u16, Sortable)>,
+}
+
+impl Document {
+    /// Analyses what `value` gives for each field of the schema, as a hash holds it. A value that
+    /// does not fit its field refuses the whole document, as the original does.
+    pub fn new(
+        schema: &Schema,
+        key: &[u8],
+        mut value: impl FnMut(&Field) -> Option<Vec<u8>>,
+    ) -> Result<Document, IndexingFailure> {
+        let mut document = Document {
+            key: key.to_vec(),
+            score: 1.0,
+            ..Document::default()
+        };
+        let stemmer = Stemmer::new(schema.language);
+        let mut position = 0;
+        for (at, field) in schema.fields() {
+            match value(field) {
+                Some(value) => document.add(schema, &stemmer, &mut position, (at, field), &value)?,
+                None if field.index_missing => document.beside.push(Beside::Missing(at)),
+                None => {}
+            }
+        }
+        Ok(document)
+    }
+
+    fn add(
+        &mut self,
+        schema: &Schema,
+        stemmer: &Stemmer,
+        position: &mut u32,
+        (at, field): (u16, &Field),
+        value: &[u8],
+    ) -> Result<(), IndexingFailure> {
+        if field.sortable {
+            self.sortables.push((at, sortable(at, field, value)?));
+        }
+        if field.no_index {
+            return Ok(());
+        }
+        let failure = |reason| IndexingFailure { field: at, reason };
+        match &field.kind {
+            FieldKind::Text { weight, no_stem } => {
+                let stemmer = (!no_stem).then_some(stemmer);
+                self.add_text(schema, stemmer, position, (schema.bit(at), *weight), value);
+                if value.is_empty() && field.index_empty {
+                    self.add_word(b"", 0, schema.bit(at), 1);
+                }
+            }
+            FieldKind::Tag {
+                separator,
+                case_sensitive,
+            } => {
+                let values = value.split(|byte| Some(*byte) == *separator).map(<[u8]>::trim_ascii);
+                let values = values.filter(|value| !value.is_empty() || field.index_empty);
+                let of_case = |value: &[u8]| if *case_sensitive { value.to_vec() } else { folded(value) };
+                let mut values: Vec<_> = values.map(of_case).collect();
+                values.sort();
+                values.dedup();
+                self.beside
+                    .extend(values.into_iter().map(|value| Beside::Tag(at, value)));
+            }
+            FieldKind::Numeric => self.beside.push(Beside::Number(at, number(value).map_err(failure)?)),
+            FieldKind::Vector(kind) => {
+                if value.len() != kind.bytes() {
+                    let (is, expected) = (value.len(), kind.bytes());
+                    return Err(failure(format!(
+                        "Could not add vector with blob size {is} (expected size {expected})"
+                    )));
+                }
+                self.beside.push(Beside::Vector(at, value.to_vec()));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_text(
+        &mut self,
+        schema: &Schema,
+        stemmer: Option<&Stemmer>,
+        position: &mut u32,
+        (field, weight): (FieldMask, f64),
+        text: &[u8],
+    ) {
+        let counts = |weight: f64| (weight as u32).max(1);
+        for word in tokens(text).filter(|word| !schema.stop_words.contains(word)) {
+            *position = position.saturating_add(1);
+            self.length = self.length.saturating_add(counts(weight));
+            self.add_word(&word, *position, field, counts(weight));
+            let Some(stemmer) = stemmer.filter(|_| word.len() >= STEMMED_BYTES_MIN) else {
+                continue;
+            };
+            let stem = stemmer.stem(&word);
+            if stem != word {
+                let term = [&[STEM_PREFIX], &stem[..]].concat();
+                self.add_word(&term, *position, field, counts(weight / 5.0));
+            }
+        }
+    }
+
+    fn add_word(&mut self, term: &[u8], position: u32, field: FieldMask, counts: u32) {
+        let of_term = match self.terms.get_mut(term) {
+            Some(of_term) => of_term,
+            None => self.terms.entry(term.to_vec()).or_default(),
+        };
+        of_term.frequency = of_term.frequency.saturating_add(counts);
+        of_term.fields |= field;
+        of_term.positions.push(position);
+        self.frequency_max = self.frequency_max.max(of_term.frequency);
+    }
+
+    /// The row of the document.
+    pub(crate) fn to_row(&self) -> Vec<u8> {
+        let mut row = Vec::with_capacity(64 + self.terms.len() * 12);
+        push_number(&mut row, self.length.into());
+        push_number(&mut row, self.frequency_max.into());
+        row.extend(self.score.to_be_bytes());
+        push_bytes(&mut row, &self.key);
+        push_number(&mut row, self.terms.len() as u128);
+        for (term, occurrences) in &self.terms {
+            push_bytes(&mut row, term);
+            push_occurrences(&mut row, occurrences);
+        }
+        self.beside.iter().for_each(|beside| beside.push(&mut row));
+        self.sortables
+            .iter()
+            .for_each(|(field, value)| push_sortable(&mut row, *field, value));
+        row
+    }
+
+    /// The rows beside the document's own, with their values.
+    pub(crate) fn rows_beside(&self, id: DocumentId) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
+        self.beside.iter().map(move |beside| (beside.row(id), beside.value()))
+    }
+}
+
+fn sortable(at: u16, field: &Field, value: &[u8]) -> Result<Sortable, IndexingFailure> {
+    match field.kind {
+        FieldKind::Numeric => {
+            let failure = |reason| IndexingFailure { field: at, reason };
+            Ok(Sortable::Number(number(value).map_err(failure)?))
+        }
+        _ => Ok(Sortable::Text(folded(value))),
+    }
+}
+
+/// Reads a number as a NUMERIC field does. Infinities are numbers, `nan` is not.
+fn number(value: &[u8]) -> Result<f64, String> {
+    let text = std::str::from_utf8(value).ok().map(str::trim_ascii_start);
+    let number = text.and_then(|text| text.parse::<f64>().ok());
+    let refused = || format!("Invalid numeric value: '{}'", String::from_utf8_lossy(value));
+    number.filter(|number| !number.is_nan()).ok_or_else(refused)
+}
+
+impl Beside {
+    fn row(&self, id: DocumentId) -> Vec<u8> {
+        match self {
+            Beside::Tag(field, value) => tag_row(*field, value, id),
+            Beside::Number(field, number) => number_row(*field, *number, id),
+            Beside::Missing(field) => missing_row(*field, id),
+            Beside::Vector(field, _) => vector_row(*field, id),
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        match self {
+            Beside::Vector(_, vector) => vector,
+            _ => b"",
+        }
+    }
+
+    /// A vector stands in its own row only.
+    fn push(&self, row: &mut Vec<u8>) {
+        let (tag, field) = match self {
+            Beside::Tag(field, _) => (b'g', *field),
+            Beside::Number(field, _) => (b'n', *field),
+            Beside::Missing(field) => (b'i', *field),
+            Beside::Vector(field, _) => (b'v', *field),
+        };
+        row.push(tag);
+        push_number(row, field.into());
+        match self {
+            Beside::Tag(_, value) => push_bytes(row, value),
+            Beside::Number(_, number) => row.extend(number.to_be_bytes()),
+            Beside::Missing(_) | Beside::Vector(..) => {}
+        }
+    }
+}
+
+fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
+    row.push(b's');
+    push_number(row, field.into());
+    match value {
+        Sortable::Number(number) => {
+            row.push(1);
+            row.extend(number.to_be_bytes());
+        }
+        Sortable::Text(text) => {
+            row.push(0);
+            push_bytes(row, text);
+        }
+    }
+}
+
+/// Appends where a term stands in one document. Also how postings hold it.
+pub(crate) fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
+    push_number(out, occurrences.frequency.into());
+    push_number(out, occurrences.fields);
+    let mut positions = Vec::with_capacity(occurrences.positions.len());
+    let mut last = 0;
+    for &position in &occurrences.positions {
+        push_number(&mut positions, u128::from(position - last));
+        last = position;
+    }
+    push_bytes(out, &positions);
+}
+
+/// Where a term stands in one document, as bytes that are read when somebody asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OccurrencesRow<'a> {
+    pub frequency: u32,
+    pub fields: FieldMask,
+    positions: &'a [u8],
+}
+
+impl<'a> OccurrencesRow<'a> {
+    pub fn read(cursor: &mut Cursor<'a>) -> OccurrencesRow<'a> {
+        OccurrencesRow {
+            frequency: cursor.number() as u32,
+            fields: cursor.number(),
+            positions: cursor.bytes(),
+        }
+    }
+
+    pub fn positions(&self) -> Vec<u32> {
+        let mut cursor = Cursor(self.positions);
+        let (mut positions, mut last) = (Vec::new(), 0);
+        while !cursor.is_at_end() {
+            last += cursor.number() as u32;
+            positions.push(last);
+        }
+        positions
+    }
+
+    pub fn to_owned(self) -> Occurrences {
+        Occurrences {
+            frequency: self.frequency,
+            fields: self.fields,
+            positions: self.positions(),
+        }
+    }
+}
+
+/// A document's row, read part by part.
+pub(crate) struct DocumentRow<'a> {
+    pub length: u32,
+    pub frequency_max: u32,
+    pub score: f64,
+    pub key: &'a [u8],
+    rest: Cursor<'a>,
+}
+
+impl<'a> DocumentRow<'a> {
+    pub fn read(row: &'a [u8]) -> DocumentRow<'a> {
+        let mut cursor = Cursor(row);
+        DocumentRow {
+            length: cursor.number() as u32,
+            frequency_max: cursor.number() as u32,
+            score: cursor.float(),
+            key: cursor.bytes(),
+            rest: cursor,
+        }
+    }
+
+    /// The terms in byte order, with where they stand. Has to be called first.
+    pub fn terms(&mut self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
+        for _ in 0..self.rest.number() {
+            let term = self.rest.bytes();
+            visit(term, OccurrencesRow::read(&mut self.rest));
+        }
+    }
+
+    /// The keys of the rows beside it. Has to be called after the terms.
+    pub fn rows_beside(&mut self, id: DocumentId, mut visit: impl FnMut(Vec<u8>)) {
+        while !self.rest.is_at_end() {
+            let tag = self.rest.take(1)[0];
+            let field = self.rest.number() as u16;
+            match tag {
+                b'g' => visit(tag_row(field, self.rest.bytes(), id)),
+                b'n' => visit(number_row(field, self.rest.float(), id)),
+                b'i' => visit(missing_row(field, id)),
+                b'v' => visit(vector_row(field, id)),
+                _ => _ = read_sortable(&mut self.rest),
+            }
+        }
+    }
+
+    /// The value of a SORTABLE field. Has to be called after the terms.
+    pub fn sortable(&mut self, wanted: u16) -> Option<Sortable> {
+        while !self.rest.is_at_end() {
+            let tag = self.rest.take(1)[0];
+            let field = self.rest.number() as u16;
+            match tag {
+                b'g' => _ = self.rest.bytes(),
+                b'n' => _ = self.rest.float(),
+                b'i' | b'v' => {}
+                _ => {
+                    let value = read_sortable(&mut self.rest);
+                    if field == wanted {
+                        return Some(value);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+fn read_sortable(cursor: &mut Cursor<'_>) -> Sortable {
+    match cursor.take(1)[0] {
+        1 => Sortable::Number(cursor.float()),
+        _ => Sortable::Text(cursor.bytes().to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Schema {
+        let mut color = Field::tag("color");
+        color.index_missing = true;
+        let mut price = Field::numeric("price");
+        price.sortable = true;
+        Schema::new(vec![Field::text("title", 1.0), Field::text("body", 3.0), color, price]).unwrap()
+    }
+
+    fn document(values: &[(&str, &str)]) -> Result<Document, IndexingFailure> {
+        Document::new(&schema(), b"doc", |field| {
+            let found = values.iter().find(|(name, _)| *name == field.path);
+            found.map(|(_, value)| value.as_bytes().to_vec())
+        })
+    }
+
+    #[test]
+    fn words_count_by_the_weights_of_their_fields() {
+        let document = document(&[("title", "hello world running runs"), ("body", "foo hello")]).unwrap();
+        assert_eq!((document.length, document.frequency_max), (10, 4));
+        let hello = &document.terms[&b"hello"[..]];
+        assert_eq!(
+            (hello.frequency, hello.fields, &hello.positions[..]),
+            (4, 0b11, &[1, 6][..])
+        );
+        let run = &document.terms[&b"+run"[..]];
+        assert_eq!((run.frequency, run.fields, &run.positions[..]), (2, 0b01, &[3, 4][..]));
+    }
+
+    #[test]
+    fn a_row_gives_back_what_was_written() {
+        let document = document(&[
+            ("title", "the quick quick fox"),
+            ("color", "Red, blue,,red"),
+            ("price", "-2.5"),
+        ])
+        .unwrap();
+        let row = document.to_row();
+        let mut read = DocumentRow::read(&row);
+        assert_eq!((read.key, read.score, read.length), (&b"doc"[..], 1.0, 3));
+        let mut terms = Vec::new();
+        read.terms(|term, occurrences| terms.push((term.to_vec(), occurrences.to_owned())));
+        assert!(
+            terms
+                .iter()
+                .map(|(term, occurrences)| (term, occurrences))
+                .eq(&document.terms)
+        );
+        let mut beside = Vec::new();
+        read.rows_beside(5, |key| beside.push(key));
+        assert!(
+            beside
+                .iter()
+                .eq(document.rows_beside(5).map(|(key, _)| key).collect::<Vec<_>>().iter())
+        );
+        assert_eq!(
+            beside,
+            [tag_row(2, b"blue", 5), tag_row(2, b"red", 5), number_row(3, -2.5, 5)]
+        );
+        let mut read = DocumentRow::read(&row);
+        read.terms(|_, _| {});
+        assert_eq!(read.sortable(3), Some(Sortable::Number(-2.5)));
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_refuses_the_document() {
+        for wrong in ["", "one", "nan", "1x"] {
+            let failure = document(&[("title", "hello"), ("price", wrong)]).unwrap_err();
+            assert_eq!(
+                (failure.field, failure.reason),
+                (3, format!("Invalid numeric value: '{wrong}'"))
+            );
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_absent_is_noted_where_that_is_asked_for() {
+        let rows: Vec<_> = document(&[]).unwrap().rows_beside(1).map(|(key, _)| key).collect();
+        assert_eq!(rows, [missing_row(2, 1)]);
+    }
+}

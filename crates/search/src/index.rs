@@ -1,0 +1,282 @@
+//! An index's rows as documents come, change and go.
+//!
+//! A document is written as one row that holds all its words, a row for its key and one for each
+//! TAG value, number and vector. Its words are *settled* later, many documents at a time, into one
+//! list of postings a term ([`settle`]): a posting for each word in the document's own transaction
+//! would write several times the text's length. A search reads both, the postings and the few
+//! documents that are not settled yet, so what it finds does not depend on how far settling is.
+//!
+//! A document that goes before it is settled leaves nothing. One that goes after leaves its row,
+//! under another tag, until its postings are removed.
+//!
+//! `docs/decisions/28-search-postings.md` has what this costs, and what was refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use crate::Document;
+use crate::document::{DocumentRow, OccurrencesRow};
+use crate::layout::{DocumentId, INDEX, document_row, id_of, key_row, removed_row, removed_rows};
+use crate::postings::{self, Posting};
+use crate::rows::{Rows, WriteRows};
+
+/// More documents than these are not left unsettled: each search reads them all.
+pub const UNSETTLED_MAX: u64 = 256;
+
+/// What an index knows of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The last id that was given out.
+    pub last_id: DocumentId,
+    /// The words of every document up to this id are in postings.
+    pub settled: DocumentId,
+    /// How many documents there are.
+    pub documents: u64,
+    /// How many tokens they have together.
+    pub tokens: u64,
+}
+
+impl State {
+    /// Reads the state of an index; an empty one has no row.
+    pub fn read(rows: &mut dyn Rows) -> State {
+        let Some(row) = rows.get(INDEX) else {
+            return State::default();
+        };
+        let mut numbers = row
+            .chunks_exact(8)
+            .map(|bytes| u64::from_be_bytes(bytes.try_into().expect("eight bytes")));
+        let mut next = || numbers.next().expect("an index's row has four numbers");
+        State {
+            last_id: next(),
+            settled: next(),
+            documents: next(),
+            tokens: next(),
+        }
+    }
+
+    fn write(self, rows: &mut dyn WriteRows) {
+        let numbers = [self.last_id, self.settled, self.documents, self.tokens];
+        rows.set(INDEX, &numbers.map(u64::to_be_bytes).concat());
+    }
+
+    /// How many ids are not settled, of documents that are there and that are not.
+    pub fn unsettled(&self) -> u64 {
+        self.last_id - self.settled
+    }
+
+    /// The average number of tokens of a document; zero if there is none.
+    pub fn average_length(&self) -> f64 {
+        match self.documents {
+            0 => 0.0,
+            documents => self.tokens as f64 / documents as f64,
+        }
+    }
+}
+
+/// Puts a document into the index instead of the one with its key. Returns its id.
+pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
+    let mut state = State::read(rows);
+    take_out(rows, &mut state, &document.key);
+    state.last_id += 1;
+    let id = state.last_id;
+    rows.set(&key_row(&document.key), &id.to_be_bytes());
+    rows.set(&document_row(id), &document.to_row());
+    for (key, value) in document.rows_beside(id) {
+        rows.set(&key, value);
+    }
+    state.documents += 1;
+    state.tokens += u64::from(document.length);
+    state.write(rows);
+    id
+}
+
+/// Takes the document with this key out of the index. Returns true if there was one.
+pub fn remove(rows: &mut dyn WriteRows, key: &[u8]) -> bool {
+    let mut state = State::read(rows);
+    let removed = take_out(rows, &mut state, key);
+    if removed {
+        state.write(rows);
+    }
+    removed
+}
+
+fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
+    let Some(id) = rows.get(&key_row(key)) else {
+        return false;
+    };
+    let id = id_of(&id);
+    let row = rows.get(&document_row(id)).expect("a key leads to its document");
+    let mut document = DocumentRow::read(&row);
+    state.documents -= 1;
+    state.tokens -= u64::from(document.length);
+    document.terms(|_, _| {});
+    document.rows_beside(id, |key| rows.clear(&key));
+    rows.clear(&key_row(key));
+    rows.clear(&document_row(id));
+    if id <= state.settled {
+        rows.set(&removed_row(id), &row);
+    }
+    true
+}
+
+/// The id of the document with this key.
+pub fn id_of_key(rows: &mut dyn Rows, key: &[u8]) -> Option<DocumentId> {
+    rows.get(&key_row(key)).map(|id| id_of(&id))
+}
+
+/// Postings that come and go, by term.
+type Changes = BTreeMap<Vec<u8>, (Vec<Posting>, BTreeSet<DocumentId>)>;
+
+/// Writes the words of the oldest unsettled documents into postings, and removes the postings of
+/// documents that are gone: at most `documents_max` of both. Changes nothing that a search finds.
+/// Returns true if there is more to do.
+pub fn settle(rows: &mut dyn WriteRows, documents_max: usize) -> bool {
+    let mut state = State::read(rows);
+    let (added, reached) = unsettled(rows, &state, documents_max);
+    let removed = gone(rows, documents_max - added.len());
+    if reached == state.settled && removed.is_empty() {
+        return false;
+    }
+    let mut changes = Changes::new();
+    for (id, row) in &added {
+        DocumentRow::read(row).terms(|term, at| note(&mut changes, term, *id, Some(at)));
+    }
+    for (id, row) in &removed {
+        DocumentRow::read(row).terms(|term, _| note(&mut changes, term, *id, None));
+    }
+    for (term, (added, removed)) in &changes {
+        postings::change(rows, term, added, removed);
+    }
+    removed.iter().for_each(|(id, _)| rows.clear(&removed_row(*id)));
+    state.settled = reached;
+    state.write(rows);
+    added.len() + removed.len() == documents_max
+}
+
+fn note(changes: &mut Changes, term: &[u8], id: DocumentId, added: Option<OccurrencesRow<'_>>) {
+    let (of_added, removed) = match changes.get_mut(term) {
+        Some(of_term) => of_term,
+        None => changes.entry(term.to_vec()).or_default(),
+    };
+    match added {
+        Some(at) => of_added.push(Posting {
+            id,
+            occurrences: at.to_owned(),
+        }),
+        None => _ = removed.insert(id),
+    }
+}
+
+/// Documents with their ids, ascending.
+pub(crate) type DocumentRows = Vec<(DocumentId, Vec<u8>)>;
+
+/// The oldest documents that are not settled, and up to where that is all of them.
+fn unsettled(rows: &mut dyn Rows, state: &State, count_max: usize) -> (DocumentRows, DocumentId) {
+    let found = unsettled_documents(rows, state, count_max);
+    let is_all = found.len() < count_max;
+    let reached = match found.last() {
+        Some((id, _)) if !is_all => *id,
+        None if !is_all => state.settled,
+        _ => state.last_id,
+    };
+    (found, reached)
+}
+
+/// The rows of documents that are not settled.
+pub(crate) fn unsettled_documents(rows: &mut dyn Rows, state: &State, count_max: usize) -> DocumentRows {
+    let (start, end) = (document_row(state.settled + 1), document_row(state.last_id + 1));
+    rows_between(rows, &start, &end, count_max)
+}
+
+/// The rows of documents that are gone while their postings are not.
+pub(crate) fn gone(rows: &mut dyn Rows, count_max: usize) -> DocumentRows {
+    let (start, end) = removed_rows();
+    rows_between(rows, &start, &end, count_max)
+}
+
+fn rows_between(rows: &mut dyn Rows, start: &[u8], end: &[u8], count_max: usize) -> DocumentRows {
+    let mut found = Vec::new();
+    if count_max == 0 {
+        return found;
+    }
+    rows.scan(start, end, &mut |key, row| {
+        found.push((id_of(key), row.to_vec()));
+        match found.len() < count_max {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::term_row;
+    use crate::{Field, MemoryRows, Schema};
+
+    fn document(key: &str, text: &str) -> Document {
+        let mut tag = Field::tag("tag");
+        tag.path = "text".into();
+        let schema = Schema::new(vec![Field::text("text", 1.0), tag]).unwrap();
+        Document::new(&schema, key.as_bytes(), |_| Some(text.into())).unwrap()
+    }
+
+    fn settle_all(rows: &mut MemoryRows) {
+        while settle(rows, 2) {}
+    }
+
+    #[test]
+    fn an_index_of_no_documents_is_one_row() {
+        let mut rows = MemoryRows::default();
+        for key in ["a", "b", "c"] {
+            put(&mut rows, &document(key, "some words here"));
+        }
+        settle_all(&mut rows);
+        put(&mut rows, &document("b", "other words"));
+        for key in ["a", "b", "c"] {
+            assert!(remove(&mut rows, key.as_bytes()));
+            assert!(!remove(&mut rows, key.as_bytes()));
+        }
+        settle_all(&mut rows);
+        assert_eq!(rows.len(), 1);
+        let state = State::read(&mut rows);
+        assert_eq!(
+            state,
+            State {
+                last_id: 4,
+                settled: 4,
+                documents: 0,
+                tokens: 0
+            }
+        );
+    }
+
+    #[test]
+    fn a_document_that_goes_before_it_is_settled_leaves_nothing_to_settle() {
+        let mut rows = MemoryRows::default();
+        put(&mut rows, &document("a", "one"));
+        put(&mut rows, &document("a", "two"));
+        settle_all(&mut rows);
+        assert_eq!(rows.get(&term_row(b"one")), None);
+        let two = rows.get(&term_row(b"two")).unwrap();
+        assert_eq!(postings::documents_of(&two), 1);
+    }
+
+    #[test]
+    fn settling_goes_on_where_it_stopped_and_ends() {
+        let mut rows = MemoryRows::default();
+        (0..10).for_each(|at| _ = put(&mut rows, &document(&at.to_string(), "word")));
+        remove(&mut rows, b"9");
+        let mut steps = 1;
+        while settle(&mut rows, 4) {
+            steps += 1;
+        }
+        assert_eq!(steps, 3);
+        let word = rows.get(&term_row(b"word")).unwrap();
+        assert_eq!(postings::documents_of(&word), 9);
+        let before = rows.clone();
+        assert!(!settle(&mut rows, 4));
+        assert_eq!(rows, before);
+    }
+}

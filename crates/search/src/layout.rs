@@ -1,0 +1,272 @@
+//! Keys of an index's rows, and the numbers inside their values.
+//!
+//! ```text
+//! 'm'                        the index: ids given out, ids settled, documents, tokens of all documents
+//! 'k' key                    the id of the document with this key
+//! 'd' id                     a document: see `document`
+//! 'x' id                     a document that is gone while its postings are still there
+//! 'g' field value id         a TAG value of a document; no value
+//! 'n' field number id        a number of a document; no value
+//! 'i' field id               the document lacks the field (INDEXMISSING); no value
+//! 'v' field id               a vector: its components as the client sent them
+//! 'w' term                   a term of the settled documents: how many have it, and its newest postings
+//! 'p' term id                older postings of the term, up to this id: see `postings`
+//! ```
+//!
+//! Ids count up and are never given again: a document that changes gets a new one. Fields are two
+//! bytes, ids eight, both big-endian. Values and terms come before something else in a key, so they
+//! are escaped: `00` is `00 ff`, and `00 00` ends them. A value or term that is longer than
+//! [`TERM_BYTES_MAX`] is cut, and a hash of the whole is put behind it.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Counts up from 1 within an index.
+pub type DocumentId = u64;
+
+/// Longest part of a term or TAG value that stands in a key, in bytes.
+pub const TERM_BYTES_MAX: usize = 4096;
+
+pub const INDEX: &[u8] = b"m";
+
+pub fn key_row(key: &[u8]) -> Vec<u8> {
+    [b"k", key].concat()
+}
+
+pub fn document_row(id: DocumentId) -> Vec<u8> {
+    tagged(b'd', id)
+}
+
+pub fn removed_row(id: DocumentId) -> Vec<u8> {
+    tagged(b'x', id)
+}
+
+/// The rows of every document that is gone and whose postings are not.
+pub fn removed_rows() -> (Vec<u8>, Vec<u8>) {
+    (b"x".to_vec(), b"y".to_vec())
+}
+
+pub fn tag_row(field: u16, value: &[u8], id: DocumentId) -> Vec<u8> {
+    with_id(tag_prefix(field, value), id)
+}
+
+/// What all rows of one value begin with.
+pub fn tag_prefix(field: u16, value: &[u8]) -> Vec<u8> {
+    let mut key = field_prefix(b'g', field);
+    push_escaped(&mut key, &bounded(value));
+    key.extend([0, 0]);
+    key
+}
+
+/// What all rows of a field's values begin with whose values begin with `prefix`.
+pub fn tags_from(field: u16, prefix: &[u8]) -> Vec<u8> {
+    let mut key = field_prefix(b'g', field);
+    push_escaped(&mut key, prefix);
+    key
+}
+
+pub fn number_row(field: u16, number: f64, id: DocumentId) -> Vec<u8> {
+    with_id(number_prefix(field, number), id)
+}
+
+/// What the rows of one number begin with. Sorts as numbers do.
+pub fn number_prefix(field: u16, number: f64) -> Vec<u8> {
+    let mut key = field_prefix(b'n', field);
+    let bits = (number + 0.0).to_bits();
+    let sorted = if bits >> 63 == 0 { bits ^ (1 << 63) } else { !bits };
+    key.extend(sorted.to_be_bytes());
+    key
+}
+
+/// The number of a row of [`number_row`], from its eight bytes.
+pub fn number_of(sorted: [u8; 8]) -> f64 {
+    let sorted = u64::from_be_bytes(sorted);
+    f64::from_bits(if sorted >> 63 == 1 { sorted ^ (1 << 63) } else { !sorted })
+}
+
+pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {
+    with_id(field_prefix(b'i', field), id)
+}
+
+pub fn vector_row(field: u16, id: DocumentId) -> Vec<u8> {
+    with_id(field_prefix(b'v', field), id)
+}
+
+pub fn term_row(term: &[u8]) -> Vec<u8> {
+    [b"w", &bounded(term)[..]].concat()
+}
+
+pub fn postings_prefix(term: &[u8]) -> Vec<u8> {
+    let mut key = vec![b'p'];
+    push_escaped(&mut key, &bounded(term));
+    key.extend([0, 0]);
+    key
+}
+
+pub fn postings_row(term: &[u8], last: DocumentId) -> Vec<u8> {
+    with_id(postings_prefix(term), last)
+}
+
+/// What a row that ends with an id begins with.
+pub fn field_prefix(tag: u8, field: u16) -> Vec<u8> {
+    let [high, low] = field.to_be_bytes();
+    vec![tag, high, low]
+}
+
+pub fn with_id(mut prefix: Vec<u8>, id: DocumentId) -> Vec<u8> {
+    prefix.extend(id.to_be_bytes());
+    prefix
+}
+
+fn tagged(tag: u8, id: DocumentId) -> Vec<u8> {
+    with_id(vec![tag], id)
+}
+
+/// The id that a key ends with.
+pub fn id_of(key: &[u8]) -> DocumentId {
+    let id = key.last_chunk().expect("the key ends with an id");
+    u64::from_be_bytes(*id)
+}
+
+/// The value of a TAG row.
+pub fn tag_of(key: &[u8]) -> Vec<u8> {
+    unescaped(&key[3..key.len() - 10])
+}
+
+/// The first key behind all that begin with `prefix`.
+pub fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    unreachable!("every prefix begins with a letter")
+}
+
+/// A term as it stands in a key. Two long terms differ in their hashes.
+pub fn bounded(term: &[u8]) -> Vec<u8> {
+    if term.len() <= TERM_BYTES_MAX {
+        return term.to_vec();
+    }
+    let hash = xxh3_128(term).to_be_bytes();
+    [&term[..TERM_BYTES_MAX], &hash[..]].concat()
+}
+
+fn push_escaped(key: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        key.push(byte);
+        if byte == 0 {
+            key.push(0xff);
+        }
+    }
+}
+
+fn unescaped(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.iter();
+    while let Some(&byte) = rest.next() {
+        plain.push(byte);
+        if byte == 0 {
+            rest.next();
+        }
+    }
+    plain
+}
+
+/// Appends seven bits a byte, the lowest first.
+pub fn push_number(out: &mut Vec<u8>, mut number: u128) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+pub fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_number(out, bytes.len() as u128);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads what was written here. Panics at bytes that this crate did not write.
+pub struct Cursor<'a>(pub &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn number(&mut self) -> u128 {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let [byte, rest @ ..] = self.0 else {
+                panic!("a row of an index ends within a number");
+            };
+            self.0 = rest;
+            number |= u128::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return number;
+            }
+            shift += 7;
+        }
+    }
+
+    pub fn bytes(&mut self) -> &'a [u8] {
+        let length = self.number() as usize;
+        self.take(length)
+    }
+
+    pub fn take(&mut self, length: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(length);
+        self.0 = rest;
+        taken
+    }
+
+    pub fn float(&mut self) -> f64 {
+        let bytes = self.take(8).try_into().expect("eight bytes");
+        f64::from_be_bytes(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_sort_in_keys_as_they_do() {
+        let numbers = [f64::NEG_INFINITY, -1e9, -1.5, -0.0, 1e-300, 2.0, 1e300, f64::INFINITY];
+        let keys: Vec<_> = numbers.iter().map(|&number| number_prefix(1, number)).collect();
+        assert!(keys.is_sorted());
+        let back = keys.iter().map(|key| number_of(key[3..].try_into().unwrap()));
+        assert!(back.eq(numbers));
+        assert_eq!(number_prefix(1, -0.0), number_prefix(1, 0.0));
+    }
+
+    #[test]
+    fn values_of_tags_come_back_and_none_is_the_start_of_another() {
+        for value in [&b""[..], b"a", b"a\0", b"\0\0", b"a\0b", &[0xff; 3]] {
+            let row = tag_row(7, value, 9);
+            assert_eq!(tag_of(&row), value);
+            assert_eq!(id_of(&row), 9);
+        }
+        assert!(!tag_row(7, b"a\0b", 1).starts_with(&tag_prefix(7, b"a")));
+    }
+
+    #[test]
+    fn long_terms_with_the_same_beginning_differ() {
+        let long = vec![b'x'; TERM_BYTES_MAX + 1];
+        let longer = vec![b'x'; TERM_BYTES_MAX + 2];
+        assert_ne!(term_row(&long), term_row(&longer));
+        assert_eq!(bounded(&long).len(), TERM_BYTES_MAX + 16);
+    }
+
+    #[test]
+    fn numbers_come_back() {
+        let mut out = Vec::new();
+        let numbers = [0, 127, 128, u128::from(u64::MAX), u128::MAX];
+        numbers.iter().for_each(|&number| push_number(&mut out, number));
+        let mut cursor = Cursor(&out);
+        assert_eq!(numbers.map(|_| cursor.number()), numbers);
+        assert!(cursor.is_at_end());
+    }
+}

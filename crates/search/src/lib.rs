@@ -1,0 +1,38 @@
+//! Full-text, tag, numeric and vector search over ordered rows.
+//!
+//! ```text
+//!   document --analysis--> terms, tags, numbers, vectors --index--> rows, in the writer's transaction
+//!   query    --query-----> tree --search--> matches at the snapshot that the rows show --aggregate--> groups
+//! ```
+//!
+//! An index is rows and nothing else: whatever commits, replicates or restores the rows has the
+//! index with them, and there is nothing to rebuild. [`Rows`] and [`WriteRows`] are how this crate
+//! sees them: reading and writing by key, ordered scans, counts. A search sees what its rows show,
+//! so one that runs inside a transaction sees that transaction's own writes.
+//!
+//! No RESP, no I/O, no thread, no clock. Grammar, tokens, scores and texts of errors follow Redis'
+//! query engine: <https://redis.io/docs/latest/develop/ai/search-and-query/>, and what version 2.10
+//! of it was seen to answer (`tests/redis-oracle`). Where 8.x differs from 2.10, 8.x is followed.
+//!
+//! Nothing a client sends panics, and depth, terms and expansions of a query are bounded.
+
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod aggregate;
+pub mod analysis;
+pub mod document;
+pub mod error;
+pub mod index;
+mod layout;
+mod postings;
+pub mod query;
+pub mod rows;
+pub mod schema;
+pub mod search;
+pub mod vectors;
+
+pub use document::Document;
+pub use error::SearchError;
+pub use rows::{MemoryRows, Rows, WriteRows};
+pub use schema::{Field, FieldKind, Schema};

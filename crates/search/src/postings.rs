@@ -1,0 +1,343 @@
+//! The postings of one term among settled documents: which have it, how often and where.
+//!
+//! ```text
+//! 'w' term           documents (4 bytes), last id (8 bytes), then the newest postings
+//! 'p' term id        older postings, full rows of about TAIL_BYTES, the last at most this id
+//! a posting:         distance of its id to that before it (the first of a row: its id), then the occurrences
+//! ```
+//!
+//! A row is named by an upper bound of its ids, so the row of an id is the first at or after it.
+//! Postings that are added go behind the newest, as a patch that logs what is new; a row is
+//! written anew when one of its postings goes.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use crate::document::{Occurrences, OccurrencesRow, push_occurrences};
+use crate::layout::{Cursor, DocumentId, after, id_of, postings_prefix, postings_row, push_number, term_row, with_id};
+use crate::rows::{Rows, WriteRows};
+
+/// When the newest postings of a term are longer, they become a row of their own.
+const TAIL_BYTES: usize = 2048;
+
+/// Rows that are shorter are written whole: a patch would cost as much.
+const PATCHED_FROM: usize = 96;
+
+const HEAD_BYTES: usize = 12;
+
+/// A document that has the term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Posting {
+    pub id: DocumentId,
+    pub occurrences: Occurrences,
+}
+
+/// Reads the postings of one row, in the order of their ids.
+struct Postings<'a> {
+    cursor: Cursor<'a>,
+    last: DocumentId,
+}
+
+impl<'a> Postings<'a> {
+    fn of(row: &'a [u8]) -> Postings<'a> {
+        Postings {
+            cursor: Cursor(row),
+            last: 0,
+        }
+    }
+}
+
+impl<'a> Iterator for Postings<'a> {
+    type Item = (DocumentId, OccurrencesRow<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.cursor.is_at_end() {
+            return None;
+        }
+        self.last += self.cursor.number() as DocumentId;
+        Some((self.last, OccurrencesRow::read(&mut self.cursor)))
+    }
+}
+
+fn push(row: &mut Vec<u8>, distance: DocumentId, occurrences: &Occurrences) {
+    push_number(row, distance.into());
+    push_occurrences(row, occurrences);
+}
+
+/// The row of a term: how many have it, and its newest postings.
+struct Term {
+    documents: u32,
+    last: DocumentId,
+    /// As it is stored, with its head.
+    row: Vec<u8>,
+    /// How much of `row` is stored already and unchanged behind the head.
+    stored: usize,
+}
+
+impl Term {
+    fn read(rows: &mut dyn Rows, term: &[u8]) -> Term {
+        let Some(row) = rows.get(&term_row(term)) else {
+            return Term {
+                documents: 0,
+                last: 0,
+                row: vec![0; HEAD_BYTES],
+                stored: 0,
+            };
+        };
+        let (documents, last) = head(&row);
+        let stored = row.len();
+        Term {
+            documents,
+            last,
+            row,
+            stored,
+        }
+    }
+
+    fn add(&mut self, rows: &mut dyn WriteRows, term: &[u8], id: DocumentId, occurrences: &Occurrences) {
+        if self.row.len() > TAIL_BYTES {
+            rows.set(&postings_row(term, self.last), &self.row[HEAD_BYTES..]);
+            self.row.truncate(HEAD_BYTES);
+            self.stored = 0;
+        }
+        let before = if self.row.len() == HEAD_BYTES { 0 } else { self.last };
+        push(&mut self.row, id - before, occurrences);
+        self.documents += 1;
+        self.last = id;
+    }
+
+    /// Removes the postings of `ids` from the newest.
+    fn remove(&mut self, ids: &BTreeSet<DocumentId>) {
+        let (kept, removed) = without(&self.row[HEAD_BYTES..], ids);
+        if removed > 0 {
+            self.row.truncate(HEAD_BYTES);
+            self.row.extend(kept);
+            self.documents -= removed;
+            self.stored = 0;
+            // The next posting is written as a distance to the last that stands here.
+            self.last = Postings::of(&self.row[HEAD_BYTES..])
+                .last()
+                .map_or(self.last, |(id, _)| id);
+        }
+    }
+
+    fn write(mut self, rows: &mut dyn WriteRows, term: &[u8]) {
+        if self.documents == 0 {
+            return rows.clear(&term_row(term));
+        }
+        self.row[..4].copy_from_slice(&self.documents.to_be_bytes());
+        self.row[4..HEAD_BYTES].copy_from_slice(&self.last.to_be_bytes());
+        if self.stored < PATCHED_FROM {
+            return rows.set(&term_row(term), &self.row);
+        }
+        rows.patch(&term_row(term), 0, &self.row[..HEAD_BYTES]);
+        rows.patch(&term_row(term), self.stored, &self.row[self.stored..]);
+    }
+}
+
+/// How many documents have the term, and the last id, of a term's row.
+fn head(row: &[u8]) -> (u32, DocumentId) {
+    let (documents, rest) = row.split_first_chunk().expect("a term's row has a head");
+    let last = rest.first_chunk().expect("a term's row has a head");
+    (u32::from_be_bytes(*documents), u64::from_be_bytes(*last))
+}
+
+/// How many settled documents have the term of this row.
+pub(crate) fn documents_of(row: &[u8]) -> u32 {
+    head(row).0
+}
+
+/// The postings of a row without some, and how many of these there were.
+fn without(row: &[u8], ids: &BTreeSet<DocumentId>) -> (Vec<u8>, u32) {
+    let (mut kept, mut removed, mut last) = (Vec::with_capacity(row.len()), 0, 0);
+    for (id, occurrences) in Postings::of(row) {
+        if ids.contains(&id) {
+            removed += 1;
+            continue;
+        }
+        push(&mut kept, id - last, &occurrences.to_owned());
+        last = id;
+    }
+    (kept, removed)
+}
+
+/// Changes the postings of a term. The ids that are added ascend, and are above all that it has.
+pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Posting], removed: &BTreeSet<DocumentId>) {
+    let mut of_term = Term::read(rows, term);
+    if !removed.is_empty() {
+        of_term.documents -= remove_older(rows, term, removed);
+        of_term.remove(removed);
+    }
+    for posting in added {
+        of_term.add(rows, term, posting.id, &posting.occurrences);
+    }
+    of_term.write(rows, term);
+}
+
+/// Removes postings from the full rows of a term. Returns how many there were.
+fn remove_older(rows: &mut dyn WriteRows, term: &[u8], ids: &BTreeSet<DocumentId>) -> u32 {
+    let mut removed = 0;
+    let mut from = ids.first().copied();
+    while let Some(id) = from {
+        let Some((key, row)) = first_from(rows, term, id) else {
+            return removed;
+        };
+        let (kept, of_row) = without(&row, ids);
+        match kept.is_empty() {
+            _ if of_row == 0 => {}
+            true => rows.clear(&key),
+            false => rows.set(&key, &kept),
+        }
+        removed += of_row;
+        from = ids.range(id_of(&key) + 1..).next().copied();
+    }
+    removed
+}
+
+fn first_from(rows: &mut dyn Rows, term: &[u8], id: DocumentId) -> Option<(Vec<u8>, Vec<u8>)> {
+    let prefix = postings_prefix(term);
+    let mut first = None;
+    rows.scan(&with_id(prefix.clone(), id), &after(&prefix), &mut |key, row| {
+        first = Some((key.to_vec(), row.to_vec()));
+        ControlFlow::Break(())
+    });
+    first
+}
+
+/// Walks the postings of a term by rows, so that rows behind what is asked for are not read.
+pub(crate) struct Walk {
+    term: Vec<u8>,
+    /// Postings of the present row, the next one last.
+    row: Vec<Posting>,
+    /// No id that is still to be read is below.
+    next: Option<DocumentId>,
+    is_in_tail: bool,
+}
+
+impl Walk {
+    pub fn new(term: &[u8]) -> Walk {
+        Walk {
+            term: term.to_vec(),
+            row: Vec::new(),
+            next: Some(0),
+            is_in_tail: false,
+        }
+    }
+
+    /// Goes to the first posting at or after `id`. Ids that are asked for ascend.
+    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        loop {
+            while let Some(posting) = self.row.last() {
+                if posting.id >= id {
+                    return Some(posting.id);
+                }
+                self.row.pop();
+            }
+            self.read_row(rows, id)?;
+        }
+    }
+
+    /// The posting that was found.
+    pub fn found(&self) -> &Posting {
+        self.row.last().expect("a posting was found")
+    }
+
+    fn read_row(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<()> {
+        let from = self.next?.max(id);
+        let older = (!self.is_in_tail).then(|| first_from(rows, &self.term, from)).flatten();
+        let row = match older {
+            Some((key, row)) => {
+                self.next = Some(id_of(&key) + 1);
+                row
+            }
+            None => {
+                self.next = None;
+                self.is_in_tail = true;
+                rows.get(&term_row(&self.term))?.split_off(HEAD_BYTES)
+            }
+        };
+        let postings = Postings::of(&row).filter(|(id, _)| *id >= from);
+        self.row = postings
+            .map(|(id, row)| Posting {
+                id,
+                occurrences: row.to_owned(),
+            })
+            .collect();
+        self.row.reverse();
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::MemoryRows;
+
+    fn posting(id: DocumentId, frequency: u32) -> Posting {
+        let positions = (1..=frequency).map(|position| position * 100).collect();
+        Posting {
+            id,
+            occurrences: Occurrences {
+                frequency,
+                fields: 1,
+                positions,
+            },
+        }
+    }
+
+    fn all(rows: &mut MemoryRows) -> Vec<Posting> {
+        let mut walk = Walk::new(b"term");
+        let (mut found, mut from) = (Vec::new(), 0);
+        while let Some(id) = walk.seek(rows, from) {
+            from = id + 1;
+            found.push(walk.found().clone());
+        }
+        found
+    }
+
+    #[test]
+    fn a_term_that_nothing_has_any_more_leaves_no_row() {
+        let mut rows = MemoryRows::default();
+        let many: Vec<_> = (1..=1000).map(|id| posting(id, 3)).collect();
+        change(&mut rows, b"term", &many, &BTreeSet::new());
+        assert!(rows.len() > 3);
+        assert_eq!(all(&mut rows), many);
+        change(&mut rows, b"term", &[], &(1..=1000).collect());
+        assert!(rows.is_empty());
+    }
+
+    #[test]
+    fn postings_are_found_from_any_id() {
+        let mut rows = MemoryRows::default();
+        let many: Vec<_> = (1..=2000).map(|id| posting(id * 3, 1)).collect();
+        change(&mut rows, b"term", &many, &BTreeSet::new());
+        for from in [0, 1, 3, 2999, 3000, 3001, 6000] {
+            let found = Walk::new(b"term").seek(&mut rows, from);
+            assert_eq!(found, Some((from.max(1)).div_ceil(3) * 3));
+        }
+        assert_eq!(Walk::new(b"term").seek(&mut rows, 6001), None);
+    }
+
+    proptest! {
+        /// Batches of additions and removals, beside a map.
+        #[test]
+        fn postings_are_those_of_a_map(batches in prop::collection::vec((0usize..400, 0u64..7), 1..8)) {
+            let (mut rows, mut model, mut next) = (MemoryRows::default(), BTreeMap::new(), 1);
+            for (count, step) in batches {
+                let added: Vec<_> = (next..).take(count).map(|id| posting(id, (id % 5) as u32 + 1)).collect();
+                let removed: BTreeSet<_> = model.keys().copied().filter(|id| step > 0 && id % step == 1 % step).collect();
+                next += count as u64;
+                change(&mut rows, b"term", &added, &removed);
+                model.extend(added.into_iter().map(|posting| (posting.id, posting)));
+                model.retain(|id, _| !removed.contains(id));
+                prop_assert_eq!(all(&mut rows), model.values().cloned().collect::<Vec<_>>());
+                let documents = rows.get(&term_row(b"term")).map_or(0, |row| documents_of(&row));
+                prop_assert_eq!(documents as usize, model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A query's tree as text, as FT.EXPLAIN shows it.
+
+use std::fmt::Write;
+
+use crate::Schema;
+use crate::query::tree::{Affix, Nearest, Node, NodeKind, NumberRange, Query};
+use crate::schema::ALL_FIELDS;
+
+impl Query {
+    /// The tree as FT.EXPLAIN writes it, line by line.
+    pub fn explain(&self, schema: &Schema) -> String {
+        let mut explained = Explained {
+            schema,
+            out: String::new(),
+        };
+        match &self.nearest {
+            None => explained.node(&self.root, 0),
+            Some(nearest) => explained.nearest(nearest, &self.root),
+        }
+        explained.out
+    }
+}
+
+struct Explained<'a> {
+    schema: &'a Schema,
+    out: String,
+}
+
+impl Explained<'_> {
+    fn node(&mut self, node: &Node, depth: usize) {
+        self.indent(depth);
+        let has_fields = !matches!(node.kind, NodeKind::Numeric(_));
+        if node.options.fields != ALL_FIELDS && has_fields {
+            self.fields(node);
+        }
+        self.kind(node, depth);
+        if !matches!(node.kind, NodeKind::Word { .. }) {
+            self.options(node);
+        }
+        self.out.push('\n');
+    }
+
+    fn indent(&mut self, depth: usize) {
+        self.out.extend(std::iter::repeat_n("  ", depth));
+    }
+
+    fn fields(&mut self, node: &Node) {
+        let asked = self.schema.texts().filter(|(bit, _)| node.options.fields & bit != 0);
+        let names: Vec<_> = asked.map(|(_, field)| field.name.as_str()).collect();
+        match names.is_empty() {
+            true => self.out.push_str("@NULL:"),
+            false => self.write(format_args!("@{}:", names.join("|"))),
+        }
+    }
+
+    fn write(&mut self, text: std::fmt::Arguments<'_>) {
+        self.out.write_fmt(text).expect("a string takes everything");
+    }
+
+    fn kind(&mut self, node: &Node, depth: usize) {
+        match &node.kind {
+            NodeKind::Empty => self.out.push_str("<empty>"),
+            NodeKind::All => self.out.push_str("<WILDCARD>"),
+            NodeKind::Word { term, expanded } => self.word(node, term, *expanded),
+            NodeKind::Affix(affix) => self.affix(affix),
+            NodeKind::Every { children, exact } => {
+                let name = if *exact { "EXACT {" } else { "INTERSECT {" };
+                self.block(name, children, depth);
+            }
+            NodeKind::Any(children) => self.block("UNION {", children, depth),
+            NodeKind::Not(child) => self.block("NOT{", std::slice::from_ref(child), depth),
+            NodeKind::Optional(child) => self.block("OPTIONAL{", std::slice::from_ref(child), depth),
+            NodeKind::Numeric(range) => self.range(range),
+            NodeKind::Tag { field, values } => {
+                let name = format!("TAG:@{} {{", self.schema.field(*field).name);
+                self.block(&name, values, depth);
+            }
+            NodeKind::Missing(field) => {
+                let name = &self.schema.field(*field).name;
+                self.write(format_args!("ISMISSING{{{name}}}"));
+            }
+        }
+    }
+
+    fn word(&mut self, node: &Node, term: &[u8], expanded: bool) {
+        match term.is_empty() {
+            true => self.out.push_str("\"\""),
+            false => self.out.push_str(&String::from_utf8_lossy(term)),
+        }
+        if expanded {
+            self.out.push_str("(expanded)");
+        }
+        if node.options.weight != 1.0 {
+            self.write(format_args!(" => {{$weight: {};}}", node.options.weight));
+        }
+    }
+
+    fn affix(&mut self, affix: &Affix) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let shown = match affix {
+            Affix::Prefix(prefix) => format!("PREFIX{{{}*}}", text(prefix)),
+            Affix::Suffix(suffix) => format!("SUFFIX{{*{}}}", text(suffix)),
+            Affix::Infix(infix) => format!("INFIX{{*{}*}}", text(infix)),
+            Affix::Wildcard(pattern) => format!("WILDCARD{{{}}}", text(pattern)),
+            Affix::Fuzzy(word, _) => format!("FUZZY{{{}}}", text(word)),
+        };
+        self.out.push_str(&shown);
+    }
+
+    fn block(&mut self, name: &str, children: &[Node], depth: usize) {
+        self.out.push_str(name);
+        self.out.push('\n');
+        children.iter().for_each(|child| self.node(child, depth + 1));
+        self.indent(depth);
+        self.out.push('}');
+    }
+
+    fn range(&mut self, range: &NumberRange) {
+        let sign = |included| if included { "<=" } else { "<" };
+        let name = &self.schema.field(range.field).name;
+        let (from, to) = (shown_number(range.from), shown_number(range.to));
+        let (above, below) = (sign(range.from_included), sign(range.to_included));
+        self.write(format_args!("NUMERIC {{{from} {above} @{name} {below} {to}}}"));
+    }
+
+    fn options(&mut self, node: &Node) {
+        let options = &node.options;
+        if options.weight == 1.0 && options.slop.is_none() && !options.in_order {
+            return;
+        }
+        self.out.push_str(" => {");
+        if options.weight != 1.0 {
+            self.write(format_args!(" $weight: {};", options.weight));
+        }
+        if let Some(slop) = options.slop {
+            self.write(format_args!(" $slop: {slop};"));
+        }
+        if options.in_order || options.slop.is_some() {
+            self.write(format_args!(" $inorder: {};", options.in_order));
+        }
+        self.out.push_str(" }");
+    }
+
+    fn nearest(&mut self, nearest: &Nearest, filter: &Node) {
+        self.out.push_str("VECTOR {");
+        if filter.kind != NodeKind::All {
+            self.out.push('\n');
+            self.node(filter, 1);
+            self.out.push_str("} => {");
+        }
+        let field = &self.schema.field(nearest.field).name;
+        let Nearest {
+            count,
+            parameter,
+            distance_name,
+            ..
+        } = nearest;
+        self.write(format_args!(
+            "K={count} nearest vectors to `${parameter}` in vector index associated with field @{field}, yields \
+             distance as `{distance_name}`}}\n"
+        ));
+    }
+}
+
+/// A number with six digits behind the point, as C prints it.
+fn shown_number(number: f64) -> String {
+    match number {
+        f64::INFINITY => "inf".into(),
+        f64::NEG_INFINITY => "-inf".into(),
+        number => format!("{number:.6}"),
+    }
+}

@@ -1,0 +1,18 @@
+//! A query's text to a tree of what documents have to hold.
+//!
+//! The grammar is that of dialects 2 to 4 of the original; the first dialect, whose modifiers and
+//! signs reach further, is another grammar and not read here.
+
+mod explain;
+mod lexer;
+mod parser;
+mod tree;
+
+pub use parser::parse;
+pub use tree::{Affix, Nearest, Node, NodeKind, NumberRange, Options, Parameters, Query};
+
+/// Most levels of a query's tree.
+pub const DEPTH_MAX: usize = 128;
+
+/// Most words, values and ranges of a query.
+pub const LEAVES_MAX: usize = 1024;

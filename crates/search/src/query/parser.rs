@@ -1,0 +1,653 @@
+//! The grammar of queries, by recursive descent.
+//!
+//! ```text
+//! query      = [ either ] | "*" , [ "=>" "[" nearest "]" [ attributes ] ]
+//! either     = sequence { "|" sequence }
+//! sequence   = unary { unary }
+//! unary      = ( "-" | "~" ) unary | primary { attributes }
+//! attributes = "=>" "{" [ "$" name ":" value { ";" … } ] "}"
+//! primary    = "(" either ")" | word | "phrase" | affix | fuzzy | ismissing(@field)
+//!            | @field { "|" name } ":" ( primary | "{" values "}" | "[" range "]" ) | @field comparison number
+//! ```
+
+use crate::analysis::{Stemmer, folded};
+use crate::query::lexer::{Comparison, Kind, Token, tokens, unescaped};
+use crate::query::tree::{Affix, Nearest, Node, NodeKind, NumberRange, Parameters, Query};
+use crate::query::{DEPTH_MAX, LEAVES_MAX};
+use crate::schema::{ALL_FIELDS, Field, FieldKind, FieldMask};
+use crate::{Schema, SearchError};
+
+/// Reads a query of dialect 2 or later over a schema. Its words are expanded by their stems, unless
+/// it is `verbatim`; what restricts the nearest to a vector never is.
+pub fn parse(schema: &Schema, query: &[u8], parameters: &Parameters, verbatim: bool) -> Result<Query, SearchError> {
+    let tokens = tokens(query);
+    let mut parser = Parser {
+        schema,
+        parameters,
+        tokens,
+        next: 0,
+        depth: 0,
+    };
+    let mut query = parser.query()?;
+    if query.root.leaves() > LEAVES_MAX {
+        let text = format!("Query has more than {LEAVES_MAX} words, values and ranges");
+        return Err(SearchError::Limit(text));
+    }
+    if !verbatim && query.nearest.is_none() {
+        query.root.expand(schema, &Stemmer::new(schema.language));
+    }
+    Ok(query)
+}
+
+type Parsed<T> = Result<T, SearchError>;
+
+struct Parser<'a> {
+    schema: &'a Schema,
+    parameters: &'a Parameters,
+    tokens: Vec<Token>,
+    next: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn query(&mut self) -> Parsed<Query> {
+        let root = match self.peek() {
+            Kind::End => Some(Node::of(NodeKind::Empty)),
+            _ if self.is_star() => Some(Node::of(NodeKind::All)),
+            _ => self.either()?,
+        };
+        let mut query = Query {
+            root: root.unwrap_or(Node::of(NodeKind::Empty)),
+            nearest: None,
+        };
+        if self.peek() == Kind::Arrow {
+            self.advance();
+            query.nearest = Some(self.nearest()?);
+        }
+        match self.peek() {
+            Kind::End => Ok(query),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Takes a star that is all of a query, maybe in parentheses.
+    fn is_star(&mut self) -> bool {
+        let is_open = |token: &&Token| token.kind == Kind::Mark(b'(');
+        let opened = self.tokens.iter().take_while(is_open).count();
+        let closed = self.tokens.iter().skip(opened + 1).take(opened);
+        let is_closed = closed.filter(|token| token.kind == Kind::Mark(b')')).count() == opened;
+        let end = 2 * opened + 1;
+        let is_whole = matches!(
+            self.tokens.get(end).map(|token| token.kind),
+            Some(Kind::End | Kind::Arrow)
+        );
+        let is_star = self
+            .tokens
+            .get(opened)
+            .is_some_and(|token| token.kind == Kind::Mark(b'*'));
+        if is_star && is_closed && is_whole {
+            self.next = end;
+            return true;
+        }
+        false
+    }
+
+    /// A condition that consists of stop words alone is none.
+    fn either(&mut self) -> Parsed<Option<Node>> {
+        let mut found = self.sequence()?;
+        while self.take(b'|') {
+            let other = self.sequence()?;
+            found = joined(
+                found,
+                other,
+                |children| NodeKind::Any(children),
+                |kind| match kind {
+                    NodeKind::Any(children) => Some(children),
+                    _ => None,
+                },
+            );
+        }
+        Ok(found)
+    }
+
+    fn sequence(&mut self) -> Parsed<Option<Node>> {
+        let mut found = self.unary()?;
+        while self.begins_unary() {
+            let other = self.unary()?;
+            let every = |children| NodeKind::Every { children, exact: false };
+            found = joined(found, other, every, |kind| match kind {
+                NodeKind::Every { children, exact: false } => Some(children),
+                _ => None,
+            });
+        }
+        Ok(found)
+    }
+
+    fn begins_unary(&self) -> bool {
+        match self.peek() {
+            Kind::Mark(mark) => matches!(mark, b'(' | b'-' | b'~' | b'%'),
+            Kind::Arrow | Kind::Comparison(_) | Kind::End => false,
+            _ => true,
+        }
+    }
+
+    fn unary(&mut self) -> Parsed<Option<Node>> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            let text = "Parser stack overflow. Try moving nested parentheses more to the left";
+            return Err(SearchError::Syntax(text.into()));
+        }
+        let found = if self.take(b'-') {
+            self.unary()?.map(negated)
+        } else if self.take(b'~') {
+            self.unary()?.map(|child| Node::of(NodeKind::Optional(Box::new(child))))
+        } else {
+            self.with_attributes()?
+        };
+        self.depth -= 1;
+        Ok(found)
+    }
+
+    fn with_attributes(&mut self) -> Parsed<Option<Node>> {
+        let mut found = self.primary()?;
+        while self.peek() == Kind::Arrow && self.peek_behind() == Kind::Mark(b'{') {
+            self.next += 2;
+            for (name, value) in self.attributes()? {
+                if let Some(node) = &mut found {
+                    set_attribute(node, &name, &value)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// `$name: value; …}`
+    fn attributes(&mut self) -> Parsed<Vec<(String, String)>> {
+        let mut attributes = Vec::new();
+        while !self.take(b'}') {
+            if self.take(b';') && !attributes.is_empty() {
+                continue;
+            }
+            let name = self.expect(Kind::Parameter)?;
+            self.expect_mark(b':')?;
+            let value = self.word_text()?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            attributes.push((text(&name.text), text(&value)));
+        }
+        Ok(attributes)
+    }
+
+    fn primary(&mut self) -> Parsed<Option<Node>> {
+        let token = self.advance();
+        match token.kind {
+            Kind::Mark(b'(') => {
+                let inner = self.either()?;
+                self.expect_mark(b')')?;
+                Ok(inner)
+            }
+            Kind::Mark(b'%') => self.fuzzy().map(Some),
+            Kind::Word if is_missing(&token) && self.peek() == Kind::Mark(b'(') => self.missing().map(Some),
+            Kind::Word if self.schema.stop_words.contains(&folded(&token.text)) => Ok(None),
+            Kind::Word => Ok(Some(Node::word(folded(&token.text)))),
+            Kind::Number => Ok(Some(number_word(&token.text))),
+            Kind::Parameter => Ok(Some(Node::word(folded(self.parameter(&token.text)?)))),
+            Kind::Exact => Ok(Some(phrase(&token.text))),
+            Kind::Prefix | Kind::Suffix | Kind::Infix | Kind::Wildcard => {
+                let affix = self.affix(&token, folded)?;
+                Ok(Some(Node::of(NodeKind::Affix(affix))))
+            }
+            Kind::Field => self.of_field(&token),
+            _ => {
+                self.next -= 1;
+                Err(self.unexpected())
+            }
+        }
+    }
+
+    fn affix(&self, token: &Token, of_case: fn(&[u8]) -> Vec<u8>) -> Parsed<Affix> {
+        let text = match token.is_parameter {
+            true => of_case(self.parameter(&token.text)?),
+            false => of_case(&token.text),
+        };
+        Ok(match token.kind {
+            Kind::Prefix => Affix::Prefix(text),
+            Kind::Suffix => Affix::Suffix(text),
+            Kind::Infix => Affix::Infix(text),
+            _ => Affix::Wildcard(text),
+        })
+    }
+
+    /// Behind the first `%`.
+    fn fuzzy(&mut self) -> Parsed<Node> {
+        let mut distance = 1;
+        while self.take(b'%') {
+            distance += 1;
+        }
+        if distance > 3 {
+            return Err(self.syntax_at(self.next - distance + 3));
+        }
+        let text = folded(&self.word_text()?);
+        for _ in 0..distance {
+            self.expect_mark(b'%')?;
+        }
+        Ok(Node::of(NodeKind::Affix(Affix::Fuzzy(text, distance))))
+    }
+
+    fn missing(&mut self) -> Parsed<Node> {
+        self.expect_mark(b'(')?;
+        let token = self.expect(Kind::Field)?;
+        let (position, field) = self.field(&token)?;
+        self.expect_mark(b')')?;
+        if !field.index_missing {
+            let what = "'ismissing' requires defining the field with 'INDEXMISSING'";
+            return Err(SearchError::MissingNotIndexed(field_error(what, &token)));
+        }
+        Ok(Node::of(NodeKind::Missing(position)))
+    }
+
+    /// Behind `@name`.
+    fn of_field(&mut self, token: &Token) -> Parsed<Option<Node>> {
+        if let Kind::Comparison(comparison) = self.peek() {
+            self.advance();
+            return self.comparison(token, comparison).map(Some);
+        }
+        let mut names = vec![token.clone()];
+        while self.take(b'|') {
+            names.push(self.expect(Kind::Word)?);
+        }
+        self.expect_mark(b':')?;
+        match self.peek() {
+            Kind::Mark(b'{') if names.len() == 1 => self.tag(token).map(Some),
+            Kind::Mark(b'[') if names.len() == 1 => self.range(token).map(Some),
+            _ => self.of_text_fields(&names),
+        }
+    }
+
+    fn of_text_fields(&mut self, names: &[Token]) -> Parsed<Option<Node>> {
+        let mut fields: FieldMask = 0;
+        for name in names {
+            let (position, _) = self.field_of(name, |kind| matches!(kind, FieldKind::Text { .. }), "TEXT")?;
+            fields |= self.schema.bit(position);
+        }
+        let start = self.next;
+        let found = self.text_operand()?;
+        let mut between = start..self.next;
+        if let Some(other) = between.find(|at| self.tokens[*at].kind == Kind::Field) {
+            return Err(self.syntax_at(other));
+        }
+        Ok(found.map(|mut node| {
+            node.restrict(fields);
+            node
+        }))
+    }
+
+    /// A sign may stand before what a field has to hold.
+    fn text_operand(&mut self) -> Parsed<Option<Node>> {
+        match self.peek() {
+            Kind::Mark(b'-' | b'~') => self.unary(),
+            _ => self.primary(),
+        }
+    }
+
+    fn tag(&mut self, token: &Token) -> Parsed<Node> {
+        let (field, _) = self.field_of(token, |kind| matches!(kind, FieldKind::Tag { .. }), "TAG")?;
+        self.expect_mark(b'{')?;
+        let mut values = vec![self.tag_value()?];
+        while self.take(b'|') {
+            values.push(self.tag_value()?);
+        }
+        self.expect_mark(b'}')?;
+        Ok(Node::of(NodeKind::Tag { field, values }))
+    }
+
+    /// An affix, or words that are one value together.
+    fn tag_value(&mut self) -> Parsed<Node> {
+        let token = self.advance();
+        match token.kind {
+            Kind::Prefix | Kind::Suffix | Kind::Infix | Kind::Wildcard => {
+                let affix = self.affix(&token, <[u8]>::to_vec)?;
+                return Ok(Node::of(NodeKind::Affix(affix)));
+            }
+            Kind::Exact => return Ok(Node::word(unescaped(&token.text))),
+            _ => self.next -= 1,
+        }
+        let mut words = vec![Node::word(self.word_text()?)];
+        while matches!(self.peek(), Kind::Word | Kind::Number | Kind::Parameter) {
+            words.push(Node::word(self.word_text()?));
+        }
+        Ok(match words.len() {
+            1 => words.remove(0),
+            _ => Node::of(NodeKind::Every {
+                children: words,
+                exact: false,
+            }),
+        })
+    }
+
+    fn range(&mut self, token: &Token) -> Parsed<Node> {
+        let field = self.numeric_field(token)?;
+        self.expect_mark(b'[')?;
+        if self.peek() == Kind::Word {
+            // The original takes it for a predicate of shapes, and misses what follows.
+            self.advance();
+            return Err(self.unexpected());
+        }
+        let from_included = !self.take(b'(');
+        let from = self.number()?;
+        let (to_included, to) = match self.peek() {
+            Kind::Mark(b']') if from_included => (true, from),
+            _ => (!self.take(b'('), self.number()?),
+        };
+        self.expect_mark(b']')?;
+        Ok(Node::of(NodeKind::Numeric(NumberRange {
+            field,
+            from,
+            from_included,
+            to,
+            to_included,
+        })))
+    }
+
+    fn comparison(&mut self, token: &Token, comparison: Comparison) -> Parsed<Node> {
+        let field = self.numeric_field(token)?;
+        let number = self.number()?;
+        let (from, from_included, to, to_included) = match comparison {
+            Comparison::Equal | Comparison::NotEqual => (number, true, number, true),
+            Comparison::Less => (f64::NEG_INFINITY, true, number, false),
+            Comparison::LessOrEqual => (f64::NEG_INFINITY, true, number, true),
+            Comparison::Greater => (number, false, f64::INFINITY, true),
+            Comparison::GreaterOrEqual => (number, true, f64::INFINITY, true),
+        };
+        let range = Node::of(NodeKind::Numeric(NumberRange {
+            field,
+            from,
+            from_included,
+            to,
+            to_included,
+        }));
+        Ok(match comparison {
+            Comparison::NotEqual => negated(range),
+            _ => range,
+        })
+    }
+
+    fn numeric_field(&self, token: &Token) -> Parsed<u16> {
+        let (field, _) = self.field_of(token, |kind| matches!(kind, FieldKind::Numeric), "NUMERIC")?;
+        Ok(field)
+    }
+
+    /// A number, or a parameter that holds one; a sign may stand before the parameter.
+    fn number(&mut self) -> Parsed<f64> {
+        let is_negative = self.peek() == Kind::Mark(b'-') && self.peek_behind() == Kind::Parameter;
+        if is_negative {
+            self.advance();
+        }
+        let token = self.advance();
+        let text = match token.kind {
+            Kind::Number => &token.text,
+            Kind::Parameter => self.parameter(&token.text)?,
+            _ => {
+                self.next -= 1;
+                return Err(self.unexpected());
+            }
+        };
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+        let refused = || SearchError::Syntax(format!("Invalid numeric value ({})", String::from_utf8_lossy(text)));
+        let number = number.filter(|number| !number.is_nan()).ok_or_else(refused)?;
+        Ok(if is_negative { -number } else { number })
+    }
+
+    /// Behind `=>`: `[KNN count @field $vector AS name]` and attributes.
+    fn nearest(&mut self) -> Parsed<Nearest> {
+        self.expect_mark(b'[')?;
+        let command = self.expect(Kind::Word)?;
+        if !command.text.eq_ignore_ascii_case(b"KNN") {
+            let what = "Syntax error: Expecting Vector Similarity command";
+            return Err(SearchError::Syntax(field_error(what, &command)));
+        }
+        let count = self.count()?;
+        let token = self.expect(Kind::Field)?;
+        let (field, of_schema) = self.field_of(&token, |kind| matches!(kind, FieldKind::Vector(_)), "VECTOR")?;
+        let default_name = format!("__{}_score", of_schema.name);
+        let parameter = self.expect(Kind::Parameter)?;
+        let vector = self.parameter(&parameter.text)?.to_vec();
+        let mut name = None;
+        if self.peek() == Kind::Word && self.tokens[self.next].text.eq_ignore_ascii_case(b"as") {
+            self.advance();
+            name = Some(String::from_utf8_lossy(&self.word_text()?).into_owned());
+        }
+        self.expect_mark(b']')?;
+        let yielded = self.yielded_name()?;
+        if let (Some(name), Some(other)) = (&name, &yielded) {
+            let text = format!("Distance field was specified twice for vector query: {name} and {other}");
+            return Err(SearchError::Attribute(text));
+        }
+        Ok(Nearest {
+            count,
+            field,
+            vector,
+            parameter: String::from_utf8_lossy(&parameter.text).into_owned(),
+            distance_name: name.or(yielded).unwrap_or(default_name),
+        })
+    }
+
+    fn yielded_name(&mut self) -> Parsed<Option<String>> {
+        if self.peek() != Kind::Arrow {
+            return Ok(None);
+        }
+        self.advance();
+        self.expect_mark(b'{')?;
+        let mut name = None;
+        for (attribute, value) in self.attributes()? {
+            match attribute.to_ascii_lowercase().as_str() {
+                "yield_distance_as" => name = Some(value),
+                _ => return Err(SearchError::Attribute(format!("Invalid attribute {attribute}"))),
+            }
+        }
+        Ok(name)
+    }
+
+    fn count(&mut self) -> Parsed<usize> {
+        let token = self.advance();
+        let text = match token.kind {
+            Kind::Number => &token.text,
+            Kind::Parameter => self.parameter(&token.text)?,
+            _ => {
+                self.next -= 1;
+                return Err(self.unexpected());
+            }
+        };
+        let count = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        count.ok_or_else(|| SearchError::Syntax(format!("Invalid value ({})", String::from_utf8_lossy(text))))
+    }
+
+    fn field(&self, token: &Token) -> Parsed<(u16, &'a Field)> {
+        let unknown = || SearchError::Syntax(field_error("Unknown field", token));
+        self.schema.find(&token.text).ok_or_else(unknown)
+    }
+
+    fn field_of(&self, token: &Token, is: fn(&FieldKind) -> bool, kind: &str) -> Parsed<(u16, &'a Field)> {
+        let (position, field) = self.field(token)?;
+        match is(&field.kind) {
+            true => Ok((position, field)),
+            false => Err(SearchError::Syntax(field_error(
+                &format!("Expected a {kind} field"),
+                token,
+            ))),
+        }
+    }
+
+    fn parameter(&self, name: &[u8]) -> Parsed<&[u8]> {
+        let name = String::from_utf8_lossy(name);
+        let value = self.parameters.get(&*name);
+        value
+            .map(Vec::as_slice)
+            .ok_or_else(|| SearchError::NoParameter(name.into_owned()))
+    }
+
+    /// A word as it stands, or what a parameter holds.
+    fn word_text(&mut self) -> Parsed<Vec<u8>> {
+        let token = self.advance();
+        match token.kind {
+            Kind::Word | Kind::Number => Ok(token.text),
+            Kind::Parameter => Ok(self.parameter(&token.text)?.to_vec()),
+            _ => {
+                self.next -= 1;
+                Err(self.unexpected())
+            }
+        }
+    }
+
+    fn peek(&self) -> Kind {
+        self.tokens[self.next].kind
+    }
+
+    fn peek_behind(&self) -> Kind {
+        self.tokens.get(self.next + 1).map_or(Kind::End, |token| token.kind)
+    }
+
+    /// The next token. The end is not passed, but counts as taken.
+    fn advance(&mut self) -> Token {
+        let token = self.tokens[self.next].clone();
+        self.next += 1;
+        if token.kind == Kind::End {
+            self.tokens.push(token.clone());
+        }
+        token
+    }
+
+    fn take(&mut self, mark: u8) -> bool {
+        let is_next = self.peek() == Kind::Mark(mark);
+        self.next += usize::from(is_next);
+        is_next
+    }
+
+    fn expect_mark(&mut self, mark: u8) -> Parsed<()> {
+        match self.take(mark) {
+            true => Ok(()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    fn expect(&mut self, kind: Kind) -> Parsed<Token> {
+        match self.peek() == kind {
+            true => Ok(self.advance()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    fn unexpected(&self) -> SearchError {
+        self.syntax_at(self.next)
+    }
+
+    /// The error tells where the token that is out of place stands, or the last one if the query
+    /// ends too early, and the last word up to there.
+    fn syntax_at(&self, position: usize) -> SearchError {
+        let is_end = self.tokens[position].kind == Kind::End;
+        let at = self.tokens[position - usize::from(is_end && position > 0)].at;
+        let words = self.tokens[..=position].iter().rev();
+        let word = words
+            .map(|token| (token.kind, &token.text))
+            .find(|(kind, _)| !kind.is_mark());
+        let near = word.map(|(_, text)| String::from_utf8_lossy(text)).unwrap_or_default();
+        SearchError::Syntax(format!("Syntax error at offset {at} near {near}"))
+    }
+}
+
+fn field_error(what: &str, token: &Token) -> String {
+    format!(
+        "{what} at offset {} near {}",
+        token.at,
+        String::from_utf8_lossy(&token.text)
+    )
+}
+
+fn is_missing(token: &Token) -> bool {
+    token.text.eq_ignore_ascii_case(b"ismissing")
+}
+
+/// Two negations are none.
+fn negated(node: Node) -> Node {
+    match node.kind {
+        NodeKind::Not(inner) if node.options.is_plain() => *inner,
+        _ => Node::of(NodeKind::Not(Box::new(node))),
+    }
+}
+
+/// A number is a word that has no stem.
+fn number_word(text: &[u8]) -> Node {
+    let mut node = Node::word(folded(text));
+    node.options.verbatim = true;
+    node
+}
+
+/// Two conditions as one. A first one that is of the same kind takes in the second, unless it is
+/// about some fields only.
+fn joined(
+    first: Option<Node>,
+    second: Option<Node>,
+    make: impl Fn(Vec<Node>) -> NodeKind,
+    children: impl Fn(&mut NodeKind) -> Option<&mut Vec<Node>>,
+) -> Option<Node> {
+    let (mut first, second) = match (first, second) {
+        (Some(first), Some(second)) => (first, second),
+        (first, second) => return first.or(second),
+    };
+    if first.options.fields == ALL_FIELDS
+        && let Some(children) = children(&mut first.kind)
+    {
+        children.push(second);
+        return Some(first);
+    }
+    Some(Node::of(make(vec![first, second])))
+}
+
+/// Words in quotes stand one after the other. Stop words are looked for too, and never found.
+fn phrase(text: &[u8]) -> Node {
+    const SEPARATORS: &[u8] = b" \t,./(){}[]:;~!@#%^&*-=+|'`\"<>?";
+    let (mut words, mut word, mut escaped) = (Vec::new(), Vec::new(), false);
+    for &byte in text {
+        if SEPARATORS.contains(&byte) && !escaped {
+            words.push(std::mem::take(&mut word));
+        } else {
+            word.push(byte);
+        }
+        escaped = !escaped && byte == b'\\';
+    }
+    words.push(word);
+    let words = words.into_iter().filter(|word| !word.is_empty());
+    let children = words.map(|word| Node::word(folded(&unescaped(&word)))).collect();
+    let mut node = Node::of(NodeKind::Every { children, exact: true });
+    node.options.verbatim = true;
+    node
+}
+
+fn set_attribute(node: &mut Node, name: &str, value: &str) -> Parsed<()> {
+    let refused = || SearchError::Attribute(format!("Invalid value ({value}) for `{name}`"));
+    match name.to_ascii_lowercase().as_str() {
+        "weight" => {
+            let weight = value
+                .parse::<f64>()
+                .ok()
+                .filter(|weight| *weight >= 0.0 && weight.is_finite());
+            node.options.weight = weight.ok_or_else(refused)?;
+        }
+        "slop" => {
+            let slop = value
+                .parse::<i32>()
+                .ok()
+                .filter(|slop| *slop >= -1)
+                .ok_or_else(refused)?;
+            node.options.slop = u32::try_from(slop).ok();
+        }
+        "inorder" => {
+            node.options.in_order = match value.to_ascii_lowercase().as_str() {
+                "true" | "1" => true,
+                "false" | "0" => false,
+                _ => return Err(refused()),
+            }
+        }
+        _ => return Err(SearchError::Attribute(format!("Invalid attribute {name}"))),
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! The tree of a query.
+
+use std::collections::BTreeMap;
+
+use crate::Schema;
+use crate::analysis::{STEM_PREFIX, Stemmer};
+use crate::schema::{ALL_FIELDS, FieldMask};
+
+/// A whole query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// What documents have to hold.
+    pub root: Node,
+    /// Of these, the nearest to a vector.
+    pub nearest: Option<Nearest>,
+}
+
+/// `=>[KNN count @field $vector]`: the documents whose vectors are nearest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nearest {
+    /// How many documents.
+    pub count: usize,
+    /// The field's position in the schema.
+    pub field: u16,
+    /// The query's vector as the client sent it.
+    pub vector: Vec<u8>,
+    /// The name of the parameter that held it.
+    pub parameter: String,
+    /// The name under which the distance is given.
+    pub distance_name: String,
+}
+
+/// One condition, and the options that were set on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The condition.
+    pub kind: NodeKind,
+    /// Its options.
+    pub options: Options,
+}
+
+/// What stands behind `=>` and before `:`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// What the score is multiplied by.
+    pub weight: f64,
+    /// How many other words may stand between those of an intersection.
+    pub slop: Option<u32>,
+    /// Words of an intersection stand in their order.
+    pub in_order: bool,
+    /// The TEXT fields that are looked at.
+    pub fields: FieldMask,
+    /// Words mean themselves, without their stems.
+    pub verbatim: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            weight: 1.0,
+            slop: None,
+            in_order: false,
+            fields: ALL_FIELDS,
+            verbatim: false,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn is_plain(&self) -> bool {
+        *self == Options::default()
+    }
+}
+
+/// A pattern that several terms may match.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Affix {
+    /// `text*`
+    Prefix(Vec<u8>),
+    /// `*text`
+    Suffix(Vec<u8>),
+    /// `*text*`
+    Infix(Vec<u8>),
+    /// `w'a?b*'`: `?` is one character, `*` any number of them.
+    Wildcard(Vec<u8>),
+    /// `%text%`: at most this many characters are inserted, removed or replaced.
+    Fuzzy(Vec<u8>, usize),
+}
+
+/// Numbers from one to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumberRange {
+    /// The field's position in the schema.
+    pub field: u16,
+    /// The lowest.
+    pub from: f64,
+    /// Whether the lowest is one of them.
+    pub from_included: bool,
+    /// The highest.
+    pub to: f64,
+    /// Whether the highest is one of them.
+    pub to_included: bool,
+}
+
+impl NumberRange {
+    /// Returns true if the number is in the range.
+    pub fn contains(&self, number: f64) -> bool {
+        let is_above = number > self.from || self.from_included && number == self.from;
+        let is_below = number < self.to || self.to_included && number == self.to;
+        is_above && is_below
+    }
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeKind {
+    /// Nothing matches.
+    Empty,
+    /// Everything matches.
+    All,
+    /// A word, or a stem that a word was expanded to.
+    Word {
+        /// The term.
+        term: Vec<u8>,
+        /// It stands beside the word that the query has.
+        expanded: bool,
+    },
+    /// Terms that match a pattern.
+    Affix(Affix),
+    /// All children match. `exact`: as words that stand one after the other.
+    Every {
+        /// The children.
+        children: Vec<Node>,
+        /// In quotes.
+        exact: bool,
+    },
+    /// Some child matches.
+    Any(Vec<Node>),
+    /// The child does not match.
+    Not(Box<Node>),
+    /// Everything matches; the child adds to the score.
+    Optional(Box<Node>),
+    /// A number is in a range.
+    Numeric(NumberRange),
+    /// A TAG field has one of the values: words, affixes, or several words that are one value.
+    Tag {
+        /// The field's position in the schema.
+        field: u16,
+        /// The values.
+        values: Vec<Node>,
+    },
+    /// The document lacks the field.
+    Missing(u16),
+}
+
+impl Node {
+    /// A node with no options.
+    pub fn of(kind: NodeKind) -> Node {
+        Node {
+            kind,
+            options: Options::default(),
+        }
+    }
+
+    /// A word of the query.
+    pub fn word(term: Vec<u8>) -> Node {
+        Node::of(NodeKind::Word { term, expanded: false })
+    }
+
+    /// Restricts the words of this node to some fields.
+    pub(crate) fn restrict(&mut self, fields: FieldMask) {
+        self.options.fields &= fields;
+        self.children_mut().for_each(|child| child.restrict(fields));
+    }
+
+    fn children_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        let (many, one) = match &mut self.kind {
+            NodeKind::Every { children, .. } | NodeKind::Any(children) => (Some(children), None),
+            NodeKind::Not(child) | NodeKind::Optional(child) => (None, Some(child.as_mut())),
+            _ => (None, None),
+        };
+        many.into_iter().flatten().chain(one)
+    }
+
+    /// Puts beside each word its stem, which finds other forms of the word. Words in quotes, below
+    /// a negation and below `~` mean themselves, as at the original.
+    pub(crate) fn expand(&mut self, schema: &Schema, stemmer: &Stemmer) {
+        if self.options.verbatim {
+            return;
+        }
+        match &mut self.kind {
+            NodeKind::Word { term, .. } if !term.is_empty() => *self = with_stems(self, schema, stemmer),
+            NodeKind::Every { children, exact: false } | NodeKind::Any(children) => {
+                children.iter_mut().for_each(|child| child.expand(schema, stemmer));
+            }
+            _ => {}
+        }
+    }
+
+    /// How many conditions there are that look something up.
+    pub(crate) fn leaves(&self) -> usize {
+        match &self.kind {
+            NodeKind::Every { children, .. } | NodeKind::Any(children) | NodeKind::Tag { values: children, .. } => {
+                children.iter().map(Node::leaves).sum()
+            }
+            NodeKind::Not(child) | NodeKind::Optional(child) => child.leaves(),
+            _ => 1,
+        }
+    }
+}
+
+fn with_stems(word: &Node, schema: &Schema, stemmer: &Stemmer) -> Node {
+    let NodeKind::Word { term, .. } = &word.kind else {
+        unreachable!("words have stems");
+    };
+    let stem = stemmer.stem(term);
+    let fields = match word.options.fields {
+        ALL_FIELDS => ALL_FIELDS,
+        fields => fields & schema.stemmed(),
+    };
+    let expanded = |term| Node {
+        kind: NodeKind::Word { term, expanded: true },
+        options: Options {
+            fields,
+            ..Options::default()
+        },
+    };
+    let mut children = vec![word.clone(), expanded([&[STEM_PREFIX], &stem[..]].concat())];
+    if stem != *term {
+        children.push(expanded(stem));
+    }
+    let mut union = Node::of(NodeKind::Any(children));
+    union.options.fields = word.options.fields;
+    union
+}
+
+/// Values of `$name` in a query.
+pub type Parameters = BTreeMap<String, Vec<u8>>;

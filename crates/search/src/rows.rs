@@ -1,0 +1,92 @@
+//! How this crate sees what is stored: ordered rows of bytes, at one snapshot.
+//!
+//! The rows of one index stand below a prefix that the implementation adds, so keys here begin with
+//! a tag of `layout`. A transaction that reads its own writes, a reader of a frozen snapshot and a
+//! map in memory can all be rows.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// Takes a key and its value; breaks to end the scan.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+/// Rows that can be read. All reads of one value see the same snapshot.
+pub trait Rows {
+    /// The value at `key`.
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>>;
+
+    /// Visits keys and values of `start..end` in key order until `visit` breaks.
+    fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>);
+
+    /// How many rows `start..end` holds. Takes no longer for more rows.
+    fn count(&mut self, start: &[u8], end: &[u8]) -> u64;
+}
+
+/// Rows that can be written. What was written is read at once.
+pub trait WriteRows: Rows {
+    /// Gives `key` this value.
+    fn set(&mut self, key: &[u8], value: &[u8]);
+
+    /// Writes `bytes` over the value at `key` from `offset` on, which is at most its length. Costs
+    /// the log only the bytes.
+    fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8]);
+
+    /// Removes `key`.
+    fn clear(&mut self, key: &[u8]);
+}
+
+/// Rows in memory, for tests, fuzzing and figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryRows(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl MemoryRows {
+    /// Returns how many rows there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Rows for MemoryRows {
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(key).cloned()
+    }
+
+    fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
+        if start >= end {
+            return;
+        }
+        for (key, value) in self.0.range(start.to_vec()..end.to_vec()) {
+            if visit(key, value).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        match start < end {
+            true => self.0.range(start.to_vec()..end.to_vec()).count() as u64,
+            false => 0,
+        }
+    }
+}
+
+impl WriteRows for MemoryRows {
+    fn set(&mut self, key: &[u8], value: &[u8]) {
+        self.0.insert(key.to_vec(), value.to_vec());
+    }
+
+    fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8]) {
+        let value = self.0.entry(key.to_vec()).or_default();
+        value.resize(value.len().max(offset + bytes.len()), 0);
+        value[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn clear(&mut self, key: &[u8]) {
+        self.0.remove(key);
+    }
+}

@@ -1,0 +1,252 @@
+//! What a query's words stand for at this snapshot, and the matchers that walk it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use crate::analysis::folded;
+use crate::document::DocumentRow;
+use crate::index::{DocumentRows, State, gone, unsettled_documents};
+use crate::layout::{DocumentId, after, field_prefix, id_of, number_of, number_prefix, tag_prefix, term_row};
+use crate::postings::{Posting, documents_of};
+use crate::query::{Affix, Node, NodeKind, NumberRange, Options};
+use crate::rows::Rows;
+use crate::schema::FieldKind;
+use crate::search::Request;
+use crate::search::affixes;
+use crate::search::matcher::{IdRows, Matcher, Words};
+use crate::{Schema, SearchError};
+
+pub(super) struct Lookup<'l> {
+    rows: &'l mut dyn Rows,
+    schema: &'l Schema,
+    request: &'l Request,
+    is_over: &'l dyn Fn() -> bool,
+    unsettled: DocumentRows,
+    gone: DocumentRows,
+    gone_ids: BTreeSet<DocumentId>,
+    words: BTreeMap<Vec<u8>, Word>,
+}
+
+/// What is known of a term that the query asks for.
+#[derive(Default)]
+struct Word {
+    /// How many documents have it.
+    documents: u64,
+    unsettled: Vec<Posting>,
+}
+
+impl<'l> Lookup<'l> {
+    pub fn new(
+        rows: &'l mut dyn Rows,
+        schema: &'l Schema,
+        state: &State,
+        request: &'l Request,
+        is_over: &'l dyn Fn() -> bool,
+    ) -> Lookup<'l> {
+        let unsettled = unsettled_documents(rows, state, usize::MAX);
+        let gone = gone(rows, usize::MAX);
+        let gone_ids = gone.iter().map(|(id, _)| *id).collect();
+        Lookup {
+            rows,
+            schema,
+            request,
+            is_over,
+            unsettled,
+            gone,
+            gone_ids,
+            words: BTreeMap::new(),
+        }
+    }
+
+    /// Reads what is known of every term of the query.
+    pub fn read(&mut self, root: &Node) -> Result<(), SearchError> {
+        self.ask_for(root)?;
+        for (term, word) in &mut self.words {
+            let row = self.rows.get(&term_row(term));
+            word.documents = row.map_or(0, |row| documents_of(&row)).into();
+        }
+        for (_, row) in &self.gone {
+            DocumentRow::read(row).terms(|term, _| {
+                if let Some(word) = self.words.get_mut(term) {
+                    word.documents -= 1;
+                }
+            });
+        }
+        for (id, row) in &self.unsettled {
+            DocumentRow::read(row).terms(|term, at| {
+                if let Some(word) = self.words.get_mut(term) {
+                    word.documents += 1;
+                    word.unsettled.push(Posting {
+                        id: *id,
+                        occurrences: at.to_owned(),
+                    });
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn ask_for(&mut self, node: &Node) -> Result<(), SearchError> {
+        if (self.is_over)() {
+            return Err(SearchError::Timeout);
+        }
+        match &node.kind {
+            NodeKind::Word { term, .. } => _ = self.words.entry(term.clone()).or_default(),
+            NodeKind::Affix(affix) => {
+                for term in self.terms(affix) {
+                    self.words.entry(term).or_default();
+                }
+            }
+            NodeKind::Every { children, .. } | NodeKind::Any(children) => {
+                children.iter().try_for_each(|child| self.ask_for(child))?;
+            }
+            NodeKind::Not(child) | NodeKind::Optional(child) => self.ask_for(child)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn terms(&mut self, affix: &Affix) -> Vec<Vec<u8>> {
+        affixes::terms(self.rows, affix, &self.unsettled, &self.gone)
+    }
+
+    /// The matcher of a node whose terms were read.
+    pub fn matcher(&mut self, node: &Node) -> Matcher {
+        match &node.kind {
+            NodeKind::Empty => Matcher::Empty,
+            NodeKind::All => Matcher::all(node.options.weight),
+            NodeKind::Word { term, .. } => self.word(term, &node.options),
+            NodeKind::Affix(affix) => {
+                let terms = self.terms(affix);
+                let words = terms.iter().map(|term| {
+                    self.word(
+                        term,
+                        &Options {
+                            weight: 1.0,
+                            ..node.options
+                        },
+                    )
+                });
+                Matcher::any(words.collect(), node.options.weight)
+            }
+            NodeKind::Every { children, exact } => self.every(children, *exact, &node.options),
+            NodeKind::Any(children) => {
+                let children = children.iter().map(|child| self.matcher(child)).collect();
+                Matcher::any(children, node.options.weight)
+            }
+            NodeKind::Not(child) => Matcher::not(self.matcher(child)),
+            NodeKind::Optional(child) => Matcher::optional(self.matcher(child)),
+            NodeKind::Numeric(range) => self.numbers(range, node.options.weight),
+            NodeKind::Tag { field, values } => self.tags(*field, values, node.options.weight),
+            NodeKind::Missing(field) => {
+                let rows = IdRows::new(field_prefix(b'i', *field));
+                Matcher::of_rows(rows, None, node.options.weight)
+            }
+        }
+    }
+
+    fn word(&mut self, term: &[u8], options: &Options) -> Matcher {
+        let word = self.words.get(term).expect("the term was asked for");
+        if word.documents == 0 {
+            return Matcher::Empty;
+        }
+        Matcher::Words(Box::new(Words::new(
+            term,
+            word.documents,
+            word.unsettled.clone(),
+            self.gone_ids.clone(),
+            (options.fields, options.weight),
+        )))
+    }
+
+    fn every(&mut self, children: &[Node], exact: bool, options: &Options) -> Matcher {
+        let children: Vec<_> = children.iter().map(|child| self.matcher(child)).collect();
+        let (slop, in_order) = match exact {
+            true => (Some(0), true),
+            false => (
+                options.slop.or(self.request.slop),
+                options.in_order || self.request.in_order,
+            ),
+        };
+        Matcher::every(children, (slop, in_order), options.weight)
+    }
+
+    fn tags(&mut self, field: u16, values: &[Node], weight: f64) -> Matcher {
+        let mut found = Vec::new();
+        for value in values {
+            match &value.kind {
+                NodeKind::Affix(affix) => {
+                    let affix = self.of_case(field, affix);
+                    let tags = affixes::tags(self.rows, field, &affix);
+                    let tags = tags.iter().map(|tag| self.tag(field, tag, 1.0)).collect();
+                    found.push(Matcher::any(tags, weight));
+                }
+                _ => {
+                    let value = self.tag_of_case(field, &joined_words(value));
+                    found.push(self.tag(field, &value, weight));
+                }
+            }
+        }
+        match found.len() {
+            1 => found.remove(0),
+            _ => Matcher::any(found, weight),
+        }
+    }
+
+    fn tag(&mut self, field: u16, value: &[u8], weight: f64) -> Matcher {
+        let prefix = tag_prefix(field, value);
+        match self.rows.count(&prefix, &after(&prefix)) {
+            0 => Matcher::Empty,
+            documents => Matcher::of_rows(IdRows::new(prefix), Some(documents), weight),
+        }
+    }
+
+    fn tag_of_case(&self, field: u16, value: &[u8]) -> Vec<u8> {
+        match self.schema.field(field).kind {
+            FieldKind::Tag {
+                case_sensitive: true, ..
+            } => value.to_vec(),
+            _ => folded(value),
+        }
+    }
+
+    fn of_case(&self, field: u16, affix: &Affix) -> Affix {
+        let of_case = |text: &[u8]| self.tag_of_case(field, text);
+        match affix {
+            Affix::Prefix(text) => Affix::Prefix(of_case(text)),
+            Affix::Suffix(text) => Affix::Suffix(of_case(text)),
+            Affix::Infix(text) => Affix::Infix(of_case(text)),
+            Affix::Wildcard(text) => Affix::Wildcard(of_case(text)),
+            Affix::Fuzzy(text, distance) => Affix::Fuzzy(of_case(text), *distance),
+        }
+    }
+
+    /// Numbers stand in their own order, so the ids of a range are sorted first.
+    fn numbers(&mut self, range: &NumberRange, weight: f64) -> Matcher {
+        let prefix = field_prefix(b'n', range.field);
+        let start = number_prefix(range.field, range.from);
+        let end = after(&number_prefix(range.field, range.to));
+        let mut ids = Vec::new();
+        if start < end {
+            self.rows.scan(&start, &end, &mut |key, _| {
+                let at = prefix.len();
+                let bits = key[at..at + 8].try_into().expect("eight bytes of a number");
+                if range.contains(number_of(bits)) {
+                    ids.push(id_of(key));
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        ids.sort_unstable();
+        Matcher::of_ids(ids, weight)
+    }
+}
+
+/// Several words in a TAG value are one value.
+fn joined_words(node: &Node) -> Vec<u8> {
+    match &node.kind {
+        NodeKind::Word { term, .. } => term.clone(),
+        NodeKind::Every { children, .. } => children.iter().map(joined_words).collect::<Vec<_>>().join(&b' '),
+        _ => unreachable!("a value of a TAG is words"),
+    }
+}

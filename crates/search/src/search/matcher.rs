@@ -1,0 +1,345 @@
+//! Walks the matches of a condition in the order of their ids.
+//!
+//! A matcher stands at one document; [`Matcher::seek`] moves it on to the first match at or after
+//! an id, and never back. Children of a matcher that stand where it stands take part in the match,
+//! for its score and the positions of its words.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use crate::layout::{DocumentId, after, document_row, id_of, with_id};
+use crate::postings::{Posting, Walk};
+use crate::rows::Rows;
+use crate::schema::FieldMask;
+use crate::search::proximity;
+
+/// How many ids are read at a time. Bounds what is read in vain when a search moves on.
+const IDS_READ: usize = 128;
+
+pub(super) enum Matcher {
+    Empty,
+    /// Every document.
+    All(IdRows, f64),
+    Words(Box<Words>),
+    /// Documents that rows name: `documents` if they count as a term's.
+    Rows {
+        rows: IdRows,
+        documents: Option<u64>,
+        weight: f64,
+    },
+    Ids {
+        ids: Vec<DocumentId>,
+        next: usize,
+        weight: f64,
+    },
+    Every(Box<Every>),
+    Any {
+        children: Vec<Matcher>,
+        at: Option<DocumentId>,
+        weight: f64,
+    },
+    Not {
+        all: IdRows,
+        child: Box<Matcher>,
+    },
+    Optional {
+        all: IdRows,
+        child: Box<Matcher>,
+    },
+}
+
+pub(super) struct Every {
+    pub children: Vec<Matcher>,
+    pub weight: f64,
+    slop: Option<u32>,
+    in_order: bool,
+    at: Option<DocumentId>,
+}
+
+impl Matcher {
+    pub fn all(weight: f64) -> Matcher {
+        Matcher::All(IdRows::of_documents(), weight)
+    }
+
+    pub fn of_rows(rows: IdRows, documents: Option<u64>, weight: f64) -> Matcher {
+        Matcher::Rows {
+            rows,
+            documents,
+            weight,
+        }
+    }
+
+    pub fn of_ids(ids: Vec<DocumentId>, weight: f64) -> Matcher {
+        Matcher::Ids { ids, next: 0, weight }
+    }
+
+    pub fn any(mut children: Vec<Matcher>, weight: f64) -> Matcher {
+        children.retain(|child| !matches!(child, Matcher::Empty));
+        match children.is_empty() {
+            true => Matcher::Empty,
+            false => Matcher::Any {
+                children,
+                at: None,
+                weight,
+            },
+        }
+    }
+
+    pub fn every(mut children: Vec<Matcher>, (slop, in_order): (Option<u32>, bool), weight: f64) -> Matcher {
+        match children.len() {
+            _ if children.iter().any(|child| matches!(child, Matcher::Empty)) => Matcher::Empty,
+            0 => Matcher::Empty,
+            1 => children.remove(0),
+            _ => Matcher::Every(Box::new(Every {
+                children,
+                weight,
+                slop,
+                in_order,
+                at: None,
+            })),
+        }
+    }
+
+    pub fn not(child: Matcher) -> Matcher {
+        Matcher::Not {
+            all: IdRows::of_documents(),
+            child: Box::new(child),
+        }
+    }
+
+    pub fn optional(child: Matcher) -> Matcher {
+        Matcher::Optional {
+            all: IdRows::of_documents(),
+            child: Box::new(child),
+        }
+    }
+
+    /// Where it stands.
+    pub fn at(&self) -> Option<DocumentId> {
+        match self {
+            Matcher::Empty => None,
+            Matcher::All(rows, _) | Matcher::Rows { rows, .. } => rows.at(),
+            Matcher::Words(words) => words.at,
+            Matcher::Ids { ids, next, .. } => ids.get(*next).copied(),
+            Matcher::Every(every) => every.at,
+            Matcher::Any { at, .. } => *at,
+            Matcher::Not { all, .. } | Matcher::Optional { all, .. } => all.at(),
+        }
+    }
+
+    /// Moves to the first match at or after `id`.
+    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        match self {
+            Matcher::Empty => None,
+            Matcher::All(all, _) => all.seek(rows, id),
+            Matcher::Rows { rows: of_value, .. } => of_value.seek(rows, id),
+            Matcher::Words(words) => words.seek(rows, id),
+            Matcher::Ids { ids, next, .. } => {
+                *next += ids[*next..].partition_point(|other| *other < id);
+                ids.get(*next).copied()
+            }
+            Matcher::Every(every) => every.seek(rows, id),
+            Matcher::Any { children, at, .. } => {
+                *at = children.iter_mut().filter_map(|child| child.seek(rows, id)).min();
+                *at
+            }
+            Matcher::Not { all, child } => loop {
+                let candidate = all.seek(rows, id.max(all.at().unwrap_or(0)))?;
+                if child.seek(rows, candidate) != Some(candidate) {
+                    return Some(candidate);
+                }
+                all.pass();
+            },
+            Matcher::Optional { all, child } => {
+                let candidate = all.seek(rows, id)?;
+                child.seek(rows, candidate);
+                Some(candidate)
+            }
+        }
+    }
+
+    /// Positions of the words that take part in the match at `id`; nothing if it has no words.
+    pub fn positions(&self, id: DocumentId) -> Option<Vec<u32>> {
+        if self.at() != Some(id) {
+            return None;
+        }
+        match self {
+            Matcher::Words(words) => Some(words.found().occurrences.positions.clone()),
+            Matcher::Every(every) => merged(&every.children, id),
+            Matcher::Any { children, .. } => merged(children, id),
+            Matcher::Optional { child, .. } => child.positions(id),
+            _ => None,
+        }
+    }
+}
+
+fn merged(children: &[Matcher], id: DocumentId) -> Option<Vec<u32>> {
+    let mut found = children.iter().filter_map(|child| child.positions(id)).peekable();
+    found.peek()?;
+    let mut positions = found.collect::<Vec<_>>().concat();
+    positions.sort_unstable();
+    Some(positions)
+}
+
+impl Every {
+    fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        if self.at.is_some_and(|at| at >= id) {
+            return self.at;
+        }
+        let mut wanted = id;
+        loop {
+            self.at = self.agreed(rows, wanted);
+            let at = self.at?;
+            if self.is_in_range(at) {
+                return Some(at);
+            }
+            wanted = at + 1;
+        }
+    }
+
+    /// The first document at or after `id` at which all children stand.
+    fn agreed(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        let mut wanted = id;
+        loop {
+            let before = wanted;
+            for child in &mut self.children {
+                wanted = child.seek(rows, wanted)?;
+            }
+            if wanted == before && self.children[0].at() == Some(wanted) {
+                return Some(wanted);
+            }
+        }
+    }
+
+    fn is_in_range(&self, id: DocumentId) -> bool {
+        if self.slop.is_none() && !self.in_order {
+            return true;
+        }
+        let positions = self.children.iter().filter_map(|child| child.positions(id));
+        proximity::are_within(&positions.collect::<Vec<_>>(), self.slop, self.in_order)
+    }
+}
+
+/// The documents that have a term, in some fields.
+pub(super) struct Words {
+    /// How many have it in any field.
+    pub documents: u64,
+    pub weight: f64,
+    fields: FieldMask,
+    settled: Walk,
+    gone: BTreeSet<DocumentId>,
+    unsettled: Vec<Posting>,
+    next: usize,
+    is_settled: bool,
+    at: Option<DocumentId>,
+}
+
+impl Words {
+    pub fn new(
+        term: &[u8],
+        documents: u64,
+        unsettled: Vec<Posting>,
+        gone: BTreeSet<DocumentId>,
+        (fields, weight): (FieldMask, f64),
+    ) -> Words {
+        Words {
+            documents,
+            weight,
+            fields,
+            settled: Walk::new(term),
+            gone,
+            unsettled,
+            next: 0,
+            is_settled: true,
+            at: None,
+        }
+    }
+
+    fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        let mut wanted = id;
+        loop {
+            self.at = self.next_posting(rows, wanted);
+            let at = self.at?;
+            let is_there = !(self.is_settled && self.gone.contains(&at));
+            if is_there && self.found().occurrences.fields & self.fields != 0 {
+                return Some(at);
+            }
+            wanted = at + 1;
+        }
+    }
+
+    fn next_posting(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        if self.is_settled {
+            if let Some(id) = self.settled.seek(rows, id) {
+                return Some(id);
+            }
+            self.is_settled = false;
+        }
+        self.next += self.unsettled[self.next..].partition_point(|posting| posting.id < id);
+        self.unsettled.get(self.next).map(|posting| posting.id)
+    }
+
+    /// Where the term stands in the present document.
+    pub fn found(&self) -> &Posting {
+        match self.is_settled {
+            true => self.settled.found(),
+            false => &self.unsettled[self.next],
+        }
+    }
+}
+
+/// Walks rows whose keys end with ids, in the order of these.
+pub(super) struct IdRows {
+    prefix: Vec<u8>,
+    ids: Vec<DocumentId>,
+    next: usize,
+    is_read: bool,
+}
+
+impl IdRows {
+    pub fn new(prefix: Vec<u8>) -> IdRows {
+        IdRows {
+            prefix,
+            ids: Vec::new(),
+            next: 0,
+            is_read: false,
+        }
+    }
+
+    fn of_documents() -> IdRows {
+        IdRows::new(document_row(0)[..1].to_vec())
+    }
+
+    fn at(&self) -> Option<DocumentId> {
+        self.ids.get(self.next).copied()
+    }
+
+    fn pass(&mut self) {
+        self.next += 1;
+    }
+
+    fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        loop {
+            self.next += self.ids[self.next..].partition_point(|other| *other < id);
+            if self.at().is_some() || self.is_read {
+                return self.at();
+            }
+            let from = self.ids.last().map_or(id, |last| id.max(last + 1));
+            self.read(rows, from);
+        }
+    }
+
+    fn read(&mut self, rows: &mut dyn Rows, from: DocumentId) {
+        self.ids.clear();
+        self.next = 0;
+        let start = with_id(self.prefix.clone(), from);
+        rows.scan(&start, &after(&self.prefix), &mut |key, _| {
+            self.ids.push(id_of(key));
+            match self.ids.len() < IDS_READ {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        self.is_read = self.ids.len() < IDS_READ;
+    }
+}

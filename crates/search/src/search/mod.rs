@@ -1,0 +1,189 @@
+//! The documents that a query matches, at the snapshot that the rows show.
+//!
+//! What is found depends on the rows' documents alone: not on how far they are settled, nor on the
+//! order in which they came. Hits are ordered by score (or by a value, or by distance), and those
+//! that are equal by key.
+
+mod affixes;
+mod lookup;
+mod matcher;
+mod nearness;
+mod proximity;
+mod ranking;
+mod scoring;
+
+pub use affixes::EXPANSIONS_MAX;
+pub use scoring::{Revision, Scorer};
+
+use crate::document::{DocumentRow, Sortable};
+use crate::index::State;
+use crate::layout::{DocumentId, document_row};
+use crate::query::Query;
+use crate::rows::Rows;
+use crate::search::lookup::Lookup;
+use crate::search::matcher::Matcher;
+use crate::search::ranking::{Candidate, Ranking};
+use crate::search::scoring::Scoring;
+use crate::{Schema, SearchError};
+
+/// Most hits that a request may skip and take.
+pub const HITS_MAX: usize = 1_000_000;
+
+/// After how many candidates a search asks whether it has to end.
+const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
+
+/// What to find of a query's matches.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How many of the best are skipped.
+    pub offset: usize,
+    /// How many are wanted. None may be: then only the total is found.
+    pub count: usize,
+    /// How scores are computed.
+    pub scorer: Scorer,
+    /// The SORTABLE field whose values order the hits instead of scores, and whether they ascend.
+    pub sort_by: Option<(u16, bool)>,
+    /// How many other words may stand between those of an intersection that says nothing itself.
+    pub slop: Option<u32>,
+    /// Words of every intersection stand in their order.
+    pub in_order: bool,
+    /// Only these keys are looked at.
+    pub keys: Option<Vec<Vec<u8>>>,
+}
+
+impl Default for Request {
+    fn default() -> Request {
+        Request {
+            offset: 0,
+            count: 10,
+            scorer: Scorer::default(),
+            sort_by: None,
+            slop: None,
+            in_order: false,
+            keys: None,
+        }
+    }
+}
+
+/// A document that matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// Its id in the index.
+    pub id: DocumentId,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// How well it matches.
+    pub score: f64,
+    /// How far its vector is, if nearness was asked for.
+    pub distance: Option<f64>,
+    /// The value that it was sorted by.
+    pub sorted_by: Option<Sortable>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// How many documents match. Exact.
+    pub total: u64,
+    /// Those that were asked for, the best first.
+    pub hits: Vec<Hit>,
+}
+
+/// Finds the matches of a query. `is_over` is asked from time to time whether the search has taken
+/// too long.
+pub fn search(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    query: &Query,
+    request: &Request,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Found, SearchError> {
+    if request.offset.max(request.count) > HITS_MAX {
+        return Err(SearchError::Limit(format!("LIMIT exceeds maximum of {HITS_MAX}")));
+    }
+    let state = State::read(rows);
+    let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
+    lookup.read(&query.root)?;
+    let matcher = lookup.matcher(&query.root);
+    let mut search = Search {
+        rows,
+        request,
+        is_over,
+        scoring: Scoring::new(request.scorer, &state),
+        checked: 0,
+    };
+    match &query.nearest {
+        None => search.ranked(matcher),
+        Some(nearest) => search.nearest(schema, nearest, matcher),
+    }
+}
+
+struct Search<'s> {
+    rows: &'s mut dyn Rows,
+    request: &'s Request,
+    is_over: &'s dyn Fn() -> bool,
+    scoring: Scoring,
+    checked: u64,
+}
+
+impl Search<'_> {
+    fn ranked(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
+        let request = self.request;
+        let ascends = request.sort_by.is_some_and(|(_, ascends)| ascends);
+        let mut ranking = Ranking::new(request.offset, request.count, ascends);
+        let (mut total, mut best, mut from) = (0, 0.0_f64, 1);
+        while let Some(id) = matcher.seek(self.rows, from) {
+            from = id + 1;
+            self.check()?;
+            if let Some(candidate) = self.candidate(&matcher, id) {
+                total += 1;
+                best = best.max(candidate.hit.score);
+                ranking.add(candidate);
+            }
+        }
+        let mut found = Found {
+            total,
+            hits: ranking.into_hits(),
+        };
+        self.scoring.finish(&mut found.hits, best);
+        Ok(found)
+    }
+
+    /// What the document is to be ranked by; nothing if only other keys are asked for.
+    fn candidate(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Candidate> {
+        let row = self
+            .rows
+            .get(&document_row(id))
+            .expect("a posting leads to its document");
+        let mut document = DocumentRow::read(&row);
+        let keys = self.request.keys.as_ref();
+        if keys.is_some_and(|keys| !keys.iter().any(|key| key == document.key)) {
+            return None;
+        }
+        let score = self.scoring.score(matcher, &document);
+        let key = document.key.to_vec();
+        let sorted_by = self.request.sort_by.and_then(|(field, _)| {
+            document.terms(|_, _| {});
+            document.sortable(field)
+        });
+        let is_sorted = self.request.sort_by.is_some();
+        Some(Candidate {
+            is_sorted,
+            hit: Hit {
+                id,
+                key,
+                score,
+                distance: None,
+                sorted_by,
+            },
+        })
+    }
+
+    fn check(&mut self) -> Result<(), SearchError> {
+        self.checked += 1;
+        match self.checked.is_multiple_of(CANDIDATES_BETWEEN_CHECKS) && (self.is_over)() {
+            true => Err(SearchError::Timeout),
+            false => Ok(()),
+        }
+    }
+}

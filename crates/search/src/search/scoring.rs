@@ -1,0 +1,226 @@
+//! How well a document matches: the original's scorers.
+//!
+//! Each sums up what the words that take part in the match are worth, down the tree; conditions
+//! without words (numbers, negations) are worth nothing or one. Words of a pattern count all; the
+//! original counts the first it comes across.
+
+use crate::document::DocumentRow;
+use crate::index::State;
+use crate::search::Hit;
+use crate::search::matcher::Matcher;
+use crate::search::proximity::spread;
+
+/// By which function documents are scored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scorer {
+    /// Okapi BM25, the default.
+    Bm25Std(Revision),
+    /// The same, mapped to 0 to 1 by a hyperbolic tangent that is stretched by this factor.
+    Bm25StdTanh(f64),
+    /// The same, divided by the best hit's.
+    Bm25StdNorm,
+    /// The original's older form of it.
+    Bm25,
+    /// Frequency by rarity, over the document's highest frequency.
+    TfIdf,
+    /// The same, over the document's length.
+    TfIdfDocNorm,
+    /// Frequencies; of alternatives the best.
+    DisMax,
+    /// The document's own weight.
+    DocScore,
+}
+
+impl Default for Scorer {
+    fn default() -> Scorer {
+        Scorer::Bm25Std(Revision::Redis8)
+    }
+}
+
+/// Two forms of BM25STD that the original has had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Revision {
+    /// `b` is 0.75, and the weights of words count.
+    #[default]
+    Redis8,
+    /// `b` is 0.5, and the weights of words do not count.
+    Search2_10,
+}
+
+impl Revision {
+    fn b(self) -> f64 {
+        match self {
+            Revision::Redis8 => 0.75,
+            Revision::Search2_10 => 0.5,
+        }
+    }
+}
+
+/// The original computes with a constant of single precision.
+const K1: f64 = 1.2f32 as f64;
+
+impl Scorer {
+    /// The scorer of this name, in any case.
+    pub fn of_name(name: &str) -> Option<Scorer> {
+        Some(match name.to_ascii_uppercase().as_str() {
+            "BM25STD" => Scorer::default(),
+            "BM25STD.TANH" => Scorer::Bm25StdTanh(4.0),
+            "BM25STD.NORM" => Scorer::Bm25StdNorm,
+            "BM25" => Scorer::Bm25,
+            "TFIDF" => Scorer::TfIdf,
+            "TFIDF.DOCNORM" => Scorer::TfIdfDocNorm,
+            "DISMAX" => Scorer::DisMax,
+            "DOCSCORE" => Scorer::DocScore,
+            _ => return None,
+        })
+    }
+}
+
+/// A scorer with what it has to know of the index.
+pub(super) struct Scoring {
+    scorer: Scorer,
+    documents: f64,
+    average_length: f64,
+}
+
+impl Scoring {
+    pub fn new(scorer: Scorer, state: &State) -> Scoring {
+        Scoring {
+            scorer,
+            documents: state.documents as f64,
+            average_length: state.average_length(),
+        }
+    }
+
+    /// The score of the document at which the matcher stands.
+    pub fn score(&self, matcher: &Matcher, document: &DocumentRow<'_>) -> f64 {
+        let length = f64::from(document.length);
+        let parts = || self.parts(matcher, length);
+        match self.scorer {
+            Scorer::Bm25Std(_) | Scorer::Bm25StdNorm => document.score * parts(),
+            Scorer::Bm25StdTanh(factor) => (document.score * parts() / factor).tanh(),
+            Scorer::Bm25 => document.score * parts() / of_distance(matcher),
+            Scorer::TfIdf => self.normed(matcher, document, f64::from(document.frequency_max)),
+            Scorer::TfIdfDocNorm => self.normed(matcher, document, length),
+            Scorer::DisMax => parts(),
+            Scorer::DocScore => document.score,
+        }
+    }
+
+    fn normed(&self, matcher: &Matcher, document: &DocumentRow<'_>, norm: f64) -> f64 {
+        match norm {
+            0.0 => 0.0,
+            norm => document.score * self.parts(matcher, f64::from(document.length)) / norm / of_distance(matcher),
+        }
+    }
+
+    /// Scores that depend on the best one.
+    pub fn finish(&self, hits: &mut [Hit], best: f64) {
+        if self.scorer == Scorer::Bm25StdNorm && best > 0.0 {
+            hits.iter_mut().for_each(|hit| hit.score /= best);
+        }
+    }
+
+    fn parts(&self, matcher: &Matcher, length: f64) -> f64 {
+        match matcher {
+            Matcher::Empty | Matcher::Not { .. } => 0.0,
+            Matcher::All(_, weight) => self.everything(*weight, length),
+            Matcher::Words(words) => {
+                let frequency = f64::from(words.found().occurrences.frequency);
+                self.word(words.documents, frequency, words.weight, length)
+            }
+            Matcher::Rows {
+                documents: Some(documents),
+                weight,
+                ..
+            } => self.word(*documents, 1.0, *weight, length),
+            Matcher::Rows { weight, .. } | Matcher::Ids { weight, .. } => self.without_words(*weight),
+            Matcher::Every(every) => every.weight * self.children(&every.children, matcher, length, false),
+            Matcher::Any { children, weight, .. } => weight * self.children(children, matcher, length, true),
+            Matcher::Optional { child, .. } => match child.at() == matcher.at() {
+                true => self.parts(child, length),
+                false => 0.0,
+            },
+        }
+    }
+
+    fn children(&self, children: &[Matcher], parent: &Matcher, length: f64, are_alternatives: bool) -> f64 {
+        let present = children.iter().filter(|child| child.at() == parent.at());
+        let scores = present.map(|child| self.parts(child, length));
+        match self.scorer == Scorer::DisMax && are_alternatives {
+            true => scores.fold(0.0, f64::max),
+            false => scores.sum(),
+        }
+    }
+
+    fn word(&self, documents: u64, frequency: f64, weight: f64, length: f64) -> f64 {
+        match self.scorer {
+            Scorer::Bm25Std(revision) => {
+                let weight = if revision == Revision::Redis8 { weight } else { 1.0 };
+                weight * self.okapi(self.rarity(documents), frequency, length, revision)
+            }
+            Scorer::Bm25StdTanh(_) | Scorer::Bm25StdNorm => {
+                weight * self.okapi(self.rarity(documents), frequency, length, Revision::Redis8)
+            }
+            Scorer::Bm25 => weight * self.old_rarity(documents) * self.saturated(frequency),
+            Scorer::TfIdf | Scorer::TfIdfDocNorm => weight * self.old_rarity(documents) * frequency,
+            Scorer::DisMax => weight * frequency,
+            Scorer::DocScore => 0.0,
+        }
+    }
+
+    fn everything(&self, weight: f64, length: f64) -> f64 {
+        match self.scorer {
+            Scorer::Bm25Std(revision) => weight * self.okapi(1.0, 1.0, length, revision),
+            Scorer::Bm25StdTanh(_) | Scorer::Bm25StdNorm => weight * self.okapi(1.0, 1.0, length, Revision::Redis8),
+            _ => self.without_words(weight),
+        }
+    }
+
+    fn without_words(&self, weight: f64) -> f64 {
+        match self.scorer {
+            Scorer::Bm25 => weight * self.saturated(1.0),
+            Scorer::TfIdf | Scorer::TfIdfDocNorm | Scorer::DisMax => weight,
+            _ => 0.0,
+        }
+    }
+
+    fn okapi(&self, rarity: f64, frequency: f64, length: f64, revision: Revision) -> f64 {
+        let b = revision.b();
+        let relative = if self.average_length > 0.0 {
+            length / self.average_length
+        } else {
+            0.0
+        };
+        rarity * frequency * (K1 + 1.0) / (frequency + K1 * (1.0 - b + b * relative))
+    }
+
+    fn saturated(&self, frequency: f64) -> f64 {
+        frequency / (frequency + K1 * (0.5 + 0.5 * self.average_length))
+    }
+
+    fn rarity(&self, documents: u64) -> f64 {
+        let with = documents as f64;
+        (1.0 + (self.documents.max(with) - with + 0.5) / (with + 0.5)).ln()
+    }
+
+    /// The whole part of a binary logarithm.
+    fn old_rarity(&self, documents: u64) -> f64 {
+        (1.0 + (self.documents + 1.0) / documents.max(1) as f64).log2().floor()
+    }
+}
+
+/// What scores are divided by because the words stand far from each other.
+fn of_distance(matcher: &Matcher) -> f64 {
+    let children = match matcher {
+        Matcher::Every(every) => &every.children,
+        Matcher::Any { children, .. } => children,
+        _ => return 1.0,
+    };
+    let Some(at) = matcher.at() else {
+        return 1.0;
+    };
+    let present: Vec<_> = children.iter().filter(|child| child.at() == Some(at)).collect();
+    let lists: Vec<_> = present.iter().filter_map(|child| child.positions(at)).collect();
+    spread(&lists, present.len())
+}

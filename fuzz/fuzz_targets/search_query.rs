@@ -1,0 +1,56 @@
+//! Any bytes as a query: a tree that can be shown and answered, or an error, never a panic. What is
+//! found does not depend on how far the index is settled.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use quartet_search::query::{Parameters, parse};
+use quartet_search::search::{Request, search};
+use quartet_search::vectors::{Component, Metric, VectorKind};
+use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, index};
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let mut missing = Field::tag("m");
+    missing.index_missing = true;
+    let vector = VectorKind::new(Component::Float32, 1, Metric::L2).unwrap();
+    let fields = vec![
+        Field::text("t", 1.0),
+        Field::text("b", 2.0),
+        Field::tag("g"),
+        Field::numeric("n"),
+        missing,
+        Field::new("v", FieldKind::Vector(vector)),
+    ];
+    Schema::new(fields).unwrap()
+});
+
+/// The same documents, not settled and settled.
+static ROWS: LazyLock<[MemoryRows; 2]> = LazyLock::new(|| {
+    let mut rows = MemoryRows::default();
+    for (at, text) in ["hello world", "running in the world", "", "foo bar foo"].iter().enumerate() {
+        let document = Document::new(&SCHEMA, at.to_string().as_bytes(), |field| match field.path.as_str() {
+            "n" => Some(at.to_string().into()),
+            "v" => Some((at as f32).to_le_bytes().into()),
+            "m" => None,
+            _ => Some(text.as_bytes().to_vec()),
+        });
+        index::put(&mut rows, &document.unwrap());
+    }
+    let unsettled = rows.clone();
+    index::settle(&mut rows, 100);
+    [unsettled, rows]
+});
+
+fuzz_target!(|data: &[u8]| {
+    let parameters: Parameters = [("v".to_owned(), vec![0; 4]), ("n".to_owned(), b"1".to_vec())].into();
+    let Ok(query) = parse(&SCHEMA, data, &parameters, false) else {
+        return;
+    };
+    query.explain(&SCHEMA);
+    let found = ROWS.clone().map(|mut rows| {
+        let found = search(&mut rows, &SCHEMA, &query, &Request::default(), &|| false);
+        found.map(|found| (found.total, found.hits.into_iter().map(|hit| (hit.key, hit.score.to_bits())).collect::<Vec<_>>()))
+    });
+    assert_eq!(found[0], found[1]);
+});
