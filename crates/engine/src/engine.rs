@@ -8,21 +8,24 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_env::{Clock, Disk};
 use quartet_log::{LogError, ReplayProgress};
-use quartet_model::{DatabaseId, KeyRange, Version};
+use quartet_model::{DatabaseId, KeyRange, LogSequence, Version};
 use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreKind, StoreOptions};
 
 use crate::durability::log_readers::LogReaders;
 use crate::durability::pressure::Pressure;
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
-use crate::flusher::{CheckpointError, Flusher};
+use crate::flusher::{CheckpointError, Flusher, Shares};
 use crate::partition::lock::PartitionLock;
 use crate::partition::shared::{FlusherTask, Shared};
 use crate::partition::state::PartitionState;
 use crate::recovery::replay::Replayer;
+use crate::replication::place::Places;
+use crate::replication::{self, Replicated, TRANSACTION_EFFECTS_MAX};
+use crate::standing::{Arrival, Replication, Role, Settled, Standing};
 use crate::{
-    Busy, Dependency, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Reader, Space, Statistics,
-    WatchId, partition::busy,
+    Busy, Dependency, Durability, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Reader, Space,
+    Statistics, WatchId, partition::busy,
 };
 
 /// How often a thread that waits for something to be durable looks.
@@ -30,6 +33,8 @@ const DURABLE_LOOK: Duration = Duration::from_micros(100);
 /// No epoch grows larger before it is closed: with one transaction more it still fits a log record,
 /// which holds 4 GiB.
 const EPOCH_BYTES_LIMIT: usize = 2 << 30;
+/// How long a home refuses commits for a successor that does not come.
+const DRAIN_LASTS: Duration = Duration::from_secs(10);
 
 /// One partition at its home: state, log and the threads that serve them.
 pub struct Engine {
@@ -61,6 +66,28 @@ impl Engine {
         failure: Box<dyn Fn(&LogError) + Send>,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Engine, OpenError> {
+        Engine::open_parts(parts, options, None, failure, progress)
+    }
+
+    /// Opens the partition of a node that shares its log: its own files, then it follows. `failure`
+    /// as above, for its own files. Never waits for the sequencer.
+    pub fn open_replicated(
+        parts: Parts,
+        options: EngineOptions,
+        replicated: Replicated,
+        failure: Box<dyn Fn(&LogError) + Send>,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Engine, OpenError> {
+        Engine::open_parts(parts, options, Some(replicated), failure, progress)
+    }
+
+    fn open_parts(
+        parts: Parts,
+        options: EngineOptions,
+        replicated: Option<Replicated>,
+        failure: Box<dyn Fn(&LogError) + Send>,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Engine, OpenError> {
         let Parts {
             disk,
             log,
@@ -80,17 +107,37 @@ impl Engine {
         let checkpoint_bytes = opened.checkpoint.map_or(0, |found| found.summary.bytes);
         let mut replayer = Replayer::new(opened.store);
         let mut log_progress = |read: ReplayProgress| progress(read.into());
-        let mut replay = |_, payload: &[u8]| replayer.record(payload);
+        let mut places = Places::new(replicated.is_some());
+        // The record at the store's position says where in a shared log that is.
+        let from = match replicated {
+            Some(_) => position.sequence.max(LogSequence::ZERO.next()),
+            None => position.sequence.next(),
+        };
+        let mut replay = |sequence, payload: &[u8]| {
+            places.note(sequence, payload)?;
+            match sequence > position.sequence {
+                true => replayer.record(payload),
+                false => Ok(()),
+            }
+        };
         let log = log
-            .open(position.sequence.next(), &mut replay, &mut log_progress)
+            .open(from, &mut replay, &mut log_progress)
             .map_err(|error| replayer.error(error))?;
         let room = Room::new(log.room(), options.kept_bytes);
         replayer.store.tidy();
         let last = replayer.version;
         let stored = StoredBytes::of(&replayer.store).map_err(quartet_store::OpenError::Store)?;
         let unflushed_bytes = replayer.store.unflushed_bytes();
+        let mut state = PartitionState::new(replayer.store, last);
+        let mut epoch_bytes_max = options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT);
+        let shares = replicated.map(|replicated| {
+            state.is_home = false;
+            state.effects_bytes_max = TRANSACTION_EFFECTS_MAX;
+            epoch_bytes_max = epoch_bytes_max.min(replication::EPOCH_BYTES_MAX);
+            Shares::of(replicated, &places)
+        });
         let shared = Arc::new(Shared {
-            partition: PartitionLock::new(PartitionState::new(replayer.store, last)),
+            partition: PartitionLock::new(state),
             flusher: FlusherTask::default(),
             room,
             pressure: Pressure::new(options.unflushed_bytes_max),
@@ -106,14 +153,24 @@ impl Engine {
             checkpoint_given_up_micros: AtomicU64::new(0),
             is_all_in_memory,
             stored,
-            epoch_bytes_max: options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT),
+            epoch_bytes_max,
+            standing: shares.as_ref().map(|shares| shares.standing.clone()),
         });
         shared.pressure.gathered(unflushed_bytes, 0);
         shared
             .statistics
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
-        let flusher = Flusher::start(shared.clone(), log, disk, options, position, checkpoint_bytes, failure);
+        let flusher = Flusher::start(
+            shared.clone(),
+            log,
+            disk,
+            options,
+            position,
+            checkpoint_bytes,
+            failure,
+            shares,
+        );
         Ok(Engine { shared, flusher })
     }
 
@@ -189,9 +246,63 @@ impl Engine {
         dependency.0 <= self.shared.durable.load(Ordering::SeqCst)
     }
 
+    /// Notes that a request has arrived. Call it before the request executes. `durability`: that of
+    /// the space it will use.
+    #[inline]
+    pub fn arrival(&self, durability: Durability) -> Arrival {
+        match &self.shared.standing {
+            None => Arrival::default(),
+            Some(standing) => standing.arrival(durability),
+        }
+    }
+
+    /// Whether a reply may leave that rests on `dependency`, to a request that arrived then. Over a
+    /// log of one's own: once the dependency is durable. Over a shared one it must be shown as well
+    /// that this node was home after the arrival; relaxed durability takes evidence of the last two
+    /// seconds instead. When not yet, the listeners will be called.
+    #[inline]
+    pub fn settled(&self, dependency: Dependency, arrival: Arrival) -> Settled {
+        let Some(standing) = &self.shared.standing else {
+            return match self.is_durable(dependency) {
+                true => Settled::Yes,
+                false => Settled::NotYet,
+            };
+        };
+        let settled = self.looks_settled(standing, dependency, arrival);
+        if settled != Settled::NotYet {
+            return settled;
+        }
+        // As in `is_durable`: either this thread sees the change, or the flusher sees it wait.
+        if !self.shared.waited_for.swap(true, Ordering::SeqCst) {
+            self.shared.flusher.wake();
+        }
+        self.looks_settled(standing, dependency, arrival)
+    }
+
+    fn looks_settled(&self, standing: &Standing, dependency: Dependency, arrival: Arrival) -> Settled {
+        match standing.confirms(arrival, self.shared.runtime.now()) {
+            Settled::Yes if dependency.0 > self.shared.durable.load(Ordering::SeqCst) => Settled::NotYet,
+            settled => settled,
+        }
+    }
+
+    /// Blocks the calling thread until the reply may leave; false if it never may. For threads that
+    /// may wait.
+    pub fn wait_settled(&self, dependency: Dependency, arrival: Arrival) -> bool {
+        loop {
+            match self.settled(dependency, arrival) {
+                Settled::Yes => return true,
+                Settled::Lost => return false,
+                Settled::NotYet if self.shared.partition.has_failed() => return false,
+                Settled::NotYet => self.shared.runtime.pause(DURABLE_LOOK),
+            }
+        }
+    }
+
     /// Makes what `dependency` stands for durable on the calling thread, which waits for the disk.
     /// For a thread that has nobody else to serve meanwhile: it saves the ways to the flusher's
-    /// thread and back. False if that thread is long at it, or the log failed: then wait as usual.
+    /// thread and back. False if that thread is long at it, or the log failed, or is shared: then
+    /// wait as usual.
     pub fn make_durable(&self, dependency: Dependency) -> bool {
         dependency <= self.durable() || self.flusher.flush_here(dependency)
     }
@@ -205,6 +316,10 @@ impl Engine {
     /// Blocks the calling thread until `dependency` is durable. For threads that may wait; I/O
     /// threads use the listeners. False if the log failed and `dependency` never will be.
     pub fn wait_durable(&self, dependency: Dependency) -> bool {
+        let arrival = self.arrival(Durability::Always);
+        if self.shared.standing.is_some() {
+            return self.wait_settled(dependency, arrival);
+        }
         while !self.is_durable(dependency) {
             if self.shared.partition.has_failed() {
                 return false;
@@ -306,6 +421,54 @@ impl Engine {
     /// its layers first.
     pub fn close(mut self) -> Result<(), LogError> {
         self.flusher.stop()
+    }
+
+    /// Returns this node's part in its log.
+    pub fn role(&self) -> Role {
+        let standing = self.shared.standing.as_ref();
+        standing.map_or(Role::Alone, |standing| standing.role())
+    }
+
+    /// True if transactions are executed here.
+    pub fn is_home(&self) -> bool {
+        self.shared.standing.as_ref().is_none_or(|standing| standing.is_home())
+    }
+
+    /// Tries to become home until this node is, or another. Returns at once.
+    pub fn take_over(&self) {
+        self.wish(|standing, _| standing.wishes.take_over.store(true, Ordering::SeqCst));
+    }
+
+    /// Prepares to hand over: commits are refused for ten seconds, or until [`Engine::resume`]. Once
+    /// the role's condition is `Drained`, the successor may take over, and nothing is lost.
+    pub fn drain(&self) {
+        self.wish(|standing, now| {
+            let until_micros = (now + DRAIN_LASTS).as_micros() as u64;
+            standing.wishes.drain_until_micros.store(until_micros, Ordering::SeqCst);
+        });
+    }
+
+    /// Ends [`Engine::drain`].
+    pub fn resume(&self) {
+        self.wish(|standing, _| standing.wishes.drain_until_micros.store(0, Ordering::SeqCst));
+    }
+
+    /// Has every node take its state hash at one record. For a home; nothing happens elsewhere.
+    pub fn mark(&self) {
+        self.wish(|standing, _| standing.wishes.mark.store(true, Ordering::SeqCst));
+    }
+
+    fn wish(&self, wish: impl FnOnce(&Standing, Duration)) {
+        if let Some(standing) = &self.shared.standing {
+            wish(standing, self.shared.runtime.now());
+            self.shared.flusher.wake();
+        }
+    }
+
+    /// Returns the figures of the replicated log.
+    pub fn replication(&self) -> Replication {
+        let standing = self.shared.standing.as_ref();
+        standing.map_or_else(Replication::default, |standing| standing.figures.lock().clone())
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -23,6 +23,7 @@ mod admission;
 mod certify;
 mod change;
 mod conflicts;
+mod copy;
 mod durability;
 mod engine;
 mod flusher;
@@ -33,7 +34,9 @@ mod partition;
 mod parts;
 mod recovery;
 mod repair;
+mod replication;
 mod space;
+mod standing;
 
 pub use admission::Admission;
 pub use certify::attempt::Stamp;
@@ -42,6 +45,7 @@ pub use certify::mutation::{Mutation, VERSIONSTAMP_BYTES, versionstamp};
 pub use certify::optimistic::OptimisticTransaction;
 pub use certify::run::RunError;
 pub use change::{Change, ChangeDecoder, Reach, Shown};
+pub use copy::{CopyError, CopySource, CopyTarget};
 pub use durability::log_readers::OnMore;
 pub use durability::memory::{Memory, Reserved};
 pub use engine::Engine;
@@ -62,7 +66,10 @@ pub use recovery::check::{CheckReport, check};
 pub use recovery::convert::convert;
 pub use recovery::restore::{IsWanted, Restoration};
 pub use recovery::salvage::{rebuild, salvage};
+pub use replication::{MakeSequencer, Replicated, Waker};
 pub use space::{SPACE_BYTES, Space};
+
+pub use standing::{Arrival, Condition, Replication, Role, Settled};
 
 pub use quartet_log::LogRecord;
 pub use quartet_store::salvage::{Damage, Lost, Salvaged};

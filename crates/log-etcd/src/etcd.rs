@@ -38,6 +38,25 @@ pub struct MemberStatus {
     pub is_leader: bool,
 }
 
+/// Called when there is something to receive.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// The way of events to the handle.
+#[derive(Clone)]
+struct Report {
+    events: Sender<Event>,
+    waker: Waker,
+}
+
+impl Report {
+    /// False if the handle is gone.
+    fn send(&self, event: Event) -> bool {
+        let is_sent = self.events.send(event).is_ok();
+        (self.waker)();
+        is_sent
+    }
+}
+
 enum Command {
     Send(RequestId, Request),
     Watch(Vec<u8>, Vec<u8>),
@@ -47,6 +66,12 @@ enum Command {
 impl Etcd {
     /// Connects, and judges whether the cluster is fit to hold a log.
     pub fn open(options: &EtcdOptions) -> Result<Etcd, OpenError> {
+        Etcd::open_waking(options, Arc::new(|| {}))
+    }
+
+    /// The same, and calls `waker` after each event that `receive` has to give, from the
+    /// connections' thread. It must be quick.
+    pub fn open_waking(options: &EtcdOptions, waker: Waker) -> Result<Etcd, OpenError> {
         if options.endpoints.is_empty() {
             return Err(OpenError::Settings("there are no endpoints".to_owned()));
         }
@@ -55,7 +80,8 @@ impl Etcd {
             return Err(OpenError::ClearText { endpoint });
         }
         let (commands, received) = unbounded_channel();
-        let (report, events) = channel();
+        let (events, received_events) = channel();
+        let report = Report { events, waker };
         let (judged, verdict) = channel();
         let (options, endpoints) = (options.clone(), options.endpoints.clone());
         let thread = std::thread::Builder::new()
@@ -65,7 +91,7 @@ impl Etcd {
         let etcd = Etcd {
             endpoints,
             commands: Some(commands),
-            events,
+            events: received_events,
             sent: 0,
             thread: Some(thread),
         };
@@ -120,7 +146,7 @@ impl Drop for Etcd {
 fn run(
     options: &EtcdOptions,
     commands: UnboundedReceiver<Command>,
-    events: Sender<Event>,
+    events: Report,
     judged: &Sender<Result<(), OpenError>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -145,16 +171,16 @@ fn run(
 }
 
 /// Ends when the handle is dropped.
-async fn serve(wire: Arc<Wire>, mut commands: UnboundedReceiver<Command>, events: Sender<Event>) {
+async fn serve(wire: Arc<Wire>, mut commands: UnboundedReceiver<Command>, events: Report) {
     while let Some(command) = commands.recv().await {
         let (wire, events) = (wire.clone(), events.clone());
         match command {
             Command::Send(id, request) => drop(tokio::spawn(async move {
                 let answer = execute(&wire, request).await;
-                let _ = events.send(Event::Answered(id, answer));
+                events.send(Event::Answered(id, answer));
             })),
             Command::Watch(from, until) => drop(tokio::spawn(async move {
-                watch(&wire, from, until, &|hint| events.send(Event::Hint(hint)).is_ok()).await;
+                watch(&wire, from, until, &|hint| events.send(Event::Hint(hint))).await;
             })),
             Command::Status(report) => drop(tokio::spawn(async move {
                 let mut answers = Vec::new();

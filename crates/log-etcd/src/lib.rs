@@ -17,6 +17,6 @@ mod options;
 mod version;
 mod wire;
 
-pub use etcd::{Etcd, MemberStatus};
+pub use etcd::{Etcd, MemberStatus, Waker};
 pub use opening::OpenError;
 pub use options::{EtcdOptions, EtcdTls, NotAnAddress};

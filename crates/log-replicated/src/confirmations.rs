@@ -9,7 +9,7 @@
 
 /// When a request arrived, as the number of attempts sent before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Arrival(u64);
+pub struct Arrival(pub u64);
 
 /// The number of an attempt; it was sent behind every arrival that is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,11 @@ impl Confirmations {
 
     pub fn confirm(&mut self, attempt: Attempt) {
         self.confirmed = self.confirmed.max(attempt.0);
+    }
+
+    /// Arrivals below it are confirmed.
+    pub fn confirmed_below(&self) -> Arrival {
+        Arrival(self.confirmed)
     }
 
     pub fn is_confirmed(&self, arrival: Arrival) -> bool {

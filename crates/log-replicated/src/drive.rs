@@ -9,10 +9,11 @@ use quartet_model::Version;
 
 use crate::follower::{Delivery, Follower};
 use crate::home::{Confirmation, Home, Outcome};
+use crate::place::{Place, cluster_of, meta_key};
 use crate::sequencer::{Answer, Event, Failure, Request, Sequencer};
 use crate::stop::StopReason;
 use crate::take_over::{Progress, TakeOver};
-use crate::words::{Moment, Writer};
+use crate::words::{ClusterId, Moment, PartitionId, Writer};
 
 /// Longer than any sequencer takes to answer or to give up.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -39,6 +40,19 @@ pub fn ask(sequencer: &mut dyn Sequencer, request: Request) -> Result<Answer, Fa
         }
     }
     Err(Failure::Unknown("the sequencer is silent".to_owned()))
+}
+
+/// Returns the cluster whose keys are below `root`, and founds it as `new` if there is none.
+pub fn join(sequencer: &mut dyn Sequencer, root: &str, new: ClusterId) -> Result<ClusterId, Failure> {
+    let place = Place::new(root, new, PartitionId(0));
+    ask(sequencer, place.found())?;
+    let key = meta_key(root);
+    let meta = ask(sequencer, Request::Get { key })?;
+    let cluster = match meta {
+        Answer::Value(Some(meta)) => cluster_of(&meta),
+        _ => None,
+    };
+    cluster.ok_or_else(|| Failure::Denied("the root's `meta` cannot be read: another program's keys?".to_owned()))
 }
 
 /// Appends what `home` has in flight, all chunks of it, and returns the last outcome: `Unknown`

@@ -27,13 +27,13 @@ use quartet_model::LogSequence;
 
 use crate::confirmations::{Arrival, Attempt, Confirmations};
 use crate::place::{Place, TermValue, put};
-use crate::record::{BODY_BYTES_MAX, Body, CHUNK_HEADER_BYTES, Record, hash};
+use crate::record::{BODY_BYTES_MAX, Body, CHUNK_HEADER_BYTES, RECORD_BYTES_MAX, Record, hash};
 use crate::sequencer::{Answer, Compare, Failure, Operation, Request};
 use crate::stop::StopReason;
 use crate::words::{Moment, Position, RecordHash};
 
-/// Longest epoch, in bytes. Longer ones belong elsewhere, with a pointer in the log.
-pub const EPOCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest epoch, in bytes: one transaction of 4 MiB behind as much as one record holds.
+pub const EPOCH_BYTES_MAX: usize = 4 * 1024 * 1024 + RECORD_BYTES_MAX;
 /// An append or confirmation that is outstanding this long makes a home uncertain.
 pub const UNCERTAIN_AFTER: Duration = Duration::from_secs(1);
 /// Relaxed durability may acknowledge at once while the newest evidence is younger than this.
@@ -353,6 +353,21 @@ impl Home {
             }
             Standing::Older => self.halt(StopReason::TermWentBack { known: self.term.term }),
         }
+    }
+
+    /// Returns the first arrival that is not confirmed; all before it are.
+    pub fn confirmed_below(&self) -> Arrival {
+        self.confirmations.confirmed_below()
+    }
+
+    /// When the newest attempt was sent that has shown this node to be home.
+    pub fn evidence(&self) -> Option<Moment> {
+        self.evidence.filter(|_| !self.is_over)
+    }
+
+    /// Bytes of the record in flight, as stored; zero if none is.
+    pub fn flight_bytes(&self) -> usize {
+        self.flight.as_ref().map_or(0, |flight| flight.bytes.len())
     }
 
     /// True while an append or a confirmation has been outstanding for `UNCERTAIN_AFTER`: new

@@ -25,6 +25,7 @@ pub mod conformance;
 pub mod copies;
 pub mod drive;
 mod follower;
+mod hold;
 mod home;
 pub mod model;
 mod place;
@@ -37,6 +38,7 @@ mod words;
 
 pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
+pub use hold::Hold;
 pub use home::{
     AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, Outcome, UNCERTAIN_AFTER,
 };

@@ -55,6 +55,12 @@ pub enum StopReason {
         /// The record.
         at: LogSequence,
     },
+    /// The record is whole, and its content is nothing that a node could apply.
+    #[error("record {} cannot be applied", at.0)]
+    Inapplicable {
+        /// The record.
+        at: LogSequence,
+    },
     /// The log ends before the history that this node has: it was restored from a backup, or is
     /// another.
     #[error("the log ends before record {}, which this node has", applied.0)]

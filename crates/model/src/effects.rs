@@ -14,6 +14,10 @@
 //! like another key: bytes of its beginning varint, bytes of its end varint, length varint, what stands between them
 //! ```
 //!
+//! In the file log of a node that shares its log with others, an epoch's payload begins with a
+//! *place*: the zero version, which no transaction has, a length as above, and bytes that say where
+//! in the shared log the record stands. Readers of transactions pass over it.
+//!
 //! The other key is the last one before it in the transaction that a set, a clear or a patch has in
 //! full. A member of a sorted set is in three keys of a transaction, which differ in a few bytes at
 //! their beginning.
@@ -381,6 +385,28 @@ fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     equal + a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// Returns the header that stands before a place of this many bytes.
+pub fn place_header(place_bytes: u32) -> [u8; 12] {
+    let mut header = [0; HEADER_BYTES];
+    header[8..].copy_from_slice(&place_bytes.to_le_bytes());
+    header
+}
+
+/// Returns the place that a payload begins with, if there is one, and the rest.
+pub fn split_place(payload: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let place = || {
+        let (header, rest) = payload.split_first_chunk::<HEADER_BYTES>()?;
+        let (version, length) = header.split_first_chunk::<8>()?;
+        let length = u32::from_le_bytes(length.try_into().ok()?);
+        let is_place = u64::from_le_bytes(*version) == Version::ZERO.0;
+        is_place.then(|| rest.split_at_checked(length as usize)).flatten()
+    };
+    match place() {
+        Some((place, rest)) => (Some(place), rest),
+        None => (None, payload),
+    }
+}
+
 /// Walks the transactions of an epoch's payload, giving each transaction's version and then its
 /// effects.
 #[derive(Clone, Debug)]
@@ -389,9 +415,10 @@ pub struct EffectsReader<'a> {
 }
 
 impl<'a> EffectsReader<'a> {
-    /// Reads the payload of one epoch.
+    /// Reads the payload of one epoch, behind its place if it has one.
     pub fn new(payload: &'a [u8]) -> EffectsReader<'a> {
-        EffectsReader { rest: payload }
+        let (_, rest) = split_place(payload);
+        EffectsReader { rest }
     }
 
     /// The next transaction: its version and its effects. `None` at the end of the payload.

@@ -9,7 +9,10 @@ mod effects;
 mod key;
 
 pub use atomic::{APPEND_BYTES_MAX, AtomicOperation};
-pub use effects::{Effect, Effects, EffectsError, EffectsReader, EffectsWriter, Payload, SharedValue, WrittenKey};
+pub use effects::{
+    Effect, Effects, EffectsError, EffectsReader, EffectsWriter, Payload, SharedValue, WrittenKey, place_header,
+    split_place,
+};
 pub use key::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, next_prefix};
 
 /// A point in the order of transactions, in microseconds since the Unix epoch, strictly increasing.

@@ -27,6 +27,8 @@ pub(crate) struct Room {
     kept_bytes: u64,
     /// Something was refused that would have fitted with the next segment in place.
     has_refused: AtomicBool,
+    /// Commits are refused, for another reason than the disk.
+    is_refused: AtomicBool,
     /// The disk was full although the room was reserved: nothing more is promised until the log
     /// goes on.
     is_stuck: AtomicBool,
@@ -40,6 +42,7 @@ impl Room {
             appending: Mutex::new(()),
             kept_bytes,
             has_refused: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
         }
     }
@@ -95,6 +98,21 @@ impl Room {
         self.is_stuck.store(false, Ordering::Relaxed);
     }
 
+    /// Nothing of what was closed is appended any more.
+    pub fn forget_taken(&self) {
+        self.taken_bytes.store(0, Ordering::Release);
+    }
+
+    /// Refuses every commit, or none but for the disk's sake. True if that is a change.
+    pub fn refuse(&self, refuses: bool) -> bool {
+        self.is_stuck.store(refuses, Ordering::Relaxed);
+        self.is_refused.swap(refuses, Ordering::Relaxed) != refuses
+    }
+
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
     pub fn is_stuck(&self) -> bool {
         self.is_stuck.load(Ordering::Relaxed)
     }
@@ -108,7 +126,9 @@ impl Room {
         if self.reserve.is_prepared() {
             self.has_refused.store(false, Ordering::Relaxed);
         }
-        self.is_stuck() || self.has_refused.load(Ordering::Relaxed) || self.wanted(0, false) > self.reserve.room()
+        self.is_stuck() && !self.is_refused()
+            || self.has_refused.load(Ordering::Relaxed)
+            || self.wanted(0, false) > self.reserve.room()
     }
 
     pub fn is_prepared(&self) -> bool {

@@ -50,6 +50,20 @@ impl StoredBytes {
         Ok(stored)
     }
 
+    /// Counts anew what there is, while nobody changes any.
+    pub fn recount(&self, rows: &impl Read) -> Result<(), StoreError> {
+        let counted = StoredBytes::of(rows)?;
+        for database in 0..=u16::MAX {
+            let shelf = usize::from(database) / SHELF;
+            if self.shelves[shelf].get().is_some() || counted.shelves[shelf].get().is_some() {
+                let database = DatabaseId(database);
+                let difference = counted.read(database) as i64 - self.read(database) as i64;
+                self.add(database, difference);
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     pub fn add(&self, database: DatabaseId, bytes: i64) {
         if bytes != 0 {

@@ -180,7 +180,7 @@ impl PartitionLock {
         }
         state.full_epochs.queue.push_back(epoch);
         wake_flusher();
-        while state.full_epochs.queue.len() > queued_max && !self.has_failed() && !room.is_stuck() {
+        while state.is_home && state.full_epochs.queue.len() > queued_max && !self.has_failed() && !room.is_stuck() {
             state.full_epochs.is_lent = true;
             self.taken.wait(state);
         }

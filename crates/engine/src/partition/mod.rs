@@ -44,8 +44,7 @@ pub enum ExecuteError<E> {
     /// code is worthless. The reason is in the server's log. It may succeed another time. Send it
     /// once the dependency is durable.
     Unreadable(Dependency),
-    /// Another node is home now: this one executes nothing any more. Its unacknowledged writes may
-    /// be lost.
+    /// Nothing was executed: another node is home, or this one cannot show at present that it is.
     NotHome,
 }
 
@@ -54,6 +53,7 @@ impl<E> From<Refused> for ExecuteError<E> {
         match refused {
             Refused::TooLarge(dependency) => ExecuteError::TooLarge(dependency),
             Refused::DiskFull(dependency) => ExecuteError::DiskFull(dependency),
+            Refused::Unsure => ExecuteError::NotHome,
         }
     }
 }
@@ -124,7 +124,7 @@ impl<'e> PartitionGuard<'e> {
         space: Space,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<(R, Dependency), ExecuteError<E>> {
-        if self.state.has_stepped_down {
+        if !self.state.is_home {
             return Err(ExecuteError::NotHome);
         }
         let durable = self.shared.durable();

@@ -15,6 +15,7 @@ use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
 use crate::partition::lock::PartitionLock;
 use crate::partition::state::PartitionState;
+use crate::standing::Standing;
 
 /// State that the engine's threads share.
 pub(crate) struct Shared {
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub is_all_in_memory: bool,
     pub stored: StoredBytes,
     pub epoch_bytes_max: usize,
+    /// `None` if the log is this node's own.
+    pub standing: Option<Arc<Standing>>,
 }
 
 impl Shared {
@@ -51,6 +54,11 @@ impl Shared {
     /// Publishes that everything up to `version` is durable, and tells those who wait.
     pub fn publish_durable(&self, version: Version) {
         self.durable.fetch_max(version.0, Ordering::SeqCst);
+        self.tell_waiting();
+    }
+
+    /// Calls the listeners, if somebody waits.
+    pub fn tell_waiting(&self) {
         if self.waited_for.swap(false, Ordering::SeqCst) {
             for listener in self.listeners.lock().iter() {
                 listener();

@@ -8,16 +8,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version, WrittenKey};
-use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store, StoreError};
+use quartet_model::{DatabaseId, Effect, EffectsError, EffectsReader, EffectsWriter, KeyRange, Version, WrittenKey};
+use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Read, Row, Store, StoreError};
 
 use crate::Durability;
 use crate::conflicts::changes::{Generation, RecentChanges};
 use crate::conflicts::full_keys::FullKeys;
 use crate::durability::epochs::{Epoch, FullEpochs};
 use crate::durability::room::Room;
-use crate::durability::stored::database_of;
+use crate::durability::stored::{StoredBytes, database_of, row_bytes};
 use crate::partition::watch::{WatchId, Watches};
+
+/// Why an epoch of another node was not applied.
+#[derive(Debug)]
+pub(crate) enum ApplyError {
+    /// It is nothing that an engine commits.
+    Record,
+    Store(StoreError),
+}
+
+impl From<EffectsError> for ApplyError {
+    fn from(_: EffectsError) -> ApplyError {
+        ApplyError::Record
+    }
+}
+
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> ApplyError {
+        ApplyError::Store(error)
+    }
+}
 
 /// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
 pub type Dependency = Version;
@@ -77,8 +97,10 @@ pub(crate) struct PartitionState {
     interactive_until_micros: u64,
     /// Cleared rows and their database, dropped by the flusher outside the lock.
     pub garbage: Vec<(DatabaseId, PartitionCleared)>,
-    /// Another is home: nothing is executed here any more.
-    pub has_stepped_down: bool,
+    /// False while another is home: nothing is executed here.
+    pub is_home: bool,
+    /// Longest effects of one transaction, in bytes.
+    pub effects_bytes_max: usize,
     /// How many of them the flusher has taken and not dropped yet.
     pub being_freed: Arc<AtomicUsize>,
 }
@@ -99,7 +121,8 @@ impl PartitionState {
             readers: BTreeMap::new(),
             interactive_until_micros: 0,
             garbage: Vec::new(),
-            has_stepped_down: false,
+            is_home: true,
+            effects_bytes_max: usize::MAX,
             being_freed: Arc::default(),
         }
     }
@@ -112,6 +135,58 @@ impl PartitionState {
         self.pending = EffectsWriter::default();
         self.changes = RecentChanges::after(last);
         self.garbage.clear();
+    }
+
+    /// Applies the transactions of an epoch that another node has committed.
+    pub fn apply(&mut self, epoch: &[u8], stored: &StoredBytes) -> Result<(), ApplyError> {
+        let mut reader = EffectsReader::new(epoch);
+        while let Some((version, mut effects)) = reader.next_transaction()? {
+            if version <= self.last {
+                return Err(ApplyError::Record);
+            }
+            while let Some(effect) = effects.next() {
+                self.apply_effect(version, effect?, stored)?;
+            }
+            self.last = version;
+        }
+        Ok(())
+    }
+
+    fn apply_effect(&mut self, version: Version, effect: Effect<'_>, stored: &StoredBytes) -> Result<(), ApplyError> {
+        let key = effect.start();
+        let (old, new_bytes) = match effect {
+            Effect::Set { value, .. } => self.put(Row::new(key, value, version))?,
+            Effect::Patch { offset, bytes, .. } => {
+                let old = self.store.get(key)?;
+                self.put(Row::patched(old.as_ref(), key, offset, bytes, version))?
+            }
+            Effect::Clear { .. } => (self.store.clear(key)?, 0),
+            Effect::ClearRange { start, end } => {
+                let watches = self.watches.of_present(&self.store, start, end)?;
+                let cleared = self.store.clear_range(start, end)?;
+                watches.iter().for_each(|&id| self.watches.tell(id, start));
+                self.garbage.push((database_of(start), cleared));
+                return Ok(());
+            }
+        };
+        stored.add(database_of(key), new_bytes - old.as_ref().map_or(0, row_bytes));
+        self.watches.key_changed(key);
+        Ok(())
+    }
+
+    fn put(&mut self, row: Row) -> Result<(Option<Row>, i64), StoreError> {
+        let new_bytes = row_bytes(&row);
+        Ok((self.store.set(row)?, new_bytes))
+    }
+
+    /// A term begins: its commits land above `floor`, and whoever read before it cannot be judged.
+    pub fn begin_term(&mut self, floor: Version) -> Result<(), ApplyError> {
+        if floor <= self.last {
+            return Err(ApplyError::Record);
+        }
+        self.last = floor;
+        self.changes = RecentChanges::after(floor);
+        Ok(())
     }
 
     pub fn last_version(&self) -> Version {

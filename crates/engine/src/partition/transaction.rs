@@ -75,6 +75,8 @@ pub struct Transaction<'h> {
 pub(crate) enum Refused {
     TooLarge(Dependency),
     DiskFull(Dependency),
+    /// The home of a replicated log cannot show that it is one.
+    Unsure,
 }
 
 impl<'h> Transaction<'h> {
@@ -435,7 +437,10 @@ impl<'h> Transaction<'h> {
         }
         let has_effects = self.version_told || self.state.pending.open_bytes() > 0;
         if has_effects && !room.admits(self.state.pending.len(), self.makes_smaller()) {
-            return Err(Refused::DiskFull(self.failure_dependency()));
+            return Err(match room.is_refused() {
+                true => Refused::Unsure,
+                false => Refused::DiskFull(self.failure_dependency()),
+            });
         }
         self.finished = true;
         if has_effects {
@@ -484,7 +489,8 @@ impl<'h> Transaction<'h> {
     }
 
     fn check_size(&mut self) {
-        if self.state.pending.open_bytes_in_full() > TRANSACTION_BYTES_MAX {
+        let pending = &self.state.pending;
+        if pending.open_bytes_in_full() > TRANSACTION_BYTES_MAX || pending.open_bytes() > self.state.effects_bytes_max {
             self.too_large = true;
         }
     }

@@ -10,6 +10,8 @@ mod histories;
 mod log_readers;
 mod logs;
 mod replay;
+mod replicated;
+mod shelf;
 mod slow_flush;
 mod suspicions;
 mod watches;

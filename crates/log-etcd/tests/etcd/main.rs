@@ -1,6 +1,7 @@
 //! The log over real members of etcd. Needs `QUARTET_ETCD`, the path of an etcd program: `./test
 //! etcd` gives it two.
 
+mod engines;
 mod faults;
 mod members;
 mod tls;

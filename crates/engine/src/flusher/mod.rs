@@ -12,6 +12,8 @@
 //! called once. A disk that is full although room was reserved is no failure: the epoch is kept,
 //! and nothing is promised until it is in the log.
 
+mod sharing;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +22,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
+use quartet_log_replicated::{Moment, Place, Position as LogPlace, Term, Writer};
 use quartet_model::{LogSequence, Payload, Version};
 
 use quartet_store::{
@@ -31,15 +34,23 @@ use crate::durability::backlog::Backlog;
 use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
 use crate::durability::retention::{Retention, bytes_before};
+use crate::flusher::sharing::Sharing;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::recovery::replay::Replayer;
+use crate::replication::chores::Chores;
+use crate::replication::place::Places;
+use crate::replication::replica::Replica;
+use crate::replication::{MakeSequencer, Replicated, Waker};
+use crate::standing::{Role, Standing};
 use crate::{EngineOptions, OpenError};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a server that stops looks whether its last commits are confirmed.
+const STOP_LOOK: Duration = Duration::from_millis(1);
 /// How long the flusher's thread waits for the lock before it looks whether something it has
 /// written is to be synced.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
@@ -87,6 +98,8 @@ pub(crate) struct Flusher {
     shared: Arc<Shared>,
     control: Arc<Control>,
     worker: Arc<Mutex<Worker>>,
+    /// Nobody else does the flusher's turn: it may have to wait for others.
+    is_shared: bool,
     /// `None` after the request to stop.
     task: Option<Arc<dyn Task>>,
 }
@@ -118,9 +131,11 @@ impl Flusher {
         opened_at: Position,
         checkpoint_bytes: u64,
         failure: OnFailure,
+        shares: Option<Shares>,
     ) -> Flusher {
         let control = Arc::new(Control::default());
-        let (tail, needed) = (log.tail(), opened_at.sequence.next());
+        let is_shared = shares.is_some();
+        let (tail, needed) = (log.tail(), needed_behind(opened_at, is_shared));
         // Log that is kept for readers is in the checkpoint already.
         let log_bytes_since_checkpoint = log.bytes().saturating_sub(bytes_before(&log.parts(), needed));
         let now = shared.runtime.now();
@@ -160,6 +175,7 @@ impl Flusher {
             needed,
             trimmed_below: LogSequence::ZERO,
             last_trim: now,
+            sharing: shares.map(|shares| shares.begin(&shared)),
             failure: Some(failure),
         };
         let worker = Arc::new(Mutex::new(worker));
@@ -168,6 +184,7 @@ impl Flusher {
             worker: worker.clone(),
             control: control.clone(),
             rests: false,
+            is_shared,
         };
         let task = shared
             .runtime
@@ -178,6 +195,7 @@ impl Flusher {
             shared,
             control,
             worker,
+            is_shared,
             task: Some(task),
         }
     }
@@ -185,6 +203,9 @@ impl Flusher {
     /// Makes everything up to `version` durable on the calling thread. False if somebody else keeps
     /// the log, or it failed.
     pub fn flush_here(&self, version: Version) -> bool {
+        if self.is_shared {
+            return false;
+        }
         // The flusher's thread often is at the end of a turn that found nothing.
         let Some(mut worker) = self.worker.try_lock_for(TURN_TIMEOUT) else {
             return false;
@@ -233,6 +254,58 @@ impl Drop for Flusher {
         // A caller that cares about the outcome has called `stop` itself.
         let _ = self.stop();
     }
+}
+
+/// What a node needs to share its log.
+pub(crate) struct Shares {
+    pub place: Place,
+    pub me: Writer,
+    pub nodes: usize,
+    pub budget_bytes: u64,
+    pub sequencer: MakeSequencer,
+    pub standing: Arc<Standing>,
+    /// The end of its own file log.
+    pub written: LogPlace,
+}
+
+impl Shares {
+    pub fn of(replicated: Replicated, places: &Places) -> Shares {
+        let written = places.position(&replicated.place);
+        let has_home = written.term != Term::ZERO;
+        let role = Role::Following {
+            term: written.term,
+            home: has_home.then_some(written.writer),
+        };
+        Shares {
+            place: replicated.place,
+            me: replicated.me,
+            nodes: replicated.nodes,
+            budget_bytes: replicated.budget_bytes,
+            sequencer: replicated.sequencer,
+            standing: Arc::new(Standing::new(role, replicated.on_role)),
+            written,
+        }
+    }
+
+    fn begin(self, shared: &Arc<Shared>) -> Sharing {
+        let woken = shared.clone();
+        let waker: Waker = Arc::new(move || woken.flusher.wake());
+        let sequencer = (self.sequencer)(waker);
+        let chores = Chores::new(self.me.node, self.nodes, self.budget_bytes);
+        let now = Moment(shared.runtime.now());
+        let standing = self.standing.clone();
+        let replica = Replica::new(self.place, self.me, chores, sequencer, standing, self.written, now);
+        Sharing::new(replica, self.standing, self.written)
+    }
+}
+
+/// The first record that a store at `position` needs. A node that shares its log keeps the record
+/// at that position, which says where in the shared log it stands.
+fn needed_behind(position: Position, is_shared: bool) -> LogSequence {
+    if is_shared {
+        return position.sequence;
+    }
+    position.sequence.next()
 }
 
 struct Worker {
@@ -286,6 +359,8 @@ struct Worker {
     needed: LogSequence,
     trimmed_below: LogSequence,
     last_trim: Duration,
+    /// `None` if the log is this node's own.
+    sharing: Option<Sharing>,
     /// Called once after the log has failed; `None` afterwards.
     failure: Option<OnFailure>,
 }
@@ -303,6 +378,7 @@ struct Service {
     control: Arc<Control>,
     /// The step before found nothing to do.
     rests: bool,
+    is_shared: bool,
 }
 
 impl Service {
@@ -316,6 +392,9 @@ impl Service {
 
     /// None when it has stopped.
     fn turn(&mut self) -> Result<Option<Next>, LogError> {
+        if self.is_shared {
+            return self.turn_sharing();
+        }
         if std::mem::take(&mut self.rests) {
             // The gathered epoch is due, but not while others flush.
             let others_flush = self.control.flushed_elsewhere.swap(false, Ordering::Relaxed);
@@ -331,6 +410,19 @@ impl Service {
             (true, _) => Ok(Some(Next::Again)),
             (false, false) => Ok(Some(self.rest())),
             (false, true) => self.worker.lock().attempt(Worker::finish).map(|()| None),
+        }
+    }
+
+    /// The same for a node that shares its log: events wake it.
+    fn turn_sharing(&mut self) -> Result<Option<Next>, LogError> {
+        self.shared.flusher.begin_turn();
+        let stopping = self.control.stop.load(Ordering::SeqCst);
+        let mut worker = self.worker.lock();
+        let waits = worker.attempt(|worker| worker.sharing_turn(stopping))?;
+        match (stopping, waits) {
+            (true, false) => worker.attempt(Worker::finish).map(|()| None),
+            (true, true) => Ok(Some(Next::Rest(STOP_LOOK))),
+            (false, _) => Ok(Some(Next::Rest(GATHER))),
         }
     }
 
@@ -372,10 +464,10 @@ impl Worker {
         outcome
     }
 
-    /// Steps down because another node is home. Only the last record that this one confirmed may
+    /// Steps down because another writer has appended to this node's own log. Only the last record that this one confirmed may
     /// still be shown.
     fn step_down(&mut self) {
-        self.shared.partition.borrow().has_stepped_down = true;
+        self.shared.partition.borrow().is_home = false;
         // The checkpoint's result in the store's files is what is opened next.
         let _ = self.checkpoint.take().map(|running| running.job.join());
         match self.confirmed_state() {
@@ -451,7 +543,7 @@ impl Worker {
 
     /// A store that opens without reading its rows would have to read the log's instead.
     fn flush_store_at_end(&mut self) -> Result<(), LogError> {
-        if self.store != StoreKind::Ssd {
+        if self.store != StoreKind::Ssd || !self.is_at_its_log() {
             return Ok(());
         }
         if let Some(running) = self.checkpoint.take() {
@@ -860,7 +952,7 @@ impl Worker {
 
     /// The store needs the log's records up to the position no more.
     fn trim(&mut self, position: Position) -> Result<(), LogError> {
-        self.needed = position.sequence.next();
+        self.needed = needed_behind(position, self.sharing.is_some());
         self.trim_log()
     }
 

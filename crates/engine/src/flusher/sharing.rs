@@ -1,0 +1,629 @@
+//! The flusher of a node that shares its log: it carries out what the replicated log's machines
+//! report.
+//!
+//! ```text
+//! follower   record --> applied under the lock --> own file log --> published
+//! home       epoch that has gathered --> sequencer --> durable there --> own file log --> published
+//! ```
+//!
+//! The file log is written behind the sequencer's word and synced each second, so it never holds
+//! what could be taken back. A home that is deposed with commits that are not confirmed reads its
+//! state anew from the store's files and that log.
+//!
+//! Nothing here waits for the sequencer. The file log is waited for, as by any flusher.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quartet_log::LogError;
+use quartet_log_replicated::{Content, Delivery, Moment, Position as Place, StopReason};
+use quartet_model::{LogSequence, Version};
+use quartet_store::{PartitionFlush, PartitionSnapshot, Store, StoreError, state_hash};
+
+use super::{GATHER, LOCK_TIMEOUT, SYNC_INTERVAL, Worker};
+use crate::durability::epochs::Epoch;
+use crate::durability::job::Job;
+use crate::partition::state::ApplyError;
+use crate::replication::chores::Reached;
+use crate::replication::place::placed;
+use crate::replication::replica::{Happening, Replica};
+use crate::standing::{Condition, Copied, Role, Standing};
+
+/// How long a server that stops waits until its last commits are confirmed.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
+
+/// The flusher's view of the shared log.
+pub(super) struct Sharing {
+    pub replica: Replica,
+    pub standing: Arc<Standing>,
+    /// The last whole record in the file log, and the same as far as that is durable.
+    written: Place,
+    synced: LogSequence,
+    /// Records that are confirmed and not in the file log yet: the disk is full.
+    unwritten: VecDeque<Unwritten>,
+    flight: Option<Flight>,
+    last_take: Duration,
+    hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
+    own_hash: Option<(LogSequence, u128)>,
+    homes_hash: Option<(LogSequence, u128)>,
+    /// A hash of this home's that is to be appended.
+    unsent_hash: Option<(LogSequence, u128)>,
+    stopping_since: Option<Duration>,
+}
+
+struct Unwritten {
+    place: Place,
+    is_part: bool,
+    payload: Vec<u8>,
+}
+
+/// What this home has given to the sequencer and does not know to be durable.
+enum Flight {
+    Epoch(Box<EpochInFlight>),
+    Mark(Box<PartitionSnapshot>),
+    Hash,
+}
+
+struct EpochInFlight {
+    epoch: Epoch,
+    /// What is to happen to the state at its end.
+    edge: Edge,
+}
+
+/// The state at the end of an epoch with nothing behind it, for those who want it.
+#[derive(Default)]
+struct Edge {
+    flush: Option<PartitionFlush>,
+    marked: Option<PartitionSnapshot>,
+    copied: Option<PartitionSnapshot>,
+}
+
+impl Sharing {
+    pub fn new(replica: Replica, standing: Arc<Standing>, written: Place) -> Sharing {
+        Sharing {
+            replica,
+            standing,
+            written,
+            synced: written.sequence,
+            unwritten: VecDeque::new(),
+            flight: None,
+            last_take: Duration::ZERO,
+            hashing: None,
+            own_hash: None,
+            homes_hash: None,
+            unsent_hash: None,
+            stopping_since: None,
+        }
+    }
+}
+
+impl Worker {
+    /// One turn of a node that shares its log. True if a stop has to wait for confirmations.
+    pub(super) fn sharing_turn(&mut self, stopping: bool) -> Result<bool, LogError> {
+        let Some(mut sharing) = self.sharing.take() else {
+            return Ok(false);
+        };
+        let turned = self.turn_sharing(&mut sharing, stopping);
+        self.sharing = Some(sharing);
+        self.tend()?;
+        turned
+    }
+
+    fn turn_sharing(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<bool, LogError> {
+        let now = Moment(self.now());
+        self.write_down(sharing)?;
+        while sharing.unwritten.is_empty()
+            && let Some(happening) = sharing.replica.next(now)
+        {
+            self.carry_out(sharing, happening)?;
+        }
+        self.look_at_hashes(sharing);
+        if sharing.standing.wishes.take_over.swap(false, Ordering::SeqCst) && !stopping {
+            sharing.replica.take_over();
+        }
+        self.launch(sharing, stopping)?;
+        if sharing.replica.is_following() {
+            self.tend_follower(sharing)?;
+        }
+        self.sync_own_log(sharing)?;
+        let clock_us = self.shared.clock.now_micros();
+        // Above the last version: the floor is a version in each file log.
+        let floor = Version(clock_us.max(self.shared.durable().0 + 1));
+        let reached = Reached {
+            applied: sharing.written.sequence,
+            synced: sharing.synced,
+            clock_us,
+        };
+        sharing.replica.send(now, floor, reached);
+        self.show(sharing, now);
+        Ok(stopping && self.may_confirm(sharing))
+    }
+
+    /// True while a home that stops may still have its last commits confirmed.
+    fn may_confirm(&mut self, sharing: &mut Sharing) -> bool {
+        let now = self.now();
+        let since = *sharing.stopping_since.get_or_insert(now);
+        sharing.replica.home().is_some() && self.is_ahead(sharing) && now - since < STOP_WITHIN
+    }
+
+    /// True if the state holds what the file log does not.
+    fn is_ahead(&self, sharing: &Sharing) -> bool {
+        let partition = self.shared.partition.borrow();
+        let gathers = !partition.pending.is_empty() || !partition.full_epochs.queue.is_empty();
+        gathers || matches!(sharing.flight, Some(Flight::Epoch(_))) || !sharing.unwritten.is_empty()
+    }
+
+    /// True if the store may be flushed as it is when the server ends.
+    pub(super) fn is_at_its_log(&self) -> bool {
+        self.sharing
+            .as_ref()
+            .is_none_or(|sharing| !self.is_ahead(sharing) && sharing.written.sequence == self.tail)
+    }
+
+    fn carry_out(&mut self, sharing: &mut Sharing, happening: Happening) -> Result<(), LogError> {
+        match happening {
+            Happening::Deliver(deliveries) => self.deliver(sharing, deliveries),
+            Happening::Won(delivery) => {
+                self.deliver(sharing, vec![delivery])?;
+                sharing.standing.begin_home();
+                sharing.standing.figures.lock().take_overs += 1;
+                self.shared.partition.borrow().is_home = true;
+                Ok(())
+            }
+            Happening::Appended(place, is_whole) => self.appended(sharing, place, is_whole),
+            Happening::Deposed => {
+                sharing.standing.figures.lock().depositions += 1;
+                self.end_home(sharing)?;
+                sharing.replica.follow(sharing.written);
+                Ok(())
+            }
+            Happening::Ended(reason) => self.ended(sharing, reason),
+        }
+    }
+
+    /// Applies records in the log's order, and writes them down.
+    fn deliver(&mut self, sharing: &mut Sharing, deliveries: Vec<Delivery>) -> Result<(), LogError> {
+        let shared = self.shared.clone();
+        let mut partition = shared.partition.borrow();
+        let mut failed = None;
+        for delivery in deliveries {
+            let Delivery {
+                position,
+                stored_bytes,
+                content,
+            } = delivery;
+            let applied = match &content {
+                Content::Epoch(epoch) => partition.apply(epoch, &shared.stored),
+                Content::Term { floor, .. } => partition.begin_term(*floor),
+                Content::Part | Content::Mark | Content::Hash { .. } => Ok(()),
+            };
+            match applied {
+                Ok(()) => {}
+                Err(ApplyError::Store(error)) => return Err(LogError::Failing(error.into())),
+                Err(ApplyError::Record) => {
+                    failed = Some(StopReason::Inapplicable { at: position.sequence });
+                    break;
+                }
+            }
+            match content {
+                Content::Mark => self.begin_hash(sharing, position.sequence, partition.snapshot()),
+                Content::Hash { at, state } => sharing.homes_hash = Some((at, state)),
+                _ => {}
+            }
+            sharing.replica.applied(position.sequence, stored_bytes);
+            sharing.unwritten.push_back(Unwritten {
+                place: position,
+                is_part: matches!(content, Content::Part),
+                payload: payload_of(content),
+            });
+        }
+        let (version, garbage) = (partition.last_version(), std::mem::take(&mut partition.garbage));
+        shared.note_gathered(&partition);
+        drop(partition);
+        for (database, cleared) in garbage {
+            shared.stored.freed(database, &cleared);
+        }
+        self.write_down(sharing)?;
+        shared.publish_durable(version);
+        failed.map_or(Ok(()), |reason| self.ended(sharing, reason))
+    }
+
+    /// Takes what is confirmed to the file log, as far as the disk has room.
+    fn write_down(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
+        while let Some(Unwritten {
+            place,
+            is_part,
+            payload,
+        }) = sharing.unwritten.front()
+        {
+            // Parts of a group may be there from before.
+            if place.sequence > self.tail {
+                match self.log.append(self.tail, &[&placed(place, *is_part), payload]) {
+                    Ok(tail) => self.tail = tail,
+                    Err(LogError::NoRoom { .. }) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+                let statistics = &self.shared.statistics;
+                statistics.epochs.fetch_add(1, Ordering::Relaxed);
+                statistics
+                    .epoch_bytes
+                    .fetch_add(payload.len() as u64, Ordering::Relaxed);
+                self.log_bytes_since_checkpoint += payload.len() as u64;
+                self.durable = self.tail;
+                self.shared.log_readers.publish_durable(self.tail);
+            }
+            if !is_part {
+                sharing.written = *place;
+            }
+            sharing.unwritten.pop_front();
+        }
+        Ok(())
+    }
+
+    fn sync_own_log(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
+        if self.now() - self.last_sync >= SYNC_INTERVAL {
+            self.sync_sharing(sharing)?;
+        }
+        Ok(())
+    }
+
+    fn sync_sharing(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
+        self.log.sync()?;
+        self.last_sync = self.now();
+        sharing.synced = sharing.written.sequence;
+        Ok(())
+    }
+
+    /// Gives the sequencer what has gathered, if it is done with what it has.
+    fn launch(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<(), LogError> {
+        let is_free = sharing.flight.is_none() && sharing.unwritten.is_empty();
+        let wishes = &sharing.standing.wishes;
+        let is_wished = wishes.mark.load(Ordering::SeqCst) || wishes.copy.load(Ordering::SeqCst);
+        let is_waited_for = stopping || is_wished || self.shared.waited_for.load(Ordering::SeqCst);
+        let is_due = is_waited_for || self.now() - sharing.last_take >= GATHER;
+        if sharing.replica.home().is_none() || !is_free || !is_due {
+            return Ok(());
+        }
+        if let Some((at, state)) = sharing.unsent_hash.take() {
+            let taken = sharing
+                .replica
+                .home()
+                .map(|serving| serving.home.append_hash(at, state));
+            if let Some(Ok(_)) = taken {
+                sharing.flight = Some(Flight::Hash);
+            }
+            return Ok(());
+        }
+        let Some((epoch, edge)) = self.take_epoch(sharing) else {
+            return Ok(());
+        };
+        sharing.last_take = self.now();
+        if epoch.payload.is_empty() {
+            let version = epoch.version;
+            self.spare = epoch.payload.into_buffer();
+            return self.reached_edge(sharing, edge, version);
+        }
+        let bytes = epoch.payload.parts().concat();
+        let taken = sharing.replica.home().map(|serving| serving.home.append(&bytes));
+        if let Some(Err(error)) = taken {
+            tracing::error!(%error, "an epoch was not taken by the replicated log");
+            return Err(LogError::Failed);
+        }
+        sharing.flight = Some(Flight::Epoch(Box::new(EpochInFlight { epoch, edge })));
+        Ok(())
+    }
+
+    /// The next epoch, and the state at its end if nothing is behind it.
+    fn take_epoch(&mut self, sharing: &Sharing) -> Option<(Epoch, Edge)> {
+        let shared = self.shared.clone();
+        let mut partition = shared.partition.borrow_within(LOCK_TIMEOUT)?;
+        if let Some(full) = shared.partition.pop(&mut partition) {
+            shared.note_gathered(&partition);
+            return Some((full, Edge::default()));
+        }
+        let epoch = partition.close_epoch(std::mem::take(&mut self.spare), &shared.room);
+        let garbage = std::mem::take(&mut partition.garbage);
+        shared.partition.tidy(&mut partition);
+        let forgotten = partition.forget_changes(shared.durable(), shared.clock.now_micros());
+        let wishes = &sharing.standing.wishes;
+        let flush = self
+            .checkpoint_wanted(&partition.store)
+            .then(|| partition.store.begin_flush());
+        let edge = Edge {
+            flush,
+            marked: (sharing.hashing.is_none() && wishes.mark.swap(false, Ordering::SeqCst))
+                .then(|| partition.snapshot()),
+            copied: wishes.copy.swap(false, Ordering::SeqCst).then(|| partition.snapshot()),
+        };
+        if edge.flush.is_some() {
+            shared
+                .statistics
+                .transactions_since_checkpoint
+                .store(0, Ordering::Relaxed);
+            self.unflushed_at_flush = partition.store.unflushed_bytes();
+        }
+        shared.note_gathered(&partition);
+        drop(partition);
+        drop(forgotten);
+        for (database, cleared) in garbage {
+            shared.stored.freed(database, &cleared);
+        }
+        Some((epoch, edge))
+    }
+
+    /// A record of this home's is durable.
+    fn appended(&mut self, sharing: &mut Sharing, place: Place, is_whole: bool) -> Result<(), LogError> {
+        if !is_whole {
+            let (is_part, payload) = (true, Vec::new());
+            sharing.unwritten.push_back(Unwritten {
+                place,
+                is_part,
+                payload,
+            });
+            return self.write_down(sharing);
+        }
+        let flight = sharing.flight.take();
+        let payload = match &flight {
+            Some(Flight::Epoch(flight)) => flight.epoch.payload.parts().concat(),
+            _ => Vec::new(),
+        };
+        let shared = self.shared.clone();
+        let appending = shared.room.appending();
+        let bytes = payload.len();
+        sharing.unwritten.push_back(Unwritten {
+            place,
+            is_part: false,
+            payload,
+        });
+        self.write_down(sharing)?;
+        if bytes > 0 {
+            shared.room.appended(bytes);
+        }
+        drop(appending);
+        match flight {
+            Some(Flight::Epoch(flight)) => {
+                let EpochInFlight { epoch, edge } = *flight;
+                let version = epoch.version;
+                self.spare = super::reusable(epoch.payload);
+                shared.publish_durable(version);
+                self.reached_edge(sharing, edge, version)
+            }
+            Some(Flight::Mark(snapshot)) => {
+                self.begin_hash(sharing, place.sequence, *snapshot);
+                Ok(())
+            }
+            Some(Flight::Hash) | None => Ok(()),
+        }
+    }
+
+    /// Everything up to `version` is confirmed and written down, and the state was as `edge` has it.
+    fn reached_edge(&mut self, sharing: &mut Sharing, edge: Edge, version: Version) -> Result<(), LogError> {
+        if let Some(snapshot) = edge.copied {
+            let place = sharing.written;
+            *sharing.standing.copied.lock() = Some(Copied {
+                snapshot,
+                place,
+                version,
+            });
+        }
+        if let Some(snapshot) = edge.marked {
+            let taken = sharing.replica.home().map(|serving| serving.home.append_mark());
+            if let Some(Ok(_)) = taken {
+                sharing.flight = Some(Flight::Mark(Box::new(snapshot)));
+            }
+        }
+        if let Some(flush) = edge.flush {
+            // While the disk is full the file log ends before the state.
+            if !sharing.unwritten.is_empty() {
+                self.give_up_checkpoint("the disk is full".into());
+                return Ok(());
+            }
+            self.sync_sharing(sharing)?;
+            self.start_checkpoint(flush, version);
+        }
+        Ok(())
+    }
+
+    /// A follower's checkpoints and copies.
+    fn tend_follower(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
+        let is_whole = sharing.replica.position().is_some_and(|(_, is_whole)| is_whole);
+        if !is_whole || !sharing.unwritten.is_empty() {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        let Some(mut partition) = shared.partition.borrow_within(LOCK_TIMEOUT) else {
+            return Ok(());
+        };
+        shared.partition.tidy(&mut partition);
+        let version = partition.last_version();
+        if sharing.standing.wishes.copy.swap(false, Ordering::SeqCst) {
+            let (snapshot, place) = (partition.snapshot(), sharing.written);
+            *sharing.standing.copied.lock() = Some(Copied {
+                snapshot,
+                place,
+                version,
+            });
+        }
+        if self.checkpoint_wanted(&partition.store) {
+            let flush = partition.store.begin_flush();
+            self.unflushed_at_flush = partition.store.unflushed_bytes();
+            drop(partition);
+            self.sync_sharing(sharing)?;
+            self.start_checkpoint(flush, version);
+        }
+        Ok(())
+    }
+
+    /// This node is home no more. Nothing executes; what is not confirmed never happened here.
+    fn end_home(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
+        self.shared.partition.borrow().is_home = false;
+        sharing.standing.end_home();
+        self.shared.partition.release();
+        let is_ahead = self.is_ahead(sharing);
+        let flight = sharing.flight.take();
+        if let Some(Flight::Epoch(flight)) = flight
+            && flight.edge.flush.is_some()
+        {
+            self.give_up_checkpoint("another is home".into());
+        }
+        sharing.unsent_hash = None;
+        if is_ahead {
+            sharing.standing.figures.lock().roll_backs += 1;
+            sharing.standing.set_role(Role::RollingBack);
+            self.roll_back()?;
+        }
+        self.shared.room.forget_taken();
+        self.shared.tell_waiting();
+        Ok(())
+    }
+
+    /// Reads the state anew: that of the store's files and the file log.
+    fn roll_back(&mut self) -> Result<(), LogError> {
+        if let Some(running) = self.checkpoint.take() {
+            let shared = self.shared.clone();
+            self.end_checkpoint(running, shared.partition.borrow())?;
+        }
+        let confirmed = self
+            .confirmed_state()
+            .map_err(|error| LogError::Failing(error.into()))?;
+        let mut partition = self.shared.partition.borrow();
+        let recounted = self.shared.stored.recount(&confirmed.store);
+        recounted.map_err(|error| LogError::Failing(error.into()))?;
+        partition.roll_back_to(confirmed.store, confirmed.version);
+        tracing::warn!(
+            version = confirmed.version.0,
+            "another is home: this node is back at what the log has confirmed"
+        );
+        Ok(())
+    }
+
+    fn ended(&mut self, sharing: &mut Sharing, reason: StopReason) -> Result<(), LogError> {
+        sharing.replica.end();
+        if sharing.standing.is_home() {
+            self.end_home(sharing)?;
+        }
+        match reason {
+            StopReason::Trimmed { .. } => {
+                tracing::warn!(%reason, "this node has been away for too long, and needs a copy");
+                sharing.standing.set_role(Role::Copying);
+            }
+            reason => {
+                tracing::error!(%reason, "this node has stopped: an operator must decide");
+                sharing.standing.set_role(Role::Stopped(reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_hash(&self, sharing: &mut Sharing, at: LogSequence, snapshot: PartitionSnapshot) {
+        if sharing.hashing.is_some() {
+            return;
+        }
+        let hash = move || state_hash(&snapshot, None);
+        let started = Job::start(self.shared.runtime.as_ref(), "state-hash", hash);
+        sharing.hashing = started.ok().map(|job| (at, job));
+    }
+
+    /// Takes a state hash that is done, and compares it with the home's.
+    fn look_at_hashes(&mut self, sharing: &mut Sharing) {
+        if let Some((at, job)) = sharing.hashing.take_if(|(_, job)| job.is_finished())
+            && let Some(Ok(hash)) = job.join()
+        {
+            let mut figures = sharing.standing.figures.lock();
+            figures.marks += 1;
+            figures.last_hash = hash;
+            drop(figures);
+            sharing.own_hash = Some((at, hash));
+            if sharing.replica.home().is_some() {
+                sharing.unsent_hash = Some((at, hash));
+            }
+        }
+        if let (Some((own_at, own)), Some((homes_at, homes))) = (sharing.own_hash, sharing.homes_hash)
+            && own_at == homes_at
+            && own != homes
+        {
+            tracing::error!(
+                record = own_at.0,
+                "the state differs from its home's: this node needs a copy"
+            );
+            sharing.standing.figures.lock().hash_mismatches += 1;
+            sharing.own_hash = None;
+            sharing.replica.end();
+            sharing.standing.set_role(Role::Copying);
+        }
+    }
+
+    /// Makes known how this node stands.
+    fn show(&mut self, sharing: &mut Sharing, now: Moment) {
+        let (standing, replica) = (&sharing.standing, &mut sharing.replica);
+        let Some((position, _)) = replica.position() else {
+            return;
+        };
+        let is_uncertain = replica.is_uncertain(now);
+        let drain_until = standing.wishes.drain_until_micros.load(Ordering::SeqCst);
+        let drains = now.0.as_micros() < u128::from(drain_until);
+        let mut is_news = false;
+        let role = if let Some(serving) = replica.home() {
+            is_news = standing.confirmed(serving.home.confirmed_below().0, serving.home.evidence());
+            let condition = match (is_uncertain || !sharing.unwritten.is_empty(), drains) {
+                (true, _) => Condition::Uncertain,
+                (false, false) => Condition::Sure,
+                (false, true) => Condition::Draining,
+            };
+            let term = serving.home.term().term;
+            Role::Home { term, condition }
+        } else if replica.is_candidate() {
+            Role::Candidate { term: position.term }
+        } else {
+            let has_home = position.term != quartet_log_replicated::Term::ZERO;
+            Role::Following {
+                term: position.term,
+                home: has_home.then_some(position.writer),
+            }
+        };
+        let (lag_records, lag_millis) = replica.lag(now);
+        let mut figures = standing.figures.lock();
+        (figures.term, figures.home_node) = (position.term.0, position.writer.node.0);
+        figures.is_home = matches!(role, Role::Home { .. });
+        (figures.applied, figures.synced) = (sharing.written.sequence.0, sharing.synced.0);
+        (figures.lag_records, figures.lag_millis) = (lag_records, lag_millis);
+        replica.note_chores(&mut figures);
+        drop(figures);
+        self.show_role(sharing, role);
+        if is_news {
+            self.shared.tell_waiting();
+        }
+    }
+
+    /// Refuses commits before the role says so.
+    fn show_role(&self, sharing: &Sharing, mut role: Role) {
+        let refuses = !matches!(
+            role,
+            Role::Home {
+                condition: Condition::Sure,
+                ..
+            }
+        );
+        if self.shared.room.refuse(refuses) && refuses {
+            self.shared.partition.release();
+        }
+        if let Role::Home { condition, .. } = &mut role
+            && *condition == Condition::Draining
+            && !self.is_ahead(sharing)
+        {
+            *condition = Condition::Drained;
+        }
+        sharing.standing.set_role(role);
+    }
+}
+
+/// What the file log has of a record: a term's floor is the version of an empty transaction.
+fn payload_of(content: Content) -> Vec<u8> {
+    match content {
+        Content::Epoch(epoch) => epoch,
+        Content::Term { floor, .. } => [&floor.0.to_le_bytes()[..], &[0; 4]].concat(),
+        Content::Part | Content::Mark | Content::Hash { .. } => Vec::new(),
+    }
+}

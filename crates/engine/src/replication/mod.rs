@@ -1,0 +1,43 @@
+//! A node of a log that several share: the machines of the log, driven by events, and how they are
+//! set up. What their deliveries do to the state is the flusher's part.
+
+pub(crate) mod chores;
+pub(crate) mod place;
+pub(crate) mod replica;
+
+use std::sync::Arc;
+
+use quartet_log_replicated::{Place, Sequencer, Writer};
+
+use crate::standing::Role;
+
+/// Longest effects of one transaction over a replicated log, in bytes.
+pub(crate) const TRANSACTION_EFFECTS_MAX: usize = 4 << 20;
+/// An epoch over a replicated log is closed at this size, so that with one transaction more it is
+/// no longer than the log takes.
+pub(crate) const EPOCH_BYTES_MAX: usize = quartet_log_replicated::EPOCH_BYTES_MAX - TRANSACTION_EFFECTS_MAX - 4096;
+
+/// Called for each event that a sequencer has to give.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Makes a sequencer's handle, which calls the waker after each event that has arrived for it.
+pub type MakeSequencer = Box<dyn FnOnce(Waker) -> Box<dyn Sequencer + Send> + Send>;
+
+/// How an engine takes part in a replicated log.
+pub struct Replicated {
+    /// The partition.
+    pub place: Place,
+    /// This node, and a number that no other process of it has.
+    pub me: Writer,
+    /// Nodes that are configured, whether they run or not: a majority of them must have synced what
+    /// the sequencer drops.
+    pub nodes: usize,
+    /// Makes the sequencer's handle.
+    pub sequencer: MakeSequencer,
+    /// Called after each change of the role, from the log's thread. It must be quick. Behind a
+    /// `Home` nothing of the layers' memory may be used any more: versions may come again with
+    /// other content.
+    pub on_role: Box<dyn Fn(&Role) + Send + Sync>,
+    /// Bytes of records that the sequencer may hold.
+    pub budget_bytes: u64,
+}

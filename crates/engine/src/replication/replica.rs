@@ -1,0 +1,425 @@
+//! The machines of the replicated log, moved by the sequencer's events. Never waits.
+//!
+//! ```text
+//! Following --take_over--> Candidate --won--> Home --deposed--> Following
+//!     ^                        |                |
+//!     +---- another's term ----+                +--> Ended, as from anywhere
+//! ```
+//!
+//! Events become [`Happening`]s, which the flusher carries out in their order before it asks for
+//! the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quartet_log_replicated::{
+    Answer, Arrival, Confirmation, Content, Delivery, Event, Failure, Follower, Hint, Hinted, Home, Moment, Outcome,
+    Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
+};
+use quartet_model::{LogSequence, Version};
+
+use crate::replication::chores::{Chores, Reached};
+use crate::standing::{Replication, Standing};
+
+/// How often a follower reads what the log holds, hints or not, and a home that is idle whether it
+/// still is one.
+const POLL: Duration = Duration::from_secs(1);
+/// How long a request that has failed waits before it is sent again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Something for the flusher to carry out.
+pub(crate) enum Happening {
+    /// Apply these.
+    Deliver(Vec<Delivery>),
+    /// This node is home behind this Term record.
+    Won(Delivery),
+    /// A record of this home's is durable, at this position. True if its epoch is whole.
+    Appended(Position, bool),
+    /// Another is home.
+    Deposed,
+    /// Nothing more comes.
+    Ended(StopReason),
+}
+
+enum Stage {
+    Following(Following),
+    Candidate(Box<Candidate>),
+    Home(Box<Serving>),
+    Ended,
+}
+
+struct Following {
+    follower: Follower,
+    asked: Option<(RequestId, Moment)>,
+    wants_range: bool,
+}
+
+struct Candidate {
+    follower: Follower,
+    attempt: TakeOver,
+    asked: Option<RequestId>,
+}
+
+pub(crate) struct Serving {
+    pub home: Home,
+    append: Option<RequestId>,
+    confirm: Option<RequestId>,
+    /// When the record in flight was first sent.
+    since: Moment,
+    /// The sequencer has refused for want of room.
+    is_full: bool,
+}
+
+pub(crate) struct Replica {
+    pub place: Place,
+    pub me: Writer,
+    sequencer: Box<dyn Sequencer + Send>,
+    standing: Arc<Standing>,
+    stage: Stage,
+    chores: Chores,
+    /// The last record heard of.
+    heard: LogSequence,
+    polled: Option<Moment>,
+    /// When this node last had everything.
+    complete: Moment,
+    not_before: Moment,
+}
+
+impl Replica {
+    /// Follows behind `position`.
+    pub fn new(
+        place: Place,
+        me: Writer,
+        chores: Chores,
+        mut sequencer: Box<dyn Sequencer + Send>,
+        standing: Arc<Standing>,
+        position: Position,
+        now: Moment,
+    ) -> Replica {
+        sequencer.watch(place.record_key(LogSequence::ZERO), place.records_end());
+        let mut replica = Replica {
+            place,
+            me,
+            sequencer,
+            standing,
+            stage: Stage::Ended,
+            chores,
+            heard: position.sequence,
+            polled: None,
+            complete: now,
+            not_before: Moment::default(),
+        };
+        replica.follow(position);
+        replica
+    }
+
+    /// Follows behind `position`, whatever it did before.
+    pub fn follow(&mut self, position: Position) {
+        self.stage = Stage::Following(Following {
+            follower: Follower::new(self.place.clone(), position),
+            asked: None,
+            wants_range: true,
+        });
+    }
+
+    /// Begins to take over, if it follows.
+    pub fn take_over(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Following(Following { follower, .. }) => Stage::Candidate(Box::new(Candidate {
+                follower,
+                attempt: TakeOver::new(self.me),
+                asked: None,
+            })),
+            other => other,
+        };
+    }
+
+    /// Nothing more is sent or applied.
+    pub fn end(&mut self) {
+        self.stage = Stage::Ended;
+    }
+
+    pub fn home(&mut self) -> Option<&mut Serving> {
+        match &mut self.stage {
+            Stage::Home(serving) => Some(serving),
+            _ => None,
+        }
+    }
+
+    pub fn is_candidate(&self) -> bool {
+        matches!(self.stage, Stage::Candidate(_))
+    }
+
+    pub fn is_following(&self) -> bool {
+        matches!(self.stage, Stage::Following(_))
+    }
+
+    /// The last record that is known, and whether a history may begin behind it.
+    pub fn position(&self) -> Option<(Position, bool)> {
+        let of = |follower: &Follower| (follower.position(), !follower.is_within_group());
+        match &self.stage {
+            Stage::Following(following) => Some(of(&following.follower)),
+            Stage::Candidate(candidate) => Some(of(&candidate.follower)),
+            Stage::Home(serving) => Some((serving.home.tail(), !serving.home.is_appending())),
+            Stage::Ended => None,
+        }
+    }
+
+    /// True while a home is not sure that it is one, or lacks room.
+    pub fn is_uncertain(&mut self, now: Moment) -> bool {
+        let lacks_copies = self.chores.lacks_copies();
+        self.home()
+            .is_some_and(|serving| serving.home.is_uncertain(now) || serving.is_full || lacks_copies)
+    }
+
+    /// Records behind `position` that are heard of, and milliseconds since everything was here.
+    pub fn lag(&mut self, now: Moment) -> (u64, u64) {
+        let Some((position, _)) = self.position() else {
+            return (0, 0);
+        };
+        if self.home().is_some() {
+            return (0, 0);
+        }
+        let records = self.heard.0.saturating_sub(position.sequence.0);
+        (records, now.since(self.complete).as_millis() as u64)
+    }
+
+    /// A record of another home's was applied.
+    pub fn applied(&mut self, sequence: LogSequence, stored_bytes: usize) {
+        self.chores.appended(sequence, stored_bytes);
+    }
+
+    pub fn note_chores(&self, figures: &mut Replication) {
+        self.chores.note(figures);
+    }
+
+    /// The next thing that has happened, if anything has.
+    pub fn next(&mut self, now: Moment) -> Option<Happening> {
+        while let Some(event) = self.sequencer.receive(Duration::ZERO) {
+            let happened = match event {
+                Event::Hint(hint) => self.hinted(&hint),
+                Event::Answered(id, answer) => self.answered(id, answer, now),
+            };
+            if happened.is_some() {
+                return happened;
+            }
+        }
+        None
+    }
+
+    fn hinted(&mut self, hint: &Hint) -> Option<Happening> {
+        if let Hint::Put { key, .. } = hint {
+            self.heard = self.heard.max(self.place.sequence_of(key).unwrap_or_default());
+        }
+        let Stage::Following(following) = &mut self.stage else {
+            return None;
+        };
+        match following.follower.hint(hint) {
+            Hinted::Nothing => None,
+            Hinted::Delivered(delivery) => Some(Happening::Deliver(vec![delivery])),
+            Hinted::ReadRange => {
+                following.wants_range = true;
+                None
+            }
+        }
+    }
+
+    fn answered(&mut self, id: RequestId, answer: Result<Answer, Failure>, now: Moment) -> Option<Happening> {
+        if answer.is_err() {
+            self.standing.figures.lock().unknown_answers += 1;
+            self.not_before = Moment(now.0 + RETRY);
+        }
+        if self.chores.is_mine(id) {
+            let home = match &mut self.stage {
+                Stage::Home(serving) => Some(&serving.home),
+                _ => None,
+            };
+            self.chores
+                .answered(id, answer, &self.place, home, self.sequencer.as_mut());
+            return None;
+        }
+        match &mut self.stage {
+            Stage::Following(following) => match following.asked {
+                Some((asked, at)) if asked == id => {
+                    following.asked = None;
+                    self.ranged(answer, at)
+                }
+                _ => None,
+            },
+            Stage::Candidate(candidate) if candidate.asked == Some(id) => {
+                candidate.asked = None;
+                self.progress(answer)
+            }
+            Stage::Home(serving) if serving.append == Some(id) => {
+                serving.append = None;
+                self.appended(answer, now)
+            }
+            Stage::Home(serving) if serving.confirm == Some(id) => {
+                serving.confirm = None;
+                self.confirmed(answer)
+            }
+            _ => None,
+        }
+    }
+
+    fn ranged(&mut self, answer: Result<Answer, Failure>, asked: Moment) -> Option<Happening> {
+        let Stage::Following(following) = &mut self.stage else {
+            return None;
+        };
+        let Ok(answer) = answer else {
+            following.wants_range = true;
+            return None;
+        };
+        match following.follower.take(answer) {
+            Ok((deliveries, more)) => {
+                following.wants_range = more;
+                if !more {
+                    self.complete = asked;
+                    self.heard = self.heard.max(following.follower.position().sequence);
+                }
+                (!deliveries.is_empty()).then_some(Happening::Deliver(deliveries))
+            }
+            Err(reason) => self.ended(reason),
+        }
+    }
+
+    fn ended(&mut self, reason: StopReason) -> Option<Happening> {
+        self.stage = Stage::Ended;
+        Some(Happening::Ended(reason))
+    }
+
+    fn progress(&mut self, answer: Result<Answer, Failure>) -> Option<Happening> {
+        let Stage::Candidate(candidate) = &mut self.stage else {
+            return None;
+        };
+        match candidate.attempt.answered(&mut candidate.follower, answer) {
+            Ok(Progress::Apply(deliveries)) => {
+                let me = self.me;
+                let is_anothers = |delivery: &Delivery| match delivery.content {
+                    Content::Term { writer, .. } => writer != me,
+                    _ => false,
+                };
+                if deliveries.iter().any(is_anothers) {
+                    let follower = candidate.follower.clone();
+                    self.stage = Stage::Following(Following {
+                        follower,
+                        asked: None,
+                        wants_range: true,
+                    });
+                }
+                Some(Happening::Deliver(deliveries))
+            }
+            Ok(Progress::Won(home, delivery)) => {
+                self.stage = Stage::Home(Box::new(Serving {
+                    home: *home,
+                    append: None,
+                    confirm: None,
+                    since: Moment::default(),
+                    is_full: false,
+                }));
+                self.chores.begin_home();
+                Some(Happening::Won(delivery))
+            }
+            Ok(Progress::Ready | Progress::Again) => None,
+            Err(reason) => self.ended(reason),
+        }
+    }
+
+    fn appended(&mut self, answer: Result<Answer, Failure>, now: Moment) -> Option<Happening> {
+        let Stage::Home(serving) = &mut self.stage else {
+            return None;
+        };
+        let bytes = serving.home.flight_bytes();
+        match serving.home.appended(answer) {
+            Outcome::Done(appended) | Outcome::Landed(appended) => {
+                serving.is_full = false;
+                let took = now.since(serving.since);
+                serving.since = Moment::default();
+                self.chores.appended(appended.sequence, bytes);
+                let mut figures = self.standing.figures.lock();
+                figures.appends += 1;
+                figures.append_bytes += bytes as u64;
+                figures.append_micros = took.as_micros() as u64;
+                Some(Happening::Appended(serving.home.tail(), appended.is_whole))
+            }
+            Outcome::Deposed { .. } => Some(Happening::Deposed),
+            Outcome::Stopped(reason) => self.ended(reason),
+            Outcome::Unknown(failure) => {
+                serving.is_full = failure == Failure::NoRoom;
+                None
+            }
+        }
+    }
+
+    fn confirmed(&mut self, answer: Result<Answer, Failure>) -> Option<Happening> {
+        let Stage::Home(serving) = &mut self.stage else {
+            return None;
+        };
+        match serving.home.confirmed(answer) {
+            Confirmation::Confirmed => {
+                self.standing.figures.lock().confirmations += 1;
+                None
+            }
+            Confirmation::Deposed { .. } => Some(Happening::Deposed),
+            Confirmation::Stopped(reason) => self.ended(reason),
+            Confirmation::Unknown(_) => None,
+        }
+    }
+
+    /// Sends what is to be sent by now. `floor`: below every version of a term that would begin
+    /// now.
+    pub fn send(&mut self, now: Moment, floor: Version, reached: Reached) {
+        self.chores.send(now, reached, &self.place, self.sequencer.as_mut());
+        if now < self.not_before {
+            return;
+        }
+        match &mut self.stage {
+            Stage::Following(following) => {
+                let is_due = self.polled.is_none_or(|polled| now.since(polled) >= POLL);
+                if following.asked.is_none() && (following.wants_range || is_due) {
+                    let id = self.sequencer.send(following.follower.request());
+                    following.asked = Some((id, now));
+                    following.wants_range = false;
+                    self.polled = Some(now);
+                }
+            }
+            Stage::Candidate(candidate) if candidate.asked.is_none() => {
+                if candidate.attempt.is_ready() {
+                    candidate.attempt.claim(&candidate.follower, floor);
+                }
+                let request = candidate.attempt.request(&mut candidate.follower);
+                candidate.asked = request.map(|request| self.sequencer.send(request));
+            }
+            Stage::Home(_) => self.send_as_home(now),
+            Stage::Candidate(_) | Stage::Ended => {}
+        }
+    }
+
+    /// What is about to be sent is made known before it is: no request that arrives behind the
+    /// sending may be confirmed by it.
+    fn send_as_home(&mut self, now: Moment) {
+        let (sequencer, standing) = (&mut self.sequencer, &self.standing);
+        let Stage::Home(serving) = &mut self.stage else {
+            return;
+        };
+        let home = &mut serving.home;
+        if let Some(request) = home.append_request(now) {
+            standing.sends(home.arrival().0);
+            if serving.since == Moment::default() {
+                serving.since = now;
+            }
+            serving.append = Some(sequencer.send(request));
+        }
+        let is_fresh = |evidence: Moment| now.since(evidence) < POLL;
+        if !home.evidence().is_some_and(is_fresh) {
+            home.want(home.arrival());
+        }
+        if let Some(wanted) = standing.wanted() {
+            home.want(Arrival(wanted));
+        }
+        if let Some(request) = home.confirm_request(now) {
+            standing.sends(home.arrival().0);
+            serving.confirm = Some(sequencer.send(request));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! How a node of a replicated log stands, for all threads that ask: its role, and whether a reply
+//! may leave.
+//!
+//! A reply rests on a version, which must be durable, and it must be shown that this node was home
+//! after the request had arrived. Attempts to show that are numbered when they are sent; a request
+//! notes the last number at its arrival, and a higher one that succeeded confirms it
+//! (`quartet_log_replicated`). The log's thread raises `sent` before it sends, so no request that
+//! arrives behind the sending can note less.
+//!
+//! Numbers begin anew with each home, and versions may come again with other content behind a
+//! roll-back. So arrivals carry the *generation*, which rises whenever this node becomes home or
+//! ceases to be: odd while it is home. A reply of an earlier home is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quartet_log_replicated::{EVIDENCE_LASTS, Moment, Position, StopReason, Term, Writer};
+use quartet_model::Version;
+use quartet_store::PartitionSnapshot;
+
+use crate::Durability;
+
+/// A node's part in its partition's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The log is this node's own: it is always home.
+    Alone,
+    /// It applies what others append.
+    Following {
+        /// The running term.
+        term: Term,
+        /// Its home; `None` before the first.
+        home: Option<Writer>,
+    },
+    /// It tries to take over.
+    Candidate {
+        /// The term that it would end.
+        term: Term,
+    },
+    /// It executes transactions.
+    Home {
+        /// Its term.
+        term: Term,
+        /// Whether it commits.
+        condition: Condition,
+    },
+    /// It was deposed with commits that are not confirmed, and reads its state anew.
+    RollingBack,
+    /// The next record is gone from the sequencer, or its state differs from its home's: it needs a
+    /// copy in an empty directory.
+    Copying,
+    /// What it has contradicts the sequencer. It serves nothing until an operator decides.
+    Stopped(StopReason),
+}
+
+/// Whether a home commits. Commits are refused unless it is `Sure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It does.
+    Sure,
+    /// The sequencer has not answered for a second, has no room, or keeps more than it should for
+    /// want of copies.
+    Uncertain,
+    /// It is to hand over, and something is not confirmed yet.
+    Draining,
+    /// It is to hand over, and everything is confirmed.
+    Drained,
+}
+
+/// When a request arrived, and how its reply may be given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    generation: u32,
+    is_relaxed: bool,
+    /// Attempts sent before it.
+    number: u64,
+}
+
+/// Whether a reply may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It may.
+    Yes,
+    /// Not yet: the listeners of [`Engine::on_durable`](crate::Engine::on_durable) are called when
+    /// that may have changed.
+    NotYet,
+    /// It never may: the home that executed the request is deposed, and the outcome is unknown.
+    Lost,
+}
+
+/// Figures of a node of a replicated log; all zero for a log of one's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replication {
+    /// The running term, as far as is known here.
+    pub term: u64,
+    /// The node that is its home.
+    pub home_node: u64,
+    /// True if it is this one.
+    pub is_home: bool,
+    /// The last record that is confirmed and applied here.
+    pub applied: u64,
+    /// The last record that is durable in the own file log.
+    pub synced: u64,
+    /// Records that are known to be behind `applied`.
+    pub lag_records: u64,
+    /// Milliseconds since this node last had everything; zero at home.
+    pub lag_millis: u64,
+    /// Records appended.
+    pub appends: u64,
+    /// Their bytes, as stored.
+    pub append_bytes: u64,
+    /// Microseconds from the last append's first sending to its answer.
+    pub append_micros: u64,
+    /// Reads of `term` that showed this node to be home.
+    pub confirmations: u64,
+    /// Requests without an answer.
+    pub unknown_answers: u64,
+    /// Terms begun here.
+    pub take_overs: u64,
+    /// Terms lost.
+    pub depositions: u64,
+    /// Times that the state was read anew.
+    pub roll_backs: u64,
+    /// State hashes taken.
+    pub marks: u64,
+    /// State hashes that differed from the home's.
+    pub hash_mismatches: u64,
+    /// The last state hash taken.
+    pub last_hash: u128,
+    /// Records below are dropped from the sequencer.
+    pub trimmed_below: u64,
+    /// Bytes of records that the sequencer holds, as counted at home.
+    pub window_bytes: u64,
+}
+
+/// The state behind a confirmed record, for a copy.
+pub(crate) struct Copied {
+    pub snapshot: PartitionSnapshot,
+    pub place: Position,
+    pub version: Version,
+}
+
+/// What other threads ask of the log's thread.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    pub take_over: AtomicBool,
+    /// Until then commits are refused, in microseconds of the runtime's clock; zero if not.
+    pub drain_until_micros: AtomicU64,
+    pub mark: AtomicBool,
+    pub copy: AtomicBool,
+}
+
+pub(crate) struct Standing {
+    generation: AtomicU32,
+    sent: AtomicU64,
+    confirmed_below: AtomicU64,
+    /// One more than the highest arrival that waits; zero if none does.
+    wanted: AtomicU64,
+    /// Relaxed replies leave at once until then, in microseconds of the runtime's clock.
+    fresh_until_micros: AtomicU64,
+    role: Mutex<Role>,
+    pub figures: Mutex<Replication>,
+    pub wishes: Wishes,
+    /// What `Wishes::copy` asked for.
+    pub copied: Mutex<Option<Copied>>,
+    on_role: Box<dyn Fn(&Role) + Send + Sync>,
+}
+
+impl Standing {
+    pub fn new(role: Role, on_role: Box<dyn Fn(&Role) + Send + Sync>) -> Standing {
+        Standing {
+            generation: AtomicU32::new(0),
+            sent: AtomicU64::new(0),
+            confirmed_below: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            fresh_until_micros: AtomicU64::new(0),
+            role: Mutex::new(role),
+            figures: Mutex::default(),
+            wishes: Wishes::default(),
+            copied: Mutex::default(),
+            on_role,
+        }
+    }
+
+    pub fn role(&self) -> Role {
+        self.role.lock().clone()
+    }
+
+    pub fn is_home(&self) -> bool {
+        self.generation.load(Ordering::SeqCst) % 2 == 1
+    }
+
+    /// Notes the role, and tells if it is another.
+    pub fn set_role(&self, role: Role) {
+        let is_new = {
+            let mut known = self.role.lock();
+            let is_new = *known != role;
+            known.clone_from(&role);
+            is_new
+        };
+        if is_new {
+            (self.on_role)(&role);
+        }
+    }
+
+    /// Becomes home, if it is not. Nothing is confirmed yet.
+    pub fn begin_home(&self) {
+        self.sent.store(0, Ordering::SeqCst);
+        self.confirmed_below.store(0, Ordering::SeqCst);
+        self.wanted.store(0, Ordering::SeqCst);
+        self.fresh_until_micros.store(0, Ordering::SeqCst);
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ceases to be home: all replies that wait are lost.
+    pub fn end_home(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// An attempt with this number is about to be sent.
+    pub fn sends(&self, number: u64) {
+        self.sent.store(number, Ordering::SeqCst);
+    }
+
+    /// Notes what has been shown by now. True if that is news to somebody who waits.
+    pub fn confirmed(&self, below: u64, evidence: Option<Moment>) -> bool {
+        let until = evidence.map_or(Duration::ZERO, |evidence| evidence.0 + EVIDENCE_LASTS);
+        let until_micros = until.as_micros() as u64;
+        let was_until = self.fresh_until_micros.swap(until_micros, Ordering::SeqCst);
+        self.confirmed_below.swap(below, Ordering::SeqCst) != below || was_until != until_micros
+    }
+
+    /// The highest arrival that waits to be confirmed.
+    pub fn wanted(&self) -> Option<u64> {
+        self.wanted.load(Ordering::SeqCst).checked_sub(1)
+    }
+
+    pub fn arrival(&self, durability: Durability) -> Arrival {
+        let generation = self.generation.load(Ordering::SeqCst);
+        Arrival {
+            generation,
+            is_relaxed: durability != Durability::Always,
+            number: self.sent.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Whether it is shown that this node was home after the arrival. `now`: the runtime's time.
+    /// Notes that it is wanted if not.
+    pub fn confirms(&self, arrival: Arrival, now: Duration) -> Settled {
+        let generation = self.generation.load(Ordering::SeqCst);
+        let number = match generation.wrapping_sub(arrival.generation) {
+            // It was not home, and nothing was executed.
+            0 if generation % 2 == 0 => return Settled::Yes,
+            0 => arrival.number,
+            // It has become home since.
+            1 if generation % 2 == 1 => 0,
+            _ => return Settled::Lost,
+        };
+        let is_confirmed = match arrival.is_relaxed {
+            true => (now.as_micros() as u64) < self.fresh_until_micros.load(Ordering::SeqCst),
+            false => self.confirmed_below.load(Ordering::SeqCst) > number,
+        };
+        if !is_confirmed {
+            let sent = self.sent.load(Ordering::SeqCst);
+            let number = if arrival.is_relaxed { sent } else { number };
+            self.wanted.fetch_max(number + 1, Ordering::SeqCst);
+        }
+        // Numbers begin anew with each generation.
+        match self.generation.load(Ordering::SeqCst) == generation {
+            true if is_confirmed => Settled::Yes,
+            true => Settled::NotYet,
+            false => Settled::Lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home() -> Standing {
+        let standing = Standing::new(Role::Alone, Box::new(|_| {}));
+        standing.begin_home();
+        standing
+    }
+
+    #[test]
+    fn a_reply_waits_for_an_attempt_sent_behind_its_arrival() {
+        let standing = home();
+        standing.sends(1);
+        let arrival = standing.arrival(Durability::Always);
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        assert_eq!(standing.wanted(), Some(1));
+        standing.confirmed(1, Some(Moment::default()));
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        standing.sends(2);
+        standing.confirmed(2, Some(Moment::default()));
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Yes);
+    }
+
+    #[test]
+    fn a_relaxed_reply_leaves_while_the_evidence_is_young() {
+        let standing = home();
+        let arrival = standing.arrival(Durability::Interval);
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        standing.confirmed(1, Some(Moment(Duration::from_secs(5))));
+        assert_eq!(standing.confirms(arrival, Duration::from_millis(6_999)), Settled::Yes);
+        assert_eq!(standing.confirms(arrival, Duration::from_secs(7)), Settled::NotYet);
+    }
+
+    #[test]
+    fn replies_of_an_earlier_home_are_lost() {
+        let standing = home();
+        let arrival = standing.arrival(Durability::Always);
+        standing.end_home();
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Lost);
+        let refused = standing.arrival(Durability::Always);
+        assert_eq!(standing.confirms(refused, Duration::ZERO), Settled::Yes);
+        standing.begin_home();
+        standing.confirmed(9, Some(Moment::default()));
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Lost);
+    }
+
+    /// A request that arrived at a follower and was executed after its promotion waits for an
+    /// attempt of the new home.
+    #[test]
+    fn a_request_that_came_before_the_promotion_waits_for_the_new_home() {
+        let standing = Standing::new(Role::Alone, Box::new(|_| {}));
+        let arrival = standing.arrival(Durability::Always);
+        standing.begin_home();
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        standing.sends(1);
+        standing.confirmed(1, Some(Moment::default()));
+        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Yes);
+    }
+}

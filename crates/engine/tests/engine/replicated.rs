@@ -1,0 +1,590 @@
+//! Engines that share a log: home, followers, promotion, deposition.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{
+    CommitError, CommitRequest, Condition, CopyError, CopyTarget, Dependency, Durability, Engine, EngineOptions,
+    ExecuteError, Mutation, Parts, Replicated, Role, Settled, StoreKind,
+};
+use quartet_env::{FaultyDisk, ManualClock};
+use quartet_log_replicated::{ClusterId, NodeId, PartitionId, Place, StopReason, Writer};
+use quartet_model::{EffectsReader, KeyRange, Version};
+
+use crate::shelf::{Mode, Shelf, until};
+use crate::world::{ALWAYS, RELAXED, World, execute, set};
+
+/// One node: its disk outlives its engine.
+struct Node {
+    id: u64,
+    shelf: Shelf,
+    world: World,
+    /// Its client at the shelf.
+    client: usize,
+    roles: Arc<Mutex<Vec<Role>>>,
+    engine: Option<Engine>,
+}
+
+fn place() -> Place {
+    Place::new("/test", ClusterId(7), PartitionId(0))
+}
+
+fn founded() -> Shelf {
+    let shelf = Shelf::default();
+    shelf.ask(&place().found());
+    shelf
+}
+
+static INCARNATIONS: AtomicUsize = AtomicUsize::new(1);
+
+impl Node {
+    fn new(shelf: &Shelf, id: u64) -> Node {
+        let mut node = Node {
+            id,
+            shelf: shelf.clone(),
+            world: World::default(),
+            client: 0,
+            roles: Arc::default(),
+            engine: None,
+        };
+        node.start();
+        node
+    }
+
+    fn start(&mut self) {
+        self.engine = None;
+        self.client = self.shelf.next_client();
+        let roles = self.roles.clone();
+        let replicated = Replicated {
+            place: place(),
+            me: Writer {
+                node: NodeId(self.id),
+                incarnation: INCARNATIONS.fetch_add(1, Ordering::SeqCst) as u64,
+            },
+            nodes: 3,
+            sequencer: self.shelf.maker(),
+            on_role: Box::new(move |role| roles.lock().push(role.clone())),
+            budget_bytes: 64 << 20,
+        };
+        let parts = Parts::on_one_machine(Arc::new(self.world.disk.clone()), self.world.clock.clone());
+        let options = EngineOptions {
+            store: self.world.store,
+            ..EngineOptions::default()
+        };
+        let failure = Box::new(|error: &_| panic!("the own log failed: {error}"));
+        self.engine = Some(Engine::open_replicated(parts, options, replicated, failure, &mut |_| {}).unwrap());
+    }
+
+    /// The process ends and the disk loses what it has not synced.
+    fn crash(&mut self) {
+        let disk = self.world.disk.fork();
+        disk.crash();
+        self.engine = None;
+        self.world.disk = disk;
+    }
+
+    fn engine(&self) -> &Engine {
+        self.engine.as_ref().unwrap()
+    }
+
+    fn become_home(&self) {
+        self.engine().take_over();
+        until("it becomes home", || self.is_sure());
+    }
+
+    fn is_sure(&self) -> bool {
+        let condition = Condition::Sure;
+        matches!(self.engine().role(), Role::Home { condition: found, .. } if found == condition)
+    }
+
+    fn set(&self, key: &[u8], value: &[u8]) {
+        let arrival = self.engine().arrival(Durability::Always);
+        let dependency = set(self.engine(), ALWAYS, key, value);
+        assert!(self.engine().wait_settled(dependency, arrival));
+    }
+
+    /// Reads as a follower shows it.
+    fn shown(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.engine().reader(ALWAYS).unwrap().get(key)
+    }
+
+    /// Reads as a home, and waits until the answer may leave.
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let arrival = self.engine().arrival(Durability::Always);
+        let (row, dependency) = execute(self.engine(), ALWAYS, |tx| tx.get(key).map(|row| row.value().to_vec()));
+        assert!(self.engine().wait_settled(dependency, arrival));
+        row
+    }
+
+    fn applied(&self) -> u64 {
+        self.engine().replication().applied
+    }
+
+    fn until_shown(&self, key: &[u8], value: &[u8]) {
+        until("it is applied", || self.shown(key).as_deref() == Some(value));
+    }
+}
+
+fn refused(engine: &Engine) -> bool {
+    let executed: Result<_, ExecuteError<()>> = engine.partition().execute(ALWAYS, |tx| Ok(drop(tx.set(b"x", b"y"))));
+    matches!(executed, Err(ExecuteError::NotHome))
+}
+
+#[test]
+fn a_home_is_answered_by_the_sequencer() {
+    let node = Node::new(&founded(), 1);
+    assert!(refused(node.engine()), "nobody is home yet");
+    node.become_home();
+    node.set(b"key", b"value");
+    assert_eq!(node.get(b"key"), Some(b"value".to_vec()));
+    let figures = node.engine().replication();
+    assert_eq!((figures.term, figures.home_node, figures.is_home), (1, 1, true));
+    assert!(figures.appends >= 1 && figures.confirmations >= 1, "{figures:?}");
+    assert!(!node.engine().make_durable(Version::MAX), "nobody flushes by itself");
+}
+
+/// A reply to a read of settled rows waits until it is shown that the node is still home.
+#[test]
+fn a_read_waits_for_a_confirmation_behind_its_arrival() {
+    let shelf = founded();
+    let node = Node::new(&shelf, 1);
+    node.become_home();
+    node.set(b"key", b"value");
+    shelf.set_mode(node.client, Mode::Late);
+    let arrival = node.engine().arrival(Durability::Always);
+    let (_, dependency) = execute(node.engine(), ALWAYS, |tx| tx.get(b"key").is_some());
+    assert_eq!(dependency, Dependency::ZERO);
+    assert_eq!(node.engine().settled(dependency, arrival), Settled::NotYet);
+    shelf.set_mode(node.client, Mode::Well);
+    assert!(node.engine().wait_settled(dependency, arrival));
+}
+
+#[test]
+fn a_home_that_is_cut_off_refuses_commits_and_goes_on_afterwards() {
+    let shelf = founded();
+    let node = Node::new(&shelf, 1);
+    node.become_home();
+    shelf.set_mode(node.client, Mode::CutOff);
+    let arrival = node.engine().arrival(Durability::Always);
+    let dependency = set(node.engine(), ALWAYS, b"key", b"value");
+    assert_eq!(node.engine().settled(dependency, arrival), Settled::NotYet);
+    until("it is uncertain", || refused(node.engine()));
+    let uncertain = |role: &Role| {
+        matches!(
+            role,
+            Role::Home {
+                condition: Condition::Uncertain,
+                ..
+            }
+        )
+    };
+    until("it says so", || uncertain(&node.engine().role()));
+    assert_eq!(node.engine().settled(dependency, arrival), Settled::NotYet);
+    shelf.set_mode(node.client, Mode::Well);
+    assert!(node.engine().wait_settled(dependency, arrival));
+    until("it commits again", || !refused(node.engine()));
+}
+
+/// `interval` acknowledged without end at a home that nobody could reach: everything since the cut
+/// was lost with it.
+#[test]
+fn relaxed_replies_wait_once_the_evidence_is_old() {
+    let shelf = founded();
+    let node = Node::new(&shelf, 1);
+    node.become_home();
+    node.set(b"key", b"value");
+    let arrival = || node.engine().arrival(Durability::Interval);
+    let (early, dependency) = (arrival(), set(node.engine(), RELAXED, b"key", b"at once"));
+    assert_eq!(dependency, Dependency::ZERO);
+    assert_eq!(node.engine().settled(dependency, early), Settled::Yes);
+    shelf.set_mode(node.client, Mode::CutOff);
+    until("the evidence is old", || {
+        node.engine().settled(dependency, arrival()) == Settled::NotYet
+    });
+    shelf.set_mode(node.client, Mode::Well);
+    assert!(node.engine().wait_settled(dependency, arrival()));
+}
+
+#[test]
+fn an_answer_that_was_lost_is_found_out() {
+    let shelf = founded();
+    let node = Node::new(&shelf, 1);
+    node.become_home();
+    shelf.set_mode(node.client, Mode::AnswersLost);
+    let arrival = node.engine().arrival(Durability::Always);
+    let dependency = set(node.engine(), ALWAYS, b"key", b"once");
+    until("answers are missing", || {
+        node.engine().replication().unknown_answers > 2
+    });
+    shelf.set_mode(node.client, Mode::Well);
+    assert!(node.engine().wait_settled(dependency, arrival));
+    let follower = Node::new(&shelf, 2);
+    follower.until_shown(b"key", b"once");
+}
+
+#[test]
+fn a_transaction_above_the_limit_is_refused_by_its_size() {
+    let node = Node::new(&founded(), 1);
+    node.become_home();
+    let large = vec![7; (4 << 20) + 1];
+    let executed: Result<_, ExecuteError<()>> = node
+        .engine()
+        .partition()
+        .execute(ALWAYS, |tx| Ok(drop(tx.set(b"large", &large))));
+    assert!(matches!(executed, Err(ExecuteError::TooLarge(_))));
+    node.set(b"large", &large[..4 << 20 >> 1]);
+    let follower = Node::new(&node.shelf, 2);
+    follower.until_shown(b"large", &large[..4 << 20 >> 1]);
+}
+
+#[test]
+fn a_follower_applies_tells_watches_and_counts() {
+    let shelf = founded();
+    let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    home.become_home();
+    let changes = Arc::new(AtomicUsize::new(0));
+    let heard = changes.clone();
+    let heard = Arc::new(move |_: &[u8]| _ = heard.fetch_add(1, Ordering::SeqCst));
+    follower.engine().partition().watch_key(ALWAYS, b"key", heard);
+    home.set(b"key", b"value");
+    home.set(b"other", b"gone");
+    execute(home.engine(), ALWAYS, |tx| tx.clear(b"other"));
+    execute(home.engine(), ALWAYS, |tx| tx.set(b"range1", b"x"));
+    execute(home.engine(), ALWAYS, |tx| tx.clear_range(b"range0", b"range2"));
+    home.set(b"last", b"one");
+    follower.until_shown(b"last", b"one");
+    assert_eq!(
+        (follower.shown(b"key"), follower.shown(b"other")),
+        (Some(b"value".to_vec()), None)
+    );
+    assert_eq!(follower.shown(b"range1"), None);
+    assert_eq!(changes.load(Ordering::SeqCst), 1);
+    let database = ALWAYS.database;
+    until("the same is counted", || {
+        home.engine().stored_bytes(database) == follower.engine().stored_bytes(database)
+    });
+    assert_eq!(
+        home.engine().state_hash(None).unwrap(),
+        follower.engine().state_hash(None).unwrap()
+    );
+    assert!(refused(follower.engine()));
+}
+
+/// A watch is a hint: what it does not tell is read.
+#[test]
+fn a_follower_without_hints_reads_what_there_is() {
+    let shelf = founded();
+    let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    shelf.set_hints(follower.client, false);
+    home.become_home();
+    home.set(b"key", b"value");
+    follower.until_shown(b"key", b"value");
+}
+
+#[test]
+fn a_follower_goes_on_from_its_own_files_after_a_restart() {
+    let shelf = founded();
+    let (home, mut follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    home.become_home();
+    home.set(b"first", b"1");
+    follower.until_shown(b"first", b"1");
+    follower.engine().checkpoint().unwrap();
+    home.set(b"second", b"2");
+    follower.until_shown(b"second", b"2");
+    for crashes in [false, true, true] {
+        match crashes {
+            true => follower.crash(),
+            false => follower.engine.take().unwrap().close().unwrap(),
+        }
+        home.set(b"away", b"3");
+        follower.start();
+        assert_eq!(follower.shown(b"first"), Some(b"1".to_vec()));
+        follower.until_shown(b"away", b"3");
+        until("equal states", || {
+            home.engine().state_hash(None).unwrap() == follower.engine().state_hash(None).unwrap()
+        });
+    }
+}
+
+#[test]
+fn a_new_home_has_everything_and_older_readers_are_too_old() {
+    let shelf = founded();
+    let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    first.set(b"key", b"value");
+    second.until_shown(b"key", b"value");
+    let read = second.engine().reader(ALWAYS).unwrap().version;
+    second.become_home();
+    assert_eq!(second.get(b"key"), Some(b"value".to_vec()));
+    let commit = |read_version| {
+        second.engine().commit(
+            ALWAYS,
+            &CommitRequest {
+                read_version,
+                read_conflicts: vec![KeyRange::point(b"absent")],
+                mutations: vec![Mutation::Set {
+                    key: b"key".to_vec(),
+                    value: b"new".to_vec(),
+                }],
+                ..CommitRequest::default()
+            },
+        )
+    };
+    assert_eq!(commit(read), Err(CommitError::TooOld));
+    let now = second.engine().read_version(ALWAYS).version;
+    assert!(now > read);
+    assert!(commit(now).is_ok());
+    let follows = |role: &Role| matches!(role, Role::Following { home: Some(writer), .. } if writer.node == NodeId(2));
+    until("the first finds out", || {
+        first.engine().arrival(Durability::Always);
+        first
+            .engine()
+            .settled(Dependency::ZERO, first.engine().arrival(Durability::Always));
+        follows(&first.engine().role())
+    });
+    assert_eq!(
+        first.engine().replication().roll_backs,
+        0,
+        "it had nothing to take back"
+    );
+    first.until_shown(b"key", b"new");
+}
+
+/// A deposed home ended its process. It now takes back what nobody has confirmed, and follows.
+#[test]
+fn a_deposed_home_takes_back_what_is_not_confirmed() {
+    let shelf = founded();
+    let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    first.set(b"key", b"confirmed");
+    second.until_shown(b"key", b"confirmed");
+    shelf.set_mode(first.client, Mode::CutOff);
+    let arrival = first.engine().arrival(Durability::Always);
+    let dependency = set(first.engine(), ALWAYS, b"key", b"never");
+    set(first.engine(), ALWAYS, b"more", b"never");
+    second.become_home();
+    second.set(b"key", b"second");
+    assert_eq!(first.engine().settled(dependency, arrival), Settled::NotYet);
+    shelf.set_mode(first.client, Mode::Well);
+    assert!(!first.engine().wait_settled(dependency, arrival), "its home is over");
+    first.until_shown(b"key", b"second");
+    assert_eq!(first.shown(b"more"), None);
+    assert_eq!(first.engine().replication().roll_backs, 1);
+    assert!(first.roles.lock().contains(&Role::RollingBack));
+    let database = ALWAYS.database;
+    assert_eq!(
+        first.engine().stored_bytes(database),
+        second.engine().stored_bytes(database)
+    );
+    assert_eq!(
+        first.engine().state_hash(None).unwrap(),
+        second.engine().state_hash(None).unwrap()
+    );
+    // And it may be home again.
+    first.become_home();
+    first.set(b"key", b"third");
+    second.until_shown(b"key", b"third");
+}
+
+/// An epoch whose answer was lost before the home was deposed is part of the history.
+#[test]
+fn a_deposed_home_keeps_what_had_landed() {
+    let shelf = founded();
+    let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    shelf.set_mode(first.client, Mode::AnswersLost);
+    let arrival = first.engine().arrival(Durability::Always);
+    let dependency = set(first.engine(), ALWAYS, b"key", b"landed");
+    first.engine().settled(dependency, arrival);
+    second.until_shown(b"key", b"landed");
+    second.become_home();
+    second.set(b"behind", b"it");
+    shelf.set_mode(first.client, Mode::Well);
+    first.until_shown(b"behind", b"it");
+    assert_eq!(first.shown(b"key"), Some(b"landed".to_vec()));
+}
+
+#[test]
+fn a_drained_home_hands_over_and_loses_nothing() {
+    let shelf = founded();
+    let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    let arrival = first.engine().arrival(Durability::Always);
+    let dependency = set(first.engine(), ALWAYS, b"key", b"value");
+    first.engine().drain();
+    let drained = |role: &Role| {
+        matches!(
+            role,
+            Role::Home {
+                condition: Condition::Drained,
+                ..
+            }
+        )
+    };
+    until("it is drained", || drained(&first.engine().role()));
+    assert!(refused(first.engine()));
+    assert!(first.engine().wait_settled(dependency, arrival));
+    second.become_home();
+    assert_eq!(second.get(b"key"), Some(b"value".to_vec()));
+    first
+        .engine()
+        .settled(Dependency::ZERO, first.engine().arrival(Durability::Always));
+    until("it follows", || matches!(first.engine().role(), Role::Following { .. }));
+    assert_eq!(first.engine().replication().roll_backs, 0);
+}
+
+#[test]
+fn all_nodes_take_their_hash_at_the_same_record() {
+    let shelf = founded();
+    let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    home.become_home();
+    home.set(b"key", b"value");
+    home.engine().mark();
+    let hash = |node: &Node| node.engine().replication().last_hash;
+    until("both have one", || hash(&home) != 0 && hash(&follower) != 0);
+    assert_eq!(hash(&home), hash(&follower));
+    home.set(b"key", b"behind it");
+    follower.until_shown(b"key", b"behind it");
+    assert_eq!(follower.engine().replication().hash_mismatches, 0);
+}
+
+/// The sequencer keeps seconds of the log; who was away for longer needs a copy.
+#[test]
+fn what_two_have_synced_is_trimmed_and_who_was_away_copies() {
+    let shelf = founded();
+    let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    home.become_home();
+    home.set(b"key", b"value");
+    follower.until_shown(b"key", b"value");
+    until("it is trimmed", || home.engine().replication().trimmed_below > 1);
+    let late = Node::new(&shelf, 3);
+    until("it needs a copy", || late.engine().role() == Role::Copying);
+    assert!(home.applied() > 1);
+}
+
+#[test]
+fn a_copy_from_a_peer_follows_and_may_be_copied_again() {
+    let shelf = founded();
+    let (home, mut copied) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    home.become_home();
+    let large = vec![7; 300_000];
+    home.set(b"large", &large);
+    home.set(b"key", b"value");
+    copied.until_shown(b"key", b"value");
+    for (from_home, value) in [(true, &b"first"[..]), (false, b"second"), (true, b"third")] {
+        home.set(b"key", value);
+        let follower = Node::new(&shelf, 3);
+        follower.until_shown(b"key", value);
+        let source = if from_home { &home } else { &follower };
+        let mut source = source.engine().copy_source().unwrap();
+        home.set(b"meanwhile", value);
+        follower.until_shown(b"meanwhile", value);
+        copied.engine = None;
+        copied.world.disk = FaultyDisk::new();
+        let parts = || Parts::on_one_machine(Arc::new(copied.world.disk.clone()), copied.world.clock.clone());
+        let mut target = CopyTarget::begin(parts(), copied.world.store.unwrap_or(StoreKind::Memory)).unwrap();
+        while let Some(bytes) = source.next().unwrap() {
+            // However the bytes are cut on their way.
+            bytes.chunks(100_001).for_each(|bytes| target.take(bytes).unwrap());
+        }
+        target.finish().unwrap();
+        copied.start();
+        copied.until_shown(b"meanwhile", value);
+        assert_eq!(copied.shown(b"large").as_deref(), Some(&large[..]));
+        assert_eq!(copied.shown(b"key").as_deref(), Some(value));
+        home.set(b"behind", value);
+        copied.until_shown(b"behind", value);
+        let hash = |node: &Node| node.engine().state_hash(None).unwrap();
+        assert_eq!(hash(&copied), hash(&home));
+    }
+}
+
+/// Bytes of a peer never panic, and parts of a copy are no directory.
+#[test]
+fn a_copy_that_is_torn_is_refused() {
+    let node = Node::new(&founded(), 1);
+    assert!(node.engine().copy_source().is_err(), "there is nothing to copy");
+    node.become_home();
+    node.set(b"key", b"value");
+    let mut source = node.engine().copy_source().unwrap();
+    let mut bytes = Vec::new();
+    while let Some(more) = source.next().unwrap() {
+        bytes.extend(more);
+    }
+    let target = || {
+        let (disk, clock) = (Arc::new(FaultyDisk::new()), Arc::new(ManualClock::new(1)));
+        CopyTarget::begin(Parts::on_one_machine(disk, clock), StoreKind::Memory).unwrap()
+    };
+    for end in 0..bytes.len() {
+        let mut torn = target();
+        torn.take(&bytes[..end]).unwrap();
+        assert!(matches!(torn.finish(), Err(CopyError::Malformed)), "{end}");
+    }
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x80;
+        let mut damaged = target();
+        let _ = damaged.take(&changed);
+    }
+}
+
+/// Feeds and backups read the own log of any node, and see transactions alone.
+#[test]
+fn a_followers_log_is_read_as_any() {
+    let shelf = founded();
+    let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    home.become_home();
+    home.set(b"key", b"value");
+    follower.until_shown(b"key", b"value");
+    let versions = |node: &Node| {
+        let mut reader = node.engine().read_log_after(Version::ZERO).unwrap();
+        let mut versions = Vec::new();
+        while let Some(record) = reader.next().unwrap() {
+            let mut transactions = EffectsReader::new(record.payload);
+            while let Some((version, _)) = transactions.next_transaction().unwrap() {
+                versions.push(version);
+            }
+        }
+        versions
+    };
+    until("both have the same", || versions(&home) == versions(&follower));
+    assert!(versions(&home).len() >= 2);
+}
+
+#[test]
+fn a_node_of_another_cluster_is_told_so() {
+    let shelf = founded();
+    let mut node = Node::new(&shelf, 1);
+    node.become_home();
+    node.set(b"key", b"value");
+    node.engine.take().unwrap().close().unwrap();
+    let other = Shelf::default();
+    other.ask(&Place::new("/test", ClusterId(8), PartitionId(0)).found());
+    node.shelf = other;
+    node.start();
+    let stopped = |role: &Role| matches!(role, Role::Stopped(StopReason::EndsBefore { .. }));
+    until("it stops", || stopped(&node.engine().role()));
+    let alone = node.world.try_open();
+    assert!(alone.err().is_some_and(|error| error.to_string().contains("cluster")));
+}
+
+#[test]
+fn a_directory_of_a_server_alone_does_not_join() {
+    let world = World::default();
+    let engine = world.open();
+    set(&engine, ALWAYS, b"key", b"value");
+    engine.close().unwrap();
+    let parts = Parts::on_one_machine(Arc::new(world.disk.clone()), Arc::new(ManualClock::new(1)));
+    let replicated = Replicated {
+        place: place(),
+        me: Writer::default(),
+        nodes: 3,
+        sequencer: founded().maker(),
+        on_role: Box::new(|_| {}),
+        budget_bytes: 1 << 20,
+    };
+    let failure = Box::new(|_: &_| {});
+    let opened = Engine::open_replicated(parts, EngineOptions::default(), replicated, failure, &mut |_| {});
+    assert!(opened.err().is_some_and(|error| error.to_string().contains("alone")));
+}
