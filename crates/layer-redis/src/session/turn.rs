@@ -1,5 +1,5 @@
-//! One request under the partition's lock: the command, and everything that is done before and after
-//! it, in order.
+//! One request under the partition's lock: the command, and everything that is done before and
+//! after it, in order.
 
 use std::sync::atomic::Ordering;
 
