@@ -182,7 +182,7 @@ impl Session {
         match outcome {
             Ok(Outcome::Done) => {}
             Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
-            Ok(Outcome::Wait(block)) => self.wait(turn, block, request),
+            Ok(Outcome::Wait(block)) => self.wait(turn, *block, request),
             Ok(Outcome::After(deferred)) => {
                 let brings_reply = self.answer_deferred(turn, &deferred);
                 turn.received.after = Some(After::Deferred(deferred));
@@ -203,7 +203,7 @@ impl Session {
             }
             Ok(Outcome::SwitchDatabase(database_login)) => {
                 turn.out.truncate(turn.start);
-                self.database_login = Some(database_login);
+                self.database_login = Some(*database_login);
                 return Next::Again;
             }
         }
