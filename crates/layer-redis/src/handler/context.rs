@@ -166,12 +166,12 @@ impl<'c, 't> Context<'c, 't> {
     /// The answer of a blocking command that found nothing: wait for `keys`.
     pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<Outcome, ErrorReply> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
-        Ok(Outcome::Wait(Block {
+        Ok(Outcome::Wait(Box::new(Block {
             keys,
             deadline_ms,
             in_exec,
             ask_again: None,
             even_if_gone: false,
-        }))
+        })))
     }
 }

@@ -1,5 +1,5 @@
-//! One request under the partition's lock: the command, and everything that is done before and after
-//! it, in order.
+//! One request under the partition's lock: the command, and everything that is done before and
+//! after it, in order.
 
 use std::sync::atomic::Ordering;
 
@@ -182,7 +182,7 @@ impl Session {
         match outcome {
             Ok(Outcome::Done) => {}
             Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
-            Ok(Outcome::Wait(block)) => self.wait(turn, block, request),
+            Ok(Outcome::Wait(block)) => self.wait(turn, *block, request),
             Ok(Outcome::After(deferred)) => {
                 let brings_reply = self.answer_deferred(turn, &deferred);
                 turn.received.after = Some(After::Deferred(deferred));
@@ -203,7 +203,7 @@ impl Session {
             }
             Ok(Outcome::SwitchDatabase(database_login)) => {
                 turn.out.truncate(turn.start);
-                self.database_login = Some(database_login);
+                self.database_login = Some(*database_login);
                 return Next::Again;
             }
         }
