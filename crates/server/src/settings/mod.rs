@@ -1,7 +1,7 @@
 //! Validated settings of a server. The binary fills them from flags, environment and file.
 //!
 //! A listener's settings are one struct, in a file of their own; the row of the listener in
-//! `crate::layers::table` takes them from [`Settings`].
+//! `listeners` takes them from [`Settings`].
 
 mod dynamodb;
 mod fauna;
