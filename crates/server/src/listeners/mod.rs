@@ -9,12 +9,16 @@
 
 mod assembly;
 mod dynamodb;
+#[cfg(test)]
+mod echo;
 mod fauna;
 mod keyvalue;
 mod pages;
 mod redis;
 mod sentinel;
 mod served;
+#[cfg(test)]
+mod tests;
 
 use quartet_engine::Invariants;
 use quartet_model::LayerId;
