@@ -60,7 +60,7 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
-    /// Prints a configuration file.
+    /// Prints a configuration file, or the list of metrics.
     #[command(subcommand)]
     Config(sample::ConfigCommand),
     /// Exits with 0 if the server on this machine is ready.

@@ -53,13 +53,14 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     if let Some((id, secret)) = new_access_key {
         println!("DynamoDB access key {id}, secret, shown this once: {secret}");
     }
-    for (name, address) in &server.listeners {
-        println!("{name:<9}{address}");
+    for endpoint in &server.endpoints {
+        println!("{:<9}{}", endpoint.name, endpoint.text);
     }
-    if let (Some(address), Data::Folder(folder)) = (server.keyvalue_address(), arguments.data()) {
+    let keyvalue = server.endpoints.iter().find(|endpoint| endpoint.name == "keyvalue");
+    if let (Some(endpoint), Data::Folder(folder)) = (keyvalue, arguments.data()) {
         let written = cluster_file::write(
             &folder,
-            address,
+            endpoint.address,
             new_key.as_deref().or(arguments.root_key()),
             arguments.is_dev(),
         );

@@ -13,6 +13,8 @@ mod http;
 mod keyvalue;
 mod layers;
 mod limits;
+mod listeners;
+mod metrics;
 mod observability;
 mod operations;
 mod process;
@@ -21,17 +23,14 @@ mod rest;
 mod settings;
 mod tenants;
 
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts};
+use quartet_engine::{Engine, EngineOptions, OpenProgress};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
-use quartet_layer_redis::ClientMemory;
-use quartet_layer_redis::execution::client_eviction;
-use quartet_layer_redis::{Identity, Redis};
+use quartet_layer_redis::Redis;
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::Version;
 use quartet_tenancy::Catalogue;
@@ -41,7 +40,8 @@ pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
 pub use http::framing;
 pub use http::{Head, Header};
-pub use layers::table::{invariants, layer_name};
+pub use listeners::{Endpoint, invariants, layer_name};
+pub use metrics::page as metrics_page;
 pub use operations::restoring::{FolderRestore, restore_folder};
 pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
@@ -59,28 +59,20 @@ use crate::connections::handoff::{Arrival, Inbox, IoThread};
 use crate::connections::tls::Tls;
 use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
-use crate::layers::maker::LayerMaker;
-use crate::layers::table::{self, Assembly, LAYERS, ServedLayer, listen};
+use crate::layers::by_type::ByType;
+use crate::layers::parts::Parts;
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::listeners::{Added, Assembly, LAYERS, MAINTENANCE_CYCLE, ServedLayer};
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
-use crate::observability::telemetry::Telemetry;
 use crate::observability::telemetry::spans::Spans;
+use crate::observability::telemetry::{Telemetry, WriteMetrics};
 use crate::process::cycles::Cycle;
-use crate::redis::migration::Migrations;
-use crate::redis::replica_of::ReplicaOf;
 use crate::tenants::Tenants;
 
-/// How often expired keys are removed.
-const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
-
-/// How often it is looked whether connections take too much.
-const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
-
-/// How often connections are looked through for buffers that nobody uses, and databases for layers
-/// that nobody uses.
+/// How often databases are looked through for layers that nobody uses.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
 
 /// How often the databases' counters are written down.
@@ -95,10 +87,11 @@ pub struct Server {
     tenants: Arc<Tenants>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
-    /// Name and connection string of each listener.
-    pub listeners: Vec<(&'static str, String)>,
+    /// Where each protocol is spoken.
+    pub endpoints: Vec<Endpoint>,
     stop_requested: Arc<StopRequest>,
-    keyvalue_address: Option<SocketAddr>,
+    /// Called before the threads are waited for.
+    at_stop: Vec<Box<dyn FnOnce() + Send>>,
     /// The default database's layer of Redis.
     redis: Option<Arc<Redis>>,
     /// The latest commit when the directory was opened.
@@ -125,7 +118,7 @@ impl Server {
     }
 
     fn start_with(mut settings: Settings, layers: &[ServedLayer]) -> Result<Server> {
-        settings.check(table::listening(&settings, layers))?;
+        settings.check(listeners::listening(&settings, layers))?;
         let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory.bytes);
         let engine = Arc::new(open_engine(&settings, budget)?);
@@ -135,100 +128,83 @@ impl Server {
         let settings = Arc::new(settings);
         let (stop, stopped) = watch::channel(false);
         let stop_requested = Arc::new(StopRequest::default());
-        let redis_listener = settings
-            .redis
-            .listen
-            .address()
-            .map(|address| listen(address, "redis"))
-            .transpose()?;
-        let port = redis_listener
-            .as_ref()
-            .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
         let stranger_bytes = StrangerBytes::new();
         let spans = settings.telemetry.as_ref().map(|telemetry| {
             let (spans, received) = Spans::new(telemetry.sampling_ratio);
             (Arc::new(spans), received)
         });
-        let maker = LayerMaker {
+        let parts = Parts {
             engine: engine.clone(),
             settings: settings.clone(),
             stop: stop_requested.clone(),
-            identity: identity(&engine, &settings, port, startup_bytes),
-            budget_source: budget.source,
-            long_scripts: Arc::default(),
-            client_memory: Arc::new(ClientMemory::new(client_bytes_max(budget), engine.memory().clone())),
+            budget,
+            startup_bytes,
+            started_micros: engine.now_micros(),
             login_guard: Arc::default(),
-            migrations: Migrations::default(),
-            replica_of: ReplicaOf::default(),
             purges: watch::Sender::new(()),
             tls: Tls::absent(stranger_bytes.clone()),
-            durations: OfLayers::new(table::listeners(layers).filter_map(|row| row.measured.as_ref())),
+            durations: OfLayers::new(listeners::all(layers).filter_map(|row| row.measured.as_ref())),
             slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
             spans: spans.as_ref().map(|(spans, _)| spans.clone()),
-            dynamodb_endpoint: OnceLock::new(),
-            fetch_issuer_keys: Arc::new(fauna::issuer_keys::fetch(settings.fauna.issuer_roots.as_deref())?),
+            of_kinds: ByType::default(),
         };
         let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
         let opened_version = engine.snapshot().1;
-        let mut server = Server {
-            engine,
-            tenants: Tenants::new(catalogue, maker, layers.iter().map(|layer| layer.kind).collect()),
-            stop,
-            threads: Vec::new(),
-            listeners: Vec::new(),
-            stop_requested,
-            keyvalue_address: None,
-            redis: None,
-            opened_version,
-            telemetry: None,
-        };
-        let tenants = server.tenants.clone();
-        let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
-        server.redis = Some(layer.clone());
-        tenants.maker.replica_of.resume(&layer);
+        let kinds = layers.iter().map(|layer| layer.kind).collect();
+        let tenants = Tenants::new(catalogue, parts, kinds);
         let mut assembly = Assembly {
             tenants: &tenants,
             settings: &settings,
             limit: &limit,
             stranger_bytes: &stranger_bytes,
             stopped: &stopped,
-            redis: &layer,
-            redis_listener,
-            listeners: Vec::new(),
-            endpoints: Vec::new(),
-            http_layers: Vec::new(),
-            maintained: Vec::new(),
-            deferred_tasks: Vec::new(),
-            keyvalue: None,
-            keyvalue_address: None,
+            added: Added::default(),
         };
-        if let (Some(telemetry), Some((spans, received))) = (&settings.telemetry, spans) {
-            let source = (Arc::downgrade(&layer), Arc::downgrade(&tenants));
-            let started_micros = tenants.maker.identity.started_micros;
-            let telemetry = Telemetry::start(telemetry, spans, received, source, started_micros)?;
-            server.telemetry = Some(telemetry);
-        }
-        for served in table::listeners(layers) {
+        for served in listeners::all(layers) {
             (served.listen)(&mut assembly)?;
         }
-        let (listeners, maintained, waiting) = (assembly.listeners, assembly.maintained, assembly.deferred_tasks);
-        (server.listeners, server.keyvalue_address) = (assembly.endpoints, assembly.keyvalue_address);
-        server.serve(listeners, &settings, &stopped)?;
-        for (name, work) in waiting {
+        let added = assembly.added;
+        let mut server = Server {
+            engine,
+            redis: added.lent.get(),
+            tenants,
+            stop,
+            threads: Vec::new(),
+            endpoints: added.endpoints,
+            stop_requested,
+            at_stop: added.at_stop,
+            opened_version,
+            telemetry: None,
+        };
+        if let (Some(telemetry), Some((spans, received))) = (&settings.telemetry, spans) {
+            let started_micros = server.tenants.parts.started_micros;
+            let metrics = server.metrics();
+            server.telemetry = Some(Telemetry::start(telemetry, spans, received, metrics, started_micros)?);
+        }
+        server.serve(added.listeners, &settings, &stopped)?;
+        for (name, work) in added.deferred_tasks {
             let stopped = stopped.clone();
             let thread = std::thread::Builder::new().name(name.into());
             server.threads.push(thread.spawn(move || work(&stopped))?);
         }
-        let tls = tenants.maker.tls.clone();
-        let mut cycles = cycles(layer, tenants, maintained);
-        cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {
-            tls.reload_if_changed()
-        }));
+        let mut cycles = added.cycles;
+        cycles.extend(own_cycles(&server.tenants));
         let measured = server.engine.clone();
         let (watched, purge) = (stopped.clone(), settings.memory.purge);
         server.spawn("memory", move || limits::memory::watch(measured, purge, watched))?;
         server.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
         Ok(server)
+    }
+
+    /// Writes all metrics, as long as the server is there.
+    fn metrics(&self) -> WriteMetrics {
+        let redis = self.redis.as_ref().map(Arc::downgrade).unwrap_or_default();
+        let tenants = Arc::downgrade(&self.tenants);
+        Box::new(move |out| {
+            if let (Some(redis), Some(tenants)) = (redis.upgrade(), tenants.upgrade()) {
+                metrics::write(&redis, &tenants, true, out);
+            }
+        })
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -281,7 +257,7 @@ impl Server {
 
     /// Reads the certificate again.
     pub fn reload_certificate(&self) {
-        self.tenants.maker.tls.reload();
+        self.tenants.parts.tls.reload();
     }
 
     /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
@@ -296,14 +272,9 @@ impl Server {
     /// Uses the certificate of these files, or keeps the old one and says why.
     pub fn change_certificate(&self, files: TlsFiles) -> Result<()> {
         let layer = self.redis.as_ref().expect("there while the server runs");
-        self.tenants.maker.tls.change(files.clone())?;
+        self.tenants.parts.tls.change(files.clone())?;
         files.tell(&layer.config);
         Ok(())
-    }
-
-    /// Where the key-value protocol is spoken.
-    pub fn keyvalue_address(&self) -> Option<SocketAddr> {
-        self.keyvalue_address
     }
 
     /// Completes when a client or a signal handler asks the server to stop.
@@ -318,8 +289,9 @@ impl Server {
         let in_time = end_after(limit, Arc::downgrade(&self.engine))?;
         self.stop.send_replace(true);
         self.engine.end_waiting();
-        self.tenants.maker.replica_of.stop();
-        self.tenants.maker.long_scripts.abandon();
+        for end in self.at_stop {
+            end();
+        }
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a serving thread panicked");
@@ -345,13 +317,13 @@ impl Worker {
         quartet_engine::serve_on_this_thread();
         let turns = ThreadTurns::default();
         let thread = IoThread {
-            waiters: DurableWaiters::start(self.tenants.maker.engine.clone(), turns.clone()),
+            waiters: DurableWaiters::start(self.tenants.parts.engine.clone(), turns.clone()),
             turns,
             stop: self.stop.clone(),
         };
         let thread_waker = self.thread_waker.clone();
         let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
-        let purges = self.tenants.maker.purges.subscribe();
+        let purges = self.tenants.parts.purges.subscribe();
         let purging = tokio::task::spawn(limits::memory::purge_when_asked(self.settings.memory.purge, purges));
         let mut tasks = tokio::task::JoinSet::new();
         if let Some((listeners, inboxes)) = self.accepts.take() {
@@ -373,63 +345,18 @@ impl Worker {
     }
 }
 
-/// The periodic tasks, whichever layer they belong to.
-fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, maintained: Vec<Box<dyn Fn() + Send>>) -> Vec<Cycle> {
-    let (idle, used) = ((layer, tenants.clone()), tenants.clone());
-    let evicting = idle.clone();
-    vec![
-        Cycle::new("expiry", EXPIRY_CYCLE, move || {
-            maintained.iter().for_each(|maintain| maintain());
-            tenants.maintain();
+/// The periodic tasks that belong to no listener.
+fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 4] {
+    let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
+    let tls = tenants.parts.tls.clone();
+    [
+        Cycle::new("maintenance of databases", MAINTENANCE_CYCLE, move || {
+            maintained.maintain()
         }),
-        Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {
-            evict_clients(&evicting.0, &evicting.1);
-        }),
-        Cycle::new("idle", IDLE_CYCLE, move || {
-            redis::tidy(&idle.0);
-            idle.1.tidy();
-        }),
+        Cycle::new("idle databases", IDLE_CYCLE, move || idle.tidy()),
         Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
+        Cycle::new("certificate", CERTIFICATE_CYCLE, move || tls.reload_if_changed()),
     ]
-}
-
-/// Closes connections if all of them together take too much.
-fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
-    let mut layers = vec![layer.clone()];
-    layers.extend(tenants.redis_layers());
-    client_eviction::evict(layer, &layers);
-}
-
-/// Upper bound on the buffers of all connections if `maxmemory-clients` is 0: a quarter of the
-/// process' budget, and never so little that a few honest clients with large requests would be
-/// closed.
-fn client_bytes_max(budget: Budget) -> usize {
-    const LEAST_BYTES: usize = 64 << 20;
-    let quarter = budget.bytes.map_or(usize::MAX, |bytes| (bytes / 4) as usize);
-    quarter.max(LEAST_BYTES)
-}
-
-fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Identity {
-    Identity {
-        quartet_version: env!("CARGO_PKG_VERSION").into(),
-        run_id: process::system::random_hexadecimal(40),
-        process_id: std::process::id(),
-        tcp_port,
-        started_micros: engine.now_micros(),
-        startup_bytes,
-        executable: process::system::executable(),
-        config_file: settings
-            .redis
-            .config_file
-            .as_ref()
-            .map(|file| file.path.display().to_string())
-            .unwrap_or_default(),
-        keeps_data: settings.storage.data != Data::Memory,
-        emulated_cluster: settings
-            .redis
-            .emulates_cluster
-            .then(|| settings.redis.announcement.clone()),
-    }
 }
 
 /// Ends the process once `limit` is over, after everything has become durable, unless what it
@@ -533,7 +460,7 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
         options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
     }
     options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
-    let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log);
+    let parts = quartet_engine::Parts::with_file_log(disk, Arc::new(SystemClock), log);
     let engine = Engine::open_with(parts, options, Box::new(log_failed), &mut progress)?;
     tracing::info!(
         milliseconds = started.elapsed().as_millis() as u64,

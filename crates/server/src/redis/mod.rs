@@ -6,6 +6,7 @@
 //! all.
 
 pub(crate) mod migration;
+pub(crate) mod opening;
 pub(crate) mod rdb_file;
 pub(crate) mod replica_of;
 pub(crate) mod replicas;
@@ -45,6 +46,8 @@ use crate::connections::waker::{ConnectionWaker, ThreadWaker};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace, sent_at_once};
 use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
+use crate::redis::migration::Migrations;
+use crate::redis::replica_of::ReplicaOf;
 use crate::redis::replicas::Serving;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
@@ -83,10 +86,19 @@ pub enum Takes {
     TlsOnly,
 }
 
+/// With other servers of Redis' protocol.
+#[derive(Default)]
+pub struct Conversations {
+    pub migrations: Migrations,
+    /// The server that the default database is a replica of.
+    pub replica_of: ReplicaOf,
+}
+
 /// The way into Redis' layer.
 pub struct RespEntrance {
     /// For the default database.
     pub layer: Arc<Redis>,
+    pub conversations: Arc<Conversations>,
     pub tenants: Arc<Tenants>,
     pub settings: Arc<Settings>,
     pub limit: Arc<ConnectionLimit>,
@@ -160,6 +172,7 @@ impl RespEntrance {
             tls: self.tls.entrance(Speaks::Other, peer),
             takes: self.takes,
             layer: self.layer.clone(),
+            conversations: self.conversations.clone(),
             tenants: self.tenants.clone(),
             settings: self.settings.clone(),
         })
@@ -177,6 +190,7 @@ struct Accepted {
     tls: Option<TlsEntrance>,
     takes: Takes,
     layer: Arc<Redis>,
+    conversations: Arc<Conversations>,
     tenants: Arc<Tenants>,
     settings: Arc<Settings>,
 }
@@ -201,6 +215,7 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
         session: Session::new(layer.clone(), accepted.client),
         memory: Counted::new(layer.connections.clients.memory.clone(), 0),
         layer,
+        conversations: accepted.conversations,
         scheduler_handle: FairShare::new(accepted.tenants, None),
         settings,
         waiters,
@@ -285,6 +300,7 @@ struct Connection {
     session: Session,
     /// The layer of the logical database that the connection is in.
     layer: Arc<Redis>,
+    conversations: Arc<Conversations>,
     scheduler_handle: FairShare,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
@@ -717,8 +733,8 @@ impl Connection {
                 self.await_replicas(count, timeout_ms).await
             }
             After::Deferred(Deferred::ReplicaOf(source)) => {
-                let (layer, tenants) = (self.layer.clone(), self.scheduler_handle.tenants().clone());
-                let changing = move || tenants.maker.replica_of.change(&layer, source);
+                let (layer, conversations) = (self.layer.clone(), self.conversations.clone());
+                let changing = move || conversations.replica_of.change(&layer, source);
                 if let Ok(Err(text)) = tokio::task::spawn_blocking(changing).await {
                     self.replace_ok_by(&text);
                 }
@@ -733,8 +749,8 @@ impl Connection {
     /// Keys sent to another server can not be taken back, so they wait until they are durable here.
     async fn migrate(&mut self, migration: Arc<Migration>) {
         self.waiters.durable(self.dependency).await;
-        let (mut stop, tenants) = (self.stop.clone(), self.scheduler_handle.tenants().clone());
-        let migrations = &tenants.maker.migrations;
+        let (mut stop, conversations) = (self.stop.clone(), self.conversations.clone());
+        let migrations = &conversations.migrations;
         let (replies, broken) = tokio::select! {
             conversation = migrations.talk(migration.clone()) => conversation,
             _ = stop.wait_for(|stops| *stops) => (Vec::new(), Some(Broken::Reading)),

@@ -1,9 +1,11 @@
 //! Validated settings of a server. The binary fills them from flags, environment and file.
 //!
 //! A listener's settings are one struct, in a file of their own; the row of the listener in
-//! `crate::layers::table` takes them from [`Settings`].
+//! `listeners` takes them from [`Settings`].
 
 mod dynamodb;
+#[cfg(test)]
+mod echo;
 mod fauna;
 mod http;
 mod keyvalue;
@@ -18,6 +20,8 @@ use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
 
 pub use self::dynamodb::DynamoDbSettings;
+#[cfg(test)]
+pub use self::echo::EchoSettings;
 pub use self::fauna::{DEVELOPMENT_SECRET, FaunaSettings};
 pub use self::http::{HttpSettings, RestTokens};
 pub use self::keyvalue::KeyValueSettings;
@@ -72,6 +76,9 @@ pub struct Settings {
     pub fauna: FaunaSettings,
     pub keyvalue: KeyValueSettings,
     pub sentinel: SentinelSettings,
+    /// The toy's of `docs/contributing/layer.md`.
+    #[cfg(test)]
+    pub echo: EchoSettings,
 }
 
 /// Where rows are kept, and when a write is acknowledged.
@@ -281,6 +288,7 @@ impl Settings {
             fauna: FaunaSettings::default(),
             keyvalue: KeyValueSettings::default(),
             sentinel: SentinelSettings::default(),
+            echo: EchoSettings::default(),
         }
     }
 }
