@@ -30,6 +30,7 @@ use crate::connections::clients::{Client, ClientState, ReplyMode};
 use crate::connections::pending_disconnects::Abandoned;
 use crate::execution::call::answer_error;
 use crate::execution::long_run::LongRun;
+use crate::keyspace::key_row;
 use crate::layer::Redis;
 use crate::session::after::After;
 use crate::session::turn::{Request, Turn};
@@ -195,7 +196,10 @@ impl Session {
                 Ok(Parsed::Request { consumed }) => {
                     if partition.is_none() {
                         partition = layer.partition_in_time().ok();
-                        self.client.started_micros = partition.as_ref().map(PartitionGuard::now_micros);
+                        if let Some(partition) = &mut partition {
+                            self.look_ahead(partition, rest);
+                            self.client.started_micros = Some(partition.now_micros());
+                        }
                     }
                     if partition.is_none() && !layer.scripting.long_scripts.is_busy() {
                         received.is_busy = true;
@@ -232,6 +236,31 @@ impl Session {
         received.close |= self.client.close_after_reply;
         received.version = partition.as_ref().map_or(Version::ZERO, PartitionGuard::last_version);
         received
+    }
+
+    /// Has the rows read together that the requests of a pipeline name first, where rows may be on
+    /// a disk: one after the other each request would wait for it.
+    fn look_ahead(&self, partition: &mut PartitionGuard<'_>, input: &[u8]) {
+        if self.layer.engine.is_all_in_memory() || self.client.multi.is_some() || !self.client.authenticated {
+            return;
+        }
+        let (mut parser, mut rest, mut keys) = (Parser::default(), input, Vec::new());
+        for _ in 0..REQUESTS_PER_LOCK {
+            let Ok(Parsed::Request { consumed }) = parser.parse(rest, &self.limits()) else {
+                break;
+            };
+            let arguments = parser.arguments(rest);
+            if let Ok(command) = self.layer.table.find_of(arguments)
+                && command.keys.are_from_the_first_argument_on()
+                && let Some(name) = arguments.get(1)
+            {
+                keys.push(key_row(self.client.db, name));
+            }
+            rest = &rest[consumed..];
+        }
+        if keys.len() > 1 {
+            partition.fetch(self.layer.space, keys.iter().map(|key| key.as_slice()));
+        }
     }
 
     /// Goes on in another logical database, if the password is right and there is room. False: the
