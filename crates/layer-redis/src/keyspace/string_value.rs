@@ -26,11 +26,11 @@ use smallvec::SmallVec;
 
 use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 
-/// Bytes of a chunk. A patch copies at most one: with 4 KiB that costs as much as a step down the
-/// tree.
-pub const CHUNK_BYTES: usize = 4 << 10;
+/// Bytes of a chunk. A patch copies at most one, which mostly is in none of the processor's caches.
+/// With its key and header a chunk just fits into an allocator's size class of 1 KiB.
+pub const CHUNK_BYTES: usize = 960;
 /// A longer value is chunked when it is changed in place.
-const PATCHED_BYTES_MAX: usize = 2 * CHUNK_BYTES;
+const PATCHED_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a chunk's name: its index.
 pub const INDEX_BYTES: usize = 4;
 
@@ -401,9 +401,9 @@ mod tests {
         for (start, end) in [
             (0, 1),
             (length / 2, length),
-            (4095, 4097),
+            (CHUNK_BYTES - 1, CHUNK_BYTES + 1),
             (length / 3, length / 3 + 5000),
-            (8192, 8192),
+            (2 * CHUNK_BYTES, 2 * CHUNK_BYTES),
         ] {
             let range = start.min(length)..end.min(length);
             assert!(*value.part(tx, range.start as u64..range.end as u64) == model[range.clone()]);
