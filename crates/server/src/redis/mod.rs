@@ -28,6 +28,7 @@ use quartet_layer_redis::After;
 use quartet_layer_redis::Client;
 use quartet_layer_redis::Counted;
 use quartet_layer_redis::Deferred;
+use quartet_layer_redis::Made;
 use quartet_layer_redis::command::migration::{Broken, Migration};
 use quartet_layer_redis::replication::ReplicaRequest;
 use quartet_layer_redis::{Redis, Session};
@@ -522,7 +523,7 @@ impl Connection {
     /// sends none of them.
     fn has_too_much_output(&self) -> bool {
         let bytes_max = self.layer.config.output_bytes_max();
-        bytes_max.is_some_and(|bytes_max| self.output.len() > bytes_max)
+        bytes_max.is_some_and(|bytes_max| self.output.len() + self.session.lacking_bytes() > bytes_max)
     }
 
     /// How long the peer may leave replies unread.
@@ -553,7 +554,8 @@ impl Connection {
                 tokio::time::sleep(pause).await;
             }
             let turn = self.scheduler_handle.begin();
-            let received = self.session.receive(&self.input[self.consumed..], &mut self.output);
+            let input = &self.input[self.consumed..];
+            let received = self.session.receive_in_steps(input, &mut self.output);
             self.scheduler_handle.end(turn);
             if received.moved {
                 self.follow_session();
@@ -568,7 +570,7 @@ impl Connection {
                 Some(after) => self.perform(after).await,
                 None => {}
             }
-            if received.close || self.has_too_much_output() {
+            if self.has_too_much_output() || !self.complete_reply(socket).await? || received.close {
                 return Ok(true);
             }
             if received.is_busy {
@@ -594,6 +596,26 @@ impl Connection {
             // pipeline.
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Makes the parts that the newest reply lacks, and sends them meanwhile. Other connections of
+    /// this thread get their turn between two steps. False if the disk did not return something, and
+    /// the reply cannot be completed.
+    async fn complete_reply(&mut self, socket: &mut impl Socket) -> io::Result<bool> {
+        while self.session.lacks_parts() {
+            if self.output.len() >= OUTPUT_BYTES_FLUSH {
+                self.send(socket).await?;
+            }
+            tokio::task::yield_now().await;
+            let turn = self.scheduler_handle.begin();
+            let made = self.session.complete(&mut self.output);
+            self.scheduler_handle.end(turn);
+            if made == Made::Unreadable {
+                self.output.clear();
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The session went on in another logical database.
