@@ -44,6 +44,8 @@ pub(super) struct Sharing {
     /// Records that are confirmed and not in the file log yet: the disk is full.
     unwritten: VecDeque<Unwritten>,
     flight: Option<Flight>,
+    /// Full epochs behind the one in flight.
+    waiting: VecDeque<Epoch>,
     last_take: Duration,
     hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
     own_hash: Option<(LogSequence, u128)>,
@@ -89,6 +91,7 @@ impl Sharing {
             synced: written.sequence,
             unwritten: VecDeque::new(),
             flight: None,
+            waiting: VecDeque::new(),
             last_take: Duration::ZERO,
             hashing: None,
             own_hash: None,
@@ -152,7 +155,8 @@ impl Worker {
     fn is_ahead(&self, sharing: &Sharing) -> bool {
         let partition = self.shared.partition.borrow();
         let gathers = !partition.pending.is_empty() || !partition.full_epochs.queue.is_empty();
-        gathers || matches!(sharing.flight, Some(Flight::Epoch(_))) || !sharing.unwritten.is_empty()
+        let is_in_flight = matches!(sharing.flight, Some(Flight::Epoch(_))) || !sharing.waiting.is_empty();
+        gathers || is_in_flight || !sharing.unwritten.is_empty()
     }
 
     /// True if the store may be flushed as it is when the server ends.
@@ -278,12 +282,16 @@ impl Worker {
 
     /// Gives the sequencer what has gathered, if it is done with what it has.
     fn launch(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<(), LogError> {
+        if sharing.replica.home().is_none() {
+            return Ok(());
+        }
+        self.take_full_epochs(sharing);
         let is_free = sharing.flight.is_none() && sharing.unwritten.is_empty();
         let wishes = &sharing.standing.wishes;
         let is_wished = wishes.mark.load(Ordering::SeqCst) || wishes.copy.load(Ordering::SeqCst);
         let is_waited_for = stopping || is_wished || self.shared.waited_for.load(Ordering::SeqCst);
-        let is_due = is_waited_for || self.now() - sharing.last_take >= GATHER;
-        if sharing.replica.home().is_none() || !is_free || !is_due {
+        let is_due = is_waited_for || !sharing.waiting.is_empty() || self.now() - sharing.last_take >= GATHER;
+        if !is_free || !is_due {
             return Ok(());
         }
         if let Some((at, state)) = sharing.unsent_hash.take() {
@@ -312,15 +320,41 @@ impl Worker {
             return Err(LogError::Failed);
         }
         sharing.flight = Some(Flight::Epoch(Box::new(EpochInFlight { epoch, edge })));
+        self.note_in_flight(sharing);
         Ok(())
     }
 
+    /// Takes what the lock's holders have queued, so that none of them waits for the sequencer.
+    fn take_full_epochs(&mut self, sharing: &mut Sharing) {
+        let shared = self.shared.clone();
+        let Some(mut partition) = shared.partition.borrow_within(LOCK_TIMEOUT) else {
+            return;
+        };
+        if !partition.full_epochs.queue.is_empty() {
+            sharing.waiting.extend(shared.partition.pop_all(&mut partition));
+            self.note_in_flight(sharing);
+            shared.note_gathered(&partition);
+        }
+    }
+
+    fn note_in_flight(&self, sharing: &Sharing) {
+        let in_flight = match &sharing.flight {
+            Some(Flight::Epoch(flight)) => flight.epoch.payload.len(),
+            _ => 0,
+        };
+        let waiting: usize = sharing.waiting.iter().map(|epoch| epoch.payload.len()).sum();
+        let bytes = (in_flight + waiting) as u64;
+        self.shared.pressure.in_flight_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// The next epoch, and the state at its end if nothing is behind it.
-    fn take_epoch(&mut self, sharing: &Sharing) -> Option<(Epoch, Edge)> {
+    fn take_epoch(&mut self, sharing: &mut Sharing) -> Option<(Epoch, Edge)> {
+        if let Some(full) = sharing.waiting.pop_front() {
+            return Some((full, Edge::default()));
+        }
         let shared = self.shared.clone();
         let mut partition = shared.partition.borrow_within(LOCK_TIMEOUT)?;
         if let Some(full) = shared.partition.pop(&mut partition) {
-            shared.note_gathered(&partition);
             return Some((full, Edge::default()));
         }
         let epoch = partition.close_epoch(std::mem::take(&mut self.spare), &shared.room);
@@ -365,6 +399,7 @@ impl Worker {
             return self.write_down(sharing);
         }
         let flight = sharing.flight.take();
+        self.note_in_flight(sharing);
         let payload = match &flight {
             Some(Flight::Epoch(flight)) => flight.epoch.payload.parts().concat(),
             _ => Vec::new(),
@@ -463,6 +498,8 @@ impl Worker {
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);
         let flight = sharing.flight.take();
+        sharing.waiting.clear();
+        self.note_in_flight(sharing);
         if let Some(Flight::Epoch(flight)) = flight
             && flight.edge.flush.is_some()
         {
