@@ -15,7 +15,7 @@ use crate::durability::log_readers::LogReaders;
 use crate::durability::pressure::Pressure;
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
-use crate::flusher::{CheckpointError, Flusher, Shares};
+use crate::flusher::{CheckpointError, Flusher, Opened, Shares};
 use crate::partition::lock::PartitionLock;
 use crate::partition::shared::{FlusherTask, Shared};
 use crate::partition::state::PartitionState;
@@ -161,16 +161,14 @@ impl Engine {
             .statistics
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
-        let flusher = Flusher::start(
-            shared.clone(),
+        let opened = Opened {
             log,
             disk,
-            options,
             position,
             checkpoint_bytes,
-            failure,
             shares,
-        );
+        };
+        let flusher = Flusher::start(shared.clone(), opened, options, failure);
         Ok(Engine { shared, flusher })
     }
 

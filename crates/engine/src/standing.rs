@@ -251,7 +251,7 @@ impl Standing {
         let generation = self.generation.load(Ordering::SeqCst);
         let number = match generation.wrapping_sub(arrival.generation) {
             // It was not home, and nothing was executed.
-            0 if generation % 2 == 0 => return Settled::Yes,
+            0 if generation.is_multiple_of(2) => return Settled::Yes,
             0 => arrival.number,
             // It has become home since.
             1 if generation % 2 == 1 => 0,

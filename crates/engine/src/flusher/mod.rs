@@ -123,16 +123,14 @@ struct CheckpointState {
 }
 
 impl Flusher {
-    pub fn start(
-        shared: Arc<Shared>,
-        log: Box<dyn Log>,
-        disk: Arc<dyn Disk>,
-        options: EngineOptions,
-        opened_at: Position,
-        checkpoint_bytes: u64,
-        failure: OnFailure,
-        shares: Option<Shares>,
-    ) -> Flusher {
+    pub fn start(shared: Arc<Shared>, opened: Opened, options: EngineOptions, failure: OnFailure) -> Flusher {
+        let Opened {
+            log,
+            disk,
+            position: opened_at,
+            checkpoint_bytes,
+            shares,
+        } = opened;
         let control = Arc::new(Control::default());
         let is_shared = shares.is_some();
         let (tail, needed) = (log.tail(), needed_behind(opened_at, is_shared));
@@ -254,6 +252,17 @@ impl Drop for Flusher {
         // A caller that cares about the outcome has called `stop` itself.
         let _ = self.stop();
     }
+}
+
+/// A partition's files, opened.
+pub(crate) struct Opened {
+    pub log: Box<dyn Log>,
+    pub disk: Arc<dyn Disk>,
+    /// What the store's files reach up to.
+    pub position: Position,
+    pub checkpoint_bytes: u64,
+    /// `None` if the log is this node's own.
+    pub shares: Option<Shares>,
 }
 
 /// What a node needs to share its log.

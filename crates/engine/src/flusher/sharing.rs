@@ -422,6 +422,11 @@ impl Worker {
                 let EpochInFlight { epoch, edge } = *flight;
                 let version = epoch.version;
                 self.spare = super::reusable(epoch.payload);
+                // Before those who wait look: the append has confirmed them as well.
+                if let Some(serving) = sharing.replica.home() {
+                    let below = serving.home.confirmed_below().0;
+                    sharing.standing.confirmed(below, serving.home.evidence());
+                }
                 shared.publish_durable(version);
                 self.reached_edge(sharing, edge, version)
             }

@@ -76,6 +76,8 @@ struct Cluster {
     acknowledged_at_end: u64,
     /// Transfers whose reads are answered and that are not committed.
     open: Vec<Transfer>,
+    /// The home seen last, and the one before it.
+    homes: (usize, usize),
     hash: u64,
     reached: BTreeMap<&'static str, u64>,
 }
@@ -164,6 +166,7 @@ impl Cluster {
             written: 0,
             acknowledged_at_end: 0,
             open: Vec::new(),
+            homes: (0, 1),
             hash: seed,
             reached: BTreeMap::new(),
         };
@@ -297,13 +300,20 @@ impl Cluster {
         self.earlier[at] = None;
     }
 
-    /// Somebody takes over when nobody seems to be home, and now and then when somebody is.
+    /// Somebody takes over when nobody seems to be home, and now and then when somebody is: often the
+    /// one that was before.
     fn lead(&mut self) {
         let now = self.now;
         let is_awake_home = |node: &Node| node.is_home() && node.asleep_until <= now;
-        let has_home = self.nodes.iter().any(is_awake_home);
-        if self.random.one_in(if has_home { 2_000 } else { 150 }) {
-            let at = self.random.below(NODES as u64) as usize;
+        let home = self.nodes.iter().position(is_awake_home);
+        if let Some(home) = home.filter(|home| *home != self.homes.0) {
+            self.homes = (home, self.homes.0);
+        }
+        if self.random.one_in(if home.is_some() { 1_000 } else { 150 }) {
+            let at = match self.random.one_in(2) {
+                true => self.homes.1,
+                false => self.random.below(NODES as u64) as usize,
+            };
             if let Some(engine) = &self.nodes[at].engine {
                 engine.take_over();
             }
