@@ -50,8 +50,8 @@ const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Shared {
-    /// Requests wait while the log has not taken what was written before, unless the home cannot show
-    /// that it is one: then they are refused.
+    /// Requests wait while the log has not taken what was written before, unless the home cannot
+    /// show that it is one: then they are refused.
     fn admission_to_shared_log(&self) -> Admission {
         if self.room.is_refused() || !self.gathers_too_much() {
             return Admission::Now;

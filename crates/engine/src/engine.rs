@@ -437,8 +437,8 @@ impl Engine {
         self.wish(|standing, _| standing.wishes.take_over.store(true, Ordering::SeqCst));
     }
 
-    /// Prepares to hand over: commits are refused for ten seconds, or until [`Engine::resume`]. Once
-    /// the role's condition is `Drained`, the successor may take over, and nothing is lost.
+    /// Prepares to hand over: commits are refused for ten seconds, or until [`Engine::resume`].
+    /// Once the role's condition is `Drained`, the successor may take over, and nothing is lost.
     pub fn drain(&self) {
         self.wish(|standing, now| {
             let until_micros = (now + DRAIN_LASTS).as_micros() as u64;
@@ -451,7 +451,7 @@ impl Engine {
         self.wish(|standing, _| standing.wishes.drain_until_micros.store(0, Ordering::SeqCst));
     }
 
-    /// Has every node take its state hash at one record. For a home; nothing happens elsewhere.
+    /// Asks every node for its state hash at one record. For a home; nothing happens elsewhere.
     pub fn mark(&self) {
         self.wish(|standing, _| standing.wishes.mark.store(true, Ordering::SeqCst));
     }

@@ -12,95 +12,26 @@
 //!
 //! Nothing here waits for the sequencer. The file log is waited for, as by any flusher.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quartet_log::LogError;
 use quartet_log_replicated::{Content, Delivery, Moment, Position as Place, StopReason};
 use quartet_model::{LogSequence, Version};
-use quartet_store::{PartitionFlush, PartitionSnapshot, Store, StoreError, state_hash};
+use quartet_store::{PartitionSnapshot, Store, state_hash};
 
 use super::{GATHER, LOCK_TIMEOUT, SYNC_INTERVAL, Worker};
 use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
+use crate::flusher::shared_log::{Edge, EpochInFlight, Flight, Sharing, Unwritten};
 use crate::partition::state::ApplyError;
 use crate::replication::chores::Reached;
 use crate::replication::place::placed;
-use crate::replication::replica::{Happening, Replica};
-use crate::standing::{Condition, Copied, Role, Standing};
+use crate::replication::replica::Happening;
+use crate::standing::{Condition, Copied, Role};
 
 /// How long a server that stops waits until its last commits are confirmed.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
-
-/// The flusher's view of the shared log.
-pub(super) struct Sharing {
-    pub replica: Replica,
-    pub standing: Arc<Standing>,
-    /// The last whole record in the file log, and the same as far as that is durable.
-    written: Place,
-    synced: LogSequence,
-    /// Records that are confirmed and not in the file log yet: the disk is full.
-    unwritten: VecDeque<Unwritten>,
-    flight: Option<Flight>,
-    /// Full epochs behind the one in flight.
-    waiting: VecDeque<Epoch>,
-    last_take: Duration,
-    hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
-    own_hash: Option<(LogSequence, u128)>,
-    homes_hash: Option<(LogSequence, u128)>,
-    /// A hash of this home's that is to be appended.
-    unsent_hash: Option<(LogSequence, u128)>,
-    stopping_since: Option<Duration>,
-}
-
-struct Unwritten {
-    place: Place,
-    is_part: bool,
-    payload: Vec<u8>,
-}
-
-/// What this home has given to the sequencer and does not know to be durable.
-enum Flight {
-    Epoch(Box<EpochInFlight>),
-    Mark(Box<PartitionSnapshot>),
-    Hash,
-}
-
-struct EpochInFlight {
-    epoch: Epoch,
-    /// What is to happen to the state at its end.
-    edge: Edge,
-}
-
-/// The state at the end of an epoch with nothing behind it, for those who want it.
-#[derive(Default)]
-struct Edge {
-    flush: Option<PartitionFlush>,
-    marked: Option<PartitionSnapshot>,
-    copied: Option<PartitionSnapshot>,
-}
-
-impl Sharing {
-    pub fn new(replica: Replica, standing: Arc<Standing>, written: Place) -> Sharing {
-        Sharing {
-            replica,
-            standing,
-            written,
-            synced: written.sequence,
-            unwritten: VecDeque::new(),
-            flight: None,
-            waiting: VecDeque::new(),
-            last_take: Duration::ZERO,
-            hashing: None,
-            own_hash: None,
-            homes_hash: None,
-            unsent_hash: None,
-            stopping_since: None,
-        }
-    }
-}
 
 impl Worker {
     /// One turn of a node that shares its log. True if a stop has to wait for confirmations.
@@ -438,7 +369,8 @@ impl Worker {
         }
     }
 
-    /// Everything up to `version` is confirmed and written down, and the state was as `edge` has it.
+    /// Everything up to `version` is confirmed and written down, and the state was as `edge` has
+    /// it.
     fn reached_edge(&mut self, sharing: &mut Sharing, edge: Edge, version: Version) -> Result<(), LogError> {
         if let Some(snapshot) = edge.copied {
             let place = sharing.written;
@@ -661,7 +593,8 @@ impl Worker {
     }
 }
 
-/// What the file log has of a record: a term's floor is the version of an empty transaction.
+/// Returns the part of a record that the file log has: a term's floor is the version of an empty
+/// transaction.
 fn payload_of(content: Content) -> Vec<u8> {
     match content {
         Content::Epoch(epoch) => epoch,

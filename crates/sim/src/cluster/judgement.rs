@@ -7,6 +7,8 @@ use quartet_log_replicated::model::{Change, Store};
 use quartet_log_replicated::{Body, EVIDENCE_LASTS, Operation, Place, Record, StopReason};
 use quartet_model::{Effect, EffectsReader, LogSequence, Version};
 
+use crate::model::Rows;
+
 /// The judge's finding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
@@ -105,14 +107,17 @@ impl Mistake {
 /// The tick of the world, with which ages are exact.
 const TICK: Duration = Duration::from_millis(5);
 
+/// A version and the value that it gave a key, or none.
+type Written = (Version, Option<Vec<u8>>);
+
 pub struct Judge {
     place: Place,
     read: usize,
     last: LogSequence,
     version: Version,
     group: Vec<u8>,
-    /// What each key had, by the version that gave it.
-    rows: BTreeMap<Vec<u8>, Vec<(Version, Option<Vec<u8>>)>>,
+    /// The values of each key, by the version that gave it.
+    rows: BTreeMap<Vec<u8>, Vec<Written>>,
     acknowledged: BTreeMap<Vec<u8>, Version>,
     trimmed_below: LogSequence,
     /// When each term began, and the node that is its home.
@@ -225,7 +230,7 @@ impl Judge {
     }
 
     /// A key's row in the log as of a version: by which version, and what.
-    fn row_at(&self, key: &[u8], version: Version) -> Option<&(Version, Option<Vec<u8>>)> {
+    fn row_at(&self, key: &[u8], version: Version) -> Option<&Written> {
         let history = self.rows.get(key)?;
         let count = history.partition_point(|(at, _)| *at <= version);
         history.get(count.checked_sub(1)?)
@@ -283,7 +288,7 @@ impl Judge {
     }
 
     /// A node shows this state, which is confirmed.
-    pub fn shows(&self, node: usize, version: Version, rows: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Violation> {
+    pub fn shows(&self, node: usize, version: Version, rows: &Rows) -> Result<(), Violation> {
         let diverged = Violation::Diverged {
             node,
             version: version.0,

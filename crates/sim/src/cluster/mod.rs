@@ -300,8 +300,8 @@ impl Cluster {
         self.earlier[at] = None;
     }
 
-    /// Somebody takes over when nobody seems to be home, and now and then when somebody is: often the
-    /// one that was before.
+    /// A node takes over when none seems to be home, and now and then when one is: often the one
+    /// that was before.
     fn lead(&mut self) {
         let now = self.now;
         let is_awake_home = |node: &Node| node.is_home() && node.asleep_until <= now;
@@ -604,7 +604,7 @@ impl Cluster {
         }
     }
 
-    /// What a follower shows is a past of the log.
+    /// Compares what followers show with the log's past.
     fn compare(&mut self) -> Result<(), Violation> {
         for at in 0..NODES {
             let node = &self.nodes[at];

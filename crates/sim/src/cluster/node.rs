@@ -14,6 +14,7 @@ use quartet_model::{LogSequence, Version};
 
 use crate::cluster::judgement::{Mistake, Violation};
 use crate::cluster::post::Post;
+use crate::model::Rows;
 use crate::random::Random;
 use crate::runtime::SeededRuntime;
 
@@ -186,7 +187,7 @@ impl Node {
         }
     }
 
-    /// What a layer would answer for a row: out of its memory, where it knows the row's version.
+    /// Returns a layer's answer for a row: out of its memory, where it knows the row's version.
     pub fn through_cache(&mut self, key: &[u8], version: Version, value: Vec<u8>) -> Vec<u8> {
         let is_over = self.was_deposed.swap(false, Ordering::SeqCst);
         if is_over && self.mistake != Some(Mistake::KeptCaches) {
@@ -196,9 +197,9 @@ impl Node {
     }
 
     /// All rows, by full key, and the version that they are at.
-    pub fn rows(&self, space: Space) -> Option<(Version, BTreeMap<Vec<u8>, Vec<u8>>)> {
+    pub fn rows(&self, space: Space) -> Option<(Version, Rows)> {
         let reader = self.engine.as_ref()?.reader(space).ok()?;
-        let mut rows = BTreeMap::new();
+        let mut rows = Rows::new();
         reader.scan(b"", b"\xff", false, &mut |key, value| {
             rows.insert([&space.prefix()[..], key].concat(), value.to_vec());
             ControlFlow::Continue(())
