@@ -1,6 +1,5 @@
 //! The `quartet` command.
 
-mod access_key;
 mod admin;
 mod allocator;
 mod backup;
@@ -9,7 +8,6 @@ mod check;
 mod cluster_file;
 mod config_file;
 mod convert;
-mod credential_file;
 mod healthcheck;
 mod import;
 mod keyvalue_shell;
@@ -20,7 +18,6 @@ mod reload;
 mod repair;
 mod repair_report;
 mod restore;
-mod root_key;
 mod sample;
 mod serve;
 mod settings;

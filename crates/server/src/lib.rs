@@ -7,6 +7,7 @@
 
 mod connections;
 mod console;
+pub mod credentials;
 mod dynamodb;
 mod fauna;
 mod http;
@@ -48,9 +49,9 @@ pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
 pub use settings::{
-    BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings, HttpSettings,
-    KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings, Settings,
-    StorageSettings, TelemetrySettings,
+    AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings,
+    HttpSettings, KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings,
+    Settings, StorageSettings, TelemetrySettings,
 };
 
 use crate::connections::accept::Listener;
@@ -59,6 +60,7 @@ use crate::connections::handoff::{Arrival, Inbox, IoThread};
 use crate::connections::tls::Tls;
 use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
+use crate::credentials::NewCredentials;
 use crate::layers::maker::LayerMaker;
 use crate::layers::table::{self, Assembly, LAYERS, ServedLayer, listen};
 use crate::limits::connection_limit::ConnectionLimit;
@@ -99,6 +101,8 @@ pub struct Server {
     pub listeners: Vec<(&'static str, String)>,
     stop_requested: Arc<StopRequest>,
     keyvalue_address: Option<SocketAddr>,
+    /// Made by this start, to be shown this once.
+    pub new_credentials: NewCredentials,
     /// The default database's layer of Redis.
     redis: Option<Arc<Redis>>,
     /// The latest commit when the directory was opened.
@@ -130,6 +134,8 @@ impl Server {
         let budget = Budget::new(settings.memory.bytes);
         let engine = Arc::new(open_engine(&settings, budget)?);
         budget.apply(&engine);
+        let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
+        let new_credentials = credentials::settle(&mut settings, &catalogue)?;
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
         settings.connections.connections_max = limit.connections_max();
         let settings = Arc::new(settings);
@@ -168,7 +174,6 @@ impl Server {
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(fauna::issuer_keys::fetch(settings.fauna.issuer_roots.as_deref())?),
         };
-        let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
         let opened_version = engine.snapshot().1;
         let mut server = Server {
             engine,
@@ -178,6 +183,7 @@ impl Server {
             listeners: Vec::new(),
             stop_requested,
             keyvalue_address: None,
+            new_credentials,
             redis: None,
             opened_version,
             telemetry: None,

@@ -147,11 +147,6 @@ impl<'c> Groups<'c> {
         self.layer.last_save_seconds()
     }
 
-    /// See [`Redis::load_users`].
-    pub fn load_users(self) -> Result<Vec<Arc<User>>, String> {
-        self.layer.load_users()
-    }
-
     /// See [`Redis::log_failed_authentication`].
     pub fn log_failed_authentication(self, client: &ClientState, user: &[u8], arguments: Arguments<'_>) {
         self.layer.log_failed_authentication(client, user, arguments);

@@ -200,9 +200,15 @@ impl ServeArguments {
         self.connections.tls_files()
     }
 
-    /// The validated settings of a server whose clients show `credentials`, and DynamoDB's one of
-    /// `access_keys`.
-    pub fn validated(&self, credentials: Credentials, access_keys: Vec<(String, String)>) -> Result<Settings> {
+    fn credentials(&self) -> Credentials {
+        match self.root_key() {
+            _ if self.dev => Credentials::None,
+            Some(key) => Credentials::of_key(key),
+            None => Credentials::Kept,
+        }
+    }
+
+    pub fn validated(&self) -> Result<Settings> {
         one_of("log-format", &self.log_format, &["text", "json"])?;
         Ok(Settings {
             storage: self.storage.validated()?,
@@ -212,11 +218,11 @@ impl ServeArguments {
             connections: self.connections.validated()?,
             telemetry: self.telemetry.validated()?,
             slow_requests: self.telemetry.slow_requests(),
-            credentials,
+            credentials: self.credentials(),
             status: crate::notify::status,
             redis: self.redis.validated(self.config.as_deref(), self.dev)?,
             http: self.http.validated()?,
-            dynamodb: self.dynamodb.validated(access_keys, self.dev)?,
+            dynamodb: self.dynamodb.validated(self.dev)?,
             fauna: self.fauna.validated()?,
             keyvalue: self.keyvalue.validated()?,
             sentinel: self.sentinel.validated()?,
@@ -287,7 +293,7 @@ mod tests {
         let merged = flags.over(file).unwrap();
         assert!(merged.is_dev());
         assert_eq!(merged.redis.parameter("hz").as_deref(), Some("20"));
-        let settings = merged.validated(Credentials::None, Vec::new()).unwrap();
+        let settings = merged.validated().unwrap();
         assert_eq!(
             (settings.storage.durability, settings.connections.connections_max),
             (Durability::Interval, 7)

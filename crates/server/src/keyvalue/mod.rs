@@ -87,10 +87,10 @@ impl KeyValueEndpoint {
                 may_write,
             });
         }
-        let is_right = match &self.credentials {
-            Credentials::None => true,
-            Credentials::Key { sha256 } => &quartet_layer_redis::access::acl::password_hash(token) == sha256,
-        };
+        let is_right = self
+            .credentials
+            .root_key()
+            .is_none_or(|hash| quartet_layer_redis::access::acl::password_hash(token) == hash);
         is_right.then(|| Opened {
             layer: self.layer.clone(),
             database: None,

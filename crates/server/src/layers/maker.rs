@@ -3,15 +3,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use quartet_engine::{Busy, Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
 use quartet_layer_keyvalue::KeyValue;
-use quartet_layer_redis::ClientMemory;
-use quartet_layer_redis::Directory;
-use quartet_layer_redis::LongScripts;
+use quartet_layer_redis::access::acl::{UserFile, parse_file};
 use quartet_layer_redis::access::login_guard::LoginGuard;
+use quartet_layer_redis::commands::table;
+use quartet_layer_redis::{ClientMemory, Directory, LongScripts};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_model::LayerId;
 use quartet_tenancy::{DEFAULT_DATABASE, Database};
@@ -27,7 +27,7 @@ use crate::redis::migration::Migrations;
 use crate::redis::rdb_file::RdbFile;
 use crate::redis::replica_of::ReplicaOf;
 use crate::redis::users::UsersOnDisk;
-use crate::settings::{Credentials, DEVELOPMENT_SECRET, Settings, appendfsync};
+use crate::settings::{DEVELOPMENT_SECRET, Settings, appendfsync};
 use crate::tenants::admission_control::{RedisAdmissionControl, has_no_room};
 use crate::tenants::users::{READER, UsersInDatabase};
 
@@ -124,15 +124,29 @@ impl LayerMaker {
         if let Some(path) = &self.settings.redis.rdb {
             layer.process.rdb_file = Some(Box::new(RdbFile::new(path)));
         }
-        if let Some(path) = &self.settings.redis.users_file {
-            read_users(&mut layer, UsersOnDisk::new(path.clone()), true)?;
-        } else if let Some(folder) = self.settings.storage.data.folder() {
-            read_users(&mut layer, UsersOnDisk::in_directory(folder), false)?;
+        match &self.settings.redis.users_file {
+            Some(path) => read_users(&mut layer, UsersOnDisk::new(path.clone()))?,
+            None => self.keep_users_in_database(&mut layer)?,
         }
-        if let Credentials::Key { sha256 } = self.settings.credentials {
+        if let Some(sha256) = self.settings.credentials.root_key() {
             layer.access.users.require_password(Some(sha256));
         }
         Ok(layer)
+    }
+
+    /// Lets the default database's layer keep its users as a row, and gives it those that are there.
+    fn keep_users_in_database(&self, layer: &mut Redis) -> Result<()> {
+        let kept = UsersInDatabase::new(self.engine.clone(), self.default_space(LayerId::System));
+        if let Some(folder) = self.settings.storage.data.folder() {
+            take_in_users(UsersOnDisk::in_directory(folder), &kept)?;
+        }
+        let has_users = kept.has_users()?;
+        layer.access.user_file = Some(Box::new(kept));
+        if has_users {
+            let loaded = layer.load_users();
+            loaded.map_err(|error| anyhow!("the users of the default database: {error}"))?;
+        }
+        Ok(())
     }
 
     /// The layer of another database, behind its admission control.
@@ -201,10 +215,8 @@ impl LayerMaker {
     }
 
     pub fn default_fauna(&self) -> Result<Fauna, Busy> {
-        let root = match self.settings.credentials {
-            Credentials::Key { sha256 } => RootSecret { sha256 },
-            Credentials::None => RootSecret::of(DEVELOPMENT_SECRET),
-        };
+        let root_key = self.settings.credentials.root_key();
+        let root = root_key.map_or_else(|| RootSecret::of(DEVELOPMENT_SECRET), |sha256| RootSecret { sha256 });
         self.fauna(self.default_space(LayerId::Fauna), root)
     }
 
@@ -257,18 +269,30 @@ fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles
     }
 }
 
-/// Gives the layer the users in a file, and lets it keep them there. A file that was named has to
-/// be there.
-fn read_users(layer: &mut Redis, file: UsersOnDisk, is_named: bool) -> Result<()> {
-    let path = file.path().to_owned();
-    layer.config.start_with("aclfile", path.display().to_string());
-    layer.access.user_file = Some(Box::new(file));
-    if (is_named || path.exists())
-        && let Err(error) = layer.load_users()
-    {
-        bail!("the file of users {}: {error}", path.display());
-    }
+/// Replaces the users that are kept by those of a file in the data folder, and sets the file aside.
+fn take_in_users(file: UsersOnDisk, kept: &UsersInDatabase) -> Result<()> {
+    let Some(text) = file.read()? else {
+        return Ok(());
+    };
+    let path = file.path().display().to_string();
+    let parsed = parse_file(table(), &text, true);
+    parsed.map_err(|errors| anyhow!("the file of users {path}: {errors}"))?;
+    kept.write(&text).with_context(|| format!("taking in {path}"))?;
+    let aside = file.set_aside().with_context(|| format!("setting {path} aside"))?;
+    tracing::info!("{path} was taken in, and is {} now", aside.display());
     Ok(())
+}
+
+/// Gives the layer the users in the file that was named, which has to be there, and lets it keep
+/// them there.
+fn read_users(layer: &mut Redis, file: UsersOnDisk) -> Result<()> {
+    let path = file.path().display().to_string();
+    layer.config.start_with("aclfile", path.clone());
+    layer.access.user_file = Some(Box::new(file));
+    let loaded = layer.load_users();
+    loaded
+        .map(drop)
+        .map_err(|error| anyhow!("the file of users {path}: {error}"))
 }
 
 /// Makes a layer follow what is decided about its database.

@@ -84,7 +84,10 @@ impl From<CatalogueError> for Refused {
             CatalogueError::Exists => CONFLICT,
             CatalogueError::Unknown => NOT_FOUND,
             CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
-            CatalogueError::LogFailed | CatalogueError::Unreadable | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
+            CatalogueError::LogFailed
+            | CatalogueError::Unreadable
+            | CatalogueError::Damaged(_)
+            | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
     }
@@ -99,10 +102,8 @@ type Shown = Result<(u16, Value), Refused>;
 
 impl Admin {
     pub fn new(tenants: Arc<Tenants>, default: Arc<Redis>, settings: &Settings) -> Admin {
-        let key_sha256 = match &settings.credentials {
-            Credentials::Key { sha256 } => *sha256,
-            Credentials::None => Sha256::digest(DEVELOPMENT_KEY).into(),
-        };
+        let root_key = settings.credentials.root_key();
+        let key_sha256 = root_key.unwrap_or_else(|| Sha256::digest(DEVELOPMENT_KEY).into());
         Admin {
             backups: Backups::new(tenants.clone()),
             backup_tasks: BackupTasks::new(tenants.clone(), &settings.backups),

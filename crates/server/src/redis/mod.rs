@@ -552,7 +552,7 @@ impl Connection {
                 Some(after) => self.perform(after).await,
                 None => {}
             }
-            if received.close || self.has_too_much_output() {
+            if received.close || self.session.is_ending() || self.has_too_much_output() {
                 return Ok(true);
             }
             if received.is_busy {
@@ -679,6 +679,14 @@ impl Connection {
                 let saved = tokio::task::spawn_blocking(move || layer.save_users()).await;
                 if let Ok(Err(text)) = saved {
                     self.replace_ok_by(&text);
+                }
+            }
+            After::Deferred(Deferred::LoadUsers) => {
+                let (layer, own) = (self.layer.clone(), self.session.client().id);
+                match tokio::task::spawn_blocking(move || layer.reload_users(own)).await {
+                    Ok(Ok(true)) => self.session.end_after_replies(),
+                    Ok(Err(text)) => self.replace_ok_by(&text),
+                    _ => {}
                 }
             }
             After::Deferred(Deferred::RewriteConfig) => {

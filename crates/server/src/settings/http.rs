@@ -33,7 +33,7 @@ impl Settings {
         let token = match (&self.http.rest_tokens.standard, &self.credentials) {
             (Some(_), _) => "<the token given>",
             (None, Credentials::None) => "dev",
-            (None, Credentials::Key { .. }) => "<root key>",
+            (None, Credentials::Key { .. } | Credentials::Kept) => "<root key>",
         };
         format!("UPSTASH_REDIS_REST_URL={url} UPSTASH_REDIS_REST_TOKEN={token}")
     }

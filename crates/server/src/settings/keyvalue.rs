@@ -16,7 +16,7 @@ impl Settings {
     pub fn cluster_string(&self, address: SocketAddr) -> String {
         match self.credentials {
             Credentials::None => format!("quartet:dev@{address}"),
-            Credentials::Key { .. } => format!("quartet:<root key>@{address}"),
+            Credentials::Key { .. } | Credentials::Kept => format!("quartet:<root key>@{address}"),
         }
     }
 }

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
+use quartet_layer_redis::access::acl::password_hash;
 
-pub use self::dynamodb::DynamoDbSettings;
+pub use self::dynamodb::{AccessKeys, DynamoDbSettings};
 pub use self::fauna::{DEVELOPMENT_SECRET, FaunaSettings};
 pub use self::http::{HttpSettings, RestTokens};
 pub use self::keyvalue::KeyValueSettings;
@@ -197,6 +198,25 @@ pub enum Credentials {
     None,
     /// The root key; only its hash is kept.
     Key { sha256: [u8; 32] },
+    /// The root key whose hash the data hold. Before anything asks, opening replaces this by `Key`.
+    Kept,
+}
+
+impl Credentials {
+    pub fn of_key(key: &str) -> Credentials {
+        Credentials::Key {
+            sha256: password_hash(key.as_bytes()),
+        }
+    }
+
+    /// The hash of the root key; `None` if nothing has to be shown.
+    pub fn root_key(&self) -> Option<[u8; 32]> {
+        match self {
+            Credentials::None => None,
+            Credentials::Key { sha256 } => Some(*sha256),
+            Credentials::Kept => unreachable!("replaced when the data was opened"),
+        }
+    }
 }
 
 impl Settings {

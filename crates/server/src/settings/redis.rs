@@ -85,7 +85,7 @@ impl Settings {
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self.credentials {
             Credentials::None => format!("{scheme}://{address}"),
-            Credentials::Key { .. } => format!("{scheme}://default:<root key>@{address}"),
+            Credentials::Key { .. } | Credentials::Kept => format!("{scheme}://default:<root key>@{address}"),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::dynamodb::buckets::{self, NamedBuckets};
 use crate::http::HttpLayer;
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
 use crate::observability::durations::Measured;
-use crate::settings::Listening;
+use crate::settings::{AccessKeys, Listening};
 use crate::tenants::admission_control::has_no_room;
 
 pub const LAYER: ServedLayer = ServedLayer {
@@ -30,7 +30,7 @@ pub const LAYER: ServedLayer = ServedLayer {
             vec![Listening {
                 name: "dynamodb",
                 listen: settings.dynamodb.listen,
-                is_open: settings.dynamodb.access_keys.is_empty(),
+                is_open: settings.dynamodb.access_keys == AccessKeys::Any,
             }]
         },
         measured: Some(Measured {
@@ -55,7 +55,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     layer.buckets = Arc::new(NamedBuckets::new(&settings.buckets, settings.bucket_bytes_max)?);
     let layer = Arc::new(DynamoDbHttp::new(
         layer,
-        &settings.access_keys,
+        settings.access_keys.known(),
         assembly.tenants.clone(),
     ));
     if !settings.buckets.is_empty() {
