@@ -22,14 +22,14 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     if arguments.data() == Data::Memory {
         println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
     }
-    let new = &server.new_credentials;
+    let new = server.new_credentials();
     if let Some(key) = &new.root_key {
         println!("root key, shown this once: {key}");
     }
     if let Some((id, secret)) = &new.access_key {
         println!("DynamoDB access key {id}, secret, shown this once: {secret}");
     }
-    for (name, address) in &server.listeners {
+    for (name, address) in server.listeners() {
         println!("{name:<9}{address}");
     }
     if let (Some(address), Data::Folder(folder)) = (server.keyvalue_address(), arguments.data()) {

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Engine, Space};
 use quartet_wire_resp::Arguments;
 
-use crate::access::acl::User;
 use crate::command::table::Table;
 use crate::config::Config;
 use crate::connections::clients::ClientState;

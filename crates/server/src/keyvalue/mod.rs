@@ -10,7 +10,7 @@ mod connection;
 mod measuring;
 mod takeover;
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,8 +107,9 @@ pub struct KeyValueEntrance {
 }
 
 impl Entrance for KeyValueEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
+            let address = peer.ip();
             let Some(permit) = self.limit.admit(Place::Any).await else {
                 return Ok(None);
             };

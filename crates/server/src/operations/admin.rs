@@ -30,7 +30,7 @@ use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Head, HeadShows};
 use crate::operations::backup_tasks::BackupTasks;
 use crate::operations::backups::Backups;
-use crate::settings::{Credentials, Settings};
+use crate::settings::Settings;
 use crate::tenants::Tenants;
 
 /// The root key of a server started with `--dev`.

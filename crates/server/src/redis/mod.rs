@@ -14,7 +14,7 @@ pub(crate) mod users;
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
@@ -96,13 +96,13 @@ pub struct RespEntrance {
 }
 
 impl Entrance for RespEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
             let Some(permit) = self.permit().await else {
                 self.refuse(&socket);
                 return Ok(None);
             };
-            let accepted = self.accepted(socket, address, permit, thread_waker.clone())?;
+            let accepted = self.accepted(socket, peer, permit, thread_waker.clone())?;
             Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
         })
     }
@@ -136,12 +136,12 @@ impl RespEntrance {
     fn accepted(
         &self,
         socket: TcpStream,
-        peer: IpAddr,
+        peer: SocketAddr,
         permit: Permit,
         thread_waker: Arc<ThreadWaker>,
     ) -> io::Result<Accepted> {
         socket.set_nodelay(true)?;
-        let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
+        let (address, local) = (peer.to_string(), socket.local_addr()?.to_string());
         let connection_waker = Arc::new(ConnectionWaker::of(thread_waker));
         let waker = connection_waker.clone();
         let now_micros = self.layer.engine.now_micros();
@@ -156,8 +156,8 @@ impl RespEntrance {
             client,
             connection_waker,
             permit,
-            stranger_input: self.stranger_bytes.input(peer),
-            tls: self.tls.entrance(Speaks::Other, peer),
+            stranger_input: self.stranger_bytes.input(peer.ip()),
+            tls: self.tls.entrance(Speaks::Other, peer.ip()),
             takes: self.takes,
             layer: self.layer.clone(),
             tenants: self.tenants.clone(),

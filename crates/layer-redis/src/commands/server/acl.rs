@@ -385,7 +385,11 @@ impl Redis {
     /// Not to be called with the partition's lock held. The error is a reply.
     pub fn reload_users(&self, own: u64) -> Result<bool, String> {
         let mut is_own_gone = false;
-        for client in self.load_users()?.iter().flat_map(|user| connections_of(Groups::of(self), user)) {
+        for client in self
+            .load_users()?
+            .iter()
+            .flat_map(|user| connections_of(Groups::of(self), user))
+        {
             if client.id == own {
                 is_own_gone = true;
                 self.connections.clients.disconnect(&client);

@@ -3,13 +3,13 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use quartet_layer_redis::Redis;
 use quartet_model::LayerId;
 use tokio::sync::watch;
 
 use crate::connections::accept::{Entrance, Listener};
-use crate::connections::port_owner;
+use crate::connections::sockets::Sockets;
 use crate::http::{HttpEntrance, HttpLayer};
 use crate::keyvalue::KeyValueEndpoint;
 use crate::limits::connection_limit::ConnectionLimit;
@@ -31,8 +31,7 @@ pub struct Assembly<'a> {
     /// The default database's layer of Redis, which metrics and REST ask whether Redis listens or
     /// not.
     pub redis: &'a Arc<Redis>,
-    /// Bound before the layers are made, because Redis tells its port.
-    pub redis_listener: Option<TcpListener>,
+    pub sockets: &'a Sockets,
     pub listeners: Vec<Listener>,
     /// Name and connection string of each listener, for people.
     pub endpoints: Vec<(&'static str, String)>,
@@ -50,26 +49,25 @@ pub struct Assembly<'a> {
 
 impl Assembly<'_> {
     /// Binds the listener of `--listen-NAME`; `None`: it is off.
-    pub fn bind(&self, listens: Listen, name: &str) -> Result<Option<(TcpListener, SocketAddr)>> {
-        let Some(address) = listens.address() else {
-            return Ok(None);
-        };
-        let socket = listen(address, name)?;
-        let address = socket.local_addr()?;
-        Ok(Some((socket, address)))
+    pub fn bind(&self, listens: Listen, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
+        self.sockets.bind(listens, name)
     }
 
     pub fn tell(&mut self, name: &'static str, address: String) {
         self.endpoints.push((name, address));
     }
 
-    pub fn add(&mut self, socket: TcpListener, entrance: impl Entrance + 'static) {
-        let entrance = Arc::new(entrance);
-        self.listeners.push(Listener { socket, entrance });
+    /// Lets clients in at the listener of `--listen-NAME`.
+    pub fn add(&mut self, name: &'static str, socket: TcpListener, entrance: impl Entrance + 'static) {
+        self.listeners.push(Listener {
+            name,
+            socket,
+            entrance: Arc::new(entrance),
+        });
     }
 
     /// Serves a layer of the default database over HTTP.
-    pub fn add_http(&mut self, socket: TcpListener, layer: Arc<dyn HttpLayer>) {
+    pub fn add_http(&mut self, name: &'static str, socket: TcpListener, layer: Arc<dyn HttpLayer>) {
         let entrance = HttpEntrance {
             layer: layer.clone(),
             tls: self.tenants.maker.tls.clone(),
@@ -79,7 +77,7 @@ impl Assembly<'_> {
             login_guard: self.tenants.maker.login_guard.clone(),
             spans: self.tenants.maker.spans.clone(),
         };
-        self.add(socket, entrance);
+        self.add(name, socket, entrance);
         self.maintained.push(Box::new(move || layer.maintain()));
     }
 
@@ -89,30 +87,3 @@ impl Assembly<'_> {
         known.map(|(_, layer)| layer.clone())
     }
 }
-
-pub fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
-    let socket = if address.is_ipv6() {
-        tokio::net::TcpSocket::new_v6()
-    } else {
-        tokio::net::TcpSocket::new_v4()
-    }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address).with_context(|| cannot_listen(address, name))?;
-    // A runtime is needed to register the socket; the listener is handed on without one.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _entered = runtime.enter();
-    let listener = socket.listen(LISTEN_BACKLOG);
-    Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
-}
-
-/// A listener that could not be opened: its address, its option, and the process that is there
-/// already.
-fn cannot_listen(address: SocketAddr, name: &str) -> String {
-    let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
-    format!(
-        "cannot listen on {address} (--listen-{name}){}",
-        owner.unwrap_or_default()
-    )
-}
-
-const LISTEN_BACKLOG: u32 = 1024;

@@ -65,7 +65,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     }
     let layer: Arc<dyn HttpLayer> = layer;
     assembly.http_layers.push((LayerId::DynamoDb, layer.clone()));
-    assembly.add_http(socket, layer);
+    assembly.add_http("dynamodb", socket, layer);
     Ok(())
 }
 

@@ -39,7 +39,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     assembly.tell("fauna", format!("{}://{address}", maker.tls.http_scheme()));
     let layer: Arc<dyn HttpLayer> = Arc::new(FaunaHttp::new(maker.default_fauna()?, assembly.tenants.clone()));
     assembly.http_layers.push((LayerId::Fauna, layer.clone()));
-    assembly.add_http(socket, layer);
+    assembly.add_http("fauna", socket, layer);
     Ok(())
 }
 

@@ -45,7 +45,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         tls: assembly.tenants.maker.tls.clone(),
         limit: assembly.limit.clone(),
     };
-    assembly.add(socket, entrance);
+    assembly.add("keyvalue", socket, entrance);
     assembly.keyvalue = Some(endpoint.clone());
     assembly.maintained.push(Box::new(move || endpoint.maintain()));
     Ok(())

@@ -21,7 +21,7 @@ use quartet_engine::Invariants;
 use quartet_model::LayerId;
 use quartet_tenancy::CatalogueInvariants;
 
-pub use self::assembly::{Assembly, listen};
+pub use self::assembly::Assembly;
 pub use self::served::{ServedLayer, ServedListener};
 use crate::settings::{Listening, Settings};
 

@@ -49,6 +49,6 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         &assembly.endpoints,
         address.port(),
     );
-    assembly.add_http(socket, Arc::new(console));
+    assembly.add_http("http", socket, Arc::new(console));
     Ok(())
 }

@@ -40,13 +40,12 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let layer = assembly.redis.clone();
     assembly.maintained.push(Box::new(move || layer.expire_due()));
     let is_tls_on = assembly.tenants.maker.tls.is_on();
-    if let Some(socket) = assembly.redis_listener.take() {
-        let address = socket.local_addr()?;
+    if let Some((socket, address)) = assembly.bind(assembly.settings.redis.listen, "redis")? {
         assembly.tell("redis", assembly.settings.connection_string("redis", address));
         if is_tls_on {
             tell_tls(assembly, address);
         }
-        assembly.add(socket, entrance(assembly, Takes::Both));
+        assembly.add("redis", socket, entrance(assembly, Takes::Both));
     }
     if let Some((socket, address)) = assembly.bind(assembly.settings.redis.listen_tls, "redis-tls")? {
         anyhow::ensure!(
@@ -54,7 +53,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
             "listen-redis-tls: there is no certificate; tls-certificate names it"
         );
         tell_tls(assembly, address);
-        assembly.add(socket, entrance(assembly, Takes::TlsOnly));
+        assembly.add("redis-tls", socket, entrance(assembly, Takes::TlsOnly));
     }
     Ok(())
 }

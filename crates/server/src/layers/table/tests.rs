@@ -2,7 +2,7 @@
 //! names a database, and each further one comes back.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::connections::waker::ThreadWaker;
 use crate::layers::database_layer::{DatabaseLayer, LayerKind};
 use crate::observability::exposition::Text;
 use crate::observability::metrics;
+use crate::serving::Serving;
 use crate::settings::{Listen, Settings};
 use crate::tenants::Tenants;
 
@@ -30,6 +31,8 @@ use crate::tenants::Tenants;
 const ID: LayerId = LayerId::KeyValue;
 
 const ANYWHERE: Listen = Listen::On(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)));
+
+static LAYERS: [ServedLayer; 2] = [redis::LAYER, ECHO];
 
 const ECHO: ServedLayer = ServedLayer {
     kind: LayerKind {
@@ -66,14 +69,14 @@ impl DatabaseLayer for Echo {
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let (socket, address) = assembly.bind(ANYWHERE, "echo")?.expect("it is on");
     assembly.tell("echo", address.to_string());
-    assembly.add(socket, EchoEntrance(assembly.tenants.clone()));
+    assembly.add("echo", socket, EchoEntrance(assembly.tenants.clone()));
     Ok(())
 }
 
 struct EchoEntrance(Arc<Tenants>);
 
 impl Entrance for EchoEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, _: IpAddr, _: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, _: SocketAddr, _: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
             let accepted = EchoAccepted(socket.into_std()?, self.0.clone());
             Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
@@ -122,12 +125,12 @@ fn create(server: &Server, name: &str) {
         created_micros: 0,
         deleted: false,
     };
-    server.tenants.catalogue.create(definition).unwrap();
+    server.serving.tenants.catalogue.create(definition).unwrap();
 }
 
 fn layers_open(server: &Server) -> Vec<String> {
     let mut out = Text::default();
-    metrics::write(server.redis.as_ref().unwrap(), &server.tenants, true, &mut out);
+    metrics::write(&server.serving.redis, &server.serving.tenants, true, &mut out);
     let lines = out.text.lines().filter(|line| line.starts_with("quartet_layers_open"));
     lines.map(str::to_owned).collect()
 }
@@ -154,11 +157,11 @@ fn ask_both(address: &str) -> Vec<BufReader<std::net::TcpStream>> {
 
 #[test]
 fn a_layer_more_is_a_row_more() {
-    let server = Server::start_with(Settings::for_test(), &[redis::LAYER, ECHO]).unwrap();
+    let server = Server::start_with(Settings::for_test(), &LAYERS).unwrap();
     create(&server, "first");
     create(&server, "second");
-    let (name, address) = server.listeners[0].clone();
-    assert_eq!((name, server.listeners.len()), ("echo", 1));
+    let (name, address) = server.listeners()[0].clone();
+    assert_eq!((name, server.listeners().len()), ("echo", 1));
     let open = |databases| {
         let row = |(layer, databases)| format!("quartet_layers_open{{layer=\"{layer}\"}} {databases}");
         [("redis", 0), ("echo", databases)].map(row)
@@ -173,4 +176,35 @@ fn a_layer_more_is_a_row_more() {
     // It answers an error if anything still holds the engine.
     server.shutdown(Duration::from_secs(600)).unwrap();
     drop(connections);
+}
+
+/// Each time the same sockets, and databases as they were left.
+#[test]
+fn layers_are_dropped_and_made_anew_over_one_engine() {
+    let mut server = Server::start_with(Settings::for_test(), &LAYERS).unwrap();
+    create(&server, "first");
+    create(&server, "second");
+    let address = server.listeners()[0].1.clone();
+    for _ in 0..3 {
+        let mut connections = ask_both(&address);
+        let Server {
+            foundation,
+            serving,
+            opened_version,
+        } = server;
+        serving.end();
+        let mut rest = Vec::new();
+        connections.iter_mut().for_each(|socket| {
+            let _ = std::io::Read::read_to_end(socket, &mut rest);
+        });
+        assert!(rest.is_empty(), "connections end with their layers");
+        server = Server {
+            serving: Serving::begin(&foundation).unwrap(),
+            foundation,
+            opened_version,
+        };
+        assert_eq!(server.listeners()[0].1, address);
+    }
+    drop(ask_both(&address));
+    server.shutdown(Duration::from_secs(600)).unwrap();
 }

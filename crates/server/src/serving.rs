@@ -1,0 +1,423 @@
+//! Layers over an engine, and everything that serves them: from the first layer that is made to the
+//! last that is dropped. The engine and the sockets stay, and a next one may begin over them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Result;
+use quartet_engine::Engine;
+use quartet_layer_redis::execution::client_eviction;
+use quartet_layer_redis::{ClientMemory, Identity, Redis};
+use quartet_tenancy::Catalogue;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+
+use crate::connections::accept::{Entrance, Listener};
+use crate::connections::durability::DurableWaiters;
+use crate::connections::handoff::{Arrival, Inbox, IoThread};
+use crate::connections::sockets::Sockets;
+use crate::connections::tls::Tls;
+use crate::connections::turns::ThreadTurns;
+use crate::connections::waker::ThreadWaker;
+use crate::credentials::{self, NewCredentials};
+use crate::fauna;
+use crate::layers::maker::LayerMaker;
+use crate::layers::table::{self, Assembly, ServedLayer};
+use crate::limits;
+use crate::limits::connection_limit::ConnectionLimit;
+use crate::limits::memory::Budget;
+use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::observability::durations::OfLayers;
+use crate::observability::slow_requests::SlowRequests;
+use crate::observability::telemetry::Telemetry;
+use crate::observability::telemetry::spans::Spans;
+use crate::process;
+use crate::process::cycles::Cycle;
+use crate::process::stop_request::StopRequest;
+use crate::redis;
+use crate::redis::migration::Migrations;
+use crate::redis::replica_of::ReplicaOf;
+use crate::settings::{Data, Settings};
+use crate::tenants::Tenants;
+
+/// How often expired keys are removed.
+const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether connections take too much.
+const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
+
+/// How often connections are looked through for buffers that nobody uses, and databases for layers
+/// that nobody uses.
+const IDLE_CYCLE: Duration = Duration::from_secs(1);
+
+/// How often the databases' counters are written down.
+const USAGE_CYCLE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether there is another certificate.
+const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
+
+/// Everything that stays when layers are dropped and made anew.
+pub struct Foundation {
+    pub engine: Arc<Engine>,
+    /// As they were given: credentials that the data hold are read when layers are made.
+    pub settings: Settings,
+    pub layers: &'static [ServedLayer],
+    pub budget: Budget,
+    /// Resident bytes when the process started.
+    pub startup_bytes: u64,
+    pub limit: Arc<ConnectionLimit>,
+    pub sockets: Sockets,
+    pub stop_requested: Arc<StopRequest>,
+}
+
+/// Layers, their listeners and their threads.
+pub struct Serving {
+    pub tenants: Arc<Tenants>,
+    /// The default database's layer of Redis.
+    pub redis: Arc<Redis>,
+    /// Name and connection string of each listener.
+    pub endpoints: Vec<(&'static str, String)>,
+    /// Where the key-value protocol is spoken.
+    pub keyvalue_address: Option<SocketAddr>,
+    /// Made just now, to be shown this once.
+    pub new_credentials: NewCredentials,
+    /// The way in for clients that another node passes on.
+    pub entrances: Arc<Entrances>,
+    threads: Threads,
+    telemetry: Option<Telemetry>,
+}
+
+/// The entrances of all listeners by name, and the threads behind them.
+pub struct Entrances {
+    by_name: HashMap<&'static str, Arc<dyn Entrance>>,
+    threads: Vec<Inbox>,
+}
+
+impl Entrances {
+    /// Lets in the client at `peer` at the listener of this name. False: there is no such listener,
+    /// or no place left.
+    pub async fn admit(&self, listener: &str, socket: TcpStream, peer: SocketAddr) -> io::Result<bool> {
+        let thread = &self.threads[usize::from(peer.port()) % self.threads.len()];
+        let Some(entrance) = self.by_name.get(listener) else {
+            return Ok(false);
+        };
+        let admitted = entrance.admit(socket, peer, &thread.thread_waker).await?;
+        let is_admitted = admitted.is_some();
+        // A thread that is gone is one that was stopped.
+        let _ = admitted.map(|arrival| thread.arrivals.send(arrival));
+        Ok(is_admitted)
+    }
+}
+
+/// Threads that serve, and the word that ends them.
+pub struct Threads {
+    stop: watch::Sender<bool>,
+    running: Vec<JoinHandle<()>>,
+}
+
+/// The parts of a thread that serves connections.
+struct Worker {
+    engine: Arc<Engine>,
+    purge: fn(),
+    purges: watch::Receiver<()>,
+    stop: watch::Receiver<bool>,
+    /// The listeners, and the way to all threads, on the thread that accepts for all.
+    accepts: Option<(Vec<Listener>, Vec<Inbox>)>,
+    /// Wakes the connections of this thread.
+    thread_waker: Arc<ThreadWaker>,
+    arrivals: mpsc::UnboundedReceiver<Box<dyn Arrival>>,
+}
+
+impl Serving {
+    /// Makes the layers of the default database and serves them.
+    pub fn begin(foundation: &Foundation) -> Result<Serving> {
+        let engine = &foundation.engine;
+        let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
+        let mut settings = foundation.settings.clone();
+        let new_credentials = credentials::settle(&mut settings, &catalogue)?;
+        let settings = Arc::new(settings);
+        let bound = foundation.sockets.bind(settings.redis.listen, "redis")?;
+        let redis_port = bound.map_or(0, |(_, address)| address.port());
+        let stranger_bytes = StrangerBytes::new();
+        let spans = settings.telemetry.as_ref().map(|telemetry| {
+            let (spans, received) = Spans::new(telemetry.sampling_ratio);
+            (Arc::new(spans), received)
+        });
+        let client_bytes_max = client_bytes_max(foundation.budget);
+        let maker = LayerMaker {
+            engine: engine.clone(),
+            settings: settings.clone(),
+            stop: foundation.stop_requested.clone(),
+            identity: identity(engine, &settings, redis_port, foundation.startup_bytes),
+            budget_source: foundation.budget.source,
+            long_scripts: Arc::default(),
+            client_memory: Arc::new(ClientMemory::new(client_bytes_max, engine.memory().clone())),
+            login_guard: Arc::default(),
+            migrations: Migrations::default(),
+            replica_of: ReplicaOf::default(),
+            purges: watch::Sender::new(()),
+            tls: Tls::absent(stranger_bytes.clone()),
+            durations: OfLayers::new(table::listeners(foundation.layers).filter_map(|row| row.measured.as_ref())),
+            slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
+            spans: spans.as_ref().map(|(spans, _)| spans.clone()),
+            dynamodb_endpoint: OnceLock::new(),
+            fetch_issuer_keys: Arc::new(fauna::issuer_keys::fetch(settings.fauna.issuer_roots.as_deref())?),
+        };
+        let kinds = foundation.layers.iter().map(|layer| layer.kind).collect();
+        let tenants = Tenants::new(catalogue, maker, kinds);
+        let redis = Arc::new(tenants.maker.default_redis(tenants.directory())?);
+        tenants.maker.replica_of.resume(&redis);
+        let mut threads = Threads::new();
+        let mut assembly = Assembly {
+            tenants: &tenants,
+            settings: &settings,
+            limit: &foundation.limit,
+            stranger_bytes: &stranger_bytes,
+            stopped: &threads.stopped(),
+            redis: &redis,
+            sockets: &foundation.sockets,
+            listeners: Vec::new(),
+            endpoints: Vec::new(),
+            http_layers: Vec::new(),
+            maintained: Vec::new(),
+            deferred_tasks: Vec::new(),
+            keyvalue: None,
+            keyvalue_address: None,
+        };
+        let telemetry = match (&settings.telemetry, spans) {
+            (Some(telemetry), Some((spans, received))) => {
+                let source = (Arc::downgrade(&redis), Arc::downgrade(&tenants));
+                let started_micros = tenants.maker.identity.started_micros;
+                Some(Telemetry::start(telemetry, spans, received, source, started_micros)?)
+            }
+            _ => None,
+        };
+        for served in table::listeners(foundation.layers) {
+            (served.listen)(&mut assembly)?;
+        }
+        let (listeners, maintained, waiting) = (assembly.listeners, assembly.maintained, assembly.deferred_tasks);
+        let (endpoints, keyvalue_address) = (assembly.endpoints, assembly.keyvalue_address);
+        let by_name = listeners
+            .iter()
+            .map(|listener| (listener.name, listener.entrance.clone()));
+        let by_name = by_name.collect();
+        let inboxes = threads.serve(listeners, foundation, &tenants.maker.purges)?;
+        for (name, work) in waiting {
+            let stopped = threads.stopped();
+            let thread = std::thread::Builder::new().name(name.into());
+            threads.running.push(thread.spawn(move || work(&stopped))?);
+        }
+        let tls = tenants.maker.tls.clone();
+        let mut cycles = cycles(redis.clone(), tenants.clone(), maintained);
+        cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {
+            tls.reload_if_changed()
+        }));
+        let (measured, purge, stopped) = (engine.clone(), settings.memory.purge, threads.stopped());
+        threads.spawn("memory", move || limits::memory::watch(measured, purge, stopped))?;
+        let stopped = threads.stopped();
+        threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
+        Ok(Serving {
+            tenants,
+            redis,
+            endpoints,
+            keyvalue_address,
+            new_credentials,
+            entrances: Arc::new(Entrances {
+                by_name,
+                threads: inboxes,
+            }),
+            threads,
+            telemetry,
+        })
+    }
+
+    /// Lets replies that are ready go out, closes all connections, ends a script that takes long and
+    /// takes it back, and drops every layer.
+    pub fn end(self) {
+        self.threads.stop.send_replace(true);
+        self.tenants.maker.replica_of.stop();
+        self.tenants.maker.long_scripts.abandon();
+        drop(self.entrances);
+        self.threads.end();
+        if let Some(telemetry) = self.telemetry {
+            telemetry.stop();
+        }
+        self.tenants.close();
+    }
+}
+
+impl Threads {
+    pub fn new() -> Threads {
+        Threads {
+            stop: watch::Sender::new(false),
+            running: Vec::new(),
+        }
+    }
+
+    /// Becomes true when they are to end.
+    fn stopped(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Ends them, once replies that are ready have gone out.
+    pub fn end(self) {
+        self.stop.send_replace(true);
+        for thread in self.running {
+            if thread.join().is_err() {
+                tracing::error!("a serving thread panicked");
+            }
+        }
+    }
+
+    /// Starts the I/O threads, the first of which accepts for all. Each gives memory back when
+    /// `purges` asks. Returns the way to all of them.
+    pub fn serve(
+        &mut self,
+        listeners: Vec<Listener>,
+        foundation: &Foundation,
+        purges: &watch::Sender<()>,
+    ) -> Result<Vec<Inbox>> {
+        let settings = &foundation.settings;
+        let (mut inboxes, mut arrivals) = (Vec::new(), Vec::new());
+        for _ in 0..settings.connections.io_threads() {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let thread_waker = Arc::<ThreadWaker>::default();
+            arrivals.push((receiver, thread_waker.clone()));
+            inboxes.push(Inbox {
+                arrivals: sender,
+                thread_waker,
+            });
+        }
+        let mut accepts = Some((listeners, inboxes.clone()));
+        for (index, (arrivals, thread_waker)) in arrivals.into_iter().enumerate() {
+            let worker = Worker {
+                engine: foundation.engine.clone(),
+                purge: settings.memory.purge,
+                purges: purges.subscribe(),
+                stop: self.stopped(),
+                accepts: accepts.take(),
+                thread_waker,
+                arrivals,
+            };
+            self.spawn(&format!("io-{index}"), || worker.run())?;
+        }
+        Ok(inboxes)
+    }
+
+    /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to
+    /// move.
+    fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || runtime.block_on(make()))?;
+        self.running.push(thread);
+        Ok(())
+    }
+}
+
+impl Worker {
+    async fn run(mut self) {
+        quartet_engine::serve_on_this_thread();
+        let turns = ThreadTurns::default();
+        let thread = IoThread {
+            waiters: DurableWaiters::start(self.engine.clone(), turns.clone()),
+            turns,
+            stop: self.stop.clone(),
+        };
+        let thread_waker = self.thread_waker.clone();
+        let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
+        let purging = tokio::task::spawn(limits::memory::purge_when_asked(self.purge, self.purges.clone()));
+        let mut tasks = tokio::task::JoinSet::new();
+        if let Some((listeners, inboxes)) = self.accepts.take() {
+            for listener in listeners {
+                tasks.spawn(listener.accept(inboxes.clone(), self.stop.clone()));
+            }
+        }
+        loop {
+            tokio::select! {
+                Some(arrival) = self.arrivals.recv() => arrival.start(&thread, &mut tasks),
+                Some(_) = tasks.join_next() => {}
+                // Nobody accepts any more, and everybody who was accepted is gone.
+                else => break,
+            }
+        }
+        thread_waker.abort();
+        purging.abort();
+        thread.waiters.stop();
+    }
+}
+
+/// The periodic tasks, whichever layer they belong to.
+fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, maintained: Vec<Box<dyn Fn() + Send>>) -> Vec<Cycle> {
+    let (idle, used) = ((layer, tenants.clone()), tenants.clone());
+    let evicting = idle.clone();
+    vec![
+        Cycle::new("expiry", EXPIRY_CYCLE, move || {
+            maintained.iter().for_each(|maintain| maintain());
+            tenants.maintain();
+        }),
+        Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {
+            evict_clients(&evicting.0, &evicting.1);
+        }),
+        Cycle::new("idle", IDLE_CYCLE, move || {
+            redis::tidy(&idle.0);
+            idle.1.tidy();
+        }),
+        Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
+    ]
+}
+
+/// Closes connections if all of them together take too much.
+fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
+    let mut layers = vec![layer.clone()];
+    layers.extend(tenants.redis_layers());
+    client_eviction::evict(layer, &layers);
+}
+
+/// Upper bound on the buffers of all connections if `maxmemory-clients` is 0: a quarter of the
+/// process' budget, and never so little that a few honest clients with large requests would be
+/// closed.
+fn client_bytes_max(budget: Budget) -> usize {
+    const LEAST_BYTES: usize = 64 << 20;
+    let quarter = budget.bytes.map_or(usize::MAX, |bytes| (bytes / 4) as usize);
+    quarter.max(LEAST_BYTES)
+}
+
+fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Identity {
+    Identity {
+        quartet_version: env!("CARGO_PKG_VERSION").into(),
+        run_id: process::system::random_hexadecimal(40),
+        process_id: std::process::id(),
+        tcp_port,
+        started_micros: engine.now_micros(),
+        startup_bytes,
+        executable: process::system::executable(),
+        config_file: settings
+            .redis
+            .config_file
+            .as_ref()
+            .map(|file| file.path.display().to_string())
+            .unwrap_or_default(),
+        keeps_data: settings.storage.data != Data::Memory,
+        emulated_cluster: settings
+            .redis
+            .emulates_cluster
+            .then(|| settings.redis.announcement.clone()),
+    }
+}
+
+/// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
+const BLOCKING_THREADS: usize = 4;
+/// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs
+/// this much for it. Only what is used is ever resident.
+const STACK_BYTES: usize = 16 << 20;
