@@ -21,13 +21,20 @@ use crate::settings::DEFAULT_DATA;
 
 #[derive(Args)]
 pub struct AdminArguments {
-    /// Address of the server's HTTP listener
-    #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
-    server: String,
     #[command(flatten)]
-    key: OperatorKey,
+    server: Server,
     #[command(subcommand)]
     request: Request,
+}
+
+/// The server that is asked, and the key that it is shown.
+#[derive(Args)]
+pub struct Server {
+    /// Address of the server's HTTP listener
+    #[arg(long = "server", env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
+    address: String,
+    #[command(flatten)]
+    key: OperatorKey,
 }
 
 #[derive(Subcommand)]
@@ -89,7 +96,7 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
         return reset_key(data, *dynamodb);
     }
     let (method, path, body) = arguments.request.parts();
-    let (status, answer) = exchange(&arguments, method, &path, &body)?;
+    let (status, answer) = exchange(&arguments.server, method, &path, &body)?;
     if !(200..300).contains(&status) {
         bail!("the server answers {status}: {}", answer.trim());
     }
@@ -164,14 +171,14 @@ fn quota(text: &str) -> Result<(String, Value), String> {
 }
 
 /// Status and body.
-fn exchange(arguments: &AdminArguments, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
-    let server = &arguments.server;
-    let mut stream = TcpStream::connect(server).with_context(|| format!("connecting to {server}"))?;
+pub fn exchange(server: &Server, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+    let Server { address, key } = server;
+    let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
-        arguments.key.read()?,
+        key.read()?,
         body.len()
     );
     stream.write_all(request.as_bytes())?;

@@ -5,6 +5,7 @@ mod allocator;
 mod backup;
 mod bench;
 mod check;
+mod cluster;
 mod cluster_file;
 mod config_file;
 mod convert;
@@ -57,6 +58,8 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
+    /// Tells of the nodes of a cluster, and hands the home over.
+    Cluster(cluster::ClusterArguments),
     /// Prints a configuration file.
     #[command(subcommand)]
     Config(sample::ConfigCommand),
@@ -88,6 +91,7 @@ fn run() -> anyhow::Result<ExitCode> {
         Command::Backup(arguments) => backup::backup(&arguments)?,
         Command::Restore(arguments) => restore::restore(&arguments)?,
         Command::Admin(arguments) => admin::admin(arguments)?,
+        Command::Cluster(arguments) => cluster::cluster(&arguments)?,
         Command::Config(command) => sample::config(&command),
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded, &bench::open_in_process)?,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use quartet_server::credentials::NewCredentials;
 use quartet_server::{Data, Server};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,23 +23,12 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     if arguments.data() == Data::Memory {
         println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
     }
-    let new = server.new_credentials();
-    if let Some(key) = &new.root_key {
-        println!("root key, shown this once: {key}");
-    }
-    if let Some((id, secret)) = &new.access_key {
-        println!("DynamoDB access key {id}, secret, shown this once: {secret}");
-    }
     for (name, address) in server.listeners() {
         println!("{name:<9}{address}");
     }
     if let (Some(address), Data::Folder(folder)) = (server.keyvalue_address(), arguments.data()) {
-        let written = cluster_file::write(
-            &folder,
-            address,
-            new.root_key.as_deref().or(arguments.root_key()),
-            arguments.is_dev(),
-        );
+        let new_key = server.new_credentials().and_then(|new| new.root_key.as_deref());
+        let written = cluster_file::write(&folder, address, new_key.or(arguments.root_key()), arguments.is_dev());
         if let Err(error) = written {
             let is_shortage = error.downcast_ref().is_some_and(quartet_env::is_shortage);
             anyhow::ensure!(is_shortage, error);
@@ -54,6 +44,16 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     tracing::info!("stopping");
     notify::notify("STOPPING=1\nSTATUS=stopping");
     server.shutdown(stop_limit)
+}
+
+/// Shows credentials that were made just now, this once.
+pub fn show(new: &NewCredentials) {
+    if let Some(key) = &new.root_key {
+        println!("root key, shown this once: {key}");
+    }
+    if let Some((id, secret)) = &new.access_key {
+        println!("DynamoDB access key {id}, secret, shown this once: {secret}");
+    }
 }
 
 /// The signals that end the server or make it look at its settings again. They are handled before

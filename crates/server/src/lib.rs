@@ -5,6 +5,7 @@
 //! nothing is handed between threads on the way to a reply. Only a reply that must wait for a sync
 //! is woken from outside, and then once for all connections of the thread.
 
+mod cluster;
 mod connections;
 mod console;
 pub mod credentials;
@@ -24,15 +25,17 @@ mod settings;
 mod tenants;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts};
+use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts, Replicated};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::Version;
 
+pub use cluster::link::NodeCertificates;
+pub use cluster::settings::ClusterSettings;
 pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
 pub use http::framing;
@@ -43,12 +46,15 @@ pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
+pub use quartet_log_etcd::{EtcdOptions, EtcdTls};
 pub use settings::{
     AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings,
     HttpSettings, KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings,
     Settings, StorageSettings, TelemetrySettings,
 };
 
+use crate::cluster::node::{Joined, Node};
+use crate::cluster::standby;
 use crate::connections::sockets::Sockets;
 use crate::credentials::NewCredentials;
 use crate::layers::table::{self, LAYERS, ServedLayer};
@@ -58,10 +64,17 @@ use crate::serving::{Foundation, Serving};
 
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
 pub struct Server {
-    foundation: Foundation,
-    serving: Serving,
+    foundation: Arc<Foundation>,
+    running: Running,
     /// The latest commit when the directory was opened.
     opened_version: Version,
+}
+
+/// What serves at the sockets.
+enum Running {
+    Alone(Serving),
+    /// One of several that share a log: home, or not.
+    Node(Node),
 }
 
 impl Server {
@@ -74,11 +87,17 @@ impl Server {
         settings.check(table::listening(&settings, layers))?;
         let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory.bytes);
-        let engine = Arc::new(open_engine(&settings, budget)?);
+        let joined = settings
+            .cluster
+            .as_ref()
+            .map(|cluster| Joined::new(cluster, &settings))
+            .transpose()?;
+        let (joined, shared) = joined.unzip();
+        let engine = Arc::new(open_engine(&settings, budget, shared)?);
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
         settings.connections.connections_max = limit.connections_max();
-        let foundation = Foundation {
+        let foundation = Arc::new(Foundation {
             engine,
             settings,
             layers,
@@ -87,48 +106,71 @@ impl Server {
             limit,
             sockets: Sockets::default(),
             stop_requested: Arc::default(),
-        };
+            nodes: OnceLock::new(),
+        });
         Ok(Server {
             opened_version: foundation.engine.snapshot().1,
-            serving: Serving::begin(&foundation)?,
+            running: match joined {
+                None => Running::Alone(Serving::begin(&foundation)?),
+                Some(joined) => Running::Node(Node::start(joined, foundation.clone())?),
+            },
             foundation,
         })
     }
 
     /// Name and connection string of each listener.
-    pub fn listeners(&self) -> &[(&'static str, String)] {
-        &self.serving.endpoints
+    pub fn listeners(&self) -> Vec<(&'static str, String)> {
+        match &self.running {
+            Running::Alone(serving) => serving.endpoints.clone(),
+            Running::Node(_) => standby::endpoints(&self.foundation),
+        }
     }
 
-    /// Credentials that this start has made, to be shown this once.
-    pub fn new_credentials(&self) -> &NewCredentials {
-        &self.serving.new_credentials
+    /// Credentials that this start has made. A node of a cluster makes them when it becomes home.
+    pub fn new_credentials(&self) -> Option<&NewCredentials> {
+        match &self.running {
+            Running::Alone(serving) => Some(&serving.new_credentials),
+            Running::Node(_) => None,
+        }
+    }
+
+    /// Acts upon the layers, unless another node is home.
+    fn with_serving<T>(&self, act: impl FnOnce(&Serving) -> T) -> Option<T> {
+        match &self.running {
+            Running::Alone(serving) => Some(act(serving)),
+            Running::Node(node) => node.with_serving(act),
+        }
     }
 
     /// Reads the certificate again.
     pub fn reload_certificate(&self) {
-        self.serving.tenants.maker.tls.reload();
+        self.with_serving(|serving| serving.tenants.maker.tls.reload());
     }
 
     /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
     /// says what is wrong with it.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
-        let layer = &self.serving.redis;
-        layer.config.start_with_file(name, value)?;
-        layer.decide_on_changes();
-        Ok(())
+        let set = |serving: &Serving| {
+            serving.redis.config.start_with_file(name, value)?;
+            serving.redis.decide_on_changes();
+            Ok(())
+        };
+        self.with_serving(set).unwrap_or_else(|| Err(NOT_HOME.into()))
     }
 
     /// Uses the certificate of these files, or keeps the old one and says why.
     pub fn change_certificate(&self, files: TlsFiles) -> Result<()> {
-        self.serving.tenants.maker.tls.change(files.clone())?;
-        files.tell(&self.serving.redis.config);
-        Ok(())
+        let change = |serving: &Serving| {
+            serving.tenants.maker.tls.change(files.clone())?;
+            files.tell(&serving.redis.config);
+            Ok(())
+        };
+        self.with_serving(change).unwrap_or_else(|| bail!(NOT_HOME))
     }
 
     /// Where the key-value protocol is spoken.
     pub fn keyvalue_address(&self) -> Option<SocketAddr> {
-        self.serving.keyvalue_address
+        self.with_serving(|serving| serving.keyvalue_address).flatten()
     }
 
     /// Completes when a client or a signal handler asks the server to stop.
@@ -140,12 +182,15 @@ impl Server {
     /// it back, flushes everything, writes a checkpoint and closes the log. Ends the process if
     /// that takes longer than `limit`; everything is durable then all the same.
     pub fn shutdown(self, limit: Duration) -> Result<()> {
-        let Foundation { engine, sockets, .. } = self.foundation;
-        let in_time = end_after(limit, Arc::downgrade(&engine))?;
-        sockets.close();
-        engine.end_waiting();
-        self.serving.end();
-        let Some(engine) = Arc::into_inner(engine) else {
+        let in_time = end_after(limit, Arc::downgrade(&self.foundation.engine))?;
+        self.foundation.sockets.close();
+        self.foundation.engine.end_waiting();
+        match self.running {
+            Running::Alone(serving) => serving.end(),
+            Running::Node(node) => node.end(),
+        }
+        let foundation = Arc::into_inner(self.foundation);
+        let Some(engine) = foundation.and_then(|foundation| Arc::into_inner(foundation.engine)) else {
             bail!("something still uses the engine")
         };
         checkpoint_before_the_end(&engine, self.opened_version);
@@ -192,10 +237,12 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
     }
 }
 
+const NOT_HOME: &str = "another node is home";
+
 /// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
+fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) -> Result<Engine> {
     let disk = open_disk(&settings.storage.data)?;
     let started = std::time::Instant::now();
     let name = settings
@@ -251,7 +298,11 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     }
     options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
     let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log);
-    let engine = Engine::open_with(parts, options, Box::new(log_failed), &mut progress)?;
+    let failed = Box::new(log_failed);
+    let engine = match shared {
+        None => Engine::open_with(parts, options, failed, &mut progress)?,
+        Some(shared) => Engine::open_replicated(parts, options, shared, failed, &mut progress)?,
+    };
     tracing::info!(
         milliseconds = started.elapsed().as_millis() as u64,
         "opened {:?}",

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use quartet_tenancy::Catalogue;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
+use crate::cluster::node::Shared;
 use crate::connections::accept::{Entrance, Listener};
 use crate::connections::durability::DurableWaiters;
 use crate::connections::handoff::{Arrival, Inbox, IoThread};
@@ -72,6 +73,8 @@ pub struct Foundation {
     pub limit: Arc<ConnectionLimit>,
     pub sockets: Sockets,
     pub stop_requested: Arc<StopRequest>,
+    /// The node of a cluster that this is, if it is one.
+    pub nodes: OnceLock<Weak<Shared>>,
 }
 
 /// Layers, their listeners and their threads.
@@ -139,6 +142,7 @@ impl Serving {
         let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
         let mut settings = foundation.settings.clone();
         let new_credentials = credentials::settle(&mut settings, &catalogue)?;
+        (settings.show)(&new_credentials);
         let settings = Arc::new(settings);
         let bound = foundation.sockets.bind(settings.redis.listen, "redis")?;
         let redis_port = bound.map_or(0, |(_, address)| address.port());
@@ -152,6 +156,7 @@ impl Serving {
             engine: engine.clone(),
             settings: settings.clone(),
             stop: foundation.stop_requested.clone(),
+            nodes: foundation.nodes.get().cloned(),
             identity: identity(engine, &settings, redis_port, foundation.startup_bytes),
             budget_source: foundation.budget.source,
             long_scripts: Arc::default(),

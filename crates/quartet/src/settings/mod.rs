@@ -5,6 +5,7 @@
 //! of its own, which makes the struct of the same name of `quartet_server::Settings`.
 
 mod backups;
+mod cluster;
 mod connections;
 mod dynamodb;
 mod fauna;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::backups::BackupOptions;
+use self::cluster::ClusterOptions;
 use self::connections::ConnectionOptions;
 use self::dynamodb::DynamoDbOptions;
 use self::fauna::FaunaOptions;
@@ -78,6 +80,9 @@ pub struct ServeArguments {
     #[command(flatten, next_help_heading = "Log")]
     #[serde(flatten)]
     pub log: LogOptions,
+    #[command(flatten, next_help_heading = "Cluster")]
+    #[serde(flatten)]
+    pub cluster: ClusterOptions,
     #[command(flatten, next_help_heading = "Memory")]
     #[serde(flatten)]
     pub memory: MemoryOptions,
@@ -215,11 +220,13 @@ impl ServeArguments {
             log: self.log.validated()?,
             memory: self.memory.validated(),
             backups: self.backups.validated()?,
+            cluster: self.log.shared()?.map(|log| self.cluster.validated(log)).transpose()?,
             connections: self.connections.validated()?,
             telemetry: self.telemetry.validated()?,
             slow_requests: self.telemetry.slow_requests(),
             credentials: self.credentials(),
             status: crate::notify::status,
+            show: crate::serve::show,
             redis: self.redis.validated(self.config.as_deref(), self.dev)?,
             http: self.http.validated()?,
             dynamodb: self.dynamodb.validated(self.dev)?,

@@ -1,7 +1,7 @@
 //! Makes the layers over one logical database: those of the default one when the server starts,
 //! those of another when somebody comes in.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use anyhow::{Context, Result, anyhow};
 use quartet_engine::{Busy, Engine, Space};
@@ -17,6 +17,7 @@ use quartet_model::LayerId;
 use quartet_tenancy::{DEFAULT_DATABASE, Database};
 use tokio::sync::watch;
 
+use crate::cluster::node::Shared;
 use crate::connections::tls::{ClientCertificates, Tls, TlsFiles};
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
@@ -39,6 +40,8 @@ pub struct LayerMaker {
     pub engine: Arc<Engine>,
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
+    /// The node of a cluster that this is, if it is one.
+    pub nodes: Option<Weak<Shared>>,
     pub identity: Identity,
     /// The source of the memory budget.
     pub budget_source: &'static str,

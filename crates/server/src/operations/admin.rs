@@ -14,8 +14,8 @@
 //! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other
 //! sites are refused.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use quartet_engine::Durability;
 use quartet_layer_redis::Redis;
@@ -37,6 +37,7 @@ use crate::tenants::Tenants;
 pub const DEVELOPMENT_KEY: &str = "dev";
 
 const DATABASES: &str = "/admin/v1/databases";
+const CLUSTER: &str = "/admin/v1/cluster";
 /// Most bytes of a request's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -164,6 +165,9 @@ impl Admin {
         let body = body.filter(|body| body.len() <= BODY_BYTES_MAX);
         let body = body.ok_or_else(|| Refused(PAYLOAD_TOO_LARGE, "the body is too large".into()))?;
         let unknown = || Refused(NOT_FOUND, "there is no such path".into());
+        if let Some(path) = head.path().strip_prefix(CLUSTER) {
+            return self.cluster(head.method, path, body);
+        }
         let rest = head.path().strip_prefix(DATABASES).ok_or_else(unknown)?;
         let segments: Vec<&str> = rest.split('/').skip(1).collect();
         match (head.method, &segments[..]) {
@@ -176,6 +180,26 @@ impl Admin {
             ("POST", [name, "credentials"]) => self.renew_credentials(name),
             (_, [] | [_] | [_, "credentials"]) => Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into())),
             _ => Err(unknown()),
+        }
+    }
+
+    /// The nodes of the cluster that this server is one of.
+    fn cluster(&self, method: &str, path: &str, body: &[u8]) -> Shown {
+        let nodes = self.tenants.maker.nodes.as_ref().and_then(Weak::upgrade);
+        let nodes = nodes.ok_or_else(|| Refused(NOT_FOUND, "this server is no node of a cluster".into()))?;
+        match (method, path) {
+            ("GET", "") => Ok((OK, nodes.describe())),
+            ("POST", "/hand-over") => {
+                let given: Value = serde_json::from_slice(body).map_err(bad)?;
+                let to = given["to"]
+                    .as_str()
+                    .ok_or_else(|| bad("\"to\" is the name of a node"))?;
+                nodes
+                    .hand_over(to)
+                    .map_err(|error| Refused(CONFLICT, format!("{error:#}")))?;
+                Ok((NO_CONTENT, Value::Null))
+            }
+            _ => Err(Refused(NOT_FOUND, "there is no such path".into())),
         }
     }
 

@@ -38,7 +38,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::connections::accept::{Admitting, Entrance};
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::{DurableWaiters, Hold};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::{ConnectionWaker, ThreadWaker};
@@ -212,7 +212,7 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
         consumed: 0,
         output: Vec::new(),
         is_resting: false,
-        dependency: Dependency::ZERO,
+        hold: Hold::default(),
     };
     let socket = TcpStream::from_std(accepted.socket)?;
     let opening = open(socket, accepted.tls, accepted.takes);
@@ -301,8 +301,8 @@ struct Connection {
     output: Vec<u8>,
     /// It has no buffers, and looks whether there is something to read before it takes one.
     is_resting: bool,
-    /// The output may be sent once this version is durable.
-    dependency: Dependency,
+    /// The output may be sent on this condition.
+    hold: Hold,
 }
 
 /// Why the loop woke up.
@@ -523,7 +523,7 @@ impl Connection {
 
     fn collect_mail(&mut self) {
         let dependency = self.session.drain_mailbox(&mut self.output);
-        self.dependency = self.dependency.max(dependency);
+        self.hold.dependency = self.hold.dependency.max(dependency);
         if self.session.client().has_mail() {
             // The rest is for when this is sent.
             self.connection_waker.signal();
@@ -537,13 +537,14 @@ impl Connection {
                 tokio::time::sleep(pause).await;
             }
             let turn = self.scheduler_handle.begin();
+            self.hold.arrival = self.waiters.arrival(self.layer.space.durability);
             let received = self.session.receive(&self.input[self.consumed..], &mut self.output);
             self.scheduler_handle.end(turn);
             if received.moved {
                 self.follow_session();
             }
             self.consumed += received.consumed;
-            self.dependency = self.dependency.max(received.dependency);
+            self.hold.dependency = self.hold.dependency.max(received.dependency);
             self.forget_consumed();
             match received.after {
                 Some(After::Deferred(Deferred::Replicate(request))) => {
@@ -610,8 +611,8 @@ impl Connection {
         if self.output.is_empty() {
             return Ok(());
         }
-        if !self.waiters.is_durable(self.dependency) {
-            self.waiters.settled(self.dependency).await;
+        if !self.waiters.is_settled(self.hold) {
+            self.waiters.settled(self.hold).await?;
         }
         // Nearly always the socket takes it all at once, and no timer is needed.
         let sent = match socket.write_now(sent_at_once(&self.output)) {
@@ -630,7 +631,7 @@ impl Connection {
         if self.output.capacity() > 16 * BUFFER_BYTES {
             self.output = Vec::new();
         }
-        self.dependency = Dependency::ZERO;
+        self.hold.dependency = Dependency::ZERO;
         Ok(())
     }
 
@@ -713,7 +714,7 @@ impl Connection {
                 });
                 if let Ok(run) = done.await {
                     let dependency = self.session.take_back(*run, &mut self.output);
-                    self.dependency = self.dependency.max(dependency);
+                    self.hold.dependency = self.hold.dependency.max(dependency);
                 }
                 self.scheduler_handle.end(turn);
                 drop(long_turn);
@@ -740,7 +741,10 @@ impl Connection {
 
     /// Keys sent to another server can not be taken back, so they wait until they are durable here.
     async fn migrate(&mut self, migration: Arc<Migration>) {
-        self.waiters.durable(self.dependency).await;
+        if self.waiters.released(self.hold).await.is_err() {
+            // Nothing is sent anywhere; the connection ends when its replies are to leave.
+            return;
+        }
         let (mut stop, tenants) = (self.stop.clone(), self.scheduler_handle.tenants().clone());
         let migrations = &tenants.maker.migrations;
         let (replies, broken) = tokio::select! {
@@ -752,7 +756,7 @@ impl Connection {
                 .session
                 .end_migration(&migration, &replies, broken, &mut self.output);
             match ended {
-                Some(dependency) => return self.dependency = self.dependency.max(dependency),
+                Some(dependency) => return self.hold.dependency = self.hold.dependency.max(dependency),
                 None => tokio::time::sleep(BUSY_RETRY).await,
             }
         }
@@ -785,7 +789,9 @@ impl Connection {
     /// Answers how many replicas have what was committed when it was asked. Zero as the time is
     /// none.
     async fn await_replicas(&mut self, count: u64, timeout_ms: u64) {
-        self.waiters.durable(self.dependency).await;
+        if self.waiters.released(self.hold).await.is_err() {
+            return;
+        }
         let (layer, started) = (self.layer.clone(), Instant::now());
         let position = layer.replication.end();
         layer.replication.ask();

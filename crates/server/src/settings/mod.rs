@@ -24,7 +24,9 @@ pub use self::http::{HttpSettings, RestTokens};
 pub use self::keyvalue::KeyValueSettings;
 pub use self::redis::{ConfigFile, RedisSettings, appendfsync};
 pub use self::sentinel::SentinelSettings;
+use crate::cluster::settings::ClusterSettings;
 use crate::connections::tls::TlsFiles;
+use crate::credentials::NewCredentials;
 
 /// Where the log and the checkpoints lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub struct Settings {
     pub log: LogSettings,
     pub memory: MemorySettings,
     pub backups: BackupSettings,
+    /// `None`: the log is this server's own.
+    pub cluster: Option<ClusterSettings>,
     pub connections: ConnectionSettings,
     /// The collector that gets metrics and spans; `None`: none does.
     pub telemetry: Option<TelemetrySettings>,
@@ -67,6 +71,8 @@ pub struct Settings {
     pub credentials: Credentials,
     /// Reports what the server is doing while it starts, in a sentence.
     pub status: fn(&str),
+    /// Shows credentials that were made just now, this once.
+    pub show: fn(&NewCredentials),
     pub redis: RedisSettings,
     pub http: HttpSettings,
     pub dynamodb: DynamoDbSettings,
@@ -283,6 +289,7 @@ impl Settings {
                 targets: Vec::new(),
                 restore_folder: None,
             },
+            cluster: None,
             connections: ConnectionSettings {
                 io_threads: Some(2),
                 connections_max: 100,
@@ -295,6 +302,7 @@ impl Settings {
             slow_requests: None,
             credentials: Credentials::None,
             status: |_| {},
+            show: |_| {},
             redis: RedisSettings::default(),
             http: HttpSettings::default(),
             dynamodb: DynamoDbSettings::default(),
