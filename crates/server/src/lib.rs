@@ -92,7 +92,17 @@ impl Server {
             .as_ref()
             .map(|cluster| Joined::new(cluster, &settings))
             .transpose()?;
-        let (joined, shared) = joined.unzip();
+        let (mut joined, shared) = joined.unzip();
+        if let (Some(joined), Some(cluster)) = (&mut joined, &settings.cluster) {
+            joined.copy_if_needed(cluster, &settings, || {
+                let disk = open_disk(&settings.storage.data)?;
+                Ok(Parts::with_file_log(
+                    disk,
+                    Arc::new(SystemClock),
+                    log_options(&settings),
+                ))
+            })?;
+        }
         let engine = Arc::new(open_engine(&settings, budget, shared)?);
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
@@ -273,10 +283,7 @@ fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) 
             }
         }
     };
-    let mut log = FileLogOptions {
-        segment_bytes: settings.log.segment_bytes,
-        ..FileLogOptions::default()
-    };
+    let log = log_options(settings);
     let usual = EngineOptions::default();
     let shares = budget.shares(settings.storage.cache_bytes);
     let mut options = EngineOptions {
@@ -292,7 +299,6 @@ fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) 
     if settings.storage.data == Data::Memory {
         // The log before a checkpoint is of no use to anybody, and takes memory until it is
         // trimmed.
-        log.segment_bytes = log.segment_bytes.min(MEMORY_SEGMENT_BYTES);
         options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
         options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
     }
@@ -316,6 +322,17 @@ fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) 
 const MEMORY_DISK_BYTES: u64 = 4 << 30;
 const MEMORY_SEGMENT_BYTES: u64 = 4 << 20;
 const MEMORY_LOG_BYTES: u64 = 16 << 20;
+
+fn log_options(settings: &Settings) -> FileLogOptions {
+    let segment_bytes = match settings.storage.data {
+        Data::Folder(_) => settings.log.segment_bytes,
+        Data::Memory => settings.log.segment_bytes.min(MEMORY_SEGMENT_BYTES),
+    };
+    FileLogOptions {
+        segment_bytes,
+        ..FileLogOptions::default()
+    }
+}
 
 fn open_disk(data: &Data) -> Result<Arc<dyn Disk>> {
     match data {

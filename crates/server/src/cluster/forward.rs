@@ -16,10 +16,10 @@
 //! The home counts and judges the connection as the client's own, by the client's address; its
 //! certificate, its credentials and its limits hold.
 
-use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -33,7 +33,7 @@ use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
-use crate::http::framing::{self, BodyReader, HEAD_BYTES_MAX, HTTP2_PREFACE, HeaderRoom};
+use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 
 /// How long a client waits for a home.
@@ -274,22 +274,30 @@ impl Client {
             return self.say(&mut to_client, Ending::NotExecuted).await;
         };
         let (mut from_home, to_home) = tokio::io::split(home);
-        let (is_sent, mut is_answered) = (Cell::new(false), false);
-        let sending = send(from_client, to_home, &request, &input[request.head_bytes..], &is_sent);
-        let relaying = relay(&mut from_home, &mut to_client, &mut is_answered);
-        let (mut sending, mut relaying) = (std::pin::pin!(sending), std::pin::pin!(relaying));
-        let ended = tokio::select! {
-            ended = &mut relaying => ended,
-            sent = &mut sending => match sent {
-                Ok(()) | Err(Side::Home) => relaying.await,
-                Err(Side::Client) => return Ok(()),
-            },
+        let (is_sent, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
+        let is_client_gone = {
+            let sending = send(from_client, to_home, &request, &input[request.head_bytes..], &is_sent);
+            let relaying = relay(&mut from_home, &mut to_client, &is_answered);
+            let (mut sending, mut relaying) = (std::pin::pin!(sending), std::pin::pin!(relaying));
+            tokio::select! {
+                _ = &mut relaying => false,
+                sent = &mut sending => match sent {
+                    // The home may have answered before it had everything.
+                    Ok(()) | Err(Side::Home) => {
+                        let _ = relaying.await;
+                        false
+                    }
+                    Err(Side::Client) => true,
+                },
+            }
         };
-        drop(ended);
-        if is_answered {
+        if is_client_gone {
+            return Ok(());
+        }
+        if is_answered.load(Ordering::Relaxed) {
             return to_client.shutdown().await;
         }
-        let ending = if is_sent.get() {
+        let ending = if is_sent.load(Ordering::Relaxed) {
             Ending::Unknown
         } else {
             Ending::NotExecuted
@@ -343,7 +351,7 @@ async fn send<S: AsyncRead, H: AsyncWrite>(
     mut home: WriteHalf<H>,
     request: &Request,
     seen: &[u8],
-    is_sent: &Cell<bool>,
+    is_sent: &AtomicBool,
 ) -> Result<(), Side> {
     let mut body = BodyReader::new(request.framing, 0);
     let mut pending = seen.to_vec();
@@ -352,7 +360,7 @@ async fn send<S: AsyncRead, H: AsyncWrite>(
         let taken = body.take(&pending).map_err(|_| Side::Client)?;
         if body.is_done() {
             // From here on the home may execute it.
-            is_sent.set(true);
+            is_sent.store(true, Ordering::Relaxed);
         }
         home.write_all(&pending[..taken]).await.map_err(|_| Side::Home)?;
         pending.drain(..taken);
@@ -370,7 +378,7 @@ async fn send<S: AsyncRead, H: AsyncWrite>(
 async fn relay(
     home: &mut (impl AsyncRead + Unpin),
     client: &mut (impl AsyncWrite + Unpin),
-    is_answered: &mut bool,
+    is_answered: &AtomicBool,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -378,7 +386,7 @@ async fn relay(
         if count == 0 {
             return Ok(());
         }
-        *is_answered = true;
+        is_answered.store(true, Ordering::Relaxed);
         client.write_all(&buffer[..count]).await?;
         client.flush().await?;
     }

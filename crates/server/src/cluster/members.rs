@@ -123,6 +123,12 @@ impl Members {
         }
     }
 
+    /// Reads who the members are and which is home, as a node does that is none yet.
+    pub fn look_once(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
+        self.read_term(sequencer)?;
+        self.read_members(sequencer)
+    }
+
     fn look(&self, sequencer: &mut dyn Sequencer, lease: &mut Option<LeaseId>, own: &Member) -> Result<(), Failure> {
         let kept = match *lease {
             Some(lease) => ask(sequencer, Request::KeepAlive { lease })?,
@@ -139,6 +145,10 @@ impl Members {
             ask(sequencer, self.put(own, lease))?;
         }
         self.read_term(sequencer)?;
+        self.read_members(sequencer)
+    }
+
+    fn read_members(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
         let (from, until) = self.keys();
         let limit = MEMBERS_MAX;
         let members = ask(sequencer, Request::Range { from, until, limit })?;

@@ -20,13 +20,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use parking_lot::{Mutex, RwLock};
-use quartet_engine::{Engine, Replicated, Role};
+use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
 use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
-use quartet_log_replicated::{ClusterId, NodeId, PartitionId, Place, Sequencer, Writer, drive};
+use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer, drive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use super::copying;
 use super::forward::HomeCaller;
 use super::link::{self, Link, Stream};
 use super::members::{Member, Members, now_us};
@@ -43,6 +44,8 @@ use crate::settings::Settings;
 const BEAT_EVERY: Duration = Duration::from_millis(200);
 /// How often it is looked whether the home is silent.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The exit status of a node that is to be started again, to copy the home.
+const EXIT_NEEDS_COPY: i32 = 75;
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -83,6 +86,8 @@ pub struct Joined {
     roles: Receiver<Role>,
     /// For the members' thread.
     sequencer: Etcd,
+    /// Keeps the records behind a copy that was just made.
+    hold: Option<Hold>,
 }
 
 impl Joined {
@@ -112,8 +117,55 @@ impl Joined {
             place,
             roles,
             sequencer,
+            hold: None,
         };
         Ok((joined, shared))
+    }
+}
+
+impl Joined {
+    /// Copies the home into a folder that has nothing to go on from. Before the first term there is
+    /// nothing to copy; without a home it is waited for.
+    pub fn copy_if_needed(
+        &mut self,
+        cluster: &ClusterSettings,
+        settings: &Settings,
+        parts: impl FnOnce() -> Result<Parts>,
+    ) -> Result<()> {
+        let folder = settings
+            .storage
+            .data
+            .folder()
+            .context("a node keeps its log in a folder")?;
+        if !copying::is_needed(folder)? {
+            return Ok(());
+        }
+        let members = Members::new(self.place.clone(), cluster.node());
+        let mut is_reported = false;
+        let home = loop {
+            members.look_once(&mut self.sequencer).context("log")?;
+            match (members.home(), members.other_home()) {
+                (None, _) => return Ok(()),
+                (_, Some(home)) => break home,
+                _ if !is_reported => {
+                    is_reported = true;
+                    (settings.status)("waiting for a home to copy from");
+                    tracing::info!("waiting for a home to copy from");
+                }
+                _ => {}
+            }
+            std::thread::sleep(BEAT_EVERY);
+        };
+        (settings.status)(&format!("copying {}", home.name));
+        copying::clear(folder)?;
+        let mut hold = Hold::begin(Box::new(Etcd::open(&cluster.etcd)?), &self.place, cluster.node())?;
+        let link = Link::new(self.place.cluster, cluster.certificates.as_ref())?;
+        let kind = settings.storage.engine.unwrap_or(StoreKind::Memory);
+        copying::fetch(&link, &home.address, parts()?, kind, &mut hold)
+            .or_else(|error| copying::mark(folder).and(Err(error)))
+            .with_context(|| format!("copying {}", home.name))?;
+        self.hold = Some(hold);
+        Ok(())
     }
 }
 
@@ -140,6 +192,7 @@ impl Node {
             place,
             roles,
             mut sequencer,
+            hold,
         } = joined;
         let settings = foundation.settings.cluster.clone().expect("a cluster was joined");
         let me = settings.node();
@@ -160,6 +213,11 @@ impl Node {
         });
         shared.foundation.nodes.get_or_init(|| Arc::downgrade(&shared));
         shared.stand_by()?;
+        if let Some(hold) = hold {
+            let shared = shared.clone();
+            let keep = move || copying::keep_until_caught_up(hold, &shared.foundation.engine, || shared.is_over());
+            drop(spawn("hold", keep)?);
+        }
         let (control, keeping, talking) = (shared.clone(), shared.clone(), shared.clone());
         Ok(Node {
             shared,
@@ -241,13 +299,27 @@ impl Shared {
                 drop(stage);
                 self.stand_by()
             }
-            (Role::Copying | Role::Stopped(_), Stage::Closed) => Ok(()),
-            (Role::Copying | Role::Stopped(_), _) => {
+            (Role::Copying, _) => self.end_for_a_copy(),
+            (Role::Stopped(_), Stage::Closed) => Ok(()),
+            (Role::Stopped(_), _) => {
                 tracing::error!(?role, "this node serves nothing any more");
                 self.close_stage(&mut stage);
                 Ok(())
             }
         }
+    }
+
+    /// Nothing of what this node has can be continued: the next start copies the home.
+    fn end_for_a_copy(&self) -> ! {
+        if let Some(folder) = self.foundation.settings.storage.data.folder()
+            && let Err(error) = copying::mark(folder)
+        {
+            tracing::error!("marking the folder: {error:#}");
+        }
+        tracing::error!(
+            "this node is too far behind, or its state differs from the home's: the next start copies the home"
+        );
+        std::process::exit(EXIT_NEEDS_COPY);
     }
 
     fn stand_by(&self) -> Result<()> {
@@ -369,6 +441,7 @@ impl Shared {
                 }
             }
             ["forward", listener, peer] => self.take_client(listener, peer, stream).await,
+            ["copy"] => copying::send(self.foundation.engine.clone(), stream).await,
             ["take-over"] => {
                 self.foundation.engine.take_over();
                 link::accept(stream.as_mut()).await
