@@ -8,7 +8,7 @@ use quartet_log_replicated::NodeId;
 use sha2::{Digest, Sha256};
 
 use super::link::NodeCertificates;
-use crate::settings::{Data, Settings};
+use crate::settings::{Data, Listen, Settings};
 
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
@@ -53,6 +53,11 @@ impl ClusterSettings {
         ensure!(
             settings.redis.users_file.is_none(),
             "redis-users-file: the users of a cluster are in its data, where every node has them"
+        );
+        let names_itself = settings.redis.emulates_cluster || settings.sentinel.listen != Listen::Off;
+        ensure!(
+            !names_itself || settings.redis.announcement.host.is_some(),
+            "redis-announce: clients that come through another node have to be given this node's address"
         );
         Ok(())
     }
@@ -107,6 +112,11 @@ mod tests {
         refused(
             "redis-users-file",
             checked(|_, settings| settings.redis.users_file = users),
+        );
+        let sentinel = Listen::On(beyond);
+        refused(
+            "redis-announce",
+            checked(|_, settings| settings.sentinel.listen = sentinel),
         );
         let anywhere = "0.0.0.0:7000".parse().unwrap();
         let with_certificates = |cluster: &mut ClusterSettings| {

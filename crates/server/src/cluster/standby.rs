@@ -57,7 +57,7 @@ impl Standby {
 }
 
 /// The listeners whose clients are passed on.
-pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
+pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 7] {
     [
         ("redis", Protocol::Redis, settings.redis.listen),
         ("redis-tls", Protocol::Redis, settings.redis.listen_tls),
@@ -65,6 +65,7 @@ pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
         ("dynamodb", Protocol::DynamoDb, settings.dynamodb.listen),
         ("fauna", Protocol::Fauna, settings.fauna.listen),
         ("keyvalue", Protocol::KeyValue, settings.keyvalue.listen),
+        ("sentinel", Protocol::Redis, settings.sentinel.listen),
     ]
 }
 
