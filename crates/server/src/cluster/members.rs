@@ -18,6 +18,7 @@ use parking_lot::RwLock;
 use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::drive::ask;
 use quartet_log_replicated::{Answer, Failure, LeaseId, NodeId, Operation, Place, Request, Sequencer, TermValue};
+use quartet_model::LogSequence;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -96,12 +97,16 @@ impl Members {
         self.view.read().turn(self.me, home)
     }
 
-    /// Keeps this node's key and reads the others', until `is_over`. `is_home_silent`: the term is
-    /// read more often. For a thread of its own.
+    /// Keeps this node's key and its hold, and reads the others' keys, until `is_over`.
+    /// `is_home_silent`: the term is read more often. For a thread of its own.
+    ///
+    /// The hold keeps the records that a node needs which stands still or is started again within
+    /// the lease's ten seconds. `needed`: the first of them.
     pub fn keep(
         &self,
         sequencer: &mut dyn Sequencer,
         own: impl Fn() -> Member,
+        needed: impl Fn() -> LogSequence,
         is_home_silent: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
     ) {
@@ -109,7 +114,7 @@ impl Members {
         while !is_over() {
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
                 looked = Some(Instant::now());
-                if let Err(error) = self.look(sequencer, &mut lease, &own()) {
+                if let Err(error) = self.look(sequencer, &mut lease, &own(), needed()) {
                     tracing::debug!(%error, "the cluster's members could not be read");
                     lease = None;
                 }
@@ -129,7 +134,13 @@ impl Members {
         self.read_members(sequencer)
     }
 
-    fn look(&self, sequencer: &mut dyn Sequencer, lease: &mut Option<LeaseId>, own: &Member) -> Result<(), Failure> {
+    fn look(
+        &self,
+        sequencer: &mut dyn Sequencer,
+        lease: &mut Option<LeaseId>,
+        own: &Member,
+        needed: LogSequence,
+    ) -> Result<(), Failure> {
         let kept = match *lease {
             Some(lease) => ask(sequencer, Request::KeepAlive { lease })?,
             None => Answer::NoLease,
@@ -143,6 +154,7 @@ impl Members {
         }
         if let Some(lease) = *lease {
             ask(sequencer, self.put(own, lease))?;
+            ask(sequencer, copies::hold_request(&self.place, self.me, needed, lease))?;
         }
         self.read_term(sequencer)?;
         self.read_members(sequencer)

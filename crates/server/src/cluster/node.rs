@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
 use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
 use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer, drive};
+use quartet_model::LogSequence;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -388,9 +389,10 @@ impl Shared {
             endpoints: self.foundation.sockets.addresses(),
             clock_us: now_us(),
         };
+        let needed = || LogSequence(self.foundation.engine.replication().synced + 1);
         self.home
             .members
-            .keep(sequencer, own, || self.is_home_silent(), || self.is_over());
+            .keep(sequencer, own, needed, || self.is_home_silent(), || self.is_over());
     }
 
     /// Speaks with other nodes until this one ends.
