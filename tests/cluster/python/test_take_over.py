@@ -15,7 +15,7 @@ def cluster():
 
 
 def connect(node):
-    return redis.Redis(port=node.fixed_port, decode_responses=True, socket_timeout=10, retry_on_timeout=False)
+    return redis.Redis(port=node.fixed_port, decode_responses=True, socket_timeout=10, retry=None)
 
 
 class Writers:
