@@ -3,8 +3,9 @@
 A server with the ssd engine and the options as shipped, in a control group of a budget, takes several times that as rows of 16 bytes' key and 100
 bytes' value, keys in no order, through one of four protocols, from one client with pipelines or from many. Measured: replies that refuse,
 processes that the kernel ended, the longest time without a row acknowledged, and the mean rate beside the pace of the flush itself, which is what
-the flushes took from the log over the time that they took. Then every row is read and compared. Beside the load there may be backups, one after the
-other, each of which has to succeed, or a snapshot that somebody holds from the beginning.
+the flushes took from the log over the time that they took. Then the server lists all that it has, in its own order, and every row is compared.
+Beside the load there may be backups, one after the other, each of which has to succeed, or a snapshot that somebody holds from the beginning. A cell
+may have an end in time: then the report says how many times the budget had been written by then.
 """
 
 import contextlib
@@ -32,9 +33,17 @@ class Refused(Exception):
     pass
 
 
+# Numbers are spread by multiplying with this, and found again by multiplying with its inverse.
+SPREAD = 0x9E3779B97F4A7C15
+
+
 def key(number):
     """16 characters; neighbours in number are none in order."""
-    return f"{number * 0x9E3779B97F4A7C15 % (1 << 64):016x}"
+    return f"{number * SPREAD % (1 << 64):016x}"
+
+
+def number_of(key):
+    return int(key, 16) * pow(SPREAD, -1, 1 << 64) % (1 << 64)
 
 
 def value(number):
@@ -66,14 +75,20 @@ class Redis:
             if line != b"+OK\r\n":
                 raise Refused(line)
 
-    def read(self, numbers):
-        self.socket.sendall((f"*{len(numbers) + 1}\r\n$4\r\nMGET\r\n" + "".join(f"$16\r\n{key(n)}\r\n" for n in numbers)).encode())
-        self.file.readline()
-        found = []
-        for _ in numbers:
-            length = int(self.file.readline()[1:])
-            found.append(self.file.read(length + 2)[:-2].decode() if length >= 0 else None)
-        return found
+    def words(self):
+        return [self.file.read(int(self.file.readline()[1:]) + 2)[:-2] for _ in range(int(self.file.readline()[1:]))]
+
+    def everything(self):
+        cursor = b"0"
+        while True:
+            self.socket.sendall(b"*4\r\n$4\r\nSCAN\r\n$%d\r\n%s\r\n$5\r\nCOUNT\r\n$4\r\n1000\r\n" % (len(cursor), cursor))
+            assert self.file.readline() == b"*2\r\n"
+            cursor = self.file.read(int(self.file.readline()[1:]) + 2)[:-2]
+            if keys := self.words():
+                self.socket.sendall(b"*%d\r\n$4\r\nMGET\r\n" % (len(keys) + 1) + b"".join(b"$%d\r\n%s\r\n" % (len(k), k) for k in keys))
+                yield from zip(map(number_of, keys), map(bytes.decode, self.words()))
+            if cursor == b"0":
+                return
 
 
 class Http:
@@ -114,15 +129,14 @@ class DynamoDb(Http):
     def receive(self, numbers):
         pass
 
-    def read(self, numbers):
-        found = {}
-        for first in range(0, len(numbers), 100):
-            keys = [{"k": {"S": key(n)}} for n in numbers[first : first + 100]]
-            while keys:
-                answer = self.operation("BatchGetItem", {"RequestItems": {"load": {"Keys": keys}}})
-                found |= {item["k"]["S"]: item["v"]["S"] for item in answer["Responses"]["load"]}
-                keys = answer.get("UnprocessedKeys", {}).get("load", {}).get("Keys")
-        return [found.get(key(n)) for n in numbers]
+    def everything(self):
+        start = {}
+        while True:
+            answer = self.operation("Scan", {"TableName": "load", **start})
+            yield from ((number_of(item["k"]["S"]), item["v"]["S"]) for item in answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
 
 class Fauna(Http):
@@ -135,7 +149,7 @@ class Fauna(Http):
         self.query({"create_collection": {"object": {"name": "load", "history_days": 0}}})
 
     def reference(self, number):
-        return {"ref": {"collection": "load"}, "id": str(number * 0x9E3779B97F4A7C15 % (1 << 62))}
+        return {"ref": {"collection": "load"}, "id": str(number * SPREAD % (1 << 62))}
 
     def send(self, numbers):
         data = lambda n: {"object": {"data": {"object": {"v": value(n)}}}}
@@ -144,12 +158,16 @@ class Fauna(Http):
     def receive(self, numbers):
         pass
 
-    def read(self, numbers):
-        found = []
-        for first in range(0, len(numbers), 100):
-            some = numbers[first : first + 100]
-            found += self.query([{"select": ["data", "v"], "from": {"get": self.reference(n)}, "default": None} for n in some])
-        return found
+    def everything(self):
+        inverse, after = pow(SPREAD, -1, 1 << 62), {}
+        row = {"let": {"document": {"get": {"var": "r"}}}, "in": [{"select": ["ref", "id"], "from": {"var": "document"}}, {"select": ["data", "v"], "from": {"var": "document"}}]}
+        while True:
+            page = {"paginate": {"documents": {"collection": "load"}}, "size": 1000, **after}
+            answer = self.query({"map": {"lambda": "r", "expr": row}, "collection": page})
+            yield from ((int(id) * inverse % (1 << 62), value) for id, value in answer["data"])
+            if "after" not in answer:
+                return
+            after = {"after": answer["after"]}
 
 
 class KeyValue:
@@ -193,16 +211,27 @@ class KeyValue:
         body = self.ask(5, struct.pack("<QB", version, 0) + key(number).encode())
         return body[1:].decode() if body[0] else None
 
-    def read(self, numbers):
-        version = self.version()
-        self.socket.sendall(b"".join(self.frame(5, struct.pack("<QB", version, 0) + key(n).encode(), n % (1 << 32)) for n in numbers))
-        replies = {}
-        for _ in numbers:
-            length, number, failed = struct.unpack("<IIB", self.file.read(9))
-            body = self.file.read(length - 5)
-            replies[number] = None if failed or not body[0] else body[1:].decode()
-        self.socket.sendall(self.frame(4, struct.pack("<Q", version)))
-        return [replies.get(n % (1 << 32)) for n in numbers]
+    def everything(self):
+        selector = lambda key: struct.pack("<BiI", 0, 1, len(key)) + key
+        start = b""
+        while True:
+            version = self.version()
+            body = self.ask(7, struct.pack("<QIIBB", version, 2000, 1 << 20, 0, 0) + selector(start) + selector(b"\xff"))
+            self.socket.sendall(self.frame(4, struct.pack("<Q", version)))
+            at = 1
+            while at < len(body):
+                start, at = self.bytes_at(body, at)
+                found, at = self.bytes_at(body, at)
+                yield number_of(start), found.decode()
+            if not body[0]:
+                return
+            start += b"\0"
+
+    @staticmethod
+    def bytes_at(body, at):
+        begin = at + 4
+        end = begin + struct.unpack_from("<I", body, at)[0]
+        return body[begin:end], end
 
 
 LAYERS = {"redis": Redis, "dynamodb": DynamoDb, "fauna": Fauna, "keyvalue": KeyValue}
@@ -238,20 +267,22 @@ class Server:
             return None
 
 
-def write(layer, port, share, done, refused):
-    """One client: `share` are the numbers of its rows; how many are acknowledged stands in `done`."""
+def write(layer, port, share, deadline, done, refused):
+    """One client: `share` are the numbers of its rows; how many are acknowledged stands in `done`. Nothing is sent after the deadline."""
     client = LAYERS[layer](port)
     # What HTTP's clients send waits for its answer.
     ahead, waiting = 1 if isinstance(client, Http) else BATCHES_AHEAD, []
     for first in range(0, len(share) + client.rows_at_once * ahead, client.rows_at_once):
-        numbers = share[first : first + client.rows_at_once]
+        numbers = share[first : first + client.rows_at_once] if time.monotonic() < deadline else range(0)
         try:
             if numbers:
                 client.send(numbers)
                 waiting.append(numbers)
-            if len(waiting) >= ahead or not numbers and waiting:
+            while len(waiting) >= ahead or not numbers and waiting:
                 client.receive(waiting[0])
                 done.value += len(waiting.pop(0))
+            if not numbers:
+                return
         except Refused as reason:
             refused.value += 1
             print(f"refused: {reason}", file=sys.stderr)
@@ -334,7 +365,7 @@ def longest_wait(samples):
     return longest
 
 
-def measured(arguments, scratch, layer, clients, megabytes, prefix, options, what="nothing"):
+def measured(arguments, scratch, layer, clients, megabytes, prefix, options, what="nothing", seconds_max=1e9):
     """Loads and verifies. The figures, by name."""
     rows = megabytes * 1_000_000 // LAYERS[layer].row_bytes
     data = os.path.join(scratch, "data")
@@ -347,9 +378,10 @@ def measured(arguments, scratch, layer, clients, megabytes, prefix, options, wha
         LAYERS[layer](port).begin()
         before = server.metrics()
         share = lambda index: range(index * rows // clients, (index + 1) * rows // clients)
-        writers = [context.Process(target=write, args=(layer, port, share(index), done[index], refused)) for index in range(clients)]
         other = beside(arguments, what, server, scratch)
         began, most = time.monotonic(), 0
+        deadline = began + seconds_max
+        writers = [context.Process(target=write, args=(layer, port, share(index), deadline, done[index], refused)) for index in range(clients)]
         for writer in writers:
             writer.start()
         samples = [(began, 0)]
@@ -362,14 +394,15 @@ def measured(arguments, scratch, layer, clients, megabytes, prefix, options, wha
         failed_beside = other.check()
         is_alive = server.process.poll() is None
         after = server.metrics() if is_alive else before
-        wrong = verify(layer, port, rows, samples[-1][1]) if is_alive else rows
+        written = [range(share(index).start, share(index).start + done[index].value) for index in range(clients)]
+        wrong = verify(layer, port, rows, written) if is_alive else rows
     finally:
         status = server.stop()
     more = {name: after[name] - before.get(name, 0) for name in after}
     flush_seconds = more["quartet_store_flush_seconds_total"]
     pace = more["quartet_store_flushed_bytes_total"] / flush_seconds / 1e6 if flush_seconds else 0.0
     return {
-        "rows": rows, "acknowledged": samples[-1][1], "refused": refused.value, "wrong": wrong, "failed_beside": failed_beside, "ended": 0 if is_alive and status == 0 else 1,
+        "rows": rows, "acknowledged": samples[-1][1], "megabytes": samples[-1][1] * LAYERS[layer].row_bytes / 1e6, "refused": refused.value, "wrong": wrong, "failed_beside": failed_beside, "ended": 0 if is_alive and status == 0 else 1,
         "longest_wait": longest_wait(samples), "seconds": took, "rows_per_second": samples[-1][1] / took,
         "rate": more["quartet_log_bytes_total"] / took / 1e6, "pace": pace, "memory": most,
     }
@@ -381,15 +414,18 @@ def anonymous_bytes(pid):
     return 0
 
 
-def verify(layer, port, rows, acknowledged):
-    """How many of the rows are not what was written."""
-    if acknowledged < rows:
-        return rows - acknowledged
-    client, wrong = LAYERS[layer](port), 0
-    for first in range(0, rows, 500):
-        numbers = range(first, min(first + 500, rows))
-        wrong += sum(found != value(n) for n, found in zip(numbers, client.read(numbers)))
-    return wrong
+def verify(layer, port, rows, written):
+    """How many rows are not what was written, are missing, or are there twice. `written`: ranges of numbers."""
+    missing = bytearray(rows)
+    for numbers in written:
+        missing[numbers.start : numbers.stop] = b"\1" * len(numbers)
+    wrong = 0
+    for number, found in LAYERS[layer](port).everything():
+        is_right = number < rows and missing[number] and found == value(number)
+        if is_right:
+            missing[number] = 0
+        wrong += not is_right
+    return wrong + sum(missing)
 
 
 def load(arguments, scratch, row, limited):
@@ -404,11 +440,11 @@ def load(arguments, scratch, row, limited):
                         options = [] if is_limited else ["--memory-bytes", str((mebibytes << 20) // 5 * 4)]
                         options += ["--keyvalue-read-seconds", "3600"] if what == "snapshot" else []
                         megabytes = max(1, int(mebibytes * arguments.load_factor))
-                        told = measured(arguments, place, layer, clients, megabytes, prefix, options, what)
-                    name = f"{layer}, {clients} clients, {megabytes} MB in {mebibytes} MiB" + (f", beside {what}" if what != "nothing" else "")
+                        told = measured(arguments, place, layer, clients, megabytes, prefix, options, what, arguments.load_seconds)
+                    name = f"{layer}, {clients} clients, {told['megabytes']:.0f} MB in {mebibytes} MiB" + (f", beside {what}" if what != "nothing" else "")
                     share = told["rate"] / told["pace"] if told["pace"] else 1.0
                     found += [
-                        row(f"{name}: refused, ended by the kernel, wrong rows, failed beside", told["refused"], told["rows"], told["refused"] + told["ended"] + told["wrong"] + told["failed_beside"], 0, "at most"),
+                        row(f"{name}: refused, ended by the kernel, wrong rows, failed beside", told["refused"], told["acknowledged"], told["refused"] + told["ended"] + told["wrong"] + told["failed_beside"], 0, "at most"),
                         row(f"{name}: longest seconds without progress", round(told["longest_wait"], 2), "", told["longest_wait"], 1.0, "at most"),
                         row(f"{name}: MB/s of the log (beside: the flush's own)", round(told["rate"], 1), round(told["pace"], 1), share, 0.8, "at least"),
                         row(f"{name}: rows/s (beside: most MiB of memory)", round(told["rows_per_second"]), told["memory"] >> 20, told["rows_per_second"], None, "at least"),

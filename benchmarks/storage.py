@@ -449,6 +449,7 @@ def main():
     parser.add_argument("--overwrite-seconds", type=float, default=600)
     parser.add_argument("--load-mebibytes", type=int, nargs="+", default=[128, 256, 512, 2048], help="budgets of the row `load`")
     parser.add_argument("--load-factor", type=float, default=10, help="megabytes of its data for each mebibyte of budget")
+    parser.add_argument("--load-seconds", type=float, default=1e9, help="after which a cell of the row `load` writes no more")
     parser.add_argument("--load-layers", nargs="+", choices=loading.LAYERS, default=list(loading.LAYERS))
     parser.add_argument("--load-clients", type=int, nargs="+", default=[1, 50])
     parser.add_argument("--load-beside", nargs="+", choices=("nothing", "backup", "snapshot"), default=["nothing", "backup", "snapshot"])

@@ -61,7 +61,7 @@ def write_then(server: Server) -> None:
     for score in (1, 2000):
         client.zadd("large sorted", {"a long member " * 30: score})
     client.lpop("large list", 10)
-    client.setrange("chunked string", 4090, "across a bound")
+    client.setrange("chunked string", 950, "across a bound")
     client.append("chunked string", "the end")
     client.set("late", "only in the log")
     _items(server).update_item(

@@ -19,6 +19,7 @@ pub struct Cluster {
     pub path: Option<PathBuf>,
     /// The line itself.
     pub connection_string: String,
+    /// The credential of the logical database: the part between `:` and `@`.
     pub credential: String,
     /// `host:port` of each server, in the order to try them.
     pub addresses: Vec<String>,
@@ -41,6 +42,7 @@ impl Cluster {
         })
     }
 
+    /// Parses the text of a cluster file. Errors: `CONNECTION_STRING_INVALID`.
     pub fn parse(text: &str) -> Result<Cluster, ErrorCode> {
         let mut lines = text
             .lines()

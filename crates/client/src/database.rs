@@ -1,5 +1,4 @@
-//! A database: the connection that its transactions share, their defaults, and the loop that tries
-//! again.
+//! A database: the connection that its transactions share, and their defaults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::connection::Connection;
 use crate::options::Options;
-use crate::{Cluster, DatabaseOption, TlsSettings, Transaction};
+use crate::{Cluster, DatabaseOption, TlsSettings};
 
 const WATCHES_MAX: usize = 10_000;
 
@@ -57,6 +56,7 @@ impl Database {
         }
     }
 
+    /// Sets a default of the transactions that begin, or are reset, from now on.
     pub fn set_option(&self, option: DatabaseOption) {
         match option {
             DatabaseOption::Transaction(option) => self.inner.defaults.lock().set(option),
@@ -64,29 +64,9 @@ impl Database {
         }
     }
 
+    /// Returns the cluster that the database was opened with.
     pub fn cluster(&self) -> &Cluster {
         &self.inner.connection.cluster
-    }
-
-    pub fn begin(&self) -> Transaction {
-        Transaction::new(self.clone())
-    }
-
-    /// Runs `body` in a transaction and commits it, again and again while that fails for a reason
-    /// that may pass. Side effects of `body` outside of the transaction may happen more than once.
-    pub async fn run<R>(&self, body: impl AsyncFn(&Transaction) -> Result<R, ErrorCode>) -> Result<R, ErrorCode> {
-        let transaction = self.begin();
-        loop {
-            let attempt = async {
-                let answer = body(&transaction).await?;
-                transaction.commit().await?;
-                Ok(answer)
-            };
-            match attempt.await {
-                Ok(answer) => return Ok(answer),
-                Err(code) => transaction.on_error(code).await?,
-            }
-        }
     }
 
     /// How the server does, as JSON.

@@ -25,8 +25,8 @@
 //! |---------------|-----------------------------------------------------------------------|
 //! | `cluster`     | the cluster file: where the server is, and what to show it             |
 //! | `connection`  | one TCP connection, shared by all transactions, made anew when lost    |
-//! | `database`    | read versions in batches, defaults of transactions, the retry loop     |
-//! | `transaction` | the operations of one transaction, and its life from begin to commit   |
+//! | `database`    | the shared connection, defaults of transactions, the number of watches |
+//! | `transaction` | the operations of one transaction, its life from begin to commit, the retry loop |
 //! | `mutations`   | its writes in the order of the calls, as they are sent                 |
 //! | `attempt`     | what a reset ends: the read version, what was read, what waits          |
 //! | `reading`     | reads that merge what is stored with what the transaction has written   |
@@ -36,6 +36,7 @@
 //! | `special`     | keys that are computed here                                            |
 //! | `system_keys` | system keys that tell of a cluster                                     |
 //! | `tls`         | TLS towards the server                                                 |
+#![warn(missing_docs)]
 
 mod attempt;
 mod cluster;

@@ -21,17 +21,22 @@ pub enum TransactionOption {
     Timeout(Option<Duration>),
     /// `None`: as often as it takes.
     RetryLimit(Option<u32>),
+    /// Longest pause before a retry.
     MaxRetryDelay(Duration),
+    /// Largest transaction, in bytes as the commit counts them.
     SizeLimit(usize),
     /// Snapshot reads see own writes while this was asked for as often as its opposite, or more
     /// often.
     SnapshotReadYourWritesEnable,
+    /// Snapshot reads see own writes once less often: see [`Self::SnapshotReadYourWritesEnable`].
     SnapshotReadYourWritesDisable,
+    /// The transaction only reads.
     ReadLockAware,
     /// A conflict can be read at `\xff\xff/transaction/conflicting_keys/`.
     ReportConflictingKeys,
     /// Reads of special keys may begin or end outside of a module, or reach over several.
     SpecialKeySpaceRelaxed,
+    /// Special keys may be written.
     SpecialKeySpaceEnableWrites,
     /// Reads of keys and values with a versionstamp to come see what is there before it.
     BypassUnreadable,
@@ -42,7 +47,9 @@ pub enum TransactionOption {
 /// A default of all transactions that begin, or are reset, from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseOption {
+    /// An option of each transaction.
     Transaction(TransactionOption),
+    /// Most watches at a time; one more fails with `TOO_MANY_WATCHES`.
     MaxWatches(usize),
 }
 

@@ -19,28 +19,36 @@ use crate::{SYSTEM_KEYS_END, key_after};
 /// keys on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
+    /// The key to start at.
     pub key: Vec<u8>,
+    /// `key` itself counts as before.
     pub or_equal: bool,
+    /// Keys to go on from the one before; negative: backwards.
     pub offset: i32,
 }
 
 impl Selector {
+    /// Names the last key before `key`.
     pub fn last_less_than(key: &[u8]) -> Selector {
         Selector::new(key, false, 0)
     }
 
+    /// Names `key`, or the last key before it.
     pub fn last_less_or_equal(key: &[u8]) -> Selector {
         Selector::new(key, true, 0)
     }
 
+    /// Names the first key after `key`.
     pub fn first_greater_than(key: &[u8]) -> Selector {
         Selector::new(key, true, 1)
     }
 
+    /// Names `key`, or the first key after it.
     pub fn first_greater_or_equal(key: &[u8]) -> Selector {
         Selector::new(key, false, 1)
     }
 
+    /// Returns the selector of these parts.
     pub fn new(key: &[u8], or_equal: bool, offset: i32) -> Selector {
         Selector {
             key: key.to_vec(),
@@ -74,12 +82,14 @@ pub struct RangeOptions {
     pub rows_max: usize,
     /// The row that reaches this many bytes is the last; 0: no limit.
     pub bytes_max: usize,
+    /// Rows come from the end, in descending order.
     pub reverse: bool,
 }
 
 /// Rows of a range, in the order they were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
+    /// Keys and their values.
     pub rows: Vec<(Vec<u8>, Vec<u8>)>,
     /// A limit ended it: there may be more.
     pub more: bool,

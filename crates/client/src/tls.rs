@@ -21,6 +21,7 @@ pub struct TlsSettings {
     pub authorities: Option<Vec<u8>>,
     /// The client's own certificate and key, if the server asks for one.
     pub certificate: Option<Vec<u8>>,
+    /// The private key of `certificate`.
     pub key: Option<Vec<u8>>,
     /// `Check.Valid=1` verifies the server, as does nothing at all; `Check.Valid=0` trusts any.
     pub verify_peers: Option<String>,

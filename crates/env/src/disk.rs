@@ -71,6 +71,9 @@ pub trait File: Send + Sync {
     /// Says of bytes that are read or synced that nobody will ask for them soon: the system need
     /// not keep them at hand, and has the memory for what comes next.
     fn forget(&self, _offset: u64, _bytes: u64) {}
+    /// Says of bytes that they will be read soon. The system may begin to read them now; nothing
+    /// waits for that.
+    fn will_need(&self, _offset: u64, _bytes: u64) {}
     /// Syncs gently if `unsynced_bytes` since the last sync are enough that others would have to
     /// wait for it. Returns whether it has.
     fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {

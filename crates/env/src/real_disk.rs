@@ -137,6 +137,14 @@ pub fn create_directory_durably(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Says how bytes of a file will be used: whatever becomes of that, the file holds the same.
+#[cfg(target_os = "linux")]
+fn advise(file: &fs::File, offset: u64, bytes: u64, advice: rustix::fs::Advice) {
+    if let Some(bytes) = std::num::NonZeroU64::new(bytes) {
+        let _ = rustix::fs::fadvise(file, offset, Some(bytes), advice);
+    }
+}
+
 fn lock(path: &Path, file: &fs::File, operation: FlockOperation) -> io::Result<()> {
     match flock(file, operation) {
         Ok(()) => Ok(()),
@@ -291,12 +299,14 @@ impl File for RealFile {
     }
 
     /// Fresh memory for a gigabyte of a file costs the system more than the disk takes for it.
+    #[cfg(target_os = "linux")]
     fn forget(&self, offset: u64, bytes: u64) {
-        #[cfg(target_os = "linux")]
-        if let Some(bytes) = std::num::NonZeroU64::new(bytes) {
-            // It is advice: whatever becomes of it, the file holds the same.
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), rustix::fs::Advice::DontNeed);
-        }
+        advise(&self.file, offset, bytes, rustix::fs::Advice::DontNeed);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, bytes: u64) {
+        advise(&self.file, offset, bytes, rustix::fs::Advice::WillNeed);
     }
 
     fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {

@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::future::{FDBFuture, Value};
 use crate::options::{self, DATABASE_OPTIONS};
 use crate::pointers::{bytes, into_handle, shared, take_handle, write};
-use crate::transaction::FDBTransaction;
 use crate::{Code, guarded, network};
 
 /// The version of the protocol of the servers that this one stands for, 7.3.
@@ -101,19 +100,6 @@ pub unsafe extern "C" fn fdb_database_set_option(
         if let Some(option) = options::of_database(option, value) {
             database.database.set_option(option);
         }
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fdb_database_create_transaction(
-    database: *mut FDBDatabase,
-    out: *mut *mut FDBTransaction,
-) -> Code {
-    guarded(|| {
-        let database = unsafe { shared(database) };
-        let transaction = FDBTransaction::begin(&database, database.unusable);
-        unsafe { write(out, into_handle(transaction)) };
         Ok(())
     })
 }

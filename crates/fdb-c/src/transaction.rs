@@ -10,7 +10,7 @@ use crate::database::FDBDatabase;
 use crate::errors;
 use crate::future::{FDBFuture, KeyValues, Keys, Strings, Value};
 use crate::options::{self, TRANSACTION_OPTIONS};
-use crate::pointers::{bytes, shared, take_handle, write};
+use crate::pointers::{bytes, into_handle, shared, take_handle, write};
 use crate::{Code, guarded};
 
 const TAGS_MAX: usize = 5;
@@ -78,6 +78,19 @@ impl FDBTransaction {
 
 /// # Safety
 /// See the crate's documentation; so it is with every function here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_database_create_transaction(
+    database: *mut FDBDatabase,
+    out: *mut *mut FDBTransaction,
+) -> Code {
+    guarded(|| {
+        let database = unsafe { shared(database) };
+        let transaction = FDBTransaction::begin(&database, database.unusable);
+        unsafe { write(out, into_handle(transaction)) };
+        Ok(())
+    })
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransaction) {
     guarded(|| {

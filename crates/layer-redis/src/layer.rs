@@ -31,7 +31,7 @@ use crate::observation::slowlog::Slowlog;
 use crate::observation::statistics::Statistics;
 use crate::replication::{Follower, Replication};
 use crate::scripting::long_scripts::LongScripts;
-use crate::scripting::scripts::Scripts;
+use crate::scripting::scripts::{LibraryMark, Scripts};
 
 /// Where `redis.log` writes: level from 0 (debug) to 3 (warning), and the line.
 pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
@@ -91,6 +91,8 @@ pub struct Observation {
 pub struct Scripting {
     /// The scripts that EVALSHA finds.
     pub scripts: Scripts,
+    /// Keeps the libraries of this layer apart in the interpreters.
+    pub library_mark: LibraryMark,
     /// The script that takes long, if one runs.
     pub long_scripts: Arc<LongScripts>,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no

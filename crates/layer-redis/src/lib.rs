@@ -36,6 +36,7 @@ pub use execution::feed::RedisChanges;
 pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
 pub use handler::outcome::Deferred;
 pub use invariants::RedisInvariants;
+pub use keyspace::late_part::Made;
 pub use layer::{Announcement, Directory, Identity, MODULES, RdbFile, Redis, Resources};
 pub use observation::latency::Histogram;
 pub use observation::statistics::Statistics;

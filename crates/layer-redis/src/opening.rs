@@ -47,6 +47,7 @@ impl Redis {
             },
             scripting: Scripting {
                 scripts: Default::default(),
+                library_mark: Default::default(),
                 long_scripts: Default::default(),
                 scripts_call_all: AtomicBool::new(false),
                 log: Arc::new(|_, _| {}),

@@ -60,7 +60,7 @@ enum Command {
     Admin(admin::AdminArguments),
     /// Tells of the nodes of a cluster, and hands the home over.
     Cluster(cluster::ClusterArguments),
-    /// Prints a configuration file.
+    /// Prints a configuration file, or the list of metrics.
     #[command(subcommand)]
     Config(sample::ConfigCommand),
     /// Exits with 0 if the server on this machine is ready.

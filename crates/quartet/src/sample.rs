@@ -1,5 +1,5 @@
-//! `quartet config sample`: the configuration file with every setting, from the one struct that
-//! they are declared in.
+//! `quartet config`: the configuration file with every setting, from the structs that they are
+//! declared in, and the page of metrics, from their tables.
 
 use clap::{Arg, Args, Command, Subcommand};
 
@@ -9,11 +9,14 @@ use crate::settings::ServeArguments;
 pub enum ConfigCommand {
     /// Prints a configuration file that names every setting and changes none.
     Sample,
+    /// Prints the metrics that a server has, as a page of Markdown.
+    Metrics,
 }
 
 pub fn config(command: &ConfigCommand) {
     match command {
         ConfigCommand::Sample => print!("{}", sample()),
+        ConfigCommand::Metrics => print!("{}", quartet_server::metrics_page()),
     }
 }
 

@@ -23,12 +23,19 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     if arguments.data() == Data::Memory {
         println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
     }
-    for (name, address) in server.listeners() {
-        println!("{name:<9}{address}");
+    let endpoints = server.endpoints();
+    for endpoint in &endpoints {
+        println!("{:<9}{}", endpoint.name, endpoint.text);
     }
-    if let (Some(address), Data::Folder(folder)) = (server.keyvalue_address(), arguments.data()) {
+    let keyvalue = endpoints.iter().find(|endpoint| endpoint.name == "keyvalue");
+    if let (Some(endpoint), Data::Folder(folder)) = (keyvalue, arguments.data()) {
         let new_key = server.new_credentials().and_then(|new| new.root_key.as_deref());
-        let written = cluster_file::write(&folder, address, new_key.or(arguments.root_key()), arguments.is_dev());
+        let written = cluster_file::write(
+            &folder,
+            endpoint.address,
+            new_key.or(arguments.root_key()),
+            arguments.is_dev(),
+        );
         if let Err(error) = written {
             let is_shortage = error.downcast_ref().is_some_and(quartet_env::is_shortage);
             anyhow::ensure!(is_shortage, error);

@@ -15,6 +15,8 @@ mod http;
 mod keyvalue;
 mod layers;
 mod limits;
+mod listeners;
+mod metrics;
 mod observability;
 mod operations;
 mod process;
@@ -24,12 +26,11 @@ mod serving;
 mod settings;
 mod tenants;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts, Replicated};
+use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts as EngineParts, Replicated};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::Version;
@@ -40,7 +41,8 @@ pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
 pub use http::framing;
 pub use http::{Head, Header};
-pub use layers::table::{invariants, layer_name};
+pub use listeners::{Endpoint, invariants, layer_name};
+pub use metrics::page as metrics_page;
 pub use operations::restoring::{FolderRestore, restore_folder};
 pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
@@ -48,18 +50,18 @@ pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
 pub use quartet_log_etcd::{EtcdOptions, EtcdTls};
 pub use settings::{
-    AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings,
-    HttpSettings, KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings,
-    Settings, StorageSettings, TelemetrySettings,
+    AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings, HttpSettings,
+    KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings, Settings,
+    StorageSettings, TelemetrySettings,
 };
 
 use crate::cluster::node::{Joined, Node};
 use crate::cluster::standby;
 use crate::connections::sockets::Sockets;
 use crate::credentials::NewCredentials;
-use crate::layers::table::{self, LAYERS, ServedLayer};
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
+use crate::listeners::{LAYERS, ServedLayer};
 use crate::serving::{Foundation, Serving};
 
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
@@ -84,23 +86,15 @@ impl Server {
     }
 
     fn start_with(mut settings: Settings, layers: &'static [ServedLayer]) -> Result<Server> {
-        settings.check(table::listening(&settings, layers))?;
+        settings.check(listeners::listening(&settings, layers))?;
         let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory.bytes);
-        let joined = settings
-            .cluster
-            .as_ref()
-            .map(|cluster| Joined::new(cluster, &settings))
-            .transpose()?;
-        let (mut joined, shared) = joined.unzip();
+        let joined = settings.cluster.as_ref().map(|cluster| Joined::new(cluster, &settings));
+        let (mut joined, shared) = joined.transpose()?.unzip();
         if let (Some(joined), Some(cluster)) = (&mut joined, &settings.cluster) {
             joined.copy_if_needed(cluster, &settings, || {
                 let disk = open_disk(&settings.storage.data)?;
-                Ok(Parts::with_file_log(
-                    disk,
-                    Arc::new(SystemClock),
-                    log_options(&settings),
-                ))
+                Ok(EngineParts::with_file_log(disk, Arc::new(SystemClock), log_options(&settings)))
             })?;
         }
         let engine = Arc::new(open_engine(&settings, budget, shared)?);
@@ -128,8 +122,8 @@ impl Server {
         })
     }
 
-    /// Name and connection string of each listener.
-    pub fn listeners(&self) -> Vec<(&'static str, String)> {
+    /// Where each protocol is spoken.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
         match &self.running {
             Running::Alone(serving) => serving.endpoints.clone(),
             Running::Node(_) => standby::endpoints(&self.foundation),
@@ -154,15 +148,16 @@ impl Server {
 
     /// Reads the certificate again.
     pub fn reload_certificate(&self) {
-        self.with_serving(|serving| serving.tenants.maker.tls.reload());
+        self.with_serving(|serving| serving.tenants.parts.tls.reload());
     }
 
     /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
     /// says what is wrong with it.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
         let set = |serving: &Serving| {
-            serving.redis.config.start_with_file(name, value)?;
-            serving.redis.decide_on_changes();
+            let layer = serving.redis.as_ref().expect("there while the server runs");
+            layer.config.start_with_file(name, value)?;
+            layer.decide_on_changes();
             Ok(())
         };
         self.with_serving(set).unwrap_or_else(|| Err(NOT_HOME.into()))
@@ -171,16 +166,12 @@ impl Server {
     /// Uses the certificate of these files, or keeps the old one and says why.
     pub fn change_certificate(&self, files: TlsFiles) -> Result<()> {
         let change = |serving: &Serving| {
-            serving.tenants.maker.tls.change(files.clone())?;
-            files.tell(&serving.redis.config);
+            let layer = serving.redis.as_ref().expect("there while the server runs");
+            serving.tenants.parts.tls.change(files.clone())?;
+            files.tell(&layer.config);
             Ok(())
         };
         self.with_serving(change).unwrap_or_else(|| bail!(NOT_HOME))
-    }
-
-    /// Where the key-value protocol is spoken.
-    pub fn keyvalue_address(&self) -> Option<SocketAddr> {
-        self.with_serving(|serving| serving.keyvalue_address).flatten()
     }
 
     /// Completes when a client or a signal handler asks the server to stop.
@@ -207,6 +198,27 @@ impl Server {
         engine.close().context("closing the log")?;
         drop(in_time);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Server {
+    fn serving(&self) -> &Serving {
+        match &self.running {
+            Running::Alone(serving) => serving,
+            Running::Node(_) => unreachable!("no test of the crate has a cluster"),
+        }
+    }
+
+    /// Drops all layers and makes them anew.
+    fn serve_anew(self) -> Result<Server> {
+        if let Running::Alone(serving) = self.running {
+            serving.end();
+        }
+        Ok(Server {
+            running: Running::Alone(Serving::begin(&self.foundation)?),
+            ..self
+        })
     }
 }
 
@@ -303,7 +315,7 @@ fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) 
         options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
     }
     options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
-    let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log);
+    let parts = EngineParts::with_file_log(disk, Arc::new(SystemClock), log);
     let failed = Box::new(log_failed);
     let engine = match shared {
         None => Engine::open_with(parts, options, failed, &mut progress)?,

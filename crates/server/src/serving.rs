@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use quartet_engine::Engine;
-use quartet_layer_redis::execution::client_eviction;
-use quartet_layer_redis::{ClientMemory, Identity, Redis};
+use quartet_layer_redis::Redis;
 use quartet_tenancy::Catalogue;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -25,34 +24,23 @@ use crate::connections::tls::Tls;
 use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
 use crate::credentials::{self, NewCredentials};
-use crate::fauna;
-use crate::layers::maker::LayerMaker;
-use crate::layers::table::{self, Assembly, ServedLayer};
-use crate::limits;
+use crate::layers::by_type::ByType;
+use crate::layers::parts::Parts;
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::listeners::{self, Added, Assembly, Endpoint, MAINTENANCE_CYCLE, ServedLayer};
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
-use crate::observability::telemetry::Telemetry;
 use crate::observability::telemetry::spans::Spans;
-use crate::process;
+use crate::observability::telemetry::{Telemetry, WriteMetrics};
 use crate::process::cycles::Cycle;
 use crate::process::stop_request::StopRequest;
-use crate::redis;
-use crate::redis::migration::Migrations;
-use crate::redis::replica_of::ReplicaOf;
-use crate::settings::{Data, Settings};
+use crate::settings::Settings;
 use crate::tenants::Tenants;
+use crate::{limits, metrics, process};
 
-/// How often expired keys are removed.
-const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
-
-/// How often it is looked whether connections take too much.
-const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
-
-/// How often connections are looked through for buffers that nobody uses, and databases for layers
-/// that nobody uses.
+/// How often databases are looked through for layers that nobody uses.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
 
 /// How often the databases' counters are written down.
@@ -81,15 +69,15 @@ pub struct Foundation {
 pub struct Serving {
     pub tenants: Arc<Tenants>,
     /// The default database's layer of Redis.
-    pub redis: Arc<Redis>,
-    /// Name and connection string of each listener.
-    pub endpoints: Vec<(&'static str, String)>,
-    /// Where the key-value protocol is spoken.
-    pub keyvalue_address: Option<SocketAddr>,
+    pub redis: Option<Arc<Redis>>,
+    /// Where each protocol is spoken.
+    pub endpoints: Vec<Endpoint>,
     /// Made just now, to be shown this once.
     pub new_credentials: NewCredentials,
     /// The way in for clients that another node passes on.
     pub entrances: Arc<Entrances>,
+    /// Called before the threads are waited for.
+    at_stop: Vec<Box<dyn FnOnce() + Send>>,
     threads: Threads,
     telemetry: Option<Telemetry>,
 }
@@ -144,83 +132,64 @@ impl Serving {
         let new_credentials = credentials::settle(&mut settings, &catalogue)?;
         (settings.show)(&new_credentials);
         let settings = Arc::new(settings);
-        let bound = foundation.sockets.bind(settings.redis.listen, "redis")?;
-        let redis_port = bound.map_or(0, |(_, address)| address.port());
         let stranger_bytes = StrangerBytes::new();
         let spans = settings.telemetry.as_ref().map(|telemetry| {
             let (spans, received) = Spans::new(telemetry.sampling_ratio);
             (Arc::new(spans), received)
         });
-        let client_bytes_max = client_bytes_max(foundation.budget);
-        let maker = LayerMaker {
+        let measured = listeners::all(foundation.layers).filter_map(|row| row.measured.as_ref());
+        let parts = Parts {
             engine: engine.clone(),
             settings: settings.clone(),
             stop: foundation.stop_requested.clone(),
             nodes: foundation.nodes.get().cloned(),
-            identity: identity(engine, &settings, redis_port, foundation.startup_bytes),
-            budget_source: foundation.budget.source,
-            long_scripts: Arc::default(),
-            client_memory: Arc::new(ClientMemory::new(client_bytes_max, engine.memory().clone())),
+            budget: foundation.budget,
+            startup_bytes: foundation.startup_bytes,
+            started_micros: engine.now_micros(),
             login_guard: Arc::default(),
-            migrations: Migrations::default(),
-            replica_of: ReplicaOf::default(),
             purges: watch::Sender::new(()),
             tls: Tls::absent(stranger_bytes.clone()),
-            durations: OfLayers::new(table::listeners(foundation.layers).filter_map(|row| row.measured.as_ref())),
+            durations: OfLayers::new(measured),
             slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
             spans: spans.as_ref().map(|(spans, _)| spans.clone()),
-            dynamodb_endpoint: OnceLock::new(),
-            fetch_issuer_keys: Arc::new(fauna::issuer_keys::fetch(settings.fauna.issuer_roots.as_deref())?),
+            of_kinds: ByType::default(),
         };
         let kinds = foundation.layers.iter().map(|layer| layer.kind).collect();
-        let tenants = Tenants::new(catalogue, maker, kinds);
-        let redis = Arc::new(tenants.maker.default_redis(tenants.directory())?);
-        tenants.maker.replica_of.resume(&redis);
+        let tenants = Tenants::new(catalogue, parts, kinds);
         let mut threads = Threads::new();
+        let stopped = threads.stopped();
         let mut assembly = Assembly {
             tenants: &tenants,
             settings: &settings,
             limit: &foundation.limit,
             stranger_bytes: &stranger_bytes,
-            stopped: &threads.stopped(),
-            redis: &redis,
             sockets: &foundation.sockets,
-            listeners: Vec::new(),
-            endpoints: Vec::new(),
-            http_layers: Vec::new(),
-            maintained: Vec::new(),
-            deferred_tasks: Vec::new(),
-            keyvalue: None,
-            keyvalue_address: None,
+            stopped: &stopped,
+            added: Added::default(),
         };
+        for served in listeners::all(foundation.layers) {
+            (served.listen)(&mut assembly)?;
+        }
+        let added = assembly.added;
+        let redis = added.lent.get();
         let telemetry = match (&settings.telemetry, spans) {
             (Some(telemetry), Some((spans, received))) => {
-                let source = (Arc::downgrade(&redis), Arc::downgrade(&tenants));
-                let started_micros = tenants.maker.identity.started_micros;
-                Some(Telemetry::start(telemetry, spans, received, source, started_micros)?)
+                let started_micros = tenants.parts.started_micros;
+                let metrics = write_metrics(redis.as_ref(), &tenants);
+                Some(Telemetry::start(telemetry, spans, received, metrics, started_micros)?)
             }
             _ => None,
         };
-        for served in table::listeners(foundation.layers) {
-            (served.listen)(&mut assembly)?;
-        }
-        let (listeners, maintained, waiting) = (assembly.listeners, assembly.maintained, assembly.deferred_tasks);
-        let (endpoints, keyvalue_address) = (assembly.endpoints, assembly.keyvalue_address);
-        let by_name = listeners
-            .iter()
-            .map(|listener| (listener.name, listener.entrance.clone()));
+        let by_name = added.listeners.iter().map(|listener| (listener.name, listener.entrance.clone()));
         let by_name = by_name.collect();
-        let inboxes = threads.serve(listeners, foundation, &tenants.maker.purges)?;
-        for (name, work) in waiting {
+        let inboxes = threads.serve(added.listeners, foundation, &tenants.parts.purges)?;
+        for (name, work) in added.deferred_tasks {
             let stopped = threads.stopped();
             let thread = std::thread::Builder::new().name(name.into());
             threads.running.push(thread.spawn(move || work(&stopped))?);
         }
-        let tls = tenants.maker.tls.clone();
-        let mut cycles = cycles(redis.clone(), tenants.clone(), maintained);
-        cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {
-            tls.reload_if_changed()
-        }));
+        let mut cycles = added.cycles;
+        cycles.extend(own_cycles(&tenants));
         let (measured, purge, stopped) = (engine.clone(), settings.memory.purge, threads.stopped());
         threads.spawn("memory", move || limits::memory::watch(measured, purge, stopped))?;
         let stopped = threads.stopped();
@@ -228,13 +197,13 @@ impl Serving {
         Ok(Serving {
             tenants,
             redis,
-            endpoints,
-            keyvalue_address,
+            endpoints: added.endpoints,
             new_credentials,
             entrances: Arc::new(Entrances {
                 by_name,
                 threads: inboxes,
             }),
+            at_stop: added.at_stop,
             threads,
             telemetry,
         })
@@ -244,8 +213,9 @@ impl Serving {
     /// takes it back, and drops every layer.
     pub fn end(self) {
         self.threads.stop.send_replace(true);
-        self.tenants.maker.replica_of.stop();
-        self.tenants.maker.long_scripts.abandon();
+        for end in self.at_stop {
+            end();
+        }
         drop(self.entrances);
         self.threads.end();
         if let Some(telemetry) = self.telemetry {
@@ -253,6 +223,17 @@ impl Serving {
         }
         self.tenants.close();
     }
+}
+
+/// Writes all metrics, as long as the layers are there.
+fn write_metrics(redis: Option<&Arc<Redis>>, tenants: &Arc<Tenants>) -> WriteMetrics {
+    let redis = redis.map(Arc::downgrade).unwrap_or_default();
+    let tenants = Arc::downgrade(tenants);
+    Box::new(move |out| {
+        if let (Some(redis), Some(tenants)) = (redis.upgrade(), tenants.upgrade()) {
+            metrics::write(&redis, &tenants, true, out);
+        }
+    })
 }
 
 impl Threads {
@@ -362,63 +343,18 @@ impl Worker {
     }
 }
 
-/// The periodic tasks, whichever layer they belong to.
-fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, maintained: Vec<Box<dyn Fn() + Send>>) -> Vec<Cycle> {
-    let (idle, used) = ((layer, tenants.clone()), tenants.clone());
-    let evicting = idle.clone();
-    vec![
-        Cycle::new("expiry", EXPIRY_CYCLE, move || {
-            maintained.iter().for_each(|maintain| maintain());
-            tenants.maintain();
+/// The periodic tasks that belong to no listener.
+fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 4] {
+    let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
+    let tls = tenants.parts.tls.clone();
+    [
+        Cycle::new("maintenance of databases", MAINTENANCE_CYCLE, move || {
+            maintained.maintain()
         }),
-        Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {
-            evict_clients(&evicting.0, &evicting.1);
-        }),
-        Cycle::new("idle", IDLE_CYCLE, move || {
-            redis::tidy(&idle.0);
-            idle.1.tidy();
-        }),
+        Cycle::new("idle databases", IDLE_CYCLE, move || idle.tidy()),
         Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
+        Cycle::new("certificate", CERTIFICATE_CYCLE, move || tls.reload_if_changed()),
     ]
-}
-
-/// Closes connections if all of them together take too much.
-fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
-    let mut layers = vec![layer.clone()];
-    layers.extend(tenants.redis_layers());
-    client_eviction::evict(layer, &layers);
-}
-
-/// Upper bound on the buffers of all connections if `maxmemory-clients` is 0: a quarter of the
-/// process' budget, and never so little that a few honest clients with large requests would be
-/// closed.
-fn client_bytes_max(budget: Budget) -> usize {
-    const LEAST_BYTES: usize = 64 << 20;
-    let quarter = budget.bytes.map_or(usize::MAX, |bytes| (bytes / 4) as usize);
-    quarter.max(LEAST_BYTES)
-}
-
-fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Identity {
-    Identity {
-        quartet_version: env!("CARGO_PKG_VERSION").into(),
-        run_id: process::system::random_hexadecimal(40),
-        process_id: std::process::id(),
-        tcp_port,
-        started_micros: engine.now_micros(),
-        startup_bytes,
-        executable: process::system::executable(),
-        config_file: settings
-            .redis
-            .config_file
-            .as_ref()
-            .map(|file| file.path.display().to_string())
-            .unwrap_or_default(),
-        keeps_data: settings.storage.data != Data::Memory,
-        emulated_cluster: settings
-            .redis
-            .emulates_cluster
-            .then(|| settings.redis.announcement.clone()),
-    }
 }
 
 /// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.

@@ -11,7 +11,7 @@ from harness.server import Server
 
 pytestmark = pytest.mark.quartet_only
 
-CHUNK = 4096
+CHUNK = 960
 KEYS = ["a", "b", "c", "d"]
 
 

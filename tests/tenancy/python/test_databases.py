@@ -372,6 +372,26 @@ def test_a_script_that_takes_too_long_is_taken_back(host, admin):
         assert client.get("k") is None
 
 
+def test_what_a_library_remembers_is_its_databases_alone(host, admin):
+    """A library was known by its code alone in the interpreters that all databases share, so its local variables were shared by
+    every database that had loaded the same code: one read what another had put there."""
+    code = """#!lua name=memory
+    local last = false
+    redis.register_function('exchange', function(_, arguments) local was = last last = arguments[1] return was end)"""
+    databases = [admin.create(name) for name in ("one", "two")]
+    seen = {database["name"]: set() for database in databases}
+    for database in databases:
+        with connect(host, database) as client:
+            client.function_load(code)
+    # Connections come to all threads, and each of these has an interpreter.
+    for _ in range(20):
+        for database in databases:
+            name = database["name"]
+            with connect(host, database) as client:
+                seen[name].add(client.fcall("exchange", 0, name))
+    assert seen == {"one": {None, "one"}, "two": {None, "two"}}
+
+
 def test_a_transaction_that_takes_too_long_is_taken_back(host, admin):
     shop = admin.create("shop")
     with connect(host, shop) as client:

@@ -28,6 +28,9 @@ struct Gathered {
 }
 
 impl Transaction {
+    /// Commits. `Ok`: the writes are durable, and no key read has changed since. After an error of
+    /// a kind that may pass, [`Transaction::on_error`] begins again; after `COMMIT_UNKNOWN_RESULT`
+    /// the writes may have happened.
     pub fn commit(&self) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
         // The caller may have gone.

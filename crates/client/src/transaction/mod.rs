@@ -9,6 +9,7 @@
 //! for the outcome. Writes have no outcome: the first that could not be done is kept, and what is
 //! asked later, the commit too, answers with it.
 
+mod begin;
 mod commit;
 mod own_watches;
 mod size;
@@ -89,7 +90,9 @@ enum Phase {
 /// The kind of a conflict range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
+    /// Keys read: a later write of them by another transaction refuses the commit.
     Read,
+    /// Keys written: they refuse the commits of transactions that have read them.
     Write,
 }
 
@@ -124,10 +127,13 @@ impl Transaction {
         self.inner.state.lock()
     }
 
+    /// Returns the database of the transaction.
     pub fn database(&self) -> &Database {
         &self.inner.database
     }
 
+    /// Sets an option. Errors: `CLIENT_INVALID_OPERATION` if the option must be set before the
+    /// first operation and there was one.
     pub fn set_option(&self, option: TransactionOption) -> Result<(), ErrorCode> {
         let mut state = self.state();
         if option == TransactionOption::ReadYourWritesDisable && state.has_begun {
@@ -149,6 +155,7 @@ impl Transaction {
 
     // ---- versions
 
+    /// Sets the version to read at, instead of asking the server for the newest one.
     pub fn set_read_version(&self, version: i64) {
         let mut state = self.state();
         let given = match u64::try_from(version) {
@@ -160,6 +167,7 @@ impl Transaction {
         }
     }
 
+    /// Returns the version that the transaction reads at, and fixes it if it was open.
     pub fn get_read_version(&self) -> impl Future<Output = Result<u64, ErrorCode>> + Send + use<> {
         let state = self.state();
         let (checked, attempt) = (state.check_ended(), state.attempt.clone());
@@ -203,6 +211,7 @@ impl Transaction {
 
     // ---- reads
 
+    /// Reads the value of a key; `None` if there is none. A `snapshot` read is no read conflict.
     pub fn get(
         &self,
         key: &[u8],
@@ -250,6 +259,8 @@ impl Transaction {
         });
     }
 
+    /// Returns the key that the selector names, within the readable keys: the empty key before the
+    /// first, the end of them after the last.
     pub fn get_key(
         &self,
         selector: &Selector,
@@ -265,6 +276,8 @@ impl Transaction {
         }
     }
 
+    /// Reads the rows from `begin` to before `end`, as far as the options' limits reach. A caller
+    /// reads on from the last row while `more` is true.
     pub fn get_range(
         &self,
         begin: &Selector,
@@ -333,6 +346,8 @@ impl Transaction {
 
     // ---- writes
 
+    /// Writes a value. Keys have at most 10,000 bytes and values 100,000; a longer one fails the
+    /// transaction.
     pub fn set(&self, key: &[u8], value: &[u8]) {
         self.write(|state| {
             if special::is_special(key) {
@@ -345,6 +360,7 @@ impl Transaction {
         });
     }
 
+    /// Deletes a key, if it is there.
     pub fn clear(&self, key: &[u8]) {
         self.write(|state| {
             if special::is_special(key) {
@@ -358,6 +374,7 @@ impl Transaction {
         });
     }
 
+    /// Deletes the keys from `begin` to before `end`.
     pub fn clear_range(&self, begin: &[u8], end: &[u8]) {
         self.write(|state| {
             if begin > end {
@@ -450,6 +467,7 @@ impl Transaction {
 
     // ---- sizes and places
 
+    /// Estimates the size of the rows from `begin` to before `end`, in bytes.
     pub fn estimated_range_bytes(
         &self,
         begin: &[u8],

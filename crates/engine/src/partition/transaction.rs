@@ -14,7 +14,7 @@ use crate::durability::room::Room;
 use crate::durability::stored::row_bytes;
 use crate::partition::state::{Change, ClearedRange, PartitionState};
 use crate::partition::watch::{Callback, WatchId};
-use crate::{Dependency, Durability, SPACE_BYTES, Space};
+use crate::{Dependency, Durability, Reader, SPACE_BYTES, Space};
 
 /// A transaction whose effects have grown larger than this is refused. Its last effect may exceed
 /// it by one row.
@@ -159,6 +159,13 @@ impl<'h> Transaction<'h> {
             self.depend_on(version);
         }
         row
+    }
+
+    /// The space as this transaction sees it now, for what is read when the lock is free. The answer
+    /// depends on everything that was committed.
+    pub fn reader(&mut self) -> Reader {
+        self.depend_on_everything();
+        Reader::of_snapshot(self.state.snapshot(), self.space, self.last)
     }
 
     /// Gives a key a value, both of which come in parts. Returns the row it replaced.

@@ -128,6 +128,11 @@ pub const ALL_KEYS: Keys = Keys::Range {
 };
 
 impl Keys {
+    /// Returns true if the first argument is a key in every request.
+    pub fn are_from_the_first_argument_on(&self) -> bool {
+        matches!(self, Keys::Range { first: 1, .. })
+    }
+
     /// Positions of the keys in `arguments`; empty if there are none or the request is malformed.
     pub fn positions(&self, arguments: Arguments<'_>) -> Vec<usize> {
         let length = arguments.len();

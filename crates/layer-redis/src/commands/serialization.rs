@@ -1,12 +1,13 @@
 //! DUMP and RESTORE: a key's value as bytes that Redis understands.
 
 use quartet_wire_rdb::value::{self, Field, Refused, Value};
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Reply};
 
 use super::hashes::{Change, Deadline, Edits};
 use super::{hashes, lists, sets, sorted_sets, streams};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::keyspace::late_part::{HeldString, Made};
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Keyspace, Kind};
 use crate::{command::errors, command::parse};
@@ -41,6 +42,23 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         context.reply.null();
         return Ok(());
     };
+    let bytes = match entry.kind {
+        Kind::String => StringValue::of(&entry).length(),
+        _ => 0,
+    };
+    if context.makes_late(bytes) {
+        let (held, protocol) = (HeldString::new(context.tx, &entry), context.reply.protocol());
+        let (mut left, mut text) = (0..bytes, Vec::new());
+        context.make_late(context.reply.mark(), bytes as usize, move |out| {
+            let made = held.append_step(&mut left, &mut text);
+            if made == Made::Wholly {
+                let payload = value::dump(&Value::String(std::mem::take(&mut text)));
+                Reply::new(out, protocol).bulk(&payload);
+            }
+            made
+        });
+        return Ok(());
+    }
     let payload = payload(context, &entry)?;
     context.reply.bulk(&payload);
     Ok(())

@@ -14,6 +14,7 @@ use crate::connections::client_memory::{ClientMemory, SharedBytes};
 use crate::connections::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
 use crate::connections::subscriptions::Subscriptions;
 use crate::connections::tracking::Mode;
+use crate::keyspace::late_part::LatePart;
 use crate::replication::ReplicaRequest;
 
 /// State that a connection's own thread changes freely.
@@ -51,6 +52,10 @@ pub struct ClientState {
     /// It brings what the server that we are a replica of has sent: nothing is refused, and nothing
     /// expires before it says so.
     pub is_upstream: bool,
+    /// The reply of the command that runs now may lack parts for a while.
+    pub takes_late_parts: bool,
+    /// Parts that the reply lacks, in the order of their places.
+    pub late_parts: Vec<LatePart>,
 }
 
 /// Requests waiting for EXEC, as they were sent.
@@ -111,6 +116,8 @@ impl ClientState {
             caching: None,
             replica: ReplicaRequest::default(),
             is_upstream: false,
+            takes_late_parts: false,
+            late_parts: Vec::new(),
         }
     }
 }

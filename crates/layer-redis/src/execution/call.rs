@@ -30,15 +30,18 @@ pub struct Call<'a> {
     pub retry_for: Option<&'a [u8]>,
 }
 
+/// A command's outcome, or the error that it answers.
+type Answer = Result<Outcome, ErrorReply>;
+
 /// The end of a call: its outcome, and the version that the reply must wait for.
 pub struct Ended {
-    pub outcome: Result<Outcome, ErrorReply>,
+    pub outcome: Answer,
     pub dependency: Dependency,
 }
 
 impl Ended {
     /// Nothing was read or written.
-    pub fn without_effects(outcome: Result<Outcome, ErrorReply>) -> Ended {
+    pub fn without_effects(outcome: Answer) -> Ended {
         Ended {
             outcome,
             dependency: Dependency::ZERO,
@@ -98,10 +101,7 @@ pub fn call(
 }
 
 /// Passes on what the transaction has gathered for others, or forgets it with the transaction.
-fn conclude(
-    layer: &Redis,
-    executed: Result<(Result<Outcome, ErrorReply>, Dependency), ExecuteError<Result<Outcome, ErrorReply>>>,
-) -> Ended {
+fn conclude(layer: &Redis, executed: Result<(Answer, Dependency), ExecuteError<Answer>>) -> Ended {
     let (outcome, dependency) = match executed {
         Ok((outcome, dependency)) => {
             layer.outbox.commit(dependency);
@@ -121,7 +121,7 @@ fn conclude(
 }
 
 /// Returns true if the transaction is committed with this outcome.
-fn keeps_effects(outcome: &Result<Outcome, ErrorReply>) -> bool {
+fn keeps_effects(outcome: &Answer) -> bool {
     match outcome {
         Ok(outcome) => matches!(outcome, Outcome::Done | Outcome::Wait(_)),
         Err(error) => error.keeps_effects,
@@ -134,7 +134,7 @@ fn handle(
     context: &mut Context<'_, '_>,
     (index, command): (usize, &'static Command),
     arguments: Arguments<'_>,
-) -> Result<Outcome, ErrorReply> {
+) -> Answer {
     let answered_from = context.reply.mark();
     let outcome = handlers()[index].run(context, arguments, Nested::new(layer, call_queued));
     if !keeps_effects(&outcome) {
@@ -375,13 +375,17 @@ mod tests {
         let replies = connection.run(&["EXEC"]);
         let refusal = Value::Error(b"ERR Command not allowed inside a transaction".to_vec());
         assert_eq!(replies, Value::Array(vec![Value::NullArray, refusal]));
-        let text = format!("{:?}", connection.run(&["INFO", "commandstats"]));
+        let mut info = |section: &str| match connection.run(&["INFO", section]) {
+            Value::Bulk(text) => String::from_utf8(text).unwrap(),
+            other => panic!("INFO answers {other:?}"),
+        };
+        let text = info("commandstats");
         let failures = |name: &str| {
             let line = text.split("cmdstat_").find(|line| line.starts_with(name));
             line.and_then(|line| line.split("failed_calls=").nth(1)?.chars().next())
         };
         assert_eq!((failures("blpop:"), failures("migrate:")), (Some('0'), Some('1')));
-        let errors = format!("{:?}", connection.run(&["INFO", "errorstats"]));
+        let errors = info("errorstats");
         assert!(errors.contains("errorstat_ERR:count=1"), "{errors}");
     }
 }

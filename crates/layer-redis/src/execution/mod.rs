@@ -12,6 +12,7 @@ pub(crate) mod feed;
 pub mod image;
 pub(crate) mod latency;
 pub(crate) mod long_run;
+pub(crate) mod migration;
 pub(crate) mod notifications;
 pub(crate) mod outbox;
 pub(crate) mod replication;

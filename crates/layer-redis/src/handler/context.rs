@@ -13,6 +13,7 @@ use crate::connections::clients::ClientState;
 use crate::handler::groups::Groups;
 use crate::handler::outcome::Outcome;
 use crate::keyspace::changes::What;
+use crate::keyspace::late_part::{LATE_FROM, LatePart, Made};
 use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing};
 use crate::{command::errors, command::parse};
 
@@ -134,12 +135,17 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// See [`Keyspace::patch_string`]. A long string counts as used, which its own row would not
-    /// tell.
-    pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
-        if old.is_some_and(Entry::is_large) {
+    /// A command changes elements of a key. Of one whose elements are rows of their own, the key's
+    /// row may stay as it was, and does not say that it is used.
+    pub fn note_change(&self, name: &[u8], entry: Option<&Entry>) {
+        if entry.is_some_and(Entry::is_large) {
             self.note_use(name);
         }
+    }
+
+    /// See [`Keyspace::patch_string`].
+    pub fn patch_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, offset: u64, bytes: &[u8]) {
+        self.note_change(name, old);
         self.keys().patch_string(name, header, old, offset, bytes);
     }
 
@@ -149,6 +155,25 @@ impl<'c, 't> Context<'c, 't> {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
             found => Ok(found),
         }
+    }
+
+    /// Whether a part of the reply that rests on `bytes` is to be made when the lock is free. Not
+    /// in EXEC or a script, where more than the command's own reply depends on it.
+    pub fn makes_late(&self, bytes: u64) -> bool {
+        bytes >= LATE_FROM && self.client.takes_late_parts && !self.in_exec
+    }
+
+    /// Leaves out a part of the reply that belongs to the position `at` and is about as long as
+    /// `bytes`: `make` appends it step by step when the lock is free. Only if
+    /// [`Context::makes_late`].
+    pub fn make_late(
+        &mut self,
+        at: usize,
+        bytes: usize,
+        make: impl FnMut(&mut Vec<u8>) -> Made + Send + Sync + 'static,
+    ) {
+        let make = Box::new(make);
+        self.client.late_parts.push(LatePart { at, bytes, make });
     }
 
     /// The command has waited. It has reported keys of a wrong kind long ago, and passes them over.
@@ -166,12 +191,12 @@ impl<'c, 't> Context<'c, 't> {
     /// The answer of a blocking command that found nothing: wait for `keys`.
     pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<Outcome, ErrorReply> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
-        Ok(Outcome::Wait(Block {
+        Ok(Outcome::Wait(Box::new(Block {
             keys,
             deadline_ms,
             in_exec,
             ask_again: None,
             even_if_gone: false,
-        }))
+        })))
     }
 }

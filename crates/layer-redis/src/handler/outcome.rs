@@ -8,14 +8,15 @@ use crate::connections::blocking::Block;
 use crate::replication::ReplicaRequest;
 
 /// The outcome of a command that was not refused. The effects of [`Outcome::Done`] and
-/// [`Outcome::Wait`] stay; all others leave nothing in the transaction.
+/// [`Outcome::Wait`] stay; all others leave nothing in the transaction. Small, as each command moves
+/// one: the rare and large parts are boxed.
 #[derive(Debug)]
 pub enum Outcome {
     /// The reply is written.
     Done,
     /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at
     /// once.
-    Wait(Block),
+    Wait(Box<Block>),
     /// Work to be done after the lock is released, before the reply.
     After(Deferred),
     /// There were wrong passwords before this one: receive the request again after this time.
@@ -25,7 +26,7 @@ pub enum Outcome {
     RunLong,
     /// The credentials open another logical database: the connection goes on there, with this
     /// request.
-    SwitchDatabase(DatabaseLogin),
+    SwitchDatabase(Box<DatabaseLogin>),
 }
 
 /// Work that needs the engine without the partition's lock.

@@ -23,6 +23,7 @@ pub(crate) mod event_classes;
 pub(crate) mod eviction_policy;
 pub(crate) mod fixed;
 pub(crate) mod found_expired;
+pub(crate) mod late_part;
 pub(crate) mod long_double;
 pub(crate) mod packed;
 pub(crate) mod places;
@@ -746,6 +747,13 @@ impl Elements {
     pub fn scan(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>, reverse: bool, visit: Visit<'_>) {
         let end = self.bound(end);
         tx.scan(&self.key(start), &end, reverse, &mut |row| {
+            visit(Elements::name(row), row.value())
+        });
+    }
+
+    /// Visits the elements of `start..end` of a state that lies still.
+    pub fn scan_of(&self, state: &Reader, start: &[u8], end: &[u8], visit: Visit<'_>) {
+        state.scan_rows(&self.key(start), &self.key(end), &mut |row| {
             visit(Elements::name(row), row.value())
         });
     }

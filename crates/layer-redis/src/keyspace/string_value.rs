@@ -21,16 +21,16 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
-use quartet_engine::Transaction;
+use quartet_engine::{Reader, Transaction, Visit};
 use smallvec::SmallVec;
 
 use crate::keyspace::{Elements, Entry, Header, Keyspace, LARGE};
 
-/// Bytes of a chunk. A patch copies at most one: with 4 KiB that costs as much as a step down the
-/// tree.
-pub const CHUNK_BYTES: usize = 4 << 10;
+/// Bytes of a chunk. A patch copies at most one, which mostly is in none of the processor's caches.
+/// With its key and header a chunk just fits into an allocator's size class of 1 KiB.
+pub const CHUNK_BYTES: usize = 960;
 /// A longer value is chunked when it is changed in place.
-const PATCHED_BYTES_MAX: usize = 2 * CHUNK_BYTES;
+const PATCHED_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a chunk's name: its index.
 pub const INDEX_BYTES: usize = 4;
 
@@ -53,6 +53,14 @@ impl Piece<'_> {
         match self {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Zeros(count) => *count,
+        }
+    }
+
+    /// Appends its bytes.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        match self {
+            Piece::Bytes(bytes) => out.extend_from_slice(bytes),
+            Piece::Zeros(count) => out.resize(out.len() + *count as usize, 0),
         }
     }
 }
@@ -109,10 +117,7 @@ impl<'e> StringValue<'e> {
     /// Appends the bytes of `range`, which lies within the value.
     pub fn append_to(self, tx: &mut Transaction<'_>, range: Range<u64>, out: &mut Vec<u8>) {
         self.each(tx, range, &mut |piece| {
-            match piece {
-                Piece::Bytes(bytes) => out.extend_from_slice(bytes),
-                Piece::Zeros(count) => out.resize(out.len() + count as usize, 0),
-            }
+            piece.append_to(out);
             ControlFlow::Continue(())
         });
     }
@@ -124,6 +129,25 @@ impl<'e> StringValue<'e> {
         range: Range<u64>,
         visit: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
     ) {
+        self.each_piece(range, visit, |elements, first, behind, visit| {
+            elements.scan(tx, first, Some(behind), false, visit);
+        });
+    }
+
+    /// The same of a state that lies still.
+    pub fn each_of(self, state: &Reader, range: Range<u64>, visit: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>) {
+        self.each_piece(range, visit, |elements, first, behind, visit| {
+            elements.scan_of(state, first, behind, visit);
+        });
+    }
+
+    /// `scan` visits the chunks between two names.
+    fn each_piece(
+        self,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
+        scan: impl FnOnce(&Elements, &[u8], &[u8], Visit<'_>),
+    ) {
         if let Some(value) = self.packed() {
             let _ = visit(Piece::Bytes(&value[range.start as usize..range.end as usize]));
             return;
@@ -134,27 +158,25 @@ impl<'e> StringValue<'e> {
         let mut at = range.start;
         let mut is_over = false;
         let (first, behind) = (place(at).0, place(range.end - 1 + CHUNK_BYTES as u64).0);
-        self.entry
-            .elements()
-            .scan(tx, &first, Some(&behind), false, &mut |index, chunk| {
-                let start = start_of(index);
-                let kept = start.max(at)..(start + chunk.len() as u64).min(range.end);
-                if kept.is_empty() {
-                    return ControlFlow::Continue(());
-                }
-                let zeros = kept.start - at;
-                at = kept.end;
-                let bytes = &chunk[(kept.start - start) as usize..(kept.end - start) as usize];
-                let visited = match zeros {
-                    0 => visit(Piece::Bytes(bytes)),
-                    _ => match visit(Piece::Zeros(zeros)) {
-                        ControlFlow::Continue(()) => visit(Piece::Bytes(bytes)),
-                        broken => broken,
-                    },
-                };
-                is_over = visited.is_break();
-                visited
-            });
+        scan(&self.entry.elements(), &first, &behind, &mut |index, chunk| {
+            let start = start_of(index);
+            let kept = start.max(at)..(start + chunk.len() as u64).min(range.end);
+            if kept.is_empty() {
+                return ControlFlow::Continue(());
+            }
+            let zeros = kept.start - at;
+            at = kept.end;
+            let bytes = &chunk[(kept.start - start) as usize..(kept.end - start) as usize];
+            let visited = match zeros {
+                0 => visit(Piece::Bytes(bytes)),
+                _ => match visit(Piece::Zeros(zeros)) {
+                    ControlFlow::Continue(()) => visit(Piece::Bytes(bytes)),
+                    broken => broken,
+                },
+            };
+            is_over = visited.is_break();
+            visited
+        });
         if !is_over && at < range.end {
             let _ = visit(Piece::Zeros(range.end - at));
         }
@@ -379,9 +401,9 @@ mod tests {
         for (start, end) in [
             (0, 1),
             (length / 2, length),
-            (4095, 4097),
+            (CHUNK_BYTES - 1, CHUNK_BYTES + 1),
             (length / 3, length / 3 + 5000),
-            (8192, 8192),
+            (2 * CHUNK_BYTES, 2 * CHUNK_BYTES),
         ] {
             let range = start.min(length)..end.min(length);
             assert!(*value.part(tx, range.start as u64..range.end as u64) == model[range.clone()]);

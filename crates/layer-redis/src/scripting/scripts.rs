@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use quartet_wire_resp::{Limits, Parsed, Parser};
@@ -186,6 +187,30 @@ impl Cached {
             self.bytes -= script.body.len();
             self.by_body.remove(&script.body);
         }
+    }
+}
+
+/// The mark by which interpreters, which serve all layers of a process, keep the libraries of one
+/// layer apart: the local variables of a library are its database's alone, also where another
+/// database has loaded the same code.
+pub struct LibraryMark(u64);
+
+impl Default for LibraryMark {
+    fn default() -> LibraryMark {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        LibraryMark(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl LibraryMark {
+    /// Returns the digest by which interpreters know the layer's library of this digest. No other
+    /// layer has it without code that has a digest of its choice.
+    pub fn on(&self, digest: &Digest) -> Digest {
+        let mut marked = *digest;
+        for (byte, mark) in marked.iter_mut().zip(self.0.to_be_bytes()) {
+            *byte ^= mark;
+        }
+        marked
     }
 }
 

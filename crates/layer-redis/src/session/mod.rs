@@ -30,6 +30,8 @@ use crate::connections::clients::{Client, ClientState, ReplyMode};
 use crate::connections::pending_disconnects::Abandoned;
 use crate::execution::call::answer_error;
 use crate::execution::long_run::LongRun;
+use crate::keyspace::key_row;
+use crate::keyspace::late_part::{Incomplete, Made};
 use crate::layer::Redis;
 use crate::session::after::After;
 use crate::session::turn::{Request, Turn};
@@ -65,6 +67,9 @@ pub struct Session {
     waiting: Waiting,
     /// The request that is next goes on in another logical database.
     database_login: Option<DatabaseLogin>,
+    /// Where the newest reply begins.
+    reply_start: usize,
+    incomplete: Option<Incomplete>,
 }
 
 /// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others
@@ -92,6 +97,8 @@ impl Session {
             parser: Parser::new(),
             waiting: Waiting::None,
             database_login: None,
+            reply_start: 0,
+            incomplete: None,
         }
     }
 
@@ -147,6 +154,20 @@ impl Session {
     /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends
     /// their replies to `out`.
     pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
+        let received = self.receive_in_steps(input, out);
+        while self.incomplete.is_some() {
+            if self.complete(out) == Made::Unreadable {
+                let layer = self.layer.clone();
+                self.error(&layer, &errors::UNREADABLE.into(), self.reply_start, out);
+            }
+        }
+        received
+    }
+
+    /// The same for an owner that has other connections to look after: the newest reply may lack
+    /// long parts, which are made by [`Session::complete`] before anything else is received.
+    pub fn receive_in_steps(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
+        debug_assert!(self.incomplete.is_none(), "a reply that was not completed");
         let start = out.len();
         let mut received = self.receive_here(input, out);
         while let Some(database_login) = self.database_login.take() {
@@ -172,7 +193,8 @@ impl Session {
             received.is_busy = there.is_busy;
         }
         if let Some(admission_control) = &self.layer.access.admission_control {
-            admission_control.transferred(received.consumed, out.len().saturating_sub(start));
+            let sent_bytes = out.len().saturating_sub(start) + self.lacking_bytes();
+            admission_control.transferred(received.consumed, sent_bytes);
         }
         received
     }
@@ -188,7 +210,8 @@ impl Session {
         let mut parser = std::mem::take(&mut self.parser);
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
-            let ends = received.close || self.client.close_after_reply || received.after.is_some();
+            let lacks_parts = !self.client.late_parts.is_empty();
+            let ends = received.close || self.client.close_after_reply || received.after.is_some() || lacks_parts;
             if rest.is_empty() || self.is_blocked() || ends {
                 break;
             }
@@ -205,7 +228,10 @@ impl Session {
                 Ok(Parsed::Request { consumed }) => {
                     if partition.is_none() {
                         partition = layer.partition_in_time().ok();
-                        self.client.started_micros = partition.as_ref().map(PartitionGuard::now_micros);
+                        if let Some(partition) = &mut partition {
+                            self.look_ahead(partition, rest);
+                            self.client.started_micros = Some(partition.now_micros());
+                        }
                     }
                     if partition.is_none() && !layer.scripting.long_scripts.is_busy() {
                         received.is_busy = true;
@@ -241,7 +267,57 @@ impl Session {
         self.client.started_micros = None;
         received.close |= self.client.close_after_reply;
         received.version = partition.as_ref().map_or(Version::ZERO, PartitionGuard::last_version);
+        drop(partition);
+        self.incomplete = Incomplete::new(out, std::mem::take(&mut self.client.late_parts));
         received
+    }
+
+    /// The newest reply lacks parts: [`Session::complete`] is called until it does not.
+    pub fn lacks_parts(&self) -> bool {
+        self.incomplete.is_some()
+    }
+
+    /// Bytes that it lacks, or about that.
+    pub fn lacking_bytes(&self) -> usize {
+        self.incomplete.as_ref().map_or(0, Incomplete::bytes)
+    }
+
+    /// Appends what comes next of a reply that lacks parts. After [`Made::Unreadable`] what was
+    /// written of it is no reply.
+    pub fn complete(&mut self, out: &mut Vec<u8>) -> Made {
+        let made = self
+            .incomplete
+            .as_mut()
+            .map_or(Made::Wholly, |incomplete| incomplete.step(out));
+        if made != Made::Partly {
+            self.incomplete = None;
+        }
+        made
+    }
+
+    /// Has the rows read together that the requests of a pipeline name first, where rows may be on
+    /// a disk: one after the other each request would wait for it.
+    fn look_ahead(&self, partition: &mut PartitionGuard<'_>, input: &[u8]) {
+        if self.layer.engine.is_all_in_memory() || self.client.multi.is_some() || !self.client.authenticated {
+            return;
+        }
+        let (mut parser, mut rest, mut keys) = (Parser::default(), input, Vec::new());
+        for _ in 0..REQUESTS_PER_LOCK {
+            let Ok(Parsed::Request { consumed }) = parser.parse(rest, &self.limits()) else {
+                break;
+            };
+            let arguments = parser.arguments(rest);
+            if let Ok(command) = self.layer.table.find_of(arguments)
+                && command.keys.are_from_the_first_argument_on()
+                && let Some(name) = arguments.get(1)
+            {
+                keys.push(key_row(self.client.db, name));
+            }
+            rest = &rest[consumed..];
+        }
+        if keys.len() > 1 {
+            partition.fetch(self.layer.space, keys.iter().map(|key| key.as_slice()));
+        }
     }
 
     /// Goes on in another logical database, if the password is right and there is room. False: the
@@ -380,6 +456,7 @@ impl Session {
             ReplyMode::On | ReplyMode::Off => mode,
         };
         if mode != ReplyMode::On && !keeps_pushes {
+            self.client.late_parts.clear();
             out.truncate(replies_start);
         }
     }

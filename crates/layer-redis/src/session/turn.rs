@@ -1,5 +1,5 @@
-//! One request under the partition's lock: the command, and everything that is done before and after
-//! it, in order.
+//! One request under the partition's lock: the command, and everything that is done before and
+//! after it, in order.
 
 use std::sync::atomic::Ordering;
 
@@ -142,7 +142,13 @@ impl Session {
             arguments: request.arguments,
             retry_for: None,
         };
+        self.client.takes_late_parts = true;
         let ended = call(turn.partition, turn.layer, &mut self.client, &to_run, turn.out);
+        self.client.takes_late_parts = false;
+        self.reply_start = turn.start;
+        if !matches!(ended.outcome, Ok(Outcome::Done)) {
+            self.client.late_parts.clear();
+        }
         // As in Redis 7, a command is shown when it has run: EXEC after the commands that it runs,
         // and RESET no longer to the connection that it made an ordinary one.
         tell_monitors(turn.layer, &self.client, command, now_micros, request.arguments);
@@ -182,7 +188,7 @@ impl Session {
         match outcome {
             Ok(Outcome::Done) => {}
             Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
-            Ok(Outcome::Wait(block)) => self.wait(turn, block, request),
+            Ok(Outcome::Wait(block)) => self.wait(turn, *block, request),
             Ok(Outcome::After(deferred)) => {
                 let brings_reply = self.answer_deferred(turn, &deferred);
                 turn.received.after = Some(After::Deferred(deferred));
@@ -203,7 +209,7 @@ impl Session {
             }
             Ok(Outcome::SwitchDatabase(database_login)) => {
                 turn.out.truncate(turn.start);
-                self.database_login = Some(database_login);
+                self.database_login = Some(*database_login);
                 return Next::Again;
             }
         }
@@ -244,6 +250,7 @@ impl Session {
 
     fn hang_up(&mut self, turn: &mut Turn<'_, '_>) {
         if self.client.close_without_reply {
+            self.client.late_parts.clear();
             turn.out.truncate(turn.start);
             turn.received.close = true;
         }
@@ -251,7 +258,8 @@ impl Session {
 
     /// Large requests and replies are kept for COMMANDLOG.
     fn note_size(&self, turn: &Turn<'_, '_>, request: &Request<'_>) {
-        let reply_bytes = turn.out.len().saturating_sub(turn.start);
+        let late_bytes: usize = self.client.late_parts.iter().map(|part| part.bytes).sum();
+        let reply_bytes = turn.out.len().saturating_sub(turn.start) + late_bytes;
         turn.layer
             .note_size(&self.client, request.arguments, request.raw.len(), reply_bytes);
     }

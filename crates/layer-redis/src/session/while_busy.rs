@@ -41,7 +41,7 @@ impl Session {
             Ok(Outcome::Done) => {}
             Ok(Outcome::SwitchDatabase(database_login)) => {
                 out.truncate(start);
-                self.database_login = Some(database_login);
+                self.database_login = Some(*database_login);
                 return false;
             }
             Ok(Outcome::Retry { after_micros }) => {

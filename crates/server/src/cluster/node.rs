@@ -36,7 +36,7 @@ use super::settings::ClusterSettings;
 use super::silence::Signs;
 use super::standby::Standby;
 use crate::observability::exposition::Text;
-use crate::observability::metrics::replication;
+use crate::metrics::replication;
 use crate::process::system::fill_random;
 use crate::serving::{Entrances, Foundation, Serving};
 use crate::settings::Settings;

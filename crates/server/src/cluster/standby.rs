@@ -9,6 +9,7 @@ use super::forward::{ForwardEntrance, HomeCaller, Pages, Protocol};
 use crate::connections::accept::Listener;
 use crate::connections::tls::Tls;
 use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::listeners::Endpoint;
 use crate::serving::{Foundation, Threads};
 use crate::settings::{Listen, Settings};
 
@@ -69,8 +70,8 @@ pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 7] {
     ]
 }
 
-/// Name and connection string of each listener, as a node has them whether it is home or not.
-pub fn endpoints(foundation: &Foundation) -> Vec<(&'static str, String)> {
+/// Where each protocol is spoken, as a node has it whether it is home or not.
+pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
     let settings = &foundation.settings;
     let endpoint = |(name, protocol, listens)| {
         let (_, address) = foundation.sockets.bind(listens, name).ok()??;
@@ -79,7 +80,7 @@ pub fn endpoints(foundation: &Foundation) -> Vec<(&'static str, String)> {
             Protocol::KeyValue => settings.cluster_string(address),
             Protocol::Http | Protocol::DynamoDb | Protocol::Fauna => format!("http://{address}"),
         };
-        Some((name, text))
+        Some(Endpoint { name, text, address })
     };
     passed_on(settings).into_iter().filter_map(endpoint).collect()
 }

@@ -126,7 +126,7 @@ impl KeyValuePages {
                 None => return Dispatch::Answered(unknown()),
             },
         };
-        let now_micros = self.0.tenants.maker.engine.now_micros();
+        let now_micros = self.0.tenants.parts.engine.now_micros();
         if let Some(database) = &database
             && let Err(exceeded) = self.admit(database, &asked, body.len(), now_micros)
         {
@@ -157,7 +157,7 @@ impl KeyValuePages {
     }
 
     fn admit(&self, database: &Database, asked: &Asked, bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
-        let engine = &self.0.tenants.maker.engine;
+        let engine = &self.0.tenants.parts.engine;
         if asked.grows()
             && let Some(exceeded) = admission_control::has_no_room(database, engine)
         {

@@ -98,7 +98,7 @@ impl Console {
         layers: Layers,
         tenants: Arc<Tenants>,
         settings: &Settings,
-        endpoints: &[(&'static str, String)],
+        endpoints: Vec<(&'static str, String)>,
         port: u16,
     ) -> Console {
         Console {
@@ -108,7 +108,7 @@ impl Console {
             sessions: Sessions::new(port),
             access_keys: settings.dynamodb.access_keys.clone(),
             is_development: settings.is_development(),
-            endpoints: endpoints.to_vec(),
+            endpoints,
         }
     }
 
@@ -281,7 +281,7 @@ impl Console {
     }
 
     fn now_seconds(&self) -> i64 {
-        (self.tenants.maker.engine.now_micros() / 1_000_000) as i64
+        (self.tenants.parts.engine.now_micros() / 1_000_000) as i64
     }
 
     /// Returns the credential with which the session enters a database's layer, or `None` if it has

@@ -128,10 +128,10 @@ impl DynamoDbHttp {
             return reply;
         }
         let micros = engine.now_micros().saturating_sub(started_micros);
-        let maker = &self.tenants.maker;
+        let parts = &self.tenants.parts;
         let database = caller.database.as_deref();
-        let place = maker.durations.of("dynamodb").place(target.name());
-        maker.note_request(("dynamodb", place), database, micros, || shape_of_json(body));
+        let place = parts.durations.of("dynamodb").place(target.name());
+        parts.note_request(("dynamodb", place), database, micros, || shape_of_json(body));
         reply
     }
 

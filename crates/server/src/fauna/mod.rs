@@ -41,7 +41,7 @@ impl FaunaHttp {
     pub fn new(layer: Fauna, tenants: Arc<Tenants>) -> FaunaHttp {
         FaunaHttp {
             layer: Arc::new(layer),
-            is_development: tenants.maker.settings.is_development(),
+            is_development: tenants.parts.settings.is_development(),
             tenants,
         }
     }
@@ -110,9 +110,9 @@ impl FaunaHttp {
         if head.method != "POST" {
             return;
         }
-        let maker = &self.tenants.maker;
+        let parts = &self.tenants.parts;
         let database = inside.as_ref().map(|inside| &*inside.database);
-        maker.note_request(("fauna", QUERY), database, micros, || shape_of_json(body));
+        parts.note_request(("fauna", QUERY), database, micros, || shape_of_json(body));
     }
 
     fn scheduler_handle(&self, inside: &Option<Inside>) -> FairShare {

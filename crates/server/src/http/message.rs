@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use opentelemetry::propagation::Extractor;
 use quartet_engine::Dependency;
 
 pub use httparse::Header;
@@ -46,6 +47,17 @@ impl<'r> Head<'r> {
     pub fn texts(&self) -> impl Iterator<Item = (&'r str, &'r str)> {
         let headers = self.headers.iter();
         headers.filter_map(|header| Some((header.name, text(header.value)?)))
+    }
+}
+
+/// A caller's trace is named by headers.
+impl Extractor for Head<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.header(name)
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.texts().map(|(name, _)| name).collect()
     }
 }
 

@@ -47,7 +47,7 @@ use crate::http::input_budget::KeptInput;
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace};
 use crate::limits::unauthenticated_input::StrangerBytes;
-use crate::observability::telemetry::spans::{self, Described, Spans, UnderWay};
+use crate::observability::telemetry::spans::{self, Described, Span, Spans, UnderWay};
 use crate::tenants::turns::FairShare;
 
 /// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
@@ -280,13 +280,14 @@ impl Peer {
     #[inline]
     fn begin_span(&self, layer: &dyn HttpLayer, head: &Head<'_>) -> Option<UnderWay> {
         let spans = self.spans.as_ref()?;
-        spans.begin(head, || layer.describe(head))
+        spans.begin(head.method, head, || layer.describe(head))
     }
 
     /// The request of this span was answered. A peer that has not shown who it is has none.
     fn note_answer(&self, span: Option<UnderWay>, answer: &mut Answer) -> Option<UnderWay> {
         let mut span = span.filter(|_| !self.is_stranger())?;
-        spans::note_answer(&mut span, answer);
+        spans::note_status(&mut span, answer.status);
+        name_span(&span, answer);
         Some(span)
     }
 
@@ -433,3 +434,32 @@ async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> Respons
 }
 
 const INTERNAL_SERVER_ERROR: u16 = 500;
+
+/// Names the span in an answer that names one: FaunaDB's does.
+fn name_span(span: &Span, answer: &mut Answer) {
+    let named = answer.headers.iter_mut().find(|(name, _)| *name == spans::TRACEPARENT);
+    if let Some((_, value)) = named {
+        *value = spans::traceparent(span).into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_names_the_span_if_it_names_one() {
+        let span = Span {
+            trace_id: vec![1; 16],
+            span_id: vec![2; 8],
+            ..Span::default()
+        };
+        let mut answer = Answer::settled(200, "");
+        name_span(&span, &mut answer);
+        assert!(answer.headers.is_empty());
+        answer.headers.push((spans::TRACEPARENT, "other".into()));
+        name_span(&span, &mut answer);
+        let expected = format!("00-{}-{}-01", "01".repeat(16), "02".repeat(8));
+        assert_eq!(answer.headers[0].1, expected);
+    }
+}

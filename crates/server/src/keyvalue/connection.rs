@@ -144,7 +144,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(refuse());
         };
         let Some((mut session, database, woken)) = enter(database_login, &hello) else {
-            let now_micros = database_login.tenants.maker.engine.now_micros();
+            let now_micros = database_login.tenants.parts.engine.now_micros();
             let delay_micros = database_login.login_guard.failed(address, USER, now_micros);
             tokio::time::sleep(Duration::from_micros(delay_micros)).await;
             let mut refusal = Vec::new();
@@ -261,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         waiters: DurableWaiters,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let engine = &database_login.tenants.maker.engine;
+        let engine = &database_login.tenants.parts.engine;
         Connection {
             socket: arrived.socket,
             reserved: Reserved::new(engine.memory().clone()),
@@ -354,7 +354,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.session.begin_batch();
         let (mut answered_bytes, frame_bytes_max) = (0, self.session.frame_bytes_max());
         let tenants = self.scheduler_handle.tenants().clone();
-        let mut started_micros = tenants.maker.engine.now_micros();
+        let mut started_micros = tenants.parts.engine.now_micros();
         loop {
             let together = first_requests(&self.input[self.consumed..], frame_bytes_max);
             let together = together.map_err(|_| io::ErrorKind::InvalidData)?;
@@ -383,9 +383,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 self.consumed += frame.bytes;
                 answered_bytes += self.output.len() - before;
-                let now_micros = tenants.maker.engine.now_micros();
+                let now_micros = tenants.parts.engine.now_micros();
                 let micros = now_micros.saturating_sub(started_micros);
-                measuring::note(&tenants.maker, self.database.as_deref(), request, micros);
+                measuring::note(&tenants.parts, self.database.as_deref(), request, micros);
                 started_micros = now_micros;
                 if let Some(database) = &self.database {
                     database.meter.charge(admitted.ok().flatten().unwrap_or_default());
@@ -417,7 +417,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Request::Commit(_) => Charge::WRITE,
             _ => Charge::READ,
         };
-        let engine = &self.scheduler_handle.tenants().maker.engine;
+        let engine = &self.scheduler_handle.tenants().parts.engine;
         let is_full = matches!(request, Request::Commit(commit) if commit.grows())
             && admission_control::has_no_room(database, engine).is_some();
         if is_full {

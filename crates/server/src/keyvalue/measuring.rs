@@ -3,7 +3,7 @@
 use quartet_tenancy::Database;
 use quartet_wire_keyvalue::{Commit, RangeRequest, Request};
 
-use crate::layers::maker::LayerMaker;
+use crate::layers::parts::Parts;
 
 /// The requests of the protocol that have an answer: the operations whose durations are measured.
 pub const OPERATIONS: [&str; 9] = [
@@ -19,9 +19,9 @@ pub const OPERATIONS: [&str; 9] = [
 ];
 
 /// A request of this database was executed.
-pub fn note(maker: &LayerMaker, database: Option<&Database>, request: &Request<'_>, micros: u64) {
+pub fn note(parts: &Parts, database: Option<&Database>, request: &Request<'_>, micros: u64) {
     if let Some(operation) = operation(request) {
-        maker.note_request(("keyvalue", operation), database, micros, || shape(request));
+        parts.note_request(("keyvalue", operation), database, micros, || shape(request));
     }
 }
 

@@ -53,12 +53,13 @@ pub struct Opened {
 }
 
 impl KeyValueEndpoint {
-    pub fn new(tenants: Arc<Tenants>) -> KeyValueEndpoint {
-        let settings = &tenants.maker.settings;
+    /// `layer` is that of the default database.
+    pub fn new(layer: KeyValue, tenants: Arc<Tenants>) -> KeyValueEndpoint {
+        let settings = &tenants.parts.settings;
         KeyValueEndpoint {
-            layer: Arc::new(tenants.maker.default_keyvalue()),
+            layer: Arc::new(layer),
             credentials: settings.credentials.clone(),
-            login_guard: tenants.maker.login_guard.clone(),
+            login_guard: tenants.parts.login_guard.clone(),
             takeovers: Arc::default(),
             authentication_timeout: settings.connections.authentication_timeout,
             output_stall_timeout: settings.connections.output_stall_timeout,

@@ -1,5 +1,5 @@
-//! The table of layers, and how each database's layers are made.
+//! A layer as the server keeps it, and the parts that all layers share.
 
-pub(crate) mod database_layer;
-pub(crate) mod maker;
-pub(crate) mod table;
+pub(crate) mod by_type;
+pub(crate) mod kind;
+pub(crate) mod parts;

@@ -2,6 +2,5 @@
 
 pub(crate) mod durations;
 pub(crate) mod exposition;
-pub(crate) mod metrics;
 pub(crate) mod slow_requests;
 pub(crate) mod telemetry;

@@ -185,7 +185,7 @@ impl Admin {
 
     /// The nodes of the cluster that this server is one of.
     fn cluster(&self, method: &str, path: &str, body: &[u8]) -> Shown {
-        let nodes = self.tenants.maker.nodes.as_ref().and_then(Weak::upgrade);
+        let nodes = self.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
         let nodes = nodes.ok_or_else(|| Refused(NOT_FOUND, "this server is no node of a cluster".into()))?;
         match (method, path) {
             ("GET", "") => Ok((OK, nodes.describe())),
@@ -305,7 +305,7 @@ fn merged(quotas: &Quotas, changed: Map<String, Value>) -> Result<Quotas, Refuse
 impl Admin {
     fn show(&self, database: &Database) -> Value {
         let definition = database.definition();
-        let engine = &self.tenants.maker.engine;
+        let engine = &self.tenants.parts.engine;
         let usage = database.meter.usage(engine.now_micros());
         let mut usage = serde_json::to_value(usage).expect("numbers are JSON");
         usage["stored_bytes"] = engine.stored_bytes(database.id).into();
@@ -343,7 +343,7 @@ impl Admin {
                 "commands": statistics.commands_processed(),
                 "bytes_in": statistics.bytes_read.load(Ordering::Relaxed),
                 "bytes_out": statistics.bytes_written.load(Ordering::Relaxed),
-                "stored_bytes": self.tenants.maker.engine.stored_bytes(DEFAULT_DATABASE),
+                "stored_bytes": self.tenants.parts.engine.stored_bytes(DEFAULT_DATABASE),
                 "connections": self.default.connections.clients.count(),
             },
         })

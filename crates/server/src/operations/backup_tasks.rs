@@ -395,7 +395,7 @@ impl LocalSource<'_> {
 
 impl Source for LocalSource<'_> {
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
-        let engine = self.tenants.maker.engine.clone();
+        let engine = self.tenants.parts.engine.clone();
         let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
         begun.databases = database_names(&self.tenants);
         self.session = Some(session);

@@ -164,7 +164,7 @@ impl Backups {
         if self.sessions.open.lock().len() >= SESSIONS_MAX {
             return Err(Refused(503, "as many backups are being taken as there may be".into()));
         }
-        let engine = self.tenants.maker.engine.clone();
+        let engine = self.tenants.parts.engine.clone();
         let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
         begun.databases = database_names(&self.tenants);
         let mut id = [0; 16];

@@ -6,8 +6,8 @@ use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
 use crate::http::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
+use crate::metrics;
 use crate::observability::exposition::Text;
-use crate::observability::metrics;
 use crate::observability::telemetry::spans::Described;
 use crate::operations::admin::Admin;
 use crate::operations::backup_tasks::BackupTasks;

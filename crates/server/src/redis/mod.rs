@@ -6,6 +6,7 @@
 //! all.
 
 pub(crate) mod migration;
+pub(crate) mod opening;
 pub(crate) mod rdb_file;
 pub(crate) mod replica_of;
 pub(crate) mod replicas;
@@ -27,6 +28,7 @@ use quartet_layer_redis::After;
 use quartet_layer_redis::Client;
 use quartet_layer_redis::Counted;
 use quartet_layer_redis::Deferred;
+use quartet_layer_redis::Made;
 use quartet_layer_redis::command::migration::{Broken, Migration};
 use quartet_layer_redis::replication::ReplicaRequest;
 use quartet_layer_redis::{Redis, Session};
@@ -45,6 +47,8 @@ use crate::connections::waker::{ConnectionWaker, ThreadWaker};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace, sent_at_once};
 use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
+use crate::redis::migration::Migrations;
+use crate::redis::replica_of::ReplicaOf;
 use crate::redis::replicas::Serving;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
@@ -83,10 +87,19 @@ pub enum Takes {
     TlsOnly,
 }
 
+/// With other servers of Redis' protocol.
+#[derive(Default)]
+pub struct Conversations {
+    pub migrations: Migrations,
+    /// The server that the default database is a replica of.
+    pub replica_of: ReplicaOf,
+}
+
 /// The way into Redis' layer.
 pub struct RespEntrance {
     /// For the default database.
     pub layer: Arc<Redis>,
+    pub conversations: Arc<Conversations>,
     pub tenants: Arc<Tenants>,
     pub settings: Arc<Settings>,
     pub limit: Arc<ConnectionLimit>,
@@ -160,6 +173,7 @@ impl RespEntrance {
             tls: self.tls.entrance(Speaks::Other, peer.ip()),
             takes: self.takes,
             layer: self.layer.clone(),
+            conversations: self.conversations.clone(),
             tenants: self.tenants.clone(),
             settings: self.settings.clone(),
         })
@@ -177,6 +191,7 @@ struct Accepted {
     tls: Option<TlsEntrance>,
     takes: Takes,
     layer: Arc<Redis>,
+    conversations: Arc<Conversations>,
     tenants: Arc<Tenants>,
     settings: Arc<Settings>,
 }
@@ -201,6 +216,7 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
         session: Session::new(layer.clone(), accepted.client),
         memory: Counted::new(layer.connections.clients.memory.clone(), 0),
         layer,
+        conversations: accepted.conversations,
         scheduler_handle: FairShare::new(accepted.tenants, None),
         settings,
         waiters,
@@ -285,6 +301,7 @@ struct Connection {
     session: Session,
     /// The layer of the logical database that the connection is in.
     layer: Arc<Redis>,
+    conversations: Arc<Conversations>,
     scheduler_handle: FairShare,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
@@ -506,7 +523,7 @@ impl Connection {
     /// sends none of them.
     fn has_too_much_output(&self) -> bool {
         let bytes_max = self.layer.config.output_bytes_max();
-        bytes_max.is_some_and(|bytes_max| self.output.len() > bytes_max)
+        bytes_max.is_some_and(|bytes_max| self.output.len() + self.session.lacking_bytes() > bytes_max)
     }
 
     /// How long the peer may leave replies unread.
@@ -538,7 +555,8 @@ impl Connection {
             }
             let turn = self.scheduler_handle.begin();
             self.hold.arrival = self.waiters.arrival(self.layer.space.durability);
-            let received = self.session.receive(&self.input[self.consumed..], &mut self.output);
+            let input = &self.input[self.consumed..];
+            let received = self.session.receive_in_steps(input, &mut self.output);
             self.scheduler_handle.end(turn);
             if received.moved {
                 self.follow_session();
@@ -553,7 +571,8 @@ impl Connection {
                 Some(after) => self.perform(after).await,
                 None => {}
             }
-            if received.close || self.session.is_ending() || self.has_too_much_output() {
+            let is_over = received.close || self.session.is_ending();
+            if self.has_too_much_output() || !self.complete_reply(socket).await? || is_over {
                 return Ok(true);
             }
             if received.is_busy {
@@ -579,6 +598,26 @@ impl Connection {
             // pipeline.
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Makes the parts that the newest reply lacks, and sends them meanwhile. Other connections of
+    /// this thread get their turn between two steps. False if the disk did not return something, and
+    /// the reply cannot be completed.
+    async fn complete_reply(&mut self, socket: &mut impl Socket) -> io::Result<bool> {
+        while self.session.lacks_parts() {
+            if self.output.len() >= OUTPUT_BYTES_FLUSH {
+                self.send(socket).await?;
+            }
+            tokio::task::yield_now().await;
+            let turn = self.scheduler_handle.begin();
+            let made = self.session.complete(&mut self.output);
+            self.scheduler_handle.end(turn);
+            if made == Made::Unreadable {
+                self.output.clear();
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The session went on in another logical database.
@@ -726,8 +765,8 @@ impl Connection {
                 self.await_replicas(count, timeout_ms).await
             }
             After::Deferred(Deferred::ReplicaOf(source)) => {
-                let (layer, tenants) = (self.layer.clone(), self.scheduler_handle.tenants().clone());
-                let changing = move || tenants.maker.replica_of.change(&layer, source);
+                let (layer, conversations) = (self.layer.clone(), self.conversations.clone());
+                let changing = move || conversations.replica_of.change(&layer, source);
                 if let Ok(Err(text)) = tokio::task::spawn_blocking(changing).await {
                     self.replace_ok_by(&text);
                 }
@@ -745,8 +784,8 @@ impl Connection {
             // Nothing is sent anywhere; the connection ends when its replies are to leave.
             return;
         }
-        let (mut stop, tenants) = (self.stop.clone(), self.scheduler_handle.tenants().clone());
-        let migrations = &tenants.maker.migrations;
+        let (mut stop, conversations) = (self.stop.clone(), self.conversations.clone());
+        let migrations = &conversations.migrations;
         let (replies, broken) = tokio::select! {
             conversation = migrations.talk(migration.clone()) => conversation,
             _ = stop.wait_for(|stops| *stops) => (Vec::new(), Some(Broken::Reading)),

@@ -271,7 +271,7 @@ pub fn answer_busy() -> Answer {
 /// Does what may be done soon, and tells what is left.
 fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
     let scheduler_handle = caller.scheduler_handle.clone();
-    let started_micros = scheduler_handle.tenants().maker.engine.now_micros();
+    let started_micros = scheduler_handle.tenants().parts.engine.now_micros();
     let (mut execution, wishes) = match prepared(caller, head, body) {
         Ok(prepared) => prepared,
         Err(refusal) => return Dispatch::Answered(refusal.answer()),
@@ -298,12 +298,12 @@ fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
 
 /// A request was answered. Its database's histogram has its commands already.
 fn note_duration(scheduler_handle: &FairShare, execution: &Execution, shape: Shape, started_micros: u64) {
-    let maker = &scheduler_handle.tenants().maker;
-    let micros = maker.engine.now_micros().saturating_sub(started_micros);
+    let parts = &scheduler_handle.tenants().parts;
+    let micros = parts.engine.now_micros().saturating_sub(started_micros);
     let operation = shape as usize;
-    maker.durations.of("rest").at(operation).add(micros);
+    parts.durations.of("rest").at(operation).add(micros);
     let request = ("rest", OPERATIONS[operation]);
-    maker.note_slow(micros, request, scheduler_handle.database(), || execution.shape());
+    parts.note_slow(micros, request, scheduler_handle.database(), || execution.shape());
 }
 
 fn prepared(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, RequestOptions), Refusal> {

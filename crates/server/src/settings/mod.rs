@@ -1,9 +1,11 @@
 //! Validated settings of a server. The binary fills them from flags, environment and file.
 //!
 //! A listener's settings are one struct, in a file of their own; the row of the listener in
-//! `crate::layers::table` takes them from [`Settings`].
+//! `listeners` takes them from [`Settings`].
 
 mod dynamodb;
+#[cfg(test)]
+mod echo;
 mod fauna;
 mod http;
 mod keyvalue;
@@ -19,6 +21,8 @@ use quartet_engine::{Durability, StoreKind};
 use quartet_layer_redis::access::acl::password_hash;
 
 pub use self::dynamodb::{AccessKeys, DynamoDbSettings};
+#[cfg(test)]
+pub use self::echo::EchoSettings;
 pub use self::fauna::{DEVELOPMENT_SECRET, FaunaSettings};
 pub use self::http::{HttpSettings, RestTokens};
 pub use self::keyvalue::KeyValueSettings;
@@ -79,6 +83,9 @@ pub struct Settings {
     pub fauna: FaunaSettings,
     pub keyvalue: KeyValueSettings,
     pub sentinel: SentinelSettings,
+    /// The toy's of `docs/contributing/layer.md`.
+    #[cfg(test)]
+    pub echo: EchoSettings,
 }
 
 /// Where rows are kept, and when a write is acknowledged.
@@ -309,6 +316,7 @@ impl Settings {
             fauna: FaunaSettings::default(),
             keyvalue: KeyValueSettings::default(),
             sentinel: SentinelSettings::default(),
+            echo: EchoSettings::default(),
         }
     }
 }

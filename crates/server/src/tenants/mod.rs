@@ -33,15 +33,15 @@ use quartet_layer_redis::access::acl::DEFAULT_USER;
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 
-use crate::layers::database_layer::{DatabaseLayer, LayerKind, Opening};
-use crate::layers::maker::LayerMaker;
+use crate::layers::kind::{DatabaseLayer, LayerKind, Opening};
+use crate::layers::parts::Parts;
 use crate::tenants::users::READER;
 
 pub struct Tenants {
     pub catalogue: Catalogue,
-    pub maker: LayerMaker,
+    pub parts: Parts,
     /// The layers that a database can have.
-    kinds: Vec<LayerKind>,
+    pub kinds: Vec<LayerKind>,
     share: Share,
     /// For the default database.
     turns: Turns,
@@ -80,10 +80,10 @@ const ACTIVE_MICROS: u64 = 300_000;
 const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Tenants {
-    pub fn new(catalogue: Catalogue, maker: LayerMaker, kinds: Vec<LayerKind>) -> Arc<Tenants> {
+    pub fn new(catalogue: Catalogue, parts: Parts, kinds: Vec<LayerKind>) -> Arc<Tenants> {
         Arc::new_cyclic(|itself| Tenants {
             catalogue,
-            maker,
+            parts,
             kinds,
             share: Share::default(),
             turns: Turns::default(),
@@ -135,7 +135,7 @@ impl Tenants {
             .find(|kind| kind.id == slot.id)
             .expect("a slot a kind");
         let opening = Opening {
-            maker: &self.maker,
+            parts: &self.parts,
             database: &open.database,
             directory: &|| self.directory(),
         };
@@ -170,7 +170,7 @@ impl Tenants {
         let entry = open.entry(database.id).or_insert_with(make);
         entry
             .used_micros
-            .store(self.maker.engine.now_micros(), Ordering::Relaxed);
+            .store(self.parts.engine.now_micros(), Ordering::Relaxed);
         Some(entry.clone())
     }
 
@@ -225,12 +225,12 @@ impl Tenants {
         for open in self.list_open() {
             // A write here holds a deletion up as any request does.
             let entered = Entered::new(open);
-            entered.open.maintain(self.maker.engine.now_micros());
+            entered.open.maintain(self.parts.engine.now_micros());
         }
     }
 
     fn count_active(&self) {
-        let since_micros = self.maker.engine.now_micros().saturating_sub(ACTIVE_MICROS);
+        let since_micros = self.parts.engine.now_micros().saturating_sub(ACTIVE_MICROS);
         let open = self.list_open();
         let active = open
             .iter()
@@ -255,7 +255,7 @@ impl Tenants {
     }
 
     fn drop_idle(&self) {
-        let since_micros = self.maker.engine.now_micros().saturating_sub(IDLE_MICROS);
+        let since_micros = self.parts.engine.now_micros().saturating_sub(IDLE_MICROS);
         let mut open = self.open.lock();
         open.retain(|_, entry| entry.used_micros.load(Ordering::Relaxed) > since_micros || !entry.is_unused());
     }

@@ -58,7 +58,7 @@ impl FairShare {
         if self.tenants.catalogue.is_empty() {
             return None;
         }
-        let now_micros = self.tenants.maker.engine.now_micros();
+        let now_micros = self.tenants.parts.engine.now_micros();
         if self.database.is_none() {
             self.tenants.active_micros.store(now_micros, Ordering::Relaxed);
         }
@@ -67,7 +67,7 @@ impl FairShare {
 
     pub fn end(&self, turn: Turn) {
         if let Some(started_micros) = turn {
-            let now_micros = self.tenants.maker.engine.now_micros();
+            let now_micros = self.tenants.parts.engine.now_micros();
             self.tenants.share.took_turn(self.turns(), started_micros, now_micros);
         }
     }
@@ -94,7 +94,7 @@ impl FairShare {
         if self.tenants.catalogue.is_empty() || !self.tenants.share.is_contended() {
             return None;
         }
-        let micros = self.turns().pause_micros(self.tenants.maker.engine.now_micros());
+        let micros = self.turns().pause_micros(self.tenants.parts.engine.now_micros());
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 

@@ -95,6 +95,7 @@ impl Base {
         for key in keys {
             steps.push(open.step(|inner| inner.child_of(key)));
         }
+        self.request_leaves(&steps, keys)?;
         steps.iter().for_each(Step::prefetch);
         let mut leaves = SideBySide::new();
         for (step, key) in steps.iter().zip(keys) {
@@ -106,6 +107,18 @@ impl Base {
             (leaf, sought)
         };
         Ok(leaves.into_iter().zip(keys).map(sought).collect())
+    }
+
+    /// Has the leaves at the end of several ways read.
+    fn request_leaves(&self, steps: &[Step<'_>], keys: &[&[u8]]) -> Result<(), StoreError> {
+        let mut places: SideBySide<Place> = SideBySide::new();
+        for (step, key) in steps.iter().zip(keys) {
+            places.extend(step.leaf_to_read(&self.files, |inner| inner.child_of(key))?);
+        }
+        if places.len() > 1 {
+            self.files.will_need(&places);
+        }
+        Ok(())
     }
 
     /// The rows below `key`.

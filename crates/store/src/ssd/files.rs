@@ -118,6 +118,18 @@ impl Files {
         tests::NODES.with(|count| count.set(count.get() + 1));
     }
 
+    /// Has the nodes at the places read that are not cached, all at once: a disk reads many in the
+    /// time that a few take one after the other.
+    pub fn will_need<'p>(&self, places: impl IntoIterator<Item = &'p Place>) {
+        for place in places {
+            if self.peek(place).is_none()
+                && let Ok(file) = self.file(place.file)
+            {
+                file.will_need(place.offset.into(), place.bytes.into());
+            }
+        }
+    }
+
     /// The node at `place`, for who needs it once: what is kept at hand stays as it is.
     pub fn node_once(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
         match self.peek(place) {

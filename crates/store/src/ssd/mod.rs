@@ -609,4 +609,6 @@ impl Flushed for SsdFlushed {
 }
 
 #[cfg(test)]
+mod asked_ahead;
+#[cfg(test)]
 mod tests;

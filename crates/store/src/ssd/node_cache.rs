@@ -44,6 +44,8 @@ pub(super) struct Step<'t> {
     open: &'t OpenTree,
     slot: &'t Slot,
     place: &'t Place,
+    /// Levels below the node: zero if it is a leaf.
+    height: u8,
 }
 
 impl OpenTree {
@@ -57,17 +59,19 @@ impl OpenTree {
 
     /// Goes by the children that `child_of` tells to the first node that is not kept, or is a leaf.
     pub fn step(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Step<'_> {
-        let (mut slot, mut place) = (&self.root, &self.tree.root.place);
+        let (mut slot, mut place, mut height) = (&self.root, &self.tree.root.place, self.tree.height);
         while let Some(Known::CachedNode(kept)) = slot.get()
             && let Node::Inner(inner) = &*kept.node
         {
             let index = child_of(inner);
             (slot, place) = (&kept.children[index], &inner.children[index].place);
+            height = height.saturating_sub(1);
         }
         Step {
             open: self,
             slot,
             place,
+            height,
         }
     }
 
@@ -100,6 +104,24 @@ impl Step<'_> {
         let node = files.node(self.place)?;
         self.slot.get_or_init(|| self.open.know(&node));
         Ok(node)
+    }
+
+    /// Returns the place of the leaf at the end of the way, unless that is known to be cached.
+    pub fn leaf_to_read(&self, files: &Files, child_of: impl Fn(&Inner) -> usize) -> Result<Option<Place>, StoreError> {
+        if self.height == 0 {
+            let is_known = matches!(self.slot.get(), Some(Known::Cached(node)) if node.strong_count() > 0);
+            return Ok((!is_known).then_some(*self.place));
+        }
+        let (mut node, mut height) = (self.node(files)?, self.height);
+        loop {
+            let Node::Inner(inner) = &*node else { return Ok(None) };
+            let place = inner.children[child_of(inner)].place;
+            height -= 1;
+            if height == 0 {
+                return Ok(Some(place));
+            }
+            node = files.node(&place)?;
+        }
     }
 
     /// Prefetches the node, if its place in the cache is known.

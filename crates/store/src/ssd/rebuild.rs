@@ -165,6 +165,9 @@ impl Rebuild<'_> {
         let Node::Inner(inner) = &*node else {
             return Err(unexpected(child));
         };
+        if height == 1 {
+            self.request_leaves(inner, edits);
+        }
         let mut rebuilt: Vec<(usize, Vec<Child>)> = Vec::new();
         let (mut low, mut edits) = (span.low, edits);
         for (index, below) in inner.children.iter().enumerate() {
@@ -190,6 +193,17 @@ impl Rebuild<'_> {
         self.writer.free(&child.place);
         let children = self.joined(pieces(inner, rebuilt), height - 1)?;
         self.inner_nodes(height, span.low, children).map(Rebuilt::Others)
+    }
+
+    /// Has the leaves below a node read that the edits reach, or that are to be moved.
+    fn request_leaves(&self, inner: &Inner, mut edits: &[Edit]) {
+        let behind = inner.children.iter().skip(1).map(|next| Some(&*next.low)).chain([None]);
+        let touched = inner.children.iter().zip(behind).filter_map(|(child, high)| {
+            let count = high.map_or(edits.len(), |high| edits.partition_point(|edit| edit.key() < high));
+            edits = &edits[count..];
+            (count > 0 || self.victims.contains(&child.place.file)).then_some(&child.place)
+        });
+        self.files.will_need(touched);
     }
 
     /// Joins small neighbours of which one is new, as many at once as fit.

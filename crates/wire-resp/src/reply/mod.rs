@@ -124,6 +124,19 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// A string of `len` bytes without the bytes, which count as written. Returns the position in
+    /// the buffer where they are to be put, or `None` if the limit has no room for them.
+    pub fn bulk_to_come(&mut self, len: usize) -> Option<usize> {
+        if !self.has_room(len) {
+            return None;
+        }
+        self.end -= len;
+        self.head(b'$', len as u64);
+        let place = self.out.len();
+        self.out.extend_from_slice(b"\r\n");
+        Some(place)
+    }
+
     /// No value: a null bulk string in RESP2. Where an array is expected, use
     /// [`Reply::null_array`].
     #[inline]

@@ -2,10 +2,11 @@
 
 use std::ops::{ControlFlow, Range};
 
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Reply};
 
 use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
+use crate::keyspace::late_part::{HeldString, Made, STEP_BYTES};
 use crate::keyspace::string_value::{Piece, StringValue, length};
 use crate::keyspace::{Entry, Kind};
 use crate::{command::errors, command::parse};
@@ -69,30 +70,60 @@ pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         Some(part) => part.bits(length),
         None => 0..length * 8,
     };
-    let mut ones = 0;
-    if let Some(entry) = &found {
-        each_piece(context, entry, bits, &mut |piece, bits| {
-            if let Piece::Bytes(bytes) = piece {
-                ones += count_ones(bytes, bits);
+    let Some(entry) = found else {
+        context.reply.integer(0);
+        return Ok(());
+    };
+    if context.makes_late((bits.end - bits.start) / 8) {
+        let (held, protocol) = (HeldString::new(context.tx, &entry), context.reply.protocol());
+        let (mut left, mut ones) = (bits, 0);
+        context.make_late(context.reply.mark(), 0, move |out| {
+            let end = left.end.min(left.start + 8 * STEP_BYTES);
+            let mut is_read = true;
+            ones += ones_of(left.start..end, |bytes, visit| is_read = held.each(bytes, visit));
+            left.start = end;
+            match (is_read, left.is_empty()) {
+                (false, _) => return Made::Unreadable,
+                (true, false) => return Made::Partly,
+                (true, true) => {}
             }
-            ControlFlow::Continue(())
+            Reply::new(out, protocol).integer(ones as i64);
+            Made::Wholly
         });
+        return Ok(());
     }
+    let ones = ones_of(bits, |bytes, visit| {
+        StringValue::of(&entry).each(context.tx, bytes, visit)
+    });
     context.reply.integer(ones as i64);
     Ok(())
 }
 
+/// How many of the bits are set; `walk` visits the bytes of a range.
+fn ones_of(bits: Range<u64>, walk: impl FnOnce(Range<u64>, VisitPiece<'_>)) -> u64 {
+    let mut ones = 0;
+    each_piece(bits, walk, &mut |piece, bits| {
+        if let Piece::Bytes(bytes) = piece {
+            ones += count_ones(bytes, bits);
+        }
+        ControlFlow::Continue(())
+    });
+    ones
+}
+
+/// Takes pieces of a value, one after the other.
+type VisitPiece<'v> = &'v mut dyn FnMut(Piece<'_>) -> ControlFlow<()>;
+
 /// Visits the bytes that hold `bits`, each piece with those of the bits that lie in it, counted
 /// from its own start.
 fn each_piece(
-    context: &mut Context<'_, '_>,
-    entry: &Entry,
     bits: Range<u64>,
+    walk: impl FnOnce(Range<u64>, VisitPiece<'_>),
     visit: &mut dyn FnMut(Piece<'_>, Range<u64>) -> ControlFlow<()>,
 ) {
     let bytes = bits.start / 8..bits.end.div_ceil(8);
     let mut at = bytes.start * 8;
-    StringValue::of(entry).each(context.tx, bytes, &mut |piece| {
+    walk(bytes, &mut |piece| {
         let piece_bits = 8 * piece.length();
         let inside = bits.start.max(at) - at..bits.end.min(at + piece_bits) - at;
         at += piece_bits;
@@ -156,7 +187,8 @@ pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 /// The first bit of the range that is set, or clear.
 fn position(context: &mut Context<'_, '_>, entry: &Entry, bits: Range<u64>, wanted: bool) -> Option<u64> {
     let (mut found, mut at) = (None, bits.start / 8 * 8);
-    each_piece(context, entry, bits, &mut |piece, bits| {
+    let walk = |bytes, visit: VisitPiece<'_>| StringValue::of(entry).each(context.tx, bytes, visit);
+    each_piece(bits, walk, &mut |piece, bits| {
         let inside = match piece {
             Piece::Bytes(bytes) => find(bytes, bits, wanted),
             Piece::Zeros(_) if wanted => None,

@@ -172,7 +172,7 @@ fn authenticate(
     }
     let name_here = match user_here(groups, name, password) {
         Ok(name) => name,
-        Err(elsewhere) => return Ok(Outcome::SwitchDatabase(elsewhere)),
+        Err(elsewhere) => return Ok(Outcome::SwitchDatabase(Box::new(elsewhere))),
     };
     let Some(user) = groups.access().users.authenticate(&name_here, password) else {
         groups.access().login_guard.failed(peer, name, now_micros);

@@ -60,6 +60,7 @@ fn check_field(field: &[u8]) -> Result<(), ErrorReply> {
 
 pub fn apply(context: &mut Context<'_, '_>, name: &[u8], entry: Option<&Entry>, edits: Edits<'_>) -> Outcome {
     let limits = limits(context.config());
+    context.note_change(name, entry);
     writing::apply(&mut context.keys(), name, entry, edits, limits)
 }
 

@@ -332,6 +332,32 @@ fn encodings_by_value() {
     connection.check("OBJECT IDLETIME list => 3");
 }
 
+/// HSET of a field of a large hash left the key's row as it was, and the hash looked idle: it was
+/// evicted before hashes that nobody had used for longer.
+#[test]
+fn a_changed_element_of_a_large_key_is_a_use_of_it() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let many: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+    for (command, name, is_pairs) in [("HSET", "h", true), ("ZADD", "z", true), ("RPUSH", "l", false)] {
+        for number in &many {
+            let words = [command, name, number, "1"];
+            connection.run(&words[..if is_pairs { 4 } else { 3 }]);
+        }
+    }
+    for (change, name) in [
+        ("HSET h 7 2 => 0", "h"),
+        ("HINCRBY h 7 1 => 3", "h"),
+        ("ZADD z 5 1 => 0", "z"),
+        ("LSET l 7 x => OK", "l"),
+    ] {
+        fixture.advance_ms(60_000);
+        connection.run(&["OBJECT", "IDLETIME", name]);
+        connection.check(change);
+        connection.check(&format!("OBJECT IDLETIME {name} => 0"));
+    }
+}
+
 #[test]
 fn patterns_begin_where_they_must() {
     let mut connection = Fixture::new().connect();

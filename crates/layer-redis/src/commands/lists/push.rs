@@ -62,6 +62,7 @@ pub fn lset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let index = parse::required_integer(&arguments[2])?;
     let index = super::read::index_in(index, rows::length(&entry)).ok_or(errors::INDEX_OUT_OF_RANGE)?;
     rows::set(&mut keys, &arguments[1], &entry, index, &arguments[3]);
+    context.note_change(&arguments[1], Some(&entry));
     context.reply.ok();
     Ok(())
 }

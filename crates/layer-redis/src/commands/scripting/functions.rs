@@ -181,7 +181,8 @@ fn read_source(code: &[u8]) -> Result<Source<'_>, String> {
 fn compile(groups: Groups<'_>, code: &[u8]) -> Result<StoredLibrary, String> {
     let source = read_source(code)?;
     let digest = sha1(code);
-    let loaded = with_interpreter(|interpreter| interpreter.load_library(&digest, source.lua, &Host::of(groups)))?;
+    let marked = groups.scripting().library_mark.on(&digest);
+    let loaded = with_interpreter(|interpreter| interpreter.load_library(&marked, source.lua, &Host::of(groups)))?;
     let functions = loaded.functions.iter().map(|function| StoredFunction {
         name: function.name.clone(),
         description: function.description.clone(),
@@ -393,12 +394,13 @@ fn call(
     };
     run.check(context)?;
     let name = String::from_utf8_lossy(&arguments[1]);
+    let marked = context.scripting().library_mark.on(&entry.digest);
     let chunk = Chunk::Function {
-        library: &entry.digest,
+        library: &marked,
         name: &name,
     };
     // This thread's interpreter may not have seen the library yet.
-    let library = if with_interpreter(|interpreter| interpreter.knows_library(&entry.digest)) {
+    let library = if with_interpreter(|interpreter| interpreter.knows_library(&marked)) {
         None
     } else {
         libraries::find(context.tx, entry.library.as_bytes())
@@ -406,9 +408,7 @@ fn call(
     run.execute(context, &chunk, &mut |interpreter, host| {
         if let Some(library) = &library {
             let source = read_source(&library.code).map_err(error)?;
-            interpreter
-                .load_library(&library.digest, source.lua, host)
-                .map_err(error)?;
+            interpreter.load_library(&marked, source.lua, host).map_err(error)?;
         }
         Ok(())
     })

@@ -115,6 +115,7 @@ pub fn add(
             editor.put(&mut keys, found, order_of(new));
         }
         editor.finish(&mut keys, name);
+        context.note_change(name, entry.as_ref());
     }
     match (conditions.increment, last) {
         (true, Some(score)) => context.reply.double(score),

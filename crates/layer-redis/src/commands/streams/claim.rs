@@ -44,7 +44,7 @@ struct Claim<'a> {
 }
 
 pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let (stream, group) = super::find_stream_and_group(context, &arguments[1], &arguments[2])?;
+    let (stream, group) = super::lookup::find_stream_and_group(context, &arguments[1], &arguments[2])?;
     let idle_ms_min = idle_ms(&arguments[4], "ERR Invalid min-idle-time argument for XCLAIM")?;
     let words = arguments.tail(5);
     let ids: Vec<StreamId> = words.iter().map_while(|word| id::read(word, 0)).collect();
@@ -189,7 +189,7 @@ pub fn xautoclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let idle_ms_min = idle_ms(&arguments[4], "ERR Invalid min-idle-time argument for XAUTOCLAIM")?;
     let start = id::range_start(&arguments[5])?;
     let (count, just_ids) = autoclaim_options(arguments.tail(6))?;
-    let (stream, group) = super::find_stream_and_group(context, &arguments[1], &arguments[2])?;
+    let (stream, group) = super::lookup::find_stream_and_group(context, &arguments[1], &arguments[2])?;
     let now_ms = context.now_ms;
     let claim = Claim {
         name: &arguments[1],

@@ -29,7 +29,7 @@ fn options(arguments: Arguments<'_>, creates: bool) -> Result<Options, ErrorRepl
         } else if parse::is(word, "entriesread") && words.len() > 0 {
             entries_read = read_counter(words.next().unwrap_or_default())?;
         } else {
-            return Err(super::bad_subcommand("XGROUP", &arguments[1]));
+            return Err(super::lookup::bad_subcommand("XGROUP", &arguments[1]));
         }
     }
     Ok(Options {
@@ -82,7 +82,7 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 fn find(keys: &mut Keyspace<'_, '_>, arguments: Arguments<'_>) -> Result<(Stream, Group), ErrorReply> {
     let stream = Stream::find(keys, &arguments[2])?.ok_or(NO_KEY)?;
     let group = stream.group(keys.tx, &arguments[3]);
-    let group = group.ok_or_else(|| super::no_group_of_key(&arguments[2], &arguments[3]))?;
+    let group = group.ok_or_else(|| super::lookup::no_group_of_key(&arguments[2], &arguments[3]))?;
     Ok((stream, group))
 }
 

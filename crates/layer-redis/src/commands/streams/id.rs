@@ -1,6 +1,7 @@
 //! IDs of stream entries, as commands name them: exact, with a part missing, as ends of a range.
 
 pub use quartet_wire_rdb::stream_id::{ID_BYTES, StreamId};
+use quartet_wire_resp::Arguments;
 
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
@@ -93,6 +94,11 @@ fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
 /// Unsigned digits as C's strtoull reads them: blanks, a plus and zeros may stand in front.
 fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits.trim_ascii_start()).ok()?.parse().ok()
+}
+
+/// IDs, all of which must be right before anything is done.
+pub fn all(arguments: Arguments<'_>) -> Result<Vec<StreamId>, ErrorReply> {
+    arguments.iter().map(|word| exact(word, 0)).collect()
 }
 
 #[cfg(test)]

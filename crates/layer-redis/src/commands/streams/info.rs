@@ -24,7 +24,7 @@ pub fn stream(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         (6, Some(word), Some(count)) if parse::is(word, "full") && parse::is(count, "count") => {
             Some(u64::try_from(parse::required_integer(&arguments[5])?).unwrap_or(10))
         }
-        _ => return Err(super::bad_subcommand("XINFO", &arguments[1])),
+        _ => return Err(super::lookup::bad_subcommand("XINFO", &arguments[1])),
     };
     let (keys, reply) = context.keys_and_reply();
     reply.map(if full.is_some() { 9 } else { 10 });
@@ -181,7 +181,7 @@ pub fn groups(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 pub fn consumers(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let stream = read(context, &arguments[2])?.ok_or(errors::NO_SUCH_KEY)?;
     let group = stream.group(context.tx, &arguments[3]);
-    let group = group.ok_or_else(|| super::no_group_of_key(&arguments[2], &arguments[3]))?;
+    let group = group.ok_or_else(|| super::lookup::no_group_of_key(&arguments[2], &arguments[3]))?;
     let now_ms = context.now_ms;
     let (keys, reply) = context.keys_and_reply();
     let consumers = group.consumers(keys.tx);

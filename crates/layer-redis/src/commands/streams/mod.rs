@@ -11,6 +11,7 @@ mod group_commands;
 mod groups;
 mod id;
 mod info;
+mod lookup;
 mod node;
 mod pending;
 mod portable;
@@ -24,13 +25,10 @@ mod write;
 
 use std::ops::ControlFlow;
 
-use quartet_wire_resp::Arguments;
-
 pub use self::id::StreamId;
 pub use self::portable::{delivered, longest_name, store, value};
 use self::stream::Stream;
 use crate::commands::help::help_command;
-use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::{Entry, Keyspace};
 
@@ -117,36 +115,4 @@ pub fn each_part(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnM
             ControlFlow::Continue(())
         });
     }
-}
-
-/// IDs, all of which must be right before anything is done.
-fn ids(arguments: Arguments<'_>) -> Result<Vec<StreamId>, ErrorReply> {
-    arguments.iter().map(|word| id::exact(word, 0)).collect()
-}
-
-/// A stream and one of its groups, for commands that need both.
-fn find_stream_and_group(
-    context: &mut Context<'_, '_>,
-    name: &[u8],
-    group: &[u8],
-) -> Result<(Stream, groups::Group), ErrorReply> {
-    let stream = range::read(context, name)?;
-    let found = stream.and_then(|stream| {
-        let group = stream.group(context.tx, group)?;
-        Some((stream, group))
-    });
-    found.ok_or_else(|| {
-        let (name, group) = (String::from_utf8_lossy(name), String::from_utf8_lossy(group));
-        format!("NOGROUP No such key '{name}' or consumer group '{group}'").into()
-    })
-}
-
-fn no_group_of_key(name: &[u8], group: &[u8]) -> ErrorReply {
-    let (name, group) = (String::from_utf8_lossy(name), String::from_utf8_lossy(group));
-    format!("NOGROUP No such consumer group '{group}' for key name '{name}'").into()
-}
-
-fn bad_subcommand(container: &str, word: &[u8]) -> ErrorReply {
-    let word = String::from_utf8_lossy(&word[..word.len().min(128)]);
-    format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP.").into()
 }

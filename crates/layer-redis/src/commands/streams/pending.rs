@@ -17,7 +17,7 @@ pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let group = stream.and_then(|stream| stream.group(context.tx, &arguments[2]));
     let mut settled = 0;
     if let Some(group) = group {
-        for id in super::ids(arguments.tail(3))? {
+        for id in super::id::all(arguments.tail(3))? {
             settled += i64::from(group.settle(context.tx, id));
         }
     }
@@ -35,7 +35,7 @@ struct Listing<'a> {
 
 pub fn xpending(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let listing = listing(arguments)?;
-    let (_, group) = super::find_stream_and_group(context, &arguments[1], &arguments[2])?;
+    let (_, group) = super::lookup::find_stream_and_group(context, &arguments[1], &arguments[2])?;
     match listing {
         None => summarize(context, &group),
         Some(listing) => list(context, &group, &listing),

@@ -247,13 +247,13 @@ fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadli
         encode_command(&words, &mut bytes);
         bytes
     };
-    Outcome::Wait(Block {
+    Outcome::Wait(Box::new(Block {
         keys: request.names.iter().map(|name| name.to_vec()).collect(),
         deadline_ms,
         in_exec: EmptyReply::NullArray,
         ask_again: Some(words).filter(|words| !words.is_empty()).map(as_request),
         even_if_gone: request.group.is_some(),
-    })
+    }))
 }
 
 /// Serves a command that waits by the stream that changed, or tells that there is nothing to wait

@@ -172,7 +172,7 @@ pub fn xdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(mut stream) = Stream::find(&mut keys, &arguments[1])? {
-        for id in super::ids(arguments.tail(2))? {
+        for id in super::id::all(arguments.tail(2))? {
             removed += i64::from(stream.delete(keys.tx, id));
         }
         if removed > 0 {

@@ -39,8 +39,8 @@ pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     let end = parse::required_integer(&arguments[3])?;
     match context.read_kind(&arguments[1], Kind::String)? {
         Some(entry) => {
-            let value = StringValue::of(&entry);
-            reply_part(context, value, part(value.length(), start, end));
+            let range = part(StringValue::of(&entry).length(), start, end);
+            reply_part(context, &entry, range);
         }
         None => context.reply.bulk(b""),
     }

@@ -8,6 +8,7 @@ use super::check_length;
 use super::options::{self, Condition, Lifetime, Options, Unit};
 use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
+use crate::keyspace::late_part::HeldString;
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::{command::errors, command::parse};
@@ -29,19 +30,25 @@ fn read_value(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry
 
 /// Answers a string's value.
 pub(super) fn reply_value(context: &mut Context<'_, '_>, entry: &Entry) {
-    let value = StringValue::of(entry);
-    match value.packed() {
-        Some(bytes) => context.reply.bulk(bytes),
-        None => reply_part(context, value, 0..value.length()),
-    }
+    reply_part(context, entry, 0..StringValue::of(entry).length());
 }
 
 /// Answers the bytes of `range`, which lies within the value.
-pub(super) fn reply_part(context: &mut Context<'_, '_>, value: StringValue<'_>, range: Range<u64>) {
+pub(super) fn reply_part(context: &mut Context<'_, '_>, entry: &Entry, range: Range<u64>) {
+    let (length, value) = (range.end - range.start, StringValue::of(entry));
+    if context.makes_late(length) {
+        if let Some(place) = context.reply.bulk_to_come(length as usize) {
+            let held = HeldString::new(context.tx, entry);
+            let mut left = range;
+            context.make_late(place, length as usize, move |out| held.append_step(&mut left, out));
+        }
+        return;
+    }
     let (tx, reply) = (&mut *context.tx, &mut context.reply);
-    reply.bulk_with((range.end - range.start) as usize, |out| {
-        value.append_to(tx, range, out)
-    });
+    match value.packed() {
+        Some(bytes) => reply.bulk(&bytes[range.start as usize..range.end as usize]),
+        None => reply.bulk_with(length as usize, |out| value.append_to(tx, range, out)),
+    }
 }
 
 pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

@@ -14,22 +14,20 @@
 mod messages;
 pub mod spans;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use prost::Message;
-use quartet_layer_redis::Redis;
 use ureq::Agent;
 
 use self::messages::{Messages, Origin};
 use self::spans::{Item, Spans};
-use crate::observability::metrics;
+use crate::observability::exposition::Exposition;
 use crate::settings::TelemetrySettings;
-use crate::tenants::Tenants;
 
 /// A collector that takes longer gets nothing of what it was to take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,9 +40,12 @@ const LAST_SPANS: Duration = Duration::from_secs(3);
 /// Bytes of a collector's answer that are read.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
+/// Writes all metrics.
+pub type WriteMetrics = Box<dyn Fn(&mut dyn Exposition) + Send>;
+
 /// The source of metrics when they are sent. `None` once the server stops: its engine must have no
 /// other owner then.
-type Source = Mutex<Option<(Weak<Redis>, Weak<Tenants>)>>;
+type Source = Mutex<Option<WriteMetrics>>;
 
 /// The thread that sends.
 pub struct Telemetry {
@@ -58,10 +59,10 @@ impl Telemetry {
         settings: &TelemetrySettings,
         spans: Arc<Spans>,
         received: Receiver<Item>,
-        (redis, tenants): (Weak<Redis>, Weak<Tenants>),
+        metrics: WriteMetrics,
         started_micros: u64,
     ) -> Result<Telemetry> {
-        let source = Arc::new(Mutex::new(Some((redis, tenants))));
+        let source = Arc::new(Mutex::new(Some(metrics)));
         let (end, ended) = std::sync::mpsc::channel();
         let sending = Sending {
             collector: Collector::new(settings),
@@ -153,11 +154,9 @@ impl Sending {
     /// and not for a collector.
     fn read_metrics(&self) -> Option<Messages> {
         let source = self.source.lock();
-        let (redis, tenants) = source.as_ref()?;
-        let (redis, tenants) = (redis.upgrade()?, tenants.upgrade()?);
+        let write = source.as_ref()?;
         let mut messages = self.origin.messages();
-        metrics::write(&redis, &tenants, true, &mut messages);
-        drop((redis, tenants));
+        write(&mut messages);
         Some(messages)
     }
 

@@ -19,13 +19,13 @@ use quartet_tenancy::DEFAULT_DATABASE;
 
 use super::{Place, Scope, text};
 use crate::http::{Follower, Following, Wake};
-use crate::layers::table::{LAYERS, layer_name};
+use crate::layers::kind::LayerKind;
 use crate::tenants::Tenants;
 
 /// The options of a feed.
 pub struct FeedOptions {
     pub scope: Scope,
-    pub layers: Vec<LayerId>,
+    pub layers: Vec<LayerKind>,
     /// Prefix of names; if empty, all.
     pub prefix: Vec<u8>,
     pub is_event_stream: bool,
@@ -244,7 +244,7 @@ impl EventEncoder {
                 if !changes.is_empty() {
                     changes.push(',');
                 }
-                changes.push_str(&text::change(layer_name(layer), change));
+                changes.push_str(&text::change(layer, change));
                 database = Some(of);
             }
         }
@@ -255,10 +255,10 @@ impl EventEncoder {
     }
 
     /// Appends what an effect did, if it is asked for; answers whose it is.
-    fn decode(&mut self, effect: Effect<'_>, found: &mut Vec<Change>) -> Option<(DatabaseId, LayerId)> {
+    fn decode(&mut self, effect: Effect<'_>, found: &mut Vec<Change>) -> Option<(DatabaseId, &'static str)> {
         let (&[high, low, layer], _) = effect.start().split_first_chunk::<SPACE_BYTES>()?;
         let database = DatabaseId(u16::from_be_bytes([high, low]));
-        let layer = *self.wishes.layers.iter().find(|known| **known as u8 == layer)?;
+        let kind = *self.wishes.layers.iter().find(|kind| kind.id as u8 == layer)?;
         let is_wanted = self.wishes.scope.is_none_or(|scope| scope == database);
         if !is_wanted {
             return None;
@@ -266,16 +266,16 @@ impl EventEncoder {
         if self.decoders.len() > DECODERS_MAX {
             self.decoders.clear();
         }
-        let decoder = self.decoders.entry((database, layer)).or_insert_with(|| decoder(layer));
+        let decoder = self.decoders.entry((database, kind.id)).or_insert_with(kind.changes);
         let space = Space {
             database,
-            layer,
+            layer: kind.id,
             durability: Durability::Always,
         };
         let engine = &self.engine;
         let mut reader = || -> Option<Reader> { engine.reader(space).ok() };
         decoder.decode(relative(effect, &space.prefix()), &mut reader, found);
-        Some((database, layer))
+        Some((database, kind.name))
     }
 
     fn send(&mut self, version: Version, database: DatabaseId, changes: &str, is_last: bool) -> Result<(), Dropped> {
@@ -339,11 +339,6 @@ impl EventEncoder {
             false => Ok(()),
         }
     }
-}
-
-fn decoder(layer: LayerId) -> Box<dyn ChangeDecoder> {
-    let served = LAYERS.iter().find(|served| served.kind.id == layer);
-    (served.expect("the server's own rows have no feed").changes)()
 }
 
 /// The effect with keys of the space. A range that goes to the end of the space ends behind all

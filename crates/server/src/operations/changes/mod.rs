@@ -19,7 +19,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use quartet_engine::{Engine, LogReadError};
 use quartet_layer_redis::access::acl::password_hash;
-use quartet_model::{DatabaseId, LayerId, Version};
+use quartet_model::{DatabaseId, Version};
 use quartet_tenancy::{Access, DEFAULT_DATABASE};
 use quartet_wire_rest::request::query_value;
 use serde_json::json;
@@ -27,7 +27,7 @@ use serde_json::json;
 use self::feed::{Feed, FeedOptions};
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
-use crate::layers::table::LAYERS;
+use crate::layers::kind::LayerKind;
 use crate::operations::admin::Admin;
 use crate::rest::token_of;
 use crate::settings::RestTokens;
@@ -248,13 +248,13 @@ impl Changes {
             .transpose()
             .map_err(|_| bad("`from` is the version of a change, a number"))?;
         let layers = value("layer")?
-            .map(|names| layers_named(&names))
+            .map(|names| layers_named(&names, &self.tenants.kinds))
             .transpose()
-            .map_err(bad)?;
+            .map_err(|names| bad(&format!("`layer` is some of {names}")))?;
         let database = value("database")?.map(|name| String::from_utf8_lossy(&name).into_owned());
         let wishes = FeedOptions {
             scope: self.scope(caller, database.as_deref())?,
-            layers: layers.unwrap_or_else(|| LAYERS.iter().map(|layer| layer.kind.id).collect()),
+            layers: layers.unwrap_or_else(|| self.tenants.kinds.clone()),
             prefix: value("prefix")?.unwrap_or_default(),
             is_event_stream,
         };
@@ -279,13 +279,14 @@ impl Changes {
     }
 }
 
-fn layers_named(names: &[u8]) -> Result<Vec<LayerId>, &'static str> {
+/// The error is the names of all layers.
+fn layers_named(names: &[u8], kinds: &[LayerKind]) -> Result<Vec<LayerKind>, String> {
     let names = String::from_utf8_lossy(names);
-    let layers = names
+    let named = names
         .split(',')
-        .map(|name| LAYERS.iter().find(|layer| layer.kind.name == name.trim()));
-    let layers = layers.map(|known| known.map(|layer| layer.kind.id));
-    layers
-        .collect::<Option<Vec<LayerId>>>()
-        .ok_or("`layer` is some of redis, fauna, dynamodb, keyvalue")
+        .map(|name| kinds.iter().find(|kind| kind.name == name.trim()).copied());
+    named.collect::<Option<Vec<LayerKind>>>().ok_or_else(|| {
+        let all: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+        all.join(", ")
+    })
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use quartet_layer_redis::Redis;
 
 use super::{Assembly, ServedListener};
 use crate::redis::sentinel::{Sentinel, SentinelEntrance};
@@ -25,13 +26,13 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let Some((socket, address)) = assembly.bind(settings.sentinel.listen, "sentinel")? else {
         return Ok(());
     };
-    assembly.tell("sentinel", format!("redis://{address}"));
-    let maker = &assembly.tenants.maker;
-    let mut identity = maker.identity.clone();
+    assembly.tell("sentinel", address, format!("redis://{address}"));
+    let redis: Arc<Redis> = assembly.added.lent.get().expect("its row is the first");
+    let parts = &assembly.tenants.parts;
+    let mut identity = redis.process.identity.clone();
     if identity.tcp_port == 0 {
         // TLS alone.
-        let config = &assembly.redis.config;
-        identity.tcp_port = config.text_of("tls-port").parse().unwrap_or_default();
+        identity.tcp_port = redis.config.text_of("tls-port").parse().unwrap_or_default();
     }
     let sentinel = Sentinel {
         master_name: settings.sentinel.master_name.clone(),
@@ -40,7 +41,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     };
     let entrance = SentinelEntrance {
         sentinel: Arc::new(sentinel),
-        tls: maker.tls.clone(),
+        tls: parts.tls.clone(),
         limit: assembly.limit.clone(),
         stranger_bytes: assembly.stranger_bytes.clone(),
     };

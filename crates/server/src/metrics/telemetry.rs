@@ -6,7 +6,7 @@ use crate::observability::telemetry::spans::Spans;
 pub const TABLE: Table = Table {
     title: "Telemetry",
     shown: "With `--otlp-endpoint`.",
-    is_shown: |sources| sources.tenants.maker.spans.is_some(),
+    is_shown: |sources| sources.tenants.parts.spans.is_some(),
     metrics: &[
         Metric::counter(
             "quartet_otlp_spans_sent_total",
@@ -27,5 +27,5 @@ pub const TABLE: Table = Table {
 };
 
 fn spans<'s>(sources: &Sources<'s>) -> &'s Spans {
-    sources.tenants.maker.spans.as_ref().expect("the table is shown")
+    sources.tenants.parts.spans.as_ref().expect("the table is shown")
 }

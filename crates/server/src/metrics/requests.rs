@@ -32,7 +32,7 @@ fn durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
         let name = sources.redis.table.at(index).name;
         operation("redis", name, &counter.durations, micros);
     }
-    for layer in sources.tenants.maker.durations.layers() {
+    for layer in sources.tenants.parts.durations.layers() {
         for (name, durations) in layer.each() {
             operation(layer.layer, name, &durations.histogram, durations.micros());
         }

@@ -1,13 +1,16 @@
-//! One table of layers: all that the server knows of a layer by its name.
+//! One table of layers, and one of the listeners that belong to none: all that the server knows of
+//! each by its name.
 //!
 //! | file       | what it is                                                             |
 //! |------------|------------------------------------------------------------------------|
-//! | `assembly` | what is given to a layer that begins to listen, and what it adds to it |
-//! | `served`   | the row of a layer                                                     |
-//! | the others | a layer each: its row, and what the server asks of it                  |
+//! | `assembly` | what is given to a row that begins to listen, and what it adds to it   |
+//! | `served`   | the rows of the two tables                                             |
+//! | the others | a row each, and what the server asks of its layer                      |
 
 mod assembly;
 mod dynamodb;
+#[cfg(test)]
+mod echo;
 mod fauna;
 mod keyvalue;
 mod pages;
@@ -21,7 +24,7 @@ use quartet_engine::Invariants;
 use quartet_model::LayerId;
 use quartet_tenancy::CatalogueInvariants;
 
-pub use self::assembly::Assembly;
+pub use self::assembly::{Added, Assembly, Endpoint, MAINTENANCE_CYCLE};
 pub use self::served::{ServedLayer, ServedListener};
 use crate::settings::{Listening, Settings};
 
@@ -33,19 +36,19 @@ pub static LAYERS: [ServedLayer; 4] = [redis::LAYER, dynamodb::LAYER, fauna::LAY
 static OTHERS: [ServedListener; 2] = [sentinel::LISTENER, pages::LISTENER];
 
 /// All listeners of a server with these layers, in the order in which they begin to listen.
-pub fn listeners(layers: &[ServedLayer]) -> impl Iterator<Item = &ServedListener> {
+pub fn all(layers: &[ServedLayer]) -> impl Iterator<Item = &ServedListener> {
     layers.iter().map(|layer| &layer.listener).chain(&OTHERS)
 }
 
 /// Every address at which a server with these layers may listen.
 pub fn listening(settings: &Settings, layers: &[ServedLayer]) -> Vec<Listening> {
-    listeners(layers).flat_map(|row| (row.listening)(settings)).collect()
+    all(layers).flat_map(|row| (row.listening)(settings)).collect()
 }
 
 /// The invariants of every layer about its rows, and of the catalogue of databases about its own.
 pub fn invariants() -> Vec<Box<dyn Invariants>> {
     let mut all: Vec<Box<dyn Invariants>> = vec![Box::new(CatalogueInvariants)];
-    all.extend(LAYERS.iter().map(|layer| (layer.invariants)()));
+    all.extend(LAYERS.iter().map(|layer| (layer.kind.invariants)()));
     all
 }
 

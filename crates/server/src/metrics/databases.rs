@@ -156,7 +156,7 @@ impl Databases {
 /// Writes durations of the databases that were asked for something since the start.
 fn request_durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
     let (redis, tenants) = (sources.redis, sources.tenants);
-    let default = durations::of_default_database(redis, &tenants.maker.durations);
+    let default = durations::of_default_database(redis, &tenants.parts.durations);
     out.histogram(&[("database", "default")], &default);
     let all = tenants.catalogue.list();
     let (names, used): (Vec<String>, Vec<Buckets>) = all

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use quartet_layer_redis::Redis;
 use quartet_model::LayerId;
 
 use super::{Assembly, ServedListener};
@@ -27,11 +28,12 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         return Ok(());
     };
     let url = format!("http://{address}");
-    assembly.tell("rest", settings.rest_variables(&url));
-    assembly.tell("console", format!("{url}/"));
-    assembly.tell("http", url);
+    assembly.tell("rest", address, settings.rest_variables(&url));
+    assembly.tell("console", address, format!("{url}/"));
+    assembly.tell("http", address, url);
+    let redis: Option<Arc<Redis>> = assembly.added.lent.get();
     let pages = HttpPages::new(
-        assembly.redis.clone(),
+        redis.expect("its row is the first"),
         assembly.tenants.clone(),
         settings,
         assembly.stopped.clone(),
@@ -40,13 +42,15 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         pages: Arc::new(pages),
         fauna: assembly.http_layer(LayerId::Fauna),
         dynamodb: assembly.http_layer(LayerId::DynamoDb),
-        keyvalue: assembly.keyvalue.clone().map(KeyValuePages),
+        keyvalue: assembly.added.lent.get().map(KeyValuePages),
     };
+    let endpoints = assembly.added.endpoints.iter();
+    let endpoints = endpoints.map(|endpoint| (endpoint.name, endpoint.text.clone()));
     let console = Console::new(
         layers,
         assembly.tenants.clone(),
         settings,
-        &assembly.endpoints,
+        endpoints.collect(),
         address.port(),
     );
     assembly.add_http("http", socket, Arc::new(console));

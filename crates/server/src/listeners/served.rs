@@ -1,10 +1,9 @@
 //! The rows of the table: layers, and listeners that belong to none.
 
 use anyhow::Result;
-use quartet_engine::{ChangeDecoder, Invariants};
 
 use super::assembly::Assembly;
-use crate::layers::database_layer::LayerKind;
+use crate::layers::kind::LayerKind;
 use crate::observability::durations::Measured;
 use crate::settings::{Listening, Settings};
 
@@ -13,10 +12,6 @@ pub struct ServedLayer {
     pub kind: LayerKind,
     /// Where the default database is served.
     pub listener: ServedListener,
-    /// Its invariants about its rows.
-    pub invariants: fn() -> Box<dyn Invariants>,
-    /// Says what its rows mean.
-    pub changes: fn() -> Box<dyn ChangeDecoder>,
 }
 
 /// A listener, or the few that belong together.

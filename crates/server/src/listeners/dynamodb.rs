@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use quartet_layer_dynamodb::{DynamoDb, DynamoDbChanges, DynamoDbInvariants, Target};
+use quartet_engine::Space;
+use quartet_layer_dynamodb::{DynamoDb, DynamoDbChanges, DynamoDbInvariants, Target, Throughput};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
@@ -11,7 +12,8 @@ use super::{Assembly, ServedLayer, ServedListener};
 use crate::dynamodb::DynamoDbHttp;
 use crate::dynamodb::buckets::{self, NamedBuckets};
 use crate::http::HttpLayer;
-use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::layers::kind::{DatabaseLayer, LayerKind};
+use crate::layers::parts::Parts;
 use crate::observability::durations::Measured;
 use crate::settings::{AccessKeys, Listening};
 use crate::tenants::admission_control::has_no_room;
@@ -21,9 +23,11 @@ pub const LAYER: ServedLayer = ServedLayer {
         name: "dynamodb",
         id: LayerId::DynamoDb,
         open: |opening| {
-            let layer = opening.maker.dynamodb(opening.database.space(LayerId::DynamoDb));
-            Ok(Arc::new(layer))
+            let space = opening.database.space(LayerId::DynamoDb);
+            Ok(Arc::new(layer(opening.parts, space)))
         },
+        invariants: || Box::new(DynamoDbInvariants),
+        changes: || Box::new(DynamoDbChanges::default()),
     },
     listener: ServedListener {
         listening: |settings| {
@@ -39,34 +43,43 @@ pub const LAYER: ServedLayer = ServedLayer {
         }),
         listen,
     },
-    invariants: || Box::new(DynamoDbInvariants),
-    changes: || Box::new(DynamoDbChanges::default()),
 };
 
+/// Host and port at which clients reach the server.
+struct ClientEndpoint(String);
+
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
-    let Some((socket, address)) = assembly.bind(assembly.settings.dynamodb.listen, "dynamodb")? else {
+    let (tenants, settings) = (assembly.tenants, &assembly.settings.dynamodb);
+    let Some((socket, address)) = assembly.bind(settings.listen, "dynamodb")? else {
         return Ok(());
     };
-    let maker = &assembly.tenants.maker;
-    assembly.tell("dynamodb", format!("{}://{address}", maker.tls.http_scheme()));
-    maker.dynamodb_endpoint.get_or_init(|| address.to_string());
-    let mut layer = maker.dynamodb(maker.default_space(LayerId::DynamoDb));
-    let settings = &assembly.settings.dynamodb;
+    let parts = &tenants.parts;
+    assembly.tell("dynamodb", address, format!("{}://{address}", parts.tls.http_scheme()));
+    parts.of_kinds.put(Arc::new(ClientEndpoint(address.to_string())));
+    let mut layer = layer(parts, parts.default_space(LayerId::DynamoDb));
     layer.buckets = Arc::new(NamedBuckets::new(&settings.buckets, settings.bucket_bytes_max)?);
-    let layer = Arc::new(DynamoDbHttp::new(
-        layer,
-        settings.access_keys.known(),
-        assembly.tenants.clone(),
-    ));
+    let layer = Arc::new(DynamoDbHttp::new(layer, settings.access_keys.known(), tenants.clone()));
     if !settings.buckets.is_empty() {
         let layer = layer.clone();
         let transfers = move |stopped: &_| buckets::transfer(&layer.layer, stopped);
-        assembly.deferred_tasks.push(("transfers", Box::new(transfers)));
+        assembly.added.deferred_tasks.push(("transfers", Box::new(transfers)));
     }
     let layer: Arc<dyn HttpLayer> = layer;
-    assembly.http_layers.push((LayerId::DynamoDb, layer.clone()));
+    assembly.added.http_layers.push((LayerId::DynamoDb, layer.clone()));
     assembly.add_http("dynamodb", socket, layer);
     Ok(())
+}
+
+fn layer(parts: &Parts, space: Space) -> DynamoDb {
+    let mut layer = DynamoDb::new(parts.engine.clone(), space);
+    if let Some(endpoint) = parts.of_kinds.get::<ClientEndpoint>() {
+        layer.endpoint.clone_from(&endpoint.0);
+    }
+    if parts.settings.dynamodb.throttling {
+        layer.throughput = Arc::new(Throughput::limited());
+    }
+    layer.regions_are_separate = parts.settings.dynamodb.regions_are_separate;
+    layer
 }
 
 impl DatabaseLayer for DynamoDb {

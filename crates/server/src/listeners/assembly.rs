@@ -1,19 +1,20 @@
-//! The context of a layer that begins to listen, and its additions to it.
+//! The context of a row that begins to listen, and its additions to it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
-use quartet_layer_redis::Redis;
 use quartet_model::LayerId;
 use tokio::sync::watch;
 
 use crate::connections::accept::{Entrance, Listener};
 use crate::connections::sockets::Sockets;
 use crate::http::{HttpEntrance, HttpLayer};
-use crate::keyvalue::KeyValueEndpoint;
+use crate::layers::by_type::ByType;
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::process::cycles::Cycle;
 use crate::settings::{Listen, Settings};
 use crate::tenants::Tenants;
 
@@ -26,25 +27,37 @@ pub struct Assembly<'a> {
     pub settings: &'a Arc<Settings>,
     pub limit: &'a Arc<ConnectionLimit>,
     pub stranger_bytes: &'a Arc<StrangerBytes>,
+    pub sockets: &'a Sockets,
     /// Becomes true when the server stops.
     pub stopped: &'a watch::Receiver<bool>,
-    /// The default database's layer of Redis, which metrics and REST ask whether Redis listens or
-    /// not.
-    pub redis: &'a Arc<Redis>,
-    pub sockets: &'a Sockets,
+    pub added: Added,
+}
+
+/// The additions of the rows.
+#[derive(Default)]
+pub struct Added {
     pub listeners: Vec<Listener>,
-    /// Name and connection string of each listener, for people.
-    pub endpoints: Vec<(&'static str, String)>,
+    pub endpoints: Vec<Endpoint>,
     /// The layers of the default database that are behind HTTP.
     pub http_layers: Vec<(LayerId, Arc<dyn HttpLayer>)>,
-    /// Work in the background for the default database, ten times a second.
-    pub maintained: Vec<Box<dyn Fn() + Send>>,
+    /// Work that is done again and again, in short turns on one thread.
+    pub cycles: Vec<Cycle>,
     /// Work that waits for files or for other servers, each on a thread of that name, until the
     /// server stops.
     pub deferred_tasks: Vec<(&'static str, Waiting)>,
-    /// The key-value protocol's way into databases, if it is served, and where it is spoken.
-    pub keyvalue: Option<Arc<KeyValueEndpoint>>,
-    pub keyvalue_address: Option<SocketAddr>,
+    /// Called when the server stops, before it waits for its threads.
+    pub at_stop: Vec<Box<dyn FnOnce() + Send>>,
+    /// What a row lends to those after it.
+    pub lent: ByType,
+}
+
+/// Where a protocol is spoken.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub name: &'static str,
+    /// What people paste into a client.
+    pub text: String,
+    pub address: SocketAddr,
 }
 
 impl Assembly<'_> {
@@ -53,13 +66,14 @@ impl Assembly<'_> {
         self.sockets.bind(listens, name)
     }
 
-    pub fn tell(&mut self, name: &'static str, address: String) {
-        self.endpoints.push((name, address));
+    /// Names an address to people: when the server starts, and at the console.
+    pub fn tell(&mut self, name: &'static str, address: SocketAddr, text: String) {
+        self.added.endpoints.push(Endpoint { name, text, address });
     }
 
     /// Lets clients in at the listener of `--listen-NAME`.
     pub fn add(&mut self, name: &'static str, socket: TcpListener, entrance: impl Entrance + 'static) {
-        self.listeners.push(Listener {
+        self.added.listeners.push(Listener {
             name,
             socket,
             entrance: Arc::new(entrance),
@@ -68,22 +82,32 @@ impl Assembly<'_> {
 
     /// Serves a layer of the default database over HTTP.
     pub fn add_http(&mut self, name: &'static str, socket: TcpListener, layer: Arc<dyn HttpLayer>) {
+        let parts = &self.tenants.parts;
         let entrance = HttpEntrance {
             layer: layer.clone(),
-            tls: self.tenants.maker.tls.clone(),
+            tls: parts.tls.clone(),
             limit: self.limit.clone(),
             stranger_bytes: self.stranger_bytes.clone(),
-            memory: self.tenants.maker.engine.memory().clone(),
-            login_guard: self.tenants.maker.login_guard.clone(),
-            spans: self.tenants.maker.spans.clone(),
+            memory: parts.engine.memory().clone(),
+            login_guard: parts.login_guard.clone(),
+            spans: parts.spans.clone(),
         };
         self.add(name, socket, entrance);
-        self.maintained.push(Box::new(move || layer.maintain()));
+        self.maintain(move || layer.maintain());
+    }
+
+    /// Adds work in the background for the default database, done ten times a second.
+    pub fn maintain(&mut self, turn: impl FnMut() + Send + 'static) {
+        let cycle = Cycle::new("maintenance", MAINTENANCE_CYCLE, turn);
+        self.added.cycles.push(cycle);
     }
 
     /// The layer of the default database that is behind HTTP, if it is served.
     pub fn http_layer(&self, id: LayerId) -> Option<Arc<dyn HttpLayer>> {
-        let known = self.http_layers.iter().find(|(known, _)| *known == id);
+        let known = self.added.http_layers.iter().find(|(known, _)| *known == id);
         known.map(|(_, layer)| layer.clone())
     }
 }
+
+/// How often expired keys are removed, and other work in the background is done.
+pub const MAINTENANCE_CYCLE: Duration = Duration::from_millis(100);

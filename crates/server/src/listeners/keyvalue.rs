@@ -3,23 +3,28 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use quartet_engine::Space;
 use quartet_layer_keyvalue::{KeyValue, KeyValueChanges, KeyValueInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
 use super::{Assembly, ServedLayer, ServedListener};
 use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance, OPERATIONS};
-use crate::layers::database_layer::{DatabaseLayer, LayerKind};
+use crate::layers::kind::{DatabaseLayer, LayerKind};
+use crate::layers::parts::Parts;
 use crate::observability::durations::Measured;
+use crate::process::system;
 
 pub const LAYER: ServedLayer = ServedLayer {
     kind: LayerKind {
         name: "keyvalue",
         id: LayerId::KeyValue,
         open: |opening| {
-            let layer = opening.maker.keyvalue(opening.database.space(LayerId::KeyValue));
-            Ok(Arc::new(layer))
+            let space = opening.database.space(LayerId::KeyValue);
+            Ok(Arc::new(layer(opening.parts, space)))
         },
+        invariants: || Box::new(KeyValueInvariants),
+        changes: || Box::new(KeyValueChanges),
     },
     listener: ServedListener {
         listening: |settings| vec![settings.listening("keyvalue", settings.keyvalue.listen)],
@@ -29,26 +34,34 @@ pub const LAYER: ServedLayer = ServedLayer {
         }),
         listen,
     },
-    invariants: || Box::new(KeyValueInvariants),
-    changes: || Box::new(KeyValueChanges),
 };
 
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
-    let Some((socket, address)) = assembly.bind(assembly.settings.keyvalue.listen, "keyvalue")? else {
+    let (tenants, settings) = (assembly.tenants, assembly.settings);
+    let Some((socket, address)) = assembly.bind(settings.keyvalue.listen, "keyvalue")? else {
         return Ok(());
     };
-    assembly.keyvalue_address = Some(address);
-    assembly.tell("keyvalue", assembly.settings.cluster_string(address));
-    let endpoint = Arc::new(KeyValueEndpoint::new(assembly.tenants.clone()));
+    assembly.tell("keyvalue", address, settings.cluster_string(address));
+    let parts = &tenants.parts;
+    let layer = layer(parts, parts.default_space(LayerId::KeyValue));
+    let endpoint = Arc::new(KeyValueEndpoint::new(layer, tenants.clone()));
     let entrance = KeyValueEntrance {
         database_login: endpoint.clone(),
-        tls: assembly.tenants.maker.tls.clone(),
+        tls: parts.tls.clone(),
         limit: assembly.limit.clone(),
     };
     assembly.add("keyvalue", socket, entrance);
-    assembly.keyvalue = Some(endpoint.clone());
-    assembly.maintained.push(Box::new(move || endpoint.maintain()));
+    // The console reads rows by it.
+    assembly.added.lent.put(endpoint.clone());
+    assembly.maintain(move || endpoint.maintain());
     Ok(())
+}
+
+fn layer(parts: &Parts, space: Space) -> KeyValue {
+    let mut instance = [0; 8];
+    system::fill_random(&mut instance);
+    let instance = u64::from_le_bytes(instance);
+    KeyValue::new(parts.engine.clone(), space, parts.settings.keyvalue.limits, instance)
 }
 
 impl DatabaseLayer for KeyValue {

@@ -25,7 +25,7 @@ use quartet_layer_redis::Redis;
 
 pub use self::keys::count_keys;
 use self::metric::{Read, Sources, Table};
-use crate::observability::exposition::Exposition;
+use crate::observability::exposition::{Exposition, Family};
 use crate::tenants::Tenants;
 
 /// In the order in which they are written: databases have the room that the others leave.
@@ -57,13 +57,34 @@ pub fn write(redis: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
     }
 }
 
+/// The tables as a page of Markdown: `docs/metrics.md`.
+pub fn page() -> String {
+    let mut page = PAGE_HEAD.to_owned();
+    for table in &METRICS {
+        page += &format!("\n## {}\n\n{}\n\n", table.title, table.shown);
+        page += "| metric | kind | unit | what it is |\n| --- | --- | --- | --- |\n";
+        for metric in table.metrics {
+            let Family { name, kind, unit, help } = &metric.family;
+            page += &format!("| `{name}` | {} | {} | {help} |\n", kind.name(), unit.word());
+        }
+    }
+    page
+}
+
+const PAGE_HEAD: &str = "\
+# Metrics
+
+`/metrics` on `--listen-http` in the text format of Prometheus, and a collector that `--otlp-endpoint`
+names, have these. `quartet config metrics` prints this page.
+";
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::observability::exposition::{Family, Kind, Unit};
+    use crate::observability::exposition::{Kind, Unit};
 
     const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -83,22 +104,6 @@ mod tests {
             assert_eq!(words.contains(&"seconds"), *unit == Unit::Seconds, "{name}");
             assert!(help.ends_with('.') && !help.contains('|'), "{name}");
         }
-    }
-
-    fn page() -> String {
-        let mut page = "# Metrics\n\n`/metrics` on `--listen-http` in the text format of Prometheus, and a collector that \
-                        `--otlp-endpoint`\nnames, have these. `REWRITE=1 cargo test -p quartet-server metrics` writes this \
-                        page from the tables\nin code.\n"
-            .to_owned();
-        for table in &METRICS {
-            page += &format!("\n## {}\n\n{}\n\n", table.title, table.shown);
-            page += "| metric | kind | unit | what it is |\n| --- | --- | --- | --- |\n";
-            for metric in table.metrics {
-                let Family { name, kind, unit, help } = &metric.family;
-                page += &format!("| `{name}` | {} | {} | {help} |\n", kind.name(), unit.word());
-            }
-        }
-        page
     }
 
     #[test]

@@ -7,12 +7,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use quartet_engine::Busy;
+use quartet_engine::{Busy, ChangeDecoder, Invariants};
 use quartet_layer_redis::Directory;
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
-use crate::layers::maker::LayerMaker;
+use crate::layers::parts::Parts;
 
 /// The server's interface to a layer over a database that is one of several.
 pub trait DatabaseLayer: Any + Send + Sync {
@@ -49,18 +49,22 @@ pub trait DatabaseLayer: Any + Send + Sync {
 
 /// The parts that a layer is made from.
 pub struct Opening<'o> {
-    pub maker: &'o LayerMaker,
+    pub parts: &'o Parts,
     pub database: &'o Arc<Database>,
     /// Which password opens which database.
     pub directory: &'o dyn Fn() -> Box<dyn Directory>,
 }
 
-/// A kind of layer: its word in options, metrics and feeds, where its rows are, and how it is
-/// opened over a database.
+/// A kind of layer: its word in options, metrics and feeds, where its rows are, how it is opened
+/// over a database, and what its rows mean.
 #[derive(Clone, Copy)]
 pub struct LayerKind {
     pub name: &'static str,
     pub id: LayerId,
     /// Waits briefly for the partition's lock at most.
     pub open: fn(&Opening<'_>) -> Result<Arc<dyn DatabaseLayer>, Busy>,
+    /// Its invariants about its rows.
+    pub invariants: fn() -> Box<dyn Invariants>,
+    /// Says what its rows mean.
+    pub changes: fn() -> Box<dyn ChangeDecoder>,
 }

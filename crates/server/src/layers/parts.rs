@@ -1,0 +1,88 @@
+//! The parts of a server that the layers of all its databases share.
+
+use std::sync::{Arc, Weak};
+
+use quartet_engine::{Engine, Space};
+use quartet_layer_redis::access::login_guard::LoginGuard;
+use quartet_model::LayerId;
+use quartet_tenancy::{DEFAULT_DATABASE, Database};
+use tokio::sync::watch;
+
+use crate::cluster::node::Shared;
+use crate::connections::tls::Tls;
+use crate::layers::by_type::ByType;
+use crate::limits::memory::Budget;
+use crate::observability::durations::OfLayers;
+use crate::observability::slow_requests::SlowRequests;
+use crate::observability::telemetry::spans::Spans;
+use crate::process::stop_request::StopRequest;
+use crate::settings::Settings;
+
+pub struct Parts {
+    pub engine: Arc<Engine>,
+    pub settings: Arc<Settings>,
+    pub stop: Arc<StopRequest>,
+    /// The node of a cluster that this is, if it is one.
+    pub nodes: Option<Weak<Shared>>,
+    /// The process' memory budget.
+    pub budget: Budget,
+    /// Resident memory before the data was opened.
+    pub startup_bytes: u64,
+    /// When the server started, in microseconds since 1970.
+    pub started_micros: u64,
+    /// One for all, so that nobody gets more attempts by asking at another listener.
+    pub login_guard: Arc<LoginGuard>,
+    /// Asks each thread for what its allocator keeps for later.
+    pub purges: watch::Sender<()>,
+    /// Logs requests that take long.
+    pub slow_requests: Arc<SlowRequests>,
+    /// Those of some requests, if a collector gets any.
+    pub spans: Option<Arc<Spans>>,
+    /// How long requests take.
+    pub durations: OfLayers,
+    /// One for all listeners.
+    pub tls: Arc<Tls>,
+    /// What the layers of one kind share, put there when the kind begins to listen. No value may
+    /// hold the server's databases, which hold it.
+    pub of_kinds: ByType,
+}
+
+impl Parts {
+    /// Notes how long a request took: by operation, by database, and in the log if it was slow.
+    /// `place` is that of the operation among those that the layer measures; `None` is the default
+    /// database.
+    #[inline]
+    pub fn note_request(
+        &self,
+        (layer, place): (&str, usize),
+        database: Option<&Database>,
+        micros: u64,
+        shape: impl FnOnce() -> String,
+    ) {
+        let operations = self.durations.of(layer);
+        operations.at(place).add(micros);
+        self.durations.of_database(database).add(micros);
+        self.note_slow(micros, (layer, operations.name(place)), database, shape);
+    }
+
+    /// Tells of a request in the log if it took long. `None` is the default database.
+    #[inline]
+    pub fn note_slow(
+        &self,
+        micros: u64,
+        request: (&str, &str),
+        database: Option<&Database>,
+        shape: impl FnOnce() -> String,
+    ) {
+        let name = || database.map_or_else(|| "default".into(), |database| database.definition().name.clone());
+        self.slow_requests.note(micros, request, name, shape);
+    }
+
+    pub fn default_space(&self, layer: LayerId) -> Space {
+        Space {
+            database: DEFAULT_DATABASE,
+            layer,
+            durability: self.settings.storage.durability,
+        }
+    }
+}

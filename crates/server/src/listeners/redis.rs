@@ -1,0 +1,166 @@
+//! Redis: its listeners, for RESP with and without TLS, and its layers over databases.
+//!
+//! The layer of the default database is there whether Redis listens or not: REST, metrics and the
+//! operator's API ask it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Result;
+use quartet_layer_redis::execution::client_eviction;
+use quartet_layer_redis::{Redis, RedisChanges, RedisInvariants};
+use quartet_model::LayerId;
+use quartet_tenancy::Database;
+
+use super::{Assembly, ServedLayer, ServedListener};
+use crate::layers::kind::{DatabaseLayer, LayerKind};
+use crate::process::cycles::Cycle;
+use crate::redis::opening::{RedisParts, configure};
+use crate::redis::{self, Conversations, RespEntrance, Takes};
+use crate::tenants::Tenants;
+
+/// How often it is looked whether connections take too much.
+const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
+
+/// How often connections are looked through for buffers that nobody uses.
+const IDLE_CYCLE: Duration = Duration::from_secs(1);
+
+pub const LAYER: ServedLayer = ServedLayer {
+    kind: LayerKind {
+        name: "redis",
+        id: LayerId::Redis,
+        open: |opening| {
+            let shared = opening.parts.of_kinds.get::<RedisParts>();
+            let shared = shared.expect("put there by `listen`, before any client comes in");
+            let layer = shared.of_database(opening.parts, opening.database, (opening.directory)())?;
+            Ok(Arc::new(layer))
+        },
+        invariants: || Box::new(RedisInvariants),
+        changes: || Box::new(RedisChanges::default()),
+    },
+    listener: ServedListener {
+        listening: |settings| {
+            vec![
+                settings.listening("redis", settings.redis.listen),
+                settings.listening("redis over TLS", settings.redis.listen_tls),
+            ]
+        },
+        measured: None,
+        listen,
+    },
+};
+
+fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
+    let (tenants, settings) = (assembly.tenants, assembly.settings);
+    let bound = assembly.bind(settings.redis.listen, "redis")?;
+    // The port is among what the layer tells its clients.
+    let port = bound.as_ref().map_or(0, |(_, address)| address.port());
+    let shared = Arc::new(RedisParts::new(&tenants.parts, port));
+    tenants.parts.of_kinds.put(shared.clone());
+    let layer = Arc::new(shared.default(&tenants.parts, tenants.directory())?);
+    assembly.added.lent.put(layer.clone());
+    let conversations = Arc::new(Conversations::default());
+    conversations.replica_of.resume(&layer);
+    add_cycles(assembly, &layer);
+    let ending = conversations.clone();
+    assembly.added.at_stop.push(Box::new(move || {
+        ending.replica_of.stop();
+        shared.long_scripts.abandon();
+    }));
+    let is_tls_on = tenants.parts.tls.is_on();
+    let entrance = |takes| RespEntrance {
+        layer: layer.clone(),
+        conversations: conversations.clone(),
+        tenants: tenants.clone(),
+        settings: settings.clone(),
+        limit: assembly.limit.clone(),
+        stranger_bytes: assembly.stranger_bytes.clone(),
+        tls: tenants.parts.tls.clone(),
+        takes,
+    };
+    let (both, tls_only) = (entrance(Takes::Both), entrance(Takes::TlsOnly));
+    if let Some((socket, address)) = bound {
+        assembly.tell("redis", address, settings.connection_string("redis", address));
+        if is_tls_on {
+            tell_tls(assembly, &layer, address);
+        }
+        assembly.add("redis", socket, both);
+    }
+    if let Some((socket, address)) = assembly.bind(settings.redis.listen_tls, "redis-tls")? {
+        anyhow::ensure!(
+            is_tls_on,
+            "listen-redis-tls: there is no certificate; tls-certificate names it"
+        );
+        tell_tls(assembly, &layer, address);
+        assembly.add("redis-tls", socket, tls_only);
+    }
+    Ok(())
+}
+
+fn tell_tls(assembly: &mut Assembly<'_>, layer: &Redis, address: SocketAddr) {
+    let text = assembly.settings.connection_string("rediss", address);
+    assembly.tell("rediss", address, text);
+    layer.config.start_with("tls-port", address.port().to_string());
+}
+
+fn add_cycles(assembly: &mut Assembly<'_>, layer: &Arc<Redis>) {
+    let expiring = layer.clone();
+    assembly.maintain(move || expiring.expire_due());
+    let (evicting, tenants) = (layer.clone(), assembly.tenants.clone());
+    let eviction = Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {
+        evict_clients(&evicting, &tenants);
+    });
+    let idle = layer.clone();
+    let tidying = Cycle::new("idle connections", IDLE_CYCLE, move || redis::tidy(&idle));
+    assembly.added.cycles.extend([eviction, tidying]);
+}
+
+/// Closes connections if all of them together take too much.
+fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
+    let mut layers = vec![layer.clone()];
+    layers.extend(tenants.redis_layers());
+    client_eviction::evict(layer, &layers);
+}
+
+impl DatabaseLayer for Redis {
+    fn maintain(&self, _database: &Database) -> bool {
+        self.expire_due();
+        false
+    }
+
+    fn tidy(&self) {
+        redis::tidy(self);
+        self.save();
+    }
+
+    fn configure(&self, database: &Database) {
+        configure(self, database);
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.clients.count()
+    }
+
+    fn wake_connections(&self) {
+        self.connections.clients.wake_all();
+    }
+
+    fn close_connections(&self) {
+        self.connections.clients.list().iter().for_each(|client| client.kill());
+    }
+
+    fn is_written_by_holders(&self) -> bool {
+        true
+    }
+
+    /// Users that changed are written down.
+    fn save(&self) {
+        if self.access.users.is_changed.load(Ordering::SeqCst)
+            && let Err(error) = self.save_users()
+        {
+            tracing::warn!(error, "saving the users of a database");
+        }
+    }
+}

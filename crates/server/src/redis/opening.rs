@@ -1,0 +1,267 @@
+//! Makes the Redis layers: that of the default database when the server starts, those of others
+//! when a client comes in.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use quartet_engine::{Busy, Space};
+use quartet_layer_redis::access::acl::{UserFile, parse_file};
+use quartet_layer_redis::commands::table;
+use quartet_layer_redis::{ClientMemory, Directory, Identity, LongScripts, Redis};
+use quartet_model::LayerId;
+use quartet_tenancy::Database;
+
+use crate::connections::tls::{ClientCertificates, TlsFiles};
+use crate::layers::parts::Parts;
+use crate::limits::memory::Budget;
+use crate::process::system;
+use crate::redis::rdb_file::RdbFile;
+use crate::redis::users::UsersOnDisk;
+use crate::settings::{Data, appendfsync};
+use crate::tenants::admission_control::RedisAdmissionControl;
+use crate::tenants::users::{READER, UsersInDatabase};
+
+/// Where there is no room, keys with a deadline go first, then any: what `eviction` of a database
+/// means.
+const EVICTION_POLICY: &str = "optimistic-volatile";
+
+/// What the Redis layers of all databases share.
+pub struct RedisParts {
+    pub identity: Identity,
+    /// One for all, as they share the lock that a long script holds.
+    pub long_scripts: Arc<LongScripts>,
+    /// One for all, as they share the machine.
+    client_memory: Arc<ClientMemory>,
+}
+
+impl RedisParts {
+    /// `tcp_port` is that of the listener without TLS; 0 without one.
+    pub fn new(parts: &Parts, tcp_port: u16) -> RedisParts {
+        let memory = parts.engine.memory().clone();
+        RedisParts {
+            identity: identity(parts, tcp_port),
+            long_scripts: Arc::default(),
+            client_memory: Arc::new(ClientMemory::new(client_bytes_max(parts.budget), memory)),
+        }
+    }
+
+    /// The layer of the default database, which is the operator's.
+    pub fn default(&self, parts: &Parts, directory: Box<dyn Directory>) -> Result<Redis> {
+        let settings = &parts.settings;
+        let mut layer = self.layer(parts, parts.default_space(LayerId::Redis), self.identity.clone());
+        layer.access.directory = Some(directory);
+        settings.tell(&layer.config);
+        if let Some(file) = settings.redis.config_file.clone() {
+            for (name, value) in &file.parameters {
+                let started = layer.config.start_with_file(name, value);
+                started.map_err(|reason| anyhow::anyhow!("{}: redis.{name}: {reason}", file.path.display()))?;
+            }
+            layer.decide_on_changes();
+            layer.process.write_parameters = Some(Box::new(move |parameters| (file.write)(&file.path, parameters)));
+        }
+        let tls = parts.tls.clone();
+        let use_tls = move |named: [String; 4]| tls.change(tls_files(named));
+        let named = ["tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"];
+        use_tls(named.map(|name| layer.config.text_of(name))).context("TLS")?;
+        layer.process.use_tls = Some(Box::new(move |named| {
+            use_tls(named).map_err(|error| {
+                tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}");
+                format!("{error:#}")
+            })
+        }));
+        if let Some(path) = &settings.redis.rdb {
+            layer.process.rdb_file = Some(Box::new(RdbFile::new(path)));
+        }
+        match &settings.redis.users_file {
+            Some(path) => read_users(&mut layer, UsersOnDisk::new(path.clone()))?,
+            None => keep_users_in_database(&mut layer, parts)?,
+        }
+        if let Some(sha256) = settings.credentials.root_key() {
+            layer.access.users.require_password(Some(sha256));
+        }
+        Ok(layer)
+    }
+
+    /// The layer of another database, behind its admission control.
+    pub fn of_database(
+        &self,
+        parts: &Parts,
+        database: &Arc<Database>,
+        directory: Box<dyn Directory>,
+    ) -> Result<Redis, Busy> {
+        let identity = Identity {
+            startup_bytes: 0,
+            executable: String::new(),
+            config_file: String::new(),
+            ..self.identity.clone()
+        };
+        let mut layer = self.layer(parts, database.space(LayerId::Redis), identity);
+        layer.access.directory = Some(directory);
+        layer.access.realm = format!("{}/", database.definition().name).into();
+        layer.access.admission_control = Some(Arc::new(RedisAdmissionControl::new(
+            database.clone(),
+            parts.engine.clone(),
+        )));
+        let kept = UsersInDatabase::new(parts.engine.clone(), database.space(LayerId::System));
+        let has_users = kept.has_users()?;
+        layer.access.user_file = Some(Box::new(kept));
+        if has_users && let Err(error) = layer.load_users() {
+            tracing::error!(
+                database = database.definition().name,
+                error,
+                "users that cannot be read are left out"
+            );
+        }
+        configure(&layer, database);
+        Ok(layer)
+    }
+
+    fn layer(&self, parts: &Parts, space: Space, identity: Identity) -> Redis {
+        let stop = parts.stop.clone();
+        let mut layer = Redis::new(parts.engine.clone(), space, identity, Box::new(move || stop.request()));
+        let budget_source = parts.budget.source;
+        layer.process.resources = Box::new(move || quartet_layer_redis::Resources {
+            budget_source,
+            ..system::used()
+        });
+        let purges = parts.purges.clone();
+        let slow_requests = parts.slow_requests.clone();
+        layer.process.slow = Some(Box::new(move |command, arguments, realm, micros| {
+            let shape = || format!("{arguments} arguments");
+            slow_requests.note(micros, ("redis", command), || database_of(realm), shape);
+        }));
+        layer.process.purge = Box::new(move || purges.send_replace(()));
+        layer.process.secret_digits = Some(Box::new(system::random_hexadecimal));
+        layer.scripting.log = Arc::new(log_of_scripts);
+        layer.scripting.long_scripts = self.long_scripts.clone();
+        layer.connections.clients.memory = self.client_memory.clone();
+        layer.access.login_guard = parts.login_guard.clone();
+        layer.process.migration_targets = parts.settings.redis.migration_targets.clone();
+        layer
+    }
+}
+
+fn identity(parts: &Parts, tcp_port: u16) -> Identity {
+    let (settings, redis) = (&parts.settings, &parts.settings.redis);
+    let config_file = redis.config_file.as_ref();
+    Identity {
+        quartet_version: env!("CARGO_PKG_VERSION").into(),
+        run_id: system::random_hexadecimal(40),
+        process_id: std::process::id(),
+        tcp_port,
+        started_micros: parts.started_micros,
+        startup_bytes: parts.startup_bytes,
+        executable: system::executable(),
+        config_file: config_file
+            .map(|file| file.path.display().to_string())
+            .unwrap_or_default(),
+        keeps_data: settings.storage.data != Data::Memory,
+        emulated_cluster: redis.emulates_cluster.then(|| redis.announcement.clone()),
+    }
+}
+
+/// Upper bound on the buffers of all connections if `maxmemory-clients` is 0: a quarter of the
+/// process' budget, and never so little that a few honest clients with large requests would be
+/// closed.
+fn client_bytes_max(budget: Budget) -> usize {
+    const LEAST_BYTES: usize = 64 << 20;
+    let quarter = budget.bytes.map_or(usize::MAX, |bytes| (bytes / 4) as usize);
+    quarter.max(LEAST_BYTES)
+}
+
+/// The values of `tls-cert-file`, `tls-key-file`, `tls-ca-cert-file` and `tls-auth-clients`.
+fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles {
+    TlsFiles {
+        certificate: certificate.into(),
+        key: key.into(),
+        client_roots: client_roots.into(),
+        clients: ClientCertificates::parse(&clients).unwrap_or_default(),
+    }
+}
+
+/// Lets the default database's layer keep its users as a row, and gives it those that are there.
+fn keep_users_in_database(layer: &mut Redis, parts: &Parts) -> Result<()> {
+    let kept = UsersInDatabase::new(parts.engine.clone(), parts.default_space(LayerId::System));
+    if let Some(folder) = parts.settings.storage.data.folder() {
+        take_in_users(UsersOnDisk::in_directory(folder), &kept)?;
+    }
+    let has_users = kept.has_users()?;
+    layer.access.user_file = Some(Box::new(kept));
+    if has_users {
+        let loaded = layer.load_users();
+        loaded.map_err(|error| anyhow!("the users of the default database: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Replaces the users that are kept by those of a file in the data folder, and sets the file aside.
+fn take_in_users(file: UsersOnDisk, kept: &UsersInDatabase) -> Result<()> {
+    let Some(text) = file.read()? else {
+        return Ok(());
+    };
+    let path = file.path().display().to_string();
+    let parsed = parse_file(table(), &text, true);
+    parsed.map_err(|errors| anyhow!("the file of users {path}: {errors}"))?;
+    kept.write(&text).with_context(|| format!("taking in {path}"))?;
+    let aside = file.set_aside().with_context(|| format!("setting {path} aside"))?;
+    tracing::info!("{path} was taken in, and is {} now", aside.display());
+    Ok(())
+}
+
+/// Gives the layer the users in the file that was named, which has to be there, and lets it keep
+/// them there.
+fn read_users(layer: &mut Redis, file: UsersOnDisk) -> Result<()> {
+    let path = file.path().display().to_string();
+    layer.config.start_with("aclfile", path.clone());
+    layer.access.user_file = Some(Box::new(file));
+    let loaded = layer.load_users();
+    loaded.map(drop).map_err(|error| anyhow!("the file of users {path}: {error}"))
+}
+
+/// Makes a layer follow what is decided about its database.
+pub fn configure(layer: &Redis, database: &Database) {
+    let definition = database.definition();
+    layer
+        .access
+        .users
+        .require_password(Some(definition.credentials.token.0));
+    layer
+        .access
+        .users
+        .admit_reader(READER, definition.credentials.read_only_token.0);
+    let config = &layer.config;
+    config.start_with("appendfsync", appendfsync(definition.durability).into());
+    // Up to twice the limit is read, so that the refusal can say what was sent.
+    let query_bytes_max = database
+        .limits
+        .request_bytes()
+        .map_or(i64::MAX as u64, |bytes| bytes.saturating_mul(2));
+    let query_bytes_max = query_bytes_max.clamp(QUERY_BYTES_MIN, QUERY_BYTES_MAX);
+    config.start_with("client-query-buffer-limit", query_bytes_max.to_string());
+    let evicted_from = database.limits.stored_bytes().filter(|_| definition.eviction);
+    config.start_with("maxmemory", evicted_from.unwrap_or(0).min(i64::MAX as u64).to_string());
+    if definition.eviction && config.text_of("maxmemory-policy") == "noeviction" {
+        config.start_with("maxmemory-policy", EVICTION_POLICY.into());
+    }
+}
+
+const QUERY_BYTES_MIN: u64 = 1 << 20;
+const QUERY_BYTES_MAX: u64 = 1 << 30;
+
+/// The name of the database whose users' names begin so; the default one's begin with nothing.
+fn database_of(realm: &[u8]) -> String {
+    match realm.strip_suffix(b"/") {
+        Some(name) => String::from_utf8_lossy(name).into_owned(),
+        None => "default".into(),
+    }
+}
+
+/// The events that `redis.log` writes, at the levels of Redis: debug, verbose, notice, warning.
+fn log_of_scripts(level: u8, line: &str) {
+    match level {
+        0 => tracing::trace!("script: {line}"),
+        1 => tracing::debug!("script: {line}"),
+        2 => tracing::info!("script: {line}"),
+        _ => tracing::warn!("script: {line}"),
+    }
+}
