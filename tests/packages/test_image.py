@@ -31,7 +31,7 @@ until (inside {healthcheck}) 2>/dev/null; do kill -0 $server || {{ cat {root}.ou
 echo healthy
 key=$(sed -n 's/^root key, shown this once: //p' {root}.out)
 REDISCLI_AUTH=$key redis-cli SET greeting hello
-stat -c '%u %a' {root}/data/root-key.sha256
+stat -c '%u %a' {root}/data/fdb.cluster
 kill $server; wait $server; echo "stopped $?"
 """
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{Admission, CommitError, Dependency, Reader, RowValue};
+use quartet_engine::{Admission, CommitError, Dependency, Durability, Reader, RowValue};
 use quartet_model::Version;
 use quartet_store::Row;
 use quartet_wire_keyvalue::{
@@ -91,6 +91,11 @@ impl Session {
     /// Largest frame that is taken from this client.
     pub fn frame_bytes_max(&self) -> usize {
         self.layer.options.frame_bytes_max()
+    }
+
+    /// When commits of this session are acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.layer.space.durability
     }
 
     /// To be called when requests have arrived: those that are there now may share a read version.

@@ -13,21 +13,28 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use quartet_env::RealDisk;
+use quartet_server::credentials::{hand_in_access_key, hand_in_root_key};
 use serde_json::{Map, Value, json};
 
 use crate::operator_key::OperatorKey;
 use crate::settings::DEFAULT_DATA;
-use crate::{access_key, root_key};
 
 #[derive(Args)]
 pub struct AdminArguments {
-    /// Address of the server's HTTP listener
-    #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
-    server: String,
     #[command(flatten)]
-    key: OperatorKey,
+    server: Server,
     #[command(subcommand)]
     request: Request,
+}
+
+/// The server that is asked, and the key that it is shown.
+#[derive(Args)]
+pub struct Server {
+    /// Address of the server's HTTP listener
+    #[arg(long = "server", env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
+    address: String,
+    #[command(flatten)]
+    key: OperatorKey,
 }
 
 #[derive(Subcommand)]
@@ -89,7 +96,7 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
         return reset_key(data, *dynamodb);
     }
     let (method, path, body) = arguments.request.parts();
-    let (status, answer) = exchange(&arguments, method, &path, &body)?;
+    let (status, answer) = exchange(&arguments.server, method, &path, &body)?;
     if !(200..300).contains(&status) {
         bail!("the server answers {status}: {}", answer.trim());
     }
@@ -99,17 +106,18 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
     Ok(())
 }
 
-/// The lock of the directory is held meanwhile, so that no server goes on with the old key.
+/// Makes a key that the next start takes in. The lock of the directory is held meanwhile, so that no
+/// server goes on with the old key.
 fn reset_key(data: &Path, is_dynamodb: bool) -> Result<()> {
     if !data.is_dir() {
         bail!("there is no directory {}", data.display());
     }
     let _disk = RealDisk::open(data).with_context(|| format!("opening {}", data.display()))?;
     if is_dynamodb {
-        let (id, secret) = access_key::make(data)?;
+        let (id, secret) = hand_in_access_key(data)?;
         println!("DynamoDB access key {id}, secret, shown this once: {secret}");
     } else {
-        println!("root key, shown this once: {}", root_key::make(data)?);
+        println!("root key, shown this once: {}", hand_in_root_key(data)?);
     }
     Ok(())
 }
@@ -163,14 +171,14 @@ fn quota(text: &str) -> Result<(String, Value), String> {
 }
 
 /// Status and body.
-fn exchange(arguments: &AdminArguments, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
-    let server = &arguments.server;
-    let mut stream = TcpStream::connect(server).with_context(|| format!("connecting to {server}"))?;
+pub fn exchange(server: &Server, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+    let Server { address, key } = server;
+    let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
-        arguments.key.read()?,
+        key.read()?,
         body.len()
     );
     stream.write_all(request.as_bytes())?;
@@ -189,17 +197,15 @@ mod tests {
     fn a_key_is_reset_only_while_no_server_runs() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path();
-        let (_, before) = root_key::load_or_make(data).unwrap();
-        let (access_key, _) = access_key::load_or_make(data).unwrap();
+        let files = || std::fs::read_dir(data).unwrap().map(|file| file.unwrap().file_name());
+        let is_there = |name: &str| files().any(|file| file == name);
         let server = RealDisk::open(data).unwrap();
-        assert!(reset_key(data, false).is_err());
-        assert_eq!(root_key::load_or_make(data).unwrap(), (None, before));
+        assert!(reset_key(data, false).is_err() && !is_there("root-key.sha256"));
         drop(server);
         reset_key(data, false).unwrap();
-        assert_ne!(root_key::load_or_make(data).unwrap().1, before);
-        assert_eq!(access_key::load_or_make(data).unwrap().0, access_key);
+        assert!(is_there("root-key.sha256") && !is_there("dynamodb-access-key"));
         reset_key(data, true).unwrap();
-        assert_ne!(access_key::load_or_make(data).unwrap().0, access_key);
+        assert!(is_there("dynamodb-access-key"));
         assert!(reset_key(&data.join("nowhere"), false).is_err());
     }
 

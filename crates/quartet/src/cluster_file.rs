@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::credential_file;
+use quartet_server::credentials::file;
 
 const FILE: &str = "fdb.cluster";
 /// With `--dev` any credential will do, and a cluster file needs one.
@@ -36,7 +36,7 @@ pub fn write(data: &Path, address: SocketAddr, new_key: Option<&str>, is_dev: bo
     if line == before {
         return Ok(());
     }
-    credential_file::replace(&path, &line).with_context(|| format!("writing {}", path.display()))
+    file::replace(&path, &line).with_context(|| format!("writing {}", path.display()))
 }
 
 fn credential_of(line: &str) -> Option<&str> {

@@ -15,7 +15,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-use crate::credential_file::replace_with_mode;
+use quartet_server::credentials::file::replace_with_mode;
 
 const TABLE: &str = "redis";
 

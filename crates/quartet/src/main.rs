@@ -1,15 +1,14 @@
 //! The `quartet` command.
 
-mod access_key;
 mod admin;
 mod allocator;
 mod backup;
 mod bench;
 mod check;
+mod cluster;
 mod cluster_file;
 mod config_file;
 mod convert;
-mod credential_file;
 mod healthcheck;
 mod import;
 mod keyvalue_shell;
@@ -20,7 +19,6 @@ mod reload;
 mod repair;
 mod repair_report;
 mod restore;
-mod root_key;
 mod sample;
 mod serve;
 mod settings;
@@ -60,6 +58,8 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
+    /// Tells of the nodes of a cluster, and hands the home over.
+    Cluster(cluster::ClusterArguments),
     /// Prints a configuration file, or the list of metrics.
     #[command(subcommand)]
     Config(sample::ConfigCommand),
@@ -91,6 +91,7 @@ fn run() -> anyhow::Result<ExitCode> {
         Command::Backup(arguments) => backup::backup(&arguments)?,
         Command::Restore(arguments) => restore::restore(&arguments)?,
         Command::Admin(arguments) => admin::admin(arguments)?,
+        Command::Cluster(arguments) => cluster::cluster(&arguments)?,
         Command::Config(command) => sample::config(&command),
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded, &bench::open_in_process)?,

@@ -109,7 +109,7 @@ mod tests {
         assert!(in_force.lines().count() > 15, "{in_force}");
         let given: ServeArguments = toml::from_str(&in_force).unwrap();
         let validated = |settings: &ServeArguments| {
-            let settings = settings.validated(quartet_server::Credentials::None, Vec::new());
+            let settings = settings.validated();
             format!("{:?}", settings.unwrap())
         };
         assert_eq!(validated(&given), validated(&ServeArguments::default()));

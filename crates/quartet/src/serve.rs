@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use quartet_server::{Credentials, Data, Server};
+use quartet_server::credentials::NewCredentials;
+use quartet_server::{Data, Server};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::access_key;
 use crate::cluster_file;
 use crate::notify;
 use crate::reload::Reload;
-use crate::root_key;
 use crate::settings::{self, ServeArguments};
 
 pub fn serve(arguments: ServeArguments) -> Result<()> {
@@ -20,48 +19,21 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     let arguments = given.clone().with_file()?;
     start_logging(arguments.log_format.as_deref());
     warn_of_secrets_on_the_command_line(std::env::args());
-    let (new_key, credentials) = if arguments.is_dev() {
-        (None, Credentials::None)
-    } else if let Some(key) = arguments.root_key() {
-        let sha256 = root_key::hash(key);
-        (None, Credentials::Key { sha256 })
-    } else {
-        let (new_key, sha256) = match arguments.data() {
-            Data::Folder(folder) => root_key::load_or_make(&folder)?,
-            Data::Memory => root_key::make_unkept()?,
-        };
-        (new_key, Credentials::Key { sha256 })
-    };
-    let (new_access_key, access_keys) = match arguments.dynamodb.access_keys()? {
-        Some(given) => (None, given),
-        None if arguments.is_dev() => (None, Vec::new()),
-        None => {
-            let (access_key, is_new) = match arguments.data() {
-                Data::Folder(folder) => access_key::load_or_make(&folder)?,
-                Data::Memory => (access_key::random()?, true),
-            };
-            (is_new.then(|| access_key.clone()), vec![access_key])
-        }
-    };
-    let server = Server::start(arguments.validated(credentials, access_keys)?)?;
+    let server = Server::start(arguments.validated()?)?;
     if arguments.data() == Data::Memory {
         println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
     }
-    if let Some(key) = &new_key {
-        println!("root key, shown this once: {key}");
-    }
-    if let Some((id, secret)) = new_access_key {
-        println!("DynamoDB access key {id}, secret, shown this once: {secret}");
-    }
-    for endpoint in &server.endpoints {
+    let endpoints = server.endpoints();
+    for endpoint in &endpoints {
         println!("{:<9}{}", endpoint.name, endpoint.text);
     }
-    let keyvalue = server.endpoints.iter().find(|endpoint| endpoint.name == "keyvalue");
+    let keyvalue = endpoints.iter().find(|endpoint| endpoint.name == "keyvalue");
     if let (Some(endpoint), Data::Folder(folder)) = (keyvalue, arguments.data()) {
+        let new_key = server.new_credentials().and_then(|new| new.root_key.as_deref());
         let written = cluster_file::write(
             &folder,
             endpoint.address,
-            new_key.as_deref().or(arguments.root_key()),
+            new_key.or(arguments.root_key()),
             arguments.is_dev(),
         );
         if let Err(error) = written {
@@ -79,6 +51,16 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     tracing::info!("stopping");
     notify::notify("STOPPING=1\nSTATUS=stopping");
     server.shutdown(stop_limit)
+}
+
+/// Shows credentials that were made just now, this once.
+pub fn show(new: &NewCredentials) {
+    if let Some(key) = &new.root_key {
+        println!("root key, shown this once: {key}");
+    }
+    if let Some((id, secret)) = &new.access_key {
+        println!("DynamoDB access key {id}, secret, shown this once: {secret}");
+    }
 }
 
 /// The signals that end the server or make it look at its settings again. They are handled before

@@ -5,8 +5,10 @@
 //! nothing is handed between threads on the way to a reply. Only a reply that must wait for a sync
 //! is woken from outside, and then once for all connections of the thread.
 
+mod cluster;
 mod connections;
 mod console;
+pub mod credentials;
 mod dynamodb;
 mod fauna;
 mod http;
@@ -20,22 +22,21 @@ mod operations;
 mod process;
 mod redis;
 mod rest;
+mod serving;
 mod settings;
 mod tenants;
 
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Engine, EngineOptions, OpenProgress};
+use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts as EngineParts, Replicated};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
-use quartet_layer_redis::Redis;
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::Version;
-use quartet_tenancy::Catalogue;
-use tokio::sync::{mpsc, watch};
 
+pub use cluster::link::NodeCertificates;
+pub use cluster::settings::ClusterSettings;
 pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
 pub use http::framing;
@@ -47,68 +48,35 @@ pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
+pub use quartet_log_etcd::{EtcdOptions, EtcdTls};
 pub use settings::{
-    BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings, HttpSettings,
-    KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings, Settings,
-    StorageSettings, TelemetrySettings,
+    AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings,
+    HttpSettings, KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings,
+    Settings, StorageSettings, TelemetrySettings,
 };
 
-use crate::connections::accept::Listener;
-use crate::connections::durability::DurableWaiters;
-use crate::connections::handoff::{Arrival, Inbox, IoThread};
-use crate::connections::tls::Tls;
-use crate::connections::turns::ThreadTurns;
-use crate::connections::waker::ThreadWaker;
-use crate::layers::by_type::ByType;
-use crate::layers::parts::Parts;
+use crate::cluster::node::{Joined, Node};
+use crate::cluster::standby;
+use crate::connections::sockets::Sockets;
+use crate::credentials::NewCredentials;
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
-use crate::limits::unauthenticated_input::StrangerBytes;
-use crate::listeners::{Added, Assembly, LAYERS, MAINTENANCE_CYCLE, ServedLayer};
-use crate::observability::durations::OfLayers;
-use crate::observability::slow_requests::SlowRequests;
-use crate::observability::telemetry::spans::Spans;
-use crate::observability::telemetry::{Telemetry, WriteMetrics};
-use crate::process::cycles::Cycle;
-use crate::tenants::Tenants;
-
-/// How often databases are looked through for layers that nobody uses.
-const IDLE_CYCLE: Duration = Duration::from_secs(1);
-
-/// How often the databases' counters are written down.
-const USAGE_CYCLE: Duration = Duration::from_secs(5);
-
-/// How often it is looked whether there is another certificate.
-const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
+use crate::listeners::{LAYERS, ServedLayer};
+use crate::serving::{Foundation, Serving};
 
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
 pub struct Server {
-    engine: Arc<Engine>,
-    tenants: Arc<Tenants>,
-    stop: watch::Sender<bool>,
-    threads: Vec<JoinHandle<()>>,
-    /// Where each protocol is spoken.
-    pub endpoints: Vec<Endpoint>,
-    stop_requested: Arc<StopRequest>,
-    /// Called before the threads are waited for.
-    at_stop: Vec<Box<dyn FnOnce() + Send>>,
-    /// The default database's layer of Redis.
-    redis: Option<Arc<Redis>>,
+    foundation: Arc<Foundation>,
+    running: Running,
     /// The latest commit when the directory was opened.
     opened_version: Version,
-    telemetry: Option<Telemetry>,
 }
 
-/// The parts of a thread that serves connections.
-struct Worker {
-    tenants: Arc<Tenants>,
-    settings: Arc<Settings>,
-    stop: watch::Receiver<bool>,
-    /// The listeners, and the way to all threads, on the thread that accepts for all.
-    accepts: Option<(Vec<Listener>, Vec<Inbox>)>,
-    /// Wakes the connections of this thread.
-    thread_waker: Arc<ThreadWaker>,
-    arrivals: mpsc::UnboundedReceiver<Box<dyn Arrival>>,
+/// What serves at the sockets.
+enum Running {
+    Alone(Serving),
+    /// One of several that share a log: home, or not.
+    Node(Node),
 }
 
 impl Server {
@@ -117,192 +85,117 @@ impl Server {
         Server::start_with(settings, &LAYERS)
     }
 
-    fn start_with(mut settings: Settings, layers: &[ServedLayer]) -> Result<Server> {
+    fn start_with(mut settings: Settings, layers: &'static [ServedLayer]) -> Result<Server> {
         settings.check(listeners::listening(&settings, layers))?;
         let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory.bytes);
-        let engine = Arc::new(open_engine(&settings, budget)?);
+        let joined = settings.cluster.as_ref().map(|cluster| Joined::new(cluster, &settings));
+        let (mut joined, shared) = joined.transpose()?.unzip();
+        if let (Some(joined), Some(cluster)) = (&mut joined, &settings.cluster) {
+            joined.copy_if_needed(cluster, &settings, || {
+                let disk = open_disk(&settings.storage.data)?;
+                Ok(EngineParts::with_file_log(
+                    disk,
+                    Arc::new(SystemClock),
+                    log_options(&settings),
+                ))
+            })?;
+        }
+        let engine = Arc::new(open_engine(&settings, budget, shared)?);
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
         settings.connections.connections_max = limit.connections_max();
-        let settings = Arc::new(settings);
-        let (stop, stopped) = watch::channel(false);
-        let stop_requested = Arc::new(StopRequest::default());
-        let stranger_bytes = StrangerBytes::new();
-        let spans = settings.telemetry.as_ref().map(|telemetry| {
-            let (spans, received) = Spans::new(telemetry.sampling_ratio);
-            (Arc::new(spans), received)
-        });
-        let parts = Parts {
-            engine: engine.clone(),
-            settings: settings.clone(),
-            stop: stop_requested.clone(),
+        let foundation = Arc::new(Foundation {
+            engine,
+            settings,
+            layers,
             budget,
             startup_bytes,
-            started_micros: engine.now_micros(),
-            login_guard: Arc::default(),
-            purges: watch::Sender::new(()),
-            tls: Tls::absent(stranger_bytes.clone()),
-            durations: OfLayers::new(listeners::all(layers).filter_map(|row| row.measured.as_ref())),
-            slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
-            spans: spans.as_ref().map(|(spans, _)| spans.clone()),
-            of_kinds: ByType::default(),
-        };
-        let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
-        let opened_version = engine.snapshot().1;
-        let kinds = layers.iter().map(|layer| layer.kind).collect();
-        let tenants = Tenants::new(catalogue, parts, kinds);
-        let mut assembly = Assembly {
-            tenants: &tenants,
-            settings: &settings,
-            limit: &limit,
-            stranger_bytes: &stranger_bytes,
-            stopped: &stopped,
-            added: Added::default(),
-        };
-        for served in listeners::all(layers) {
-            (served.listen)(&mut assembly)?;
-        }
-        let added = assembly.added;
-        let mut server = Server {
-            engine,
-            redis: added.lent.get(),
-            tenants,
-            stop,
-            threads: Vec::new(),
-            endpoints: added.endpoints,
-            stop_requested,
-            at_stop: added.at_stop,
-            opened_version,
-            telemetry: None,
-        };
-        if let (Some(telemetry), Some((spans, received))) = (&settings.telemetry, spans) {
-            let started_micros = server.tenants.parts.started_micros;
-            let metrics = server.metrics();
-            server.telemetry = Some(Telemetry::start(telemetry, spans, received, metrics, started_micros)?);
-        }
-        server.serve(added.listeners, &settings, &stopped)?;
-        for (name, work) in added.deferred_tasks {
-            let stopped = stopped.clone();
-            let thread = std::thread::Builder::new().name(name.into());
-            server.threads.push(thread.spawn(move || work(&stopped))?);
-        }
-        let mut cycles = added.cycles;
-        cycles.extend(own_cycles(&server.tenants));
-        let measured = server.engine.clone();
-        let (watched, purge) = (stopped.clone(), settings.memory.purge);
-        server.spawn("memory", move || limits::memory::watch(measured, purge, watched))?;
-        server.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
-        Ok(server)
-    }
-
-    /// Writes all metrics, as long as the server is there.
-    fn metrics(&self) -> WriteMetrics {
-        let redis = self.redis.as_ref().map(Arc::downgrade).unwrap_or_default();
-        let tenants = Arc::downgrade(&self.tenants);
-        Box::new(move |out| {
-            if let (Some(redis), Some(tenants)) = (redis.upgrade(), tenants.upgrade()) {
-                metrics::write(&redis, &tenants, true, out);
-            }
+            limit,
+            sockets: Sockets::default(),
+            stop_requested: Arc::default(),
+            nodes: OnceLock::new(),
+        });
+        Ok(Server {
+            opened_version: foundation.engine.snapshot().1,
+            running: match joined {
+                None => Running::Alone(Serving::begin(&foundation)?),
+                Some(joined) => Running::Node(Node::start(joined, foundation.clone())?),
+            },
+            foundation,
         })
     }
 
-    /// Starts the I/O threads, the first of which accepts for all.
-    fn serve(
-        &mut self,
-        listeners: Vec<Listener>,
-        settings: &Arc<Settings>,
-        stopped: &watch::Receiver<bool>,
-    ) -> Result<()> {
-        let (mut inboxes, mut arrivals) = (Vec::new(), Vec::new());
-        for _ in 0..settings.connections.io_threads() {
-            let (sender, receiver) = mpsc::unbounded_channel();
-            let thread_waker = Arc::<ThreadWaker>::default();
-            arrivals.push((receiver, thread_waker.clone()));
-            inboxes.push(Inbox {
-                arrivals: sender,
-                thread_waker,
-            });
+    /// Where each protocol is spoken.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        match &self.running {
+            Running::Alone(serving) => serving.endpoints.clone(),
+            Running::Node(_) => standby::endpoints(&self.foundation),
         }
-        let mut accepts = Some((listeners, inboxes));
-        for (index, (arrivals, thread_waker)) in arrivals.into_iter().enumerate() {
-            let worker = Worker {
-                tenants: self.tenants.clone(),
-                settings: settings.clone(),
-                stop: stopped.clone(),
-                accepts: accepts.take(),
-                thread_waker,
-                arrivals,
-            };
-            self.spawn(&format!("io-{index}"), || worker.run())?;
-        }
-        Ok(())
     }
 
-    /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to
-    /// move.
-    fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(BLOCKING_THREADS)
-            .thread_stack_size(STACK_BYTES)
-            .build()?;
-        let thread = std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || runtime.block_on(make()))?;
-        self.threads.push(thread);
-        Ok(())
+    /// Credentials that this start has made. A node of a cluster makes them when it becomes home.
+    pub fn new_credentials(&self) -> Option<&NewCredentials> {
+        match &self.running {
+            Running::Alone(serving) => Some(&serving.new_credentials),
+            Running::Node(_) => None,
+        }
+    }
+
+    /// Acts upon the layers, unless another node is home.
+    fn with_serving<T>(&self, act: impl FnOnce(&Serving) -> T) -> Option<T> {
+        match &self.running {
+            Running::Alone(serving) => Some(act(serving)),
+            Running::Node(node) => node.with_serving(act),
+        }
     }
 
     /// Reads the certificate again.
     pub fn reload_certificate(&self) {
-        self.tenants.parts.tls.reload();
+        self.with_serving(|serving| serving.tenants.parts.tls.reload());
     }
 
     /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
     /// says what is wrong with it.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
-        let layer = self.redis.as_ref().expect("there while the server runs");
-        layer.config.start_with_file(name, value)?;
-        layer.decide_on_changes();
-        Ok(())
+        let set = |serving: &Serving| {
+            let layer = serving.redis.as_ref().expect("there while the server runs");
+            layer.config.start_with_file(name, value)?;
+            layer.decide_on_changes();
+            Ok(())
+        };
+        self.with_serving(set).unwrap_or_else(|| Err(NOT_HOME.into()))
     }
 
     /// Uses the certificate of these files, or keeps the old one and says why.
     pub fn change_certificate(&self, files: TlsFiles) -> Result<()> {
-        let layer = self.redis.as_ref().expect("there while the server runs");
-        self.tenants.parts.tls.change(files.clone())?;
-        files.tell(&layer.config);
-        Ok(())
+        let change = |serving: &Serving| {
+            let layer = serving.redis.as_ref().expect("there while the server runs");
+            serving.tenants.parts.tls.change(files.clone())?;
+            files.tell(&layer.config);
+            Ok(())
+        };
+        self.with_serving(change).unwrap_or_else(|| bail!(NOT_HOME))
     }
 
     /// Completes when a client or a signal handler asks the server to stop.
     pub fn stop_requested(&self) -> Arc<StopRequest> {
-        self.stop_requested.clone()
+        self.foundation.stop_requested.clone()
     }
 
     /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes
     /// it back, flushes everything, writes a checkpoint and closes the log. Ends the process if
     /// that takes longer than `limit`; everything is durable then all the same.
     pub fn shutdown(self, limit: Duration) -> Result<()> {
-        let in_time = end_after(limit, Arc::downgrade(&self.engine))?;
-        self.stop.send_replace(true);
-        self.engine.end_waiting();
-        for end in self.at_stop {
-            end();
+        let in_time = end_after(limit, Arc::downgrade(&self.foundation.engine))?;
+        self.foundation.sockets.close();
+        self.foundation.engine.end_waiting();
+        match self.running {
+            Running::Alone(serving) => serving.end(),
+            Running::Node(node) => node.end(),
         }
-        for thread in self.threads {
-            if thread.join().is_err() {
-                tracing::error!("a serving thread panicked");
-            }
-        }
-        if let Some(telemetry) = self.telemetry {
-            telemetry.stop();
-        }
-        self.tenants.close();
-        drop((self.tenants, self.redis));
-        let Some(engine) = Arc::into_inner(self.engine) else {
+        let foundation = Arc::into_inner(self.foundation);
+        let Some(engine) = foundation.and_then(|foundation| Arc::into_inner(foundation.engine)) else {
             bail!("something still uses the engine")
         };
         checkpoint_before_the_end(&engine, self.opened_version);
@@ -312,51 +205,25 @@ impl Server {
     }
 }
 
-impl Worker {
-    async fn run(mut self) {
-        quartet_engine::serve_on_this_thread();
-        let turns = ThreadTurns::default();
-        let thread = IoThread {
-            waiters: DurableWaiters::start(self.tenants.parts.engine.clone(), turns.clone()),
-            turns,
-            stop: self.stop.clone(),
-        };
-        let thread_waker = self.thread_waker.clone();
-        let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
-        let purges = self.tenants.parts.purges.subscribe();
-        let purging = tokio::task::spawn(limits::memory::purge_when_asked(self.settings.memory.purge, purges));
-        let mut tasks = tokio::task::JoinSet::new();
-        if let Some((listeners, inboxes)) = self.accepts.take() {
-            for listener in listeners {
-                tasks.spawn(listener.accept(inboxes.clone(), self.stop.clone()));
-            }
+#[cfg(test)]
+impl Server {
+    fn serving(&self) -> &Serving {
+        match &self.running {
+            Running::Alone(serving) => serving,
+            Running::Node(_) => unreachable!("no test of the crate has a cluster"),
         }
-        loop {
-            tokio::select! {
-                Some(arrival) = self.arrivals.recv() => arrival.start(&thread, &mut tasks),
-                Some(_) = tasks.join_next() => {}
-                // Nobody accepts any more, and everybody who was accepted is gone.
-                else => break,
-            }
-        }
-        thread_waker.abort();
-        purging.abort();
-        thread.waiters.stop();
     }
-}
 
-/// The periodic tasks that belong to no listener.
-fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 4] {
-    let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
-    let tls = tenants.parts.tls.clone();
-    [
-        Cycle::new("maintenance of databases", MAINTENANCE_CYCLE, move || {
-            maintained.maintain()
-        }),
-        Cycle::new("idle databases", IDLE_CYCLE, move || idle.tidy()),
-        Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
-        Cycle::new("certificate", CERTIFICATE_CYCLE, move || tls.reload_if_changed()),
-    ]
+    /// Drops all layers and makes them anew.
+    fn serve_anew(self) -> Result<Server> {
+        if let Running::Alone(serving) = self.running {
+            serving.end();
+        }
+        Ok(Server {
+            running: Running::Alone(Serving::begin(&self.foundation)?),
+            ..self
+        })
+    }
 }
 
 /// Ends the process once `limit` is over, after everything has become durable, unless what it
@@ -396,16 +263,12 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
     }
 }
 
-/// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
-const BLOCKING_THREADS: usize = 4;
-/// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs
-/// this much for it. Only what is used is ever resident.
-const STACK_BYTES: usize = 16 << 20;
+const NOT_HOME: &str = "another node is home";
 
 /// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
+fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) -> Result<Engine> {
     let disk = open_disk(&settings.storage.data)?;
     let started = std::time::Instant::now();
     let name = settings
@@ -436,10 +299,7 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
             }
         }
     };
-    let mut log = FileLogOptions {
-        segment_bytes: settings.log.segment_bytes,
-        ..FileLogOptions::default()
-    };
+    let log = log_options(settings);
     let usual = EngineOptions::default();
     let shares = budget.shares(settings.storage.cache_bytes);
     let mut options = EngineOptions {
@@ -455,13 +315,16 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     if settings.storage.data == Data::Memory {
         // The log before a checkpoint is of no use to anybody, and takes memory until it is
         // trimmed.
-        log.segment_bytes = log.segment_bytes.min(MEMORY_SEGMENT_BYTES);
         options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
         options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
     }
     options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
-    let parts = quartet_engine::Parts::with_file_log(disk, Arc::new(SystemClock), log);
-    let engine = Engine::open_with(parts, options, Box::new(log_failed), &mut progress)?;
+    let parts = EngineParts::with_file_log(disk, Arc::new(SystemClock), log);
+    let failed = Box::new(log_failed);
+    let engine = match shared {
+        None => Engine::open_with(parts, options, failed, &mut progress)?,
+        Some(shared) => Engine::open_replicated(parts, options, shared, failed, &mut progress)?,
+    };
     tracing::info!(
         milliseconds = started.elapsed().as_millis() as u64,
         "opened {:?}",
@@ -475,6 +338,17 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
 const MEMORY_DISK_BYTES: u64 = 4 << 30;
 const MEMORY_SEGMENT_BYTES: u64 = 4 << 20;
 const MEMORY_LOG_BYTES: u64 = 16 << 20;
+
+fn log_options(settings: &Settings) -> FileLogOptions {
+    let segment_bytes = match settings.storage.data {
+        Data::Folder(_) => settings.log.segment_bytes,
+        Data::Memory => settings.log.segment_bytes.min(MEMORY_SEGMENT_BYTES),
+    };
+    FileLogOptions {
+        segment_bytes,
+        ..FileLogOptions::default()
+    }
+}
 
 fn open_disk(data: &Data) -> Result<Arc<dyn Disk>> {
     match data {

@@ -5,6 +5,7 @@
 //! 'D' id   the definition, as JSON
 //! 'U' id   what the database has used, as JSON
 //! 'I'      the id that was given last
+//! 'R' 'A'  the operator's own credentials: `operator`
 //! ```
 //!
 //! A change is a transaction like any other: it is in the log before it is in the index, and
@@ -74,6 +75,8 @@ pub enum CatalogueError {
     DiskFull,
     #[error("the disk cannot be read")]
     Unreadable,
+    #[error("{0} cannot be read: its row is damaged")]
+    Damaged(&'static str),
     #[error("{0}")]
     Busy(#[from] Busy),
 }
@@ -375,11 +378,7 @@ impl Catalogue {
     }
 
     fn free_id(&self) -> Result<u16, CatalogueError> {
-        let reader = self.engine.reader(space(Durability::Always))?;
-        let last = reader.get(b"I");
-        if reader.is_unreadable() {
-            return Err(CatalogueError::Unreadable);
-        }
+        let last = self.read(b"I")?;
         let last = last.and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
         let first = last.and_then(|last| last.checked_add(1)).unwrap_or(FIRST_ID);
         let index = self.index.read();
@@ -389,8 +388,18 @@ impl Catalogue {
             .ok_or(CatalogueError::Full)
     }
 
+    /// One row of the system space.
+    pub(crate) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, CatalogueError> {
+        let reader = self.engine.reader(space(Durability::Always))?;
+        let value = reader.get(key);
+        if reader.is_unreadable() {
+            return Err(CatalogueError::Unreadable);
+        }
+        Ok(value)
+    }
+
     /// Runs `body` as a transaction and waits until it is durable.
-    fn write(&self, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
+    pub(crate) fn write(&self, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
         let written = self
             .engine
             .partition_in_time()?
@@ -557,6 +566,23 @@ mod tests {
         end(catalogue);
     }
 
+    #[test]
+    fn the_operators_credentials_are_rows() {
+        let disk = Arc::new(FaultyDisk::new());
+        let catalogue = open(&disk);
+        assert!(catalogue.root_key().unwrap().is_none() && catalogue.access_key().unwrap().is_none());
+        let access_key = ("QK1".to_owned(), "secret".to_owned());
+        catalogue.keep_root_key(Hash([7; 32])).unwrap();
+        catalogue.keep_access_key(&access_key).unwrap();
+        end(catalogue);
+
+        let catalogue = open(&disk);
+        assert_eq!(catalogue.root_key().unwrap(), Some(Hash([7; 32])));
+        assert_eq!(catalogue.access_key().unwrap(), Some(access_key));
+        assert_eq!(found(&catalogue), Vec::<String>::new());
+        end(catalogue);
+    }
+
     fn found(catalogue: &Catalogue) -> Vec<String> {
         let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::new(crate::CatalogueInvariants)];
         let findings = catalogue.engine.judge(&invariants).unwrap().kept;
@@ -577,6 +603,8 @@ mod tests {
             tx.set(&row(b'U', 900), b"{}");
             tx.set(&row(b'D', 901), b"no JSON");
             tx.set(&row(b'D', 902), &twin);
+            tx.set(b"R", b"not 32 bytes");
+            tx.set(b"A", b"no secret");
         });
         planted.unwrap();
         let stray = Space {
@@ -594,6 +622,8 @@ mod tests {
             "databases 2 and 902 share a name or a credential",
             "what a database has used cannot be read, or is of none",
             "database 77 has rows and is not in the catalogue",
+            "the root key's hash cannot be read",
+            "DynamoDB's access key cannot be read",
         ];
         let all = found(&catalogue);
         for what in expected {

@@ -82,26 +82,36 @@ impl Hash {
     pub fn of(secret: &[u8]) -> Hash {
         Hash(Sha256::digest(secret).into())
     }
+
+    /// Parses 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Hash> {
+        let mut hash = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (index, byte) in hash.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+        }
+        Some(Hash(hash))
+    }
+}
+
+impl std::fmt::Display for Hash {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&hexadecimal(&self.0))
+    }
 }
 
 impl Serialize for Hash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hexadecimal(&self.0))
+        serializer.collect_str(self)
     }
 }
 
 impl<'de> Deserialize<'de> for Hash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let mut hash = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(D::Error::custom("a hash has 64 hexadecimal digits"));
-        }
-        for (index, byte) in hash.iter_mut().enumerate() {
-            let digits = &text[2 * index..2 * index + 2];
-            *byte = u8::from_str_radix(digits, 16).map_err(D::Error::custom)?;
-        }
-        Ok(Hash(hash))
+        Hash::parse(&text).ok_or_else(|| D::Error::custom("a hash has 64 hexadecimal digits"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The catalogue's invariants, for `quartet check`: definitions can be read, names and credentials
-//! open one database, usage and rows belong to an existing database.
+//! open one database, usage and rows belong to an existing database, the operator's credentials can
+//! be read.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -8,6 +9,7 @@ use quartet_engine::{Invariants, Repair, Verification};
 use quartet_model::{DatabaseId, LayerId};
 
 use crate::Definition;
+use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
 
 /// The catalogue's promises.
 pub struct CatalogueInvariants;
@@ -26,6 +28,7 @@ impl Invariants for CatalogueInvariants {
         }
         let known = verify_definitions(verification);
         verify_usage(verification, &known);
+        verify_credentials(verification);
         for database in verification.databases {
             if !UNLISTED.contains(database) && !known.contains(&database.0) {
                 verification.found(
@@ -98,6 +101,18 @@ fn verify_usage(verification: &mut Verification<'_>, known: &BTreeSet<u16>) {
         }
         ControlFlow::Continue(())
     });
+}
+
+/// A person decides: without the row, the next start would make another credential.
+fn verify_credentials(verification: &mut Verification<'_>) {
+    let rows = verification.rows;
+    let is_damaged = |key, is_whole: fn(&[u8]) -> bool| rows.get(key).is_some_and(|row| !is_whole(&row));
+    if is_damaged(ROOT_KEY, |row| root_key(row).is_some()) {
+        verification.found("the root key's hash cannot be read".into(), Vec::new());
+    }
+    if is_damaged(ACCESS_KEY, |row| access_key(row).is_some()) {
+        verification.found("DynamoDB's access key cannot be read".into(), Vec::new());
+    }
 }
 
 fn id_of(key: &[u8]) -> Option<u16> {

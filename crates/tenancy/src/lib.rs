@@ -5,6 +5,7 @@
 //!   catalogue   a row a database in the engine's system space, and an index of all of them in memory
 //!   definition  what an operator decides about a database, and the form in which that is kept
 //!   quotas      how much a database may use, and what it is refused with
+//!   operator    the root key's hash and DynamoDB's access key, as rows
 //!   meter       how much it has used: atomics, written to the system space now and then
 //!   share       how long a busy database waits so that the others get their turn
 //! ```
@@ -17,12 +18,14 @@ mod catalogue;
 mod definition;
 mod invariants;
 mod meter;
+mod operator;
 mod quotas;
 mod share;
 
 pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
-pub use definition::{Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, KeptCredentials, is_name};
+pub use definition::{Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, Hash, KeptCredentials, is_name};
 pub use invariants::CatalogueInvariants;
 pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
+pub use operator::{AccessKey, access_key};
 pub use quotas::{Exceeded, Limits, Quotas};
 pub use share::{Share, Turns};

@@ -1,116 +1,108 @@
-"""Wrong passwords wait, for nobody else; what --dev gives to everybody is not for pages of other sites; MIGRATE goes where operators say."""
+"""Everything that decides who may log in is rows: a backup has it, and so has the folder that it is restored into."""
 
-import base64
-import http.client
-import time
+import re
+import subprocess
+from contextlib import contextmanager
 
-import pytest
+from harness import dynamodb
 from harness.admin import Admin
-from harness.resp import Connection, ReplyError
-from harness.server import Server
-
-pytestmark = pytest.mark.quartet_only
+from harness.resp import Connection
+from harness.server import Server, binary, free_port
 
 
-@pytest.fixture(scope="module")
-def host():
-    server = Server().start()
-    yield server
-    server.close()
+class Production(Server):
+    """A server that asks for credentials."""
+
+    def _spawn(self, command):
+        super()._spawn([word for word in command if word != "--dev"])
+
+    def shown(self, pattern):
+        found = re.search(pattern, "".join(self.output))
+        return found and found.group(1)
 
 
-def ask(port, method, path, body=None, **headers):
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+@contextmanager
+def serving(data):
+    server = Production("always", data=str(data), fixed_port=free_port()).start()
+    server.port = server.fixed_port
     try:
-        client.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        answer = client.getresponse()
-        return answer.status, answer.read().decode(), answer.headers
+        yield server
     finally:
-        client.close()
+        server.close()
 
 
-def seconds_to(step):
-    started = time.monotonic()
-    step()
-    return time.monotonic() - started
+def logged_in(server, password, user="default"):
+    with Connection(server.port) as client:
+        return client.do("AUTH", user, password) == "OK"
 
 
-def test_wrong_passwords_wait_longer_each_time_and_others_do_not(host):
-    """One connection could try 424,000 passwords a second."""
-    with Connection(host.port) as operator, Connection(host.port) as guesser:
-        operator.do("ACL", "SETUSER", "alice", "on", ">right")
-        operator.do("ACL", "SETUSER", "bob", "on", ">right")
-
-        def log_in(user, connection=None):
-            with Connection(host.port) as own:
-                assert (connection or own).do("AUTH", user, "right") == "OK"
-
-        log_in("alice")
-        started, attempts = time.monotonic(), 0
-        while time.monotonic() - started < 2.0:
-            assert guesser.do("AUTH", "alice", f"guess{attempts}").startswith("WRONGPASS")
-            attempts += 1
-        # Eight that are free, and then 10 ms, 20 ms, 40 ms...
-        assert attempts <= 20
-        # Another connection of the guesser's waits as well, and learns nothing by hanging up.
-        with Connection(host.port) as impatient:
-            impatient.send("AUTH", "alice", "another guess")
-            guesser.send("AUTH", "alice", "guess")
-            # Others, and who came in with this password before, do not wait.
-            assert seconds_to(lambda: log_in("bob")) < 0.5
-            assert seconds_to(lambda: log_in("alice")) < 0.5
-        assert guesser.read().startswith("WRONGPASS")
-        with Connection(host.port) as greeter:
-            assert greeter.do("HELLO", 2, "AUTH", "bob", "wrong").startswith("WRONGPASS")
+def test_credentials_outlive_the_server_and_its_folder(tmp_path):
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    with serving(data) as server:
+        root = server.shown(r"root key, shown this once: (\S+)")
+        name, secret = re.search(r"DynamoDB access key (\S+), secret, shown this once: (\S+)", "".join(server.output)).groups()
+        with Connection(server.port) as client:
+            client.do("AUTH", root)
+            client.do("ACL", "SETUSER", "kept", "on", ">a", "~*", "+@all")
+            assert client.do("ACL", "SAVE") == "OK"
+            # ACL SAVE was the last word about users: this one goes with the process.
+            client.do("ACL", "SETUSER", "unsaved", "on", ">a", "~*", "+@all")
+        (tmp_path / "key").write_text(root)
+        command = [binary(), "backup", "--server", f"127.0.0.1:{server.http_port}", "--to", str(tmp_path / "backup"), "--key-file", str(tmp_path / "key")]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        assert not {path.name for path in data.iterdir()} & {"root-key.sha256", "dynamodb-access-key", "users.acl"}
+    subprocess.run([binary(), "restore", "--from", str(tmp_path / "backup"), "--data", str(copy)], check=True, capture_output=True, timeout=120)
+    for folder in (data, copy):
+        with serving(folder) as server:
+            assert "shown this once" not in "".join(server.output)
+            assert logged_in(server, root) and logged_in(server, "a", "kept") and not logged_in(server, "a", "unsaved")
+            assert dynamodb.connect(server, key=(name, secret)).list_tables()["TableNames"] == []
+            assert Admin(server, root).show("default")["name"] == "default"
+        checked = subprocess.run([binary(), "check", "--data", str(folder)], capture_output=True, text=True, timeout=120)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_wrong_keys_of_the_admin_api_wait(host):
-    def wrong():
-        assert ask(host.http_port, "GET", "/admin/v1/databases", Authorization="Bearer wrong")[0] == 401
-
-    seconds = [seconds_to(wrong) for _ in range(15)]
-    assert seconds[-1] > 0.3, seconds
-    assert seconds_to(lambda: Admin(host).ask("GET", "")) < 0.3
-
-
-def test_pages_of_other_sites_may_not_use_what_dev_gives_to_everybody(host):
-    secret = {"Authorization": "Basic " + base64.b64encode(b"secret:").decode()}
-    signed = {
-        "Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0",
-        "X_Amz_Target": "DynamoDB_20120810.ListTables",
-        "Content_Type": "application/x-amz-json-1.0",
-    }
-    admin = {"Authorization": "Bearer dev"}
-    requests = [
-        (host.fauna_port, "POST", "/", b"1", secret),
-        (host.dynamodb_port, "POST", "/", b"{}", signed),
-        (host.http_port, "GET", "/admin/v1/databases", None, admin),
-        (host.http_port, "GET", "/get/k", None, {}),
-    ]
-    for port, method, path, body, headers in requests:
-        for foreign in ({"Origin": "https://example.com"}, {"Host": "rebound.example.com"}, {"Sec_Fetch_Site": "cross-site"}):
-            status, text, answered = ask(port, method, path, body, **headers, **foreign)
-            assert status in (400, 401, 403) and "another site" in text, (path, foreign, status, text)
-            assert answered["access-control-allow-credentials"] is None
-        status, text, _ = ask(port, method, path, body, **headers, Origin="http://localhost:3000")
-        assert "another site" not in text, (path, text)
+def test_a_key_that_was_lost_is_replaced(tmp_path):
+    data = tmp_path / "data"
+    with serving(data) as server:
+        lost = server.shown(r"root key, shown this once: (\S+)")
+    reset = subprocess.run([binary(), "admin", "reset-key", "--data", str(data)], check=True, capture_output=True, text=True, timeout=60)
+    new = re.search(r"shown this once: (\S+)", reset.stdout).group(1)
+    for _ in range(2):
+        with serving(data) as server:
+            assert logged_in(server, new) and not logged_in(server, lost)
 
 
-def test_migrate_is_for_operators_and_listed_targets(host):
-    shop = Admin(host).create("shop")
-    with Connection(host.port) as tenant:
-        tenant.do("AUTH", "shop", shop["credentials"]["token"])
-        tenant.do("SET", "k", "v")
-        assert tenant.do("MIGRATE", "127.0.0.1", host.port, "k", 0, 100) == ReplyError("ERR Command is not available: 'MIGRATE'")
-    Admin(host).delete("shop")
-    assert "needs a connection of its own" in ask(host.http_port, "GET", f"/migrate/127.0.0.1/{host.port}/k/0/100")[1]
-    listing = Server(options=["--migrate-targets", f"localhost:1,127.0.0.1:{host.port}"]).start()
-    try:
-        with Connection(listing.port) as operator, Connection(host.port) as there:
-            operator.do("SET", "migrated", "v")
-            refused = operator.do("MIGRATE", "127.0.0.1", 1, "migrated", 0, 100)
-            assert refused.startswith("ERR MIGRATE to 127.0.0.1:1 is not allowed")
-            assert operator.do("MIGRATE", "127.0.0.1", host.port, "migrated", 0, 5000) == "OK"
-            assert there.do("GETDEL", "migrated") == "v"
-    finally:
-        listing.close()
+def test_a_file_of_users_is_taken_in_once(tmp_path):
+    """Users stood in `users.acl` before they were rows; what is written there by hand is still taken."""
+    data = tmp_path / "data"
+    with serving(data):
+        pass
+    (data / "users.acl").write_text("user default on nopass ~* &* +@all\nuser old on >b ~* +@all\n")
+    with serving(data) as server:
+        assert logged_in(server, "b", "old")
+        assert not (data / "users.acl").exists() and "user old" in (data / "users.acl.imported").read_text()
+    with serving(data) as server:
+        assert logged_in(server, "b", "old")
+    (data / "users.acl").write_text("user default on\nuser broken on +nosuchcommand\n")
+    command = [binary(), "serve", "--data", str(data), "--listen-redis", "127.0.0.1:0", "--listen-http", "off", "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0 and "users.acl" in refused.stderr, refused.stderr
+    (data / "users.acl").unlink()
+    with serving(data) as server:
+        assert logged_in(server, "b", "old")
+
+
+def test_a_load_of_users_closes_the_connections_of_those_who_went(tmp_path):
+    """Also the one that asked, once it has its answer."""
+    with serving(tmp_path / "data") as server:
+        root = server.shown(r"root key, shown this once: (\S+)")
+        with Connection(server.port) as client, Connection(server.port) as own, Connection(server.port) as other:
+            client.do("AUTH", root)
+            assert client.do("ACL", "LOAD").startswith("ERR There is no ACL file yet")
+            assert client.do("ACL", "SAVE") == "OK"
+            client.do("ACL", "SETUSER", "brief", "on", ">c", "~*", "+@all")
+            assert own.do("AUTH", "brief", "c") == other.do("AUTH", "brief", "c") == "OK"
+            assert own.do("ACL", "LOAD") == "OK"
+            assert own.read_to_close() == b"" and other.read_to_close() == b""
+            assert client.do("ACL", "USERS") == ["default"]

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Engine, Space};
 use quartet_wire_resp::Arguments;
 
-use crate::access::acl::User;
 use crate::command::table::Table;
 use crate::config::Config;
 use crate::connections::clients::ClientState;
@@ -145,11 +144,6 @@ impl<'c> Groups<'c> {
     /// See [`Redis::last_save_seconds`].
     pub fn last_save_seconds(self) -> u64 {
         self.layer.last_save_seconds()
-    }
-
-    /// See [`Redis::load_users`].
-    pub fn load_users(self) -> Result<Vec<Arc<User>>, String> {
-        self.layer.load_users()
     }
 
     /// See [`Redis::log_failed_authentication`].

@@ -36,6 +36,9 @@ pub enum Deferred {
     /// Write the users down with [`Redis::save_users`](crate::Redis::save_users) and answer OK when
     /// that is done.
     SaveUsers,
+    /// Replace the users by those kept with
+    /// [`Redis::reload_users`](crate::Redis::reload_users) and answer OK when that is done.
+    LoadUsers,
     /// Write the parameters that were changed to the configuration file with
     /// [`Redis::rewrite_config`](crate::Redis::rewrite_config) and answer OK when that is done.
     RewriteConfig,
@@ -64,6 +67,7 @@ impl std::fmt::Debug for Deferred {
         formatter.write_str(match self {
             Deferred::Checkpoint => "Checkpoint",
             Deferred::SaveUsers => "SaveUsers",
+            Deferred::LoadUsers => "LoadUsers",
             Deferred::RewriteConfig => "RewriteConfig",
             Deferred::ChangeTls(_) => "ChangeTls",
             Deferred::Shutdown => "Shutdown",

@@ -107,6 +107,16 @@ impl Session {
         &self.layer
     }
 
+    /// Ends the session once the replies written so far have been sent.
+    pub fn end_after_replies(&mut self) {
+        self.client.close_after_reply = true;
+    }
+
+    /// True if the session ends with the replies written so far.
+    pub fn is_ending(&self) -> bool {
+        self.client.close_after_reply
+    }
+
     pub fn client(&self) -> &Arc<Client> {
         &self.client.shared
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use quartet_server::DynamoDbSettings;
+use quartet_server::{AccessKeys, DynamoDbSettings};
 use serde::{Deserialize, Serialize};
 
 use super::values::{listen, named_places, one_of, read_secret};
@@ -41,12 +41,12 @@ pub struct DynamoDbOptions {
 }
 
 impl DynamoDbOptions {
-    pub fn validated(&self, access_keys: Vec<(String, String)>, is_dev: bool) -> Result<DynamoDbSettings> {
+    pub fn validated(&self, is_dev: bool) -> Result<DynamoDbSettings> {
         one_of("dynamodb-throttling", &self.dynamodb_throttling, &["on", "off"])?;
         one_of("dynamodb-regions", &self.dynamodb_regions, &["separate", "shared"])?;
         Ok(DynamoDbSettings {
             listen: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
-            access_keys,
+            access_keys: self.access_keys(is_dev)?,
             throttling: self
                 .dynamodb_throttling
                 .as_deref()
@@ -57,9 +57,12 @@ impl DynamoDbOptions {
         })
     }
 
-    /// The access keys that were given; `None` if none were.
-    pub fn access_keys(&self) -> Result<Option<Vec<(String, String)>>> {
-        self.dynamodb_access_keys.as_deref().map(access_keys).transpose()
+    fn access_keys(&self, is_dev: bool) -> Result<AccessKeys> {
+        match self.dynamodb_access_keys.as_deref() {
+            Some(given) => Ok(AccessKeys::Given(access_keys(given)?)),
+            None if is_dev => Ok(AccessKeys::Any),
+            None => Ok(AccessKeys::Kept),
+        }
     }
 
     pub fn read_secrets(&mut self) -> Result<()> {

@@ -7,13 +7,12 @@ use clap::Args;
 use quartet_server::LogSettings;
 use serde::{Deserialize, Serialize};
 
-use super::values::one_of;
-
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct LogOptions {
-    /// Which log orders the transactions [default: file]
-    #[arg(long, env = "QUARTET_LOG", value_parser = ["file"])]
+    /// Which log orders the transactions: file, or one that several nodes share, as
+    /// etcd://HOST:PORT,HOST:PORT/ROOT [default: file]
+    #[arg(long, env = "QUARTET_LOG")]
     log: Option<String>,
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
@@ -28,8 +27,16 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
+    /// The address of a log that several nodes share.
+    pub fn shared(&self) -> Result<Option<&str>> {
+        match self.log.as_deref() {
+            None | Some("file") => Ok(None),
+            Some(address) if address.starts_with("etcd://") => Ok(Some(address)),
+            Some(other) => anyhow::bail!("log: '{other}' is neither file nor etcd://HOST:PORT,HOST:PORT/ROOT"),
+        }
+    }
+
     pub fn validated(&self) -> Result<LogSettings> {
-        one_of("log", &self.log, &["file"])?;
         Ok(LogSettings {
             segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
             retention_bytes: self.log_retention_bytes.unwrap_or(1 << 30),

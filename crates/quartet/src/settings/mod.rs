@@ -5,6 +5,7 @@
 //! of its own, which makes the struct of the same name of `quartet_server::Settings`.
 
 mod backups;
+mod cluster;
 mod connections;
 mod dynamodb;
 mod fauna;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::backups::BackupOptions;
+use self::cluster::ClusterOptions;
 use self::connections::ConnectionOptions;
 use self::dynamodb::DynamoDbOptions;
 use self::fauna::FaunaOptions;
@@ -78,6 +80,9 @@ pub struct ServeArguments {
     #[command(flatten, next_help_heading = "Log")]
     #[serde(flatten)]
     pub log: LogOptions,
+    #[command(flatten, next_help_heading = "Cluster")]
+    #[serde(flatten)]
+    pub cluster: ClusterOptions,
     #[command(flatten, next_help_heading = "Memory")]
     #[serde(flatten)]
     pub memory: MemoryOptions,
@@ -200,23 +205,31 @@ impl ServeArguments {
         self.connections.tls_files()
     }
 
-    /// The validated settings of a server whose clients show `credentials`, and DynamoDB's one of
-    /// `access_keys`.
-    pub fn validated(&self, credentials: Credentials, access_keys: Vec<(String, String)>) -> Result<Settings> {
+    fn credentials(&self) -> Credentials {
+        match self.root_key() {
+            _ if self.dev => Credentials::None,
+            Some(key) => Credentials::of_key(key),
+            None => Credentials::Kept,
+        }
+    }
+
+    pub fn validated(&self) -> Result<Settings> {
         one_of("log-format", &self.log_format, &["text", "json"])?;
         Ok(Settings {
             storage: self.storage.validated()?,
             log: self.log.validated()?,
             memory: self.memory.validated(),
             backups: self.backups.validated()?,
+            cluster: self.log.shared()?.map(|log| self.cluster.validated(log)).transpose()?,
             connections: self.connections.validated()?,
             telemetry: self.telemetry.validated()?,
             slow_requests: self.telemetry.slow_requests(),
-            credentials,
+            credentials: self.credentials(),
             status: crate::notify::status,
+            show: crate::serve::show,
             redis: self.redis.validated(self.config.as_deref(), self.dev)?,
             http: self.http.validated()?,
-            dynamodb: self.dynamodb.validated(access_keys, self.dev)?,
+            dynamodb: self.dynamodb.validated(self.dev)?,
             fauna: self.fauna.validated()?,
             keyvalue: self.keyvalue.validated()?,
             sentinel: self.sentinel.validated()?,
@@ -287,7 +300,7 @@ mod tests {
         let merged = flags.over(file).unwrap();
         assert!(merged.is_dev());
         assert_eq!(merged.redis.parameter("hz").as_deref(), Some("20"));
-        let settings = merged.validated(Credentials::None, Vec::new()).unwrap();
+        let settings = merged.validated().unwrap();
         assert_eq!(
             (settings.storage.durability, settings.connections.connections_max),
             (Durability::Interval, 7)

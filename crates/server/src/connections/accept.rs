@@ -1,7 +1,7 @@
 //! Accepts connections at a listener and deals them out to the I/O threads in turn.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -14,9 +14,10 @@ use crate::limits::connection_limit::{ACCEPT_RETRY, AcceptErrors};
 
 /// The way in through a listener: what becomes of a connection that it has accepted.
 pub trait Entrance: Send + Sync {
-    /// Admits a connection that the thread of `thread_waker` will serve. `None`: there is no place
-    /// left.
-    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e>;
+    /// Admits a connection of the client at `peer` that the thread of `thread_waker` will serve. The
+    /// other end of the socket may be another node, which passes the client's bytes on. `None`:
+    /// there is no place left.
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e>;
 
     /// Nobody new arrives any more.
     fn closed(&self) {}
@@ -27,6 +28,8 @@ pub type Admitting<'e> = Pin<Box<dyn Future<Output = io::Result<Option<Box<dyn A
 
 /// A socket that listens, and what is behind it.
 pub struct Listener {
+    /// As in `--listen-NAME`.
+    pub name: &'static str,
     pub socket: std::net::TcpListener,
     pub entrance: Arc<dyn Entrance>,
 }
@@ -49,7 +52,7 @@ impl Listener {
             };
             let thread = &threads[turn % threads.len()];
             let admitted = match accepted {
-                Ok((socket, address)) => self.entrance.admit(socket, address.ip(), &thread.thread_waker).await,
+                Ok((socket, peer)) => self.entrance.admit(socket, peer, &thread.thread_waker).await,
                 Err(error) => Err(error),
             };
             match admitted {

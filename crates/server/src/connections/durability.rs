@@ -1,11 +1,13 @@
-//! Waiting, on one I/O thread, for the log to make versions durable, or for the partition's lock
-//! when somebody keeps it.
+//! Waiting, on one I/O thread, until replies may leave, or for the partition's lock when somebody
+//! keeps it.
 //!
-//! The engine's flusher wakes the thread once; the connections that wait are woken here, without
-//! crossing threads again.
+//! A reply may leave once the version that it rests on is durable and, over a log that several nodes
+//! share, this node has been shown to be home after the request had arrived. The engine's flusher
+//! wakes the thread once; the connections that wait are woken here, without crossing threads again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +15,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Dependency, Engine};
+use quartet_engine::{Arrival, Dependency, Durability, Engine, Settled};
 use tokio::sync::Notify;
 
 use crate::connections::turns::ThreadTurns;
@@ -21,7 +23,7 @@ use crate::connections::turns::ThreadTurns;
 #[derive(Clone)]
 pub struct DurableWaiters {
     engine: Arc<Engine>,
-    waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>,
+    waiting: Arc<Mutex<AllWaiting>>,
     task: Arc<tokio::task::JoinHandle<()>>,
     /// The partition's lock was released after somebody had waited for it in vain.
     released: Arc<Notify>,
@@ -34,9 +36,37 @@ const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
 /// A shorter sync costs less than the way to the flusher's thread and back.
 const SYNC_MICROS_LONG: u64 = 200;
 
+/// The condition on which a reply leaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hold {
+    /// The newest version that it rests on.
+    pub dependency: Dependency,
+    /// When the request had arrived, or later, and before it was executed.
+    pub arrival: Arrival,
+}
+
+/// The reply may never leave: this node is home no more, and whether the request was executed is
+/// not known.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost;
+
+impl From<Lost> for io::Error {
+    fn from(_: Lost) -> io::Error {
+        io::ErrorKind::ConnectionAborted.into()
+    }
+}
+
 struct Waiting {
-    dependency: Dependency,
+    hold: Hold,
     waker: Waker,
+}
+
+#[derive(Default)]
+struct AllWaiting {
+    /// For a version.
+    durable: BinaryHeap<Reverse<Waiting>>,
+    /// For a confirmation: their versions are durable.
+    confirmed: Vec<Waiting>,
 }
 
 impl DurableWaiters {
@@ -48,8 +78,8 @@ impl DurableWaiters {
         let released = Arc::new(Notify::new());
         let notify = released.clone();
         engine.on_free(Arc::new(move || notify.notify_waiters()));
-        let waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>> = Arc::default();
-        let task = tokio::task::spawn(wake_when_durable(engine.clone(), moved, waiting.clone()));
+        let waiting: Arc<Mutex<AllWaiting>> = Arc::default();
+        let task = tokio::task::spawn(wake_when_settled(engine.clone(), moved, waiting.clone()));
         DurableWaiters {
             engine,
             waiting,
@@ -72,28 +102,40 @@ impl DurableWaiters {
         is_worth_overlapping(gathered_micros, sync_micros) && !self.engine.is_durable(dependency)
     }
 
-    /// Completes once `dependency` is durable. For a connection that does nothing else meanwhile:
-    /// if it is alone, this thread is held up until then.
-    pub async fn settled(&self, dependency: Dependency) {
-        let made = self.is_alone() && self.engine.make_durable(dependency);
-        if !made {
-            self.durable(dependency).await;
-        }
+    /// The arrival of requests that are there now, before they are executed in a space of this
+    /// durability.
+    #[inline]
+    pub fn arrival(&self, durability: Durability) -> Arrival {
+        self.engine.arrival(durability)
     }
 
-    /// Completes once `dependency` is durable.
-    pub async fn durable(&self, dependency: Dependency) {
-        std::future::poll_fn(|context| {
-            if self.engine.is_durable(dependency) {
-                return Poll::Ready(());
+    /// Completes once the reply may leave. For a connection that does nothing else meanwhile: if it
+    /// is alone, this thread may be held up until then.
+    pub async fn settled(&self, hold: Hold) -> Result<(), Lost> {
+        if self.is_alone() {
+            self.engine.make_durable(hold.dependency);
+        }
+        self.released(hold).await
+    }
+
+    /// The same, and never holds the thread up.
+    pub async fn released(&self, hold: Hold) -> Result<(), Lost> {
+        std::future::poll_fn(|context| match self.engine.settled(hold.dependency, hold.arrival) {
+            Settled::Yes => Poll::Ready(Ok(())),
+            Settled::Lost => Poll::Ready(Err(Lost)),
+            Settled::NotYet => {
+                let waker = context.waker().clone();
+                self.waiting.lock().durable.push(Reverse(Waiting { hold, waker }));
+                Poll::Pending
             }
-            self.waiting.lock().push(Reverse(Waiting {
-                dependency,
-                waker: context.waker().clone(),
-            }));
-            Poll::Pending
         })
-        .await;
+        .await
+    }
+
+    /// Completes once `dependency` is durable, with an error if it never will be.
+    pub async fn durable(&self, dependency: Dependency) -> Result<(), Lost> {
+        let arrival = self.engine.arrival(Durability::Always);
+        self.released(Hold { dependency, arrival }).await
     }
 
     /// Writers wait until the store has been flushed.
@@ -120,9 +162,11 @@ impl DurableWaiters {
         }
     }
 
-    /// True if a reply with this dependency may be sent now.
-    pub fn is_durable(&self, dependency: Dependency) -> bool {
-        self.engine.durable() >= dependency
+    /// True if a reply may be sent now.
+    #[inline]
+    pub fn is_settled(&self, hold: Hold) -> bool {
+        // A version that is not durable yet wakes nobody here: its waiting does.
+        hold.dependency <= self.engine.durable() && self.engine.settled(hold.dependency, hold.arrival) == Settled::Yes
     }
 
     pub fn stop(&self) {
@@ -137,30 +181,49 @@ fn is_worth_overlapping(gathered_micros: u64, sync_micros: u64) -> bool {
     sync_micros >= SYNC_MICROS_LONG && gathered_micros >= sync_micros / 2
 }
 
-async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>) {
+async fn wake_when_settled(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc<Mutex<AllWaiting>>) {
     loop {
         moved.notified().await;
         let mut waiting = waiting.lock();
-        while waiting
-            .peek()
-            .is_some_and(|Reverse(first)| first.dependency <= engine.durable())
-        {
-            if let Some(Reverse(first)) = waiting.pop() {
-                first.waker.wake();
-            }
-        }
-        // The rest wait for the next sync; asking keeps the flusher's notifications coming.
-        if let Some(Reverse(first)) = waiting.peek()
-            && engine.is_durable(first.dependency)
-        {
+        waiting.wake(&engine);
+        // The rest wait for the next time; asking keeps the engine's notifications coming.
+        let first = waiting.durable.peek().map(|Reverse(first)| first.hold);
+        let asked = [first, waiting.confirmed.first().map(|first| first.hold)];
+        let is_settled = |hold: &Hold| engine.settled(hold.dependency, hold.arrival) != Settled::NotYet;
+        if asked.iter().flatten().any(is_settled) {
             moved.notify_one();
         }
     }
 }
 
+impl AllWaiting {
+    /// Wakes those whose replies may leave, or never may.
+    fn wake(&mut self, engine: &Engine) {
+        let is_over = |waiting: &Waiting| {
+            let Hold { dependency, arrival } = waiting.hold;
+            engine.settled(dependency, arrival) != Settled::NotYet
+        };
+        while let Some(Reverse(first)) = self.durable.peek()
+            && (first.hold.dependency <= engine.durable() || is_over(first))
+        {
+            let Some(Reverse(first)) = self.durable.pop() else {
+                break;
+            };
+            self.confirmed.push(first);
+        }
+        self.confirmed.retain(|waiting| {
+            let is_over = is_over(waiting);
+            if is_over {
+                waiting.waker.wake_by_ref();
+            }
+            !is_over
+        });
+    }
+}
+
 impl PartialEq for Waiting {
     fn eq(&self, other: &Waiting) -> bool {
-        self.dependency == other.dependency
+        self.hold.dependency == other.hold.dependency
     }
 }
 
@@ -174,7 +237,7 @@ impl PartialOrd for Waiting {
 
 impl Ord for Waiting {
     fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
-        self.dependency.cmp(&other.dependency)
+        self.hold.dependency.cmp(&other.hold.dependency)
     }
 }
 

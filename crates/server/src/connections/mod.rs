@@ -3,7 +3,8 @@
 pub(crate) mod accept;
 pub(crate) mod durability;
 pub(crate) mod handoff;
-pub(crate) mod port_owner;
+mod port_owner;
+pub(crate) mod sockets;
 pub(crate) mod tls;
 pub(crate) mod turns;
 pub(crate) mod waker;

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::sessions::Keyring;
 use crate::http::{Head, HeadShows, Header, HttpLayer};
 use crate::operations::admin::DEVELOPMENT_KEY;
-use crate::settings::{Credentials, RestTokens, Settings};
+use crate::settings::{AccessKeys, Credentials, RestTokens, Settings};
 use crate::tenants::Tenants;
 
 /// The database that every server has.
@@ -30,7 +30,7 @@ pub struct Login {
     tenants: Arc<Tenants>,
     credentials: Credentials,
     rest_tokens: RestTokens,
-    access_keys: Vec<(String, String)>,
+    access_keys: AccessKeys,
 }
 
 /// The fields of the credentials of a database, as they are shown when it is made.
@@ -120,10 +120,8 @@ impl Login {
 
     fn is_root_key(&self, credential: &str) -> bool {
         let given: [u8; 32] = Sha256::digest(credential).into();
-        match self.credentials {
-            Credentials::Key { sha256 } => given == sha256,
-            Credentials::None => credential == DEVELOPMENT_KEY,
-        }
+        let root_key = self.credentials.root_key();
+        root_key.map_or(credential == DEVELOPMENT_KEY, |hash| given == hash)
     }
 
     /// One of the command line, or a user's of the default database. With `--dev` any is let in,
@@ -172,7 +170,7 @@ impl Login {
         {
             keyring.dynamodb.insert(database.definition().name.clone(), own());
         }
-        let mut known = self.access_keys.iter();
+        let mut known = self.access_keys.known().iter();
         if known.any(|(known, known_secret)| known == key && is_same(known_secret)) {
             keyring.dynamodb.insert(DEFAULT.to_owned(), own());
         }

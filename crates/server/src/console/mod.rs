@@ -45,7 +45,7 @@ use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake};
 use crate::observability::telemetry::spans::Described;
 use crate::operations::changes;
-use crate::settings::Settings;
+use crate::settings::{AccessKeys, Settings};
 use crate::tenants::Tenants;
 use crate::tenants::turns::FairShare;
 
@@ -71,7 +71,7 @@ pub struct Console {
     tenants: Arc<Tenants>,
     sessions: Sessions,
     login: Login,
-    access_keys: Vec<(String, String)>,
+    access_keys: AccessKeys,
     is_development: bool,
     /// Name and connection string of each listener.
     endpoints: Vec<(&'static str, String)>,
@@ -311,7 +311,7 @@ impl Console {
             _ => {
                 // Where there are no access keys, any is right.
                 let any = || ("console".to_owned(), "console".to_owned());
-                let operators = || is_root.then(|| self.access_keys.first().cloned().unwrap_or_else(any));
+                let operators = || is_root.then(|| self.access_keys.known().first().cloned().unwrap_or_else(any));
                 let (key, secret) = keyring.dynamodb.get(database).cloned().or_else(operators)?;
                 Some(Carried::Signature(key, secret))
             }

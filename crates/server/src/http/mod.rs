@@ -22,7 +22,7 @@ mod turns;
 pub(crate) mod web_pages;
 
 use std::future::poll_fn;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -202,8 +202,9 @@ pub struct HttpEntrance {
 }
 
 impl Entrance for HttpEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
+            let address = peer.ip();
             let place = match self.layer.serves_operators() && address.is_loopback() {
                 true => Place::LocalHttp,
                 false => Place::Any,

@@ -21,7 +21,7 @@ use tokio::time::Duration;
 use super::KeyValueEndpoint;
 use super::measuring;
 use super::takeover::SlotGuard;
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::{DurableWaiters, Hold};
 use crate::connections::tls::{TlsEntrance, Transport};
 use crate::limits::connection_limit::Permit;
 use crate::limits::transfer_deadline::write_in_turns;
@@ -210,32 +210,32 @@ struct Connection<S> {
     is_busy: bool,
 }
 
-/// Replies that wait for what they rest on to become durable, in the order in which they were made.
+/// Replies that wait until they may leave, in the order in which they were made.
 #[derive(Default)]
 struct Unsettled {
     bytes: VecDeque<u8>,
     /// The hold of each, and its length.
-    replies: VecDeque<(Dependency, usize)>,
+    replies: VecDeque<(Hold, usize)>,
 }
 
 impl Unsettled {
-    fn push(&mut self, reply: &[u8], dependency: Dependency) {
+    fn push(&mut self, reply: &[u8], hold: Hold) {
         self.bytes.extend(reply);
-        self.replies.push_back((dependency, reply.len()));
+        self.replies.push_back((hold, reply.len()));
     }
 
-    fn first(&self) -> Option<Dependency> {
-        self.replies.front().map(|(dependency, _)| *dependency)
+    fn first(&self) -> Option<Hold> {
+        self.replies.front().map(|(hold, _)| *hold)
     }
 
     fn last(&self) -> Option<Dependency> {
-        self.replies.back().map(|(dependency, _)| *dependency)
+        self.replies.back().map(|(hold, _)| hold.dependency)
     }
 
-    /// Moves to `output` what has become durable. A reply stays while one before it does.
+    /// Moves to `output` what may leave. A reply stays while one before it does.
     fn settle(&mut self, waiters: &DurableWaiters, output: &mut Vec<u8>) {
-        while let Some(&(dependency, length)) = self.replies.front()
-            && waiters.is_durable(dependency)
+        while let Some(&(hold, length)) = self.replies.front()
+            && waiters.is_settled(hold)
         {
             output.extend(self.bytes.drain(..length));
             self.replies.pop_front();
@@ -315,16 +315,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let unsettled = self.unsettled.first();
         let settled = async {
             match unsettled {
-                None => {}
-                Some(dependency) if dependency <= overlapped => waiters.durable(dependency).await,
-                Some(dependency) => waiters.settled(dependency).await,
+                None => Ok(()),
+                Some(hold) if hold.dependency <= overlapped => waiters.released(hold).await,
+                Some(hold) => waiters.settled(hold).await,
             }
         };
         tokio::select! {
             biased;
             read = self.socket.read_buf(&mut self.input), if may_read => read.map(Event::Input),
             () = self.woken.notified() => Ok(Event::Woken),
-            () = settled, if unsettled.is_some() => Ok(Event::Woken),
+            settled = settled, if unsettled.is_some() => Ok(settled.map(|()| Event::Woken)?),
             () = tokio::time::sleep(BUSY_RETRY), if is_busy => Ok(Event::Woken),
             _ = self.stop.changed() => Ok(Event::Stop),
         }
@@ -350,6 +350,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn answer_turn(&mut self) -> io::Result<bool> {
         self.is_busy = false;
+        let arrival = self.waiters.arrival(self.session.durability());
         self.session.begin_batch();
         let (mut answered_bytes, frame_bytes_max) = (0, self.session.frame_bytes_max());
         let tenants = self.scheduler_handle.tenants().clone();
@@ -391,9 +392,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     database.meter.transferred(frame.bytes, self.output.len() - before);
                 }
                 if let Answered::Reply(dependency) = answered
-                    && !self.waiters.is_durable(dependency)
+                    && let hold = (Hold { dependency, arrival })
+                    && !self.waiters.is_settled(hold)
                 {
-                    self.unsettled.push(&self.output[before..], dependency);
+                    self.unsettled.push(&self.output[before..], hold);
                     self.output.truncate(before);
                     self.gathered_micros += micros;
                 }
@@ -435,10 +437,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.is_busy = true;
             return;
         };
+        let arrival = self.waiters.arrival(self.session.durability());
         for (id, dependency) in fired {
             let mut reply = Vec::new();
             Reply::put_empty(&mut reply, id);
-            self.unsettled.push(&reply, dependency);
+            self.unsettled.push(&reply, Hold { dependency, arrival });
         }
     }
 

@@ -10,7 +10,7 @@ mod connection;
 mod measuring;
 mod takeover;
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,10 +88,10 @@ impl KeyValueEndpoint {
                 may_write,
             });
         }
-        let is_right = match &self.credentials {
-            Credentials::None => true,
-            Credentials::Key { sha256 } => &quartet_layer_redis::access::acl::password_hash(token) == sha256,
-        };
+        let is_right = self
+            .credentials
+            .root_key()
+            .is_none_or(|hash| quartet_layer_redis::access::acl::password_hash(token) == hash);
         is_right.then(|| Opened {
             layer: self.layer.clone(),
             database: None,
@@ -108,8 +108,9 @@ pub struct KeyValueEntrance {
 }
 
 impl Entrance for KeyValueEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
+            let address = peer.ip();
             let Some(permit) = self.limit.admit(Place::Any).await else {
                 return Ok(None);
             };

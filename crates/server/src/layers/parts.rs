@@ -1,6 +1,6 @@
 //! The parts of a server that the layers of all its databases share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use quartet_engine::{Engine, Space};
 use quartet_layer_redis::access::login_guard::LoginGuard;
@@ -8,6 +8,7 @@ use quartet_model::LayerId;
 use quartet_tenancy::{DEFAULT_DATABASE, Database};
 use tokio::sync::watch;
 
+use crate::cluster::node::Shared;
 use crate::connections::tls::Tls;
 use crate::layers::by_type::ByType;
 use crate::limits::memory::Budget;
@@ -21,6 +22,8 @@ pub struct Parts {
     pub engine: Arc<Engine>,
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
+    /// The node of a cluster that this is, if it is one.
+    pub nodes: Option<Weak<Shared>>,
     /// The process' memory budget.
     pub budget: Budget,
     /// Resident memory before the data was opened.

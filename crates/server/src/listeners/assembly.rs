@@ -4,12 +4,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use quartet_model::LayerId;
 use tokio::sync::watch;
 
 use crate::connections::accept::{Entrance, Listener};
-use crate::connections::port_owner;
+use crate::connections::sockets::Sockets;
 use crate::http::{HttpEntrance, HttpLayer};
 use crate::layers::by_type::ByType;
 use crate::limits::connection_limit::ConnectionLimit;
@@ -27,6 +27,7 @@ pub struct Assembly<'a> {
     pub settings: &'a Arc<Settings>,
     pub limit: &'a Arc<ConnectionLimit>,
     pub stranger_bytes: &'a Arc<StrangerBytes>,
+    pub sockets: &'a Sockets,
     /// Becomes true when the server stops.
     pub stopped: &'a watch::Receiver<bool>,
     pub added: Added,
@@ -61,13 +62,8 @@ pub struct Endpoint {
 
 impl Assembly<'_> {
     /// Binds the listener of `--listen-NAME`; `None`: it is off.
-    pub fn bind(&self, listens: Listen, name: &str) -> Result<Option<(TcpListener, SocketAddr)>> {
-        let Some(address) = listens.address() else {
-            return Ok(None);
-        };
-        let socket = listen(address, name)?;
-        let address = socket.local_addr()?;
-        Ok(Some((socket, address)))
+    pub fn bind(&self, listens: Listen, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
+        self.sockets.bind(listens, name)
     }
 
     /// Names an address to people: when the server starts, and at the console.
@@ -75,13 +71,17 @@ impl Assembly<'_> {
         self.added.endpoints.push(Endpoint { name, text, address });
     }
 
-    pub fn add(&mut self, socket: TcpListener, entrance: impl Entrance + 'static) {
-        let entrance = Arc::new(entrance);
-        self.added.listeners.push(Listener { socket, entrance });
+    /// Lets clients in at the listener of `--listen-NAME`.
+    pub fn add(&mut self, name: &'static str, socket: TcpListener, entrance: impl Entrance + 'static) {
+        self.added.listeners.push(Listener {
+            name,
+            socket,
+            entrance: Arc::new(entrance),
+        });
     }
 
     /// Serves a layer of the default database over HTTP.
-    pub fn add_http(&mut self, socket: TcpListener, layer: Arc<dyn HttpLayer>) {
+    pub fn add_http(&mut self, name: &'static str, socket: TcpListener, layer: Arc<dyn HttpLayer>) {
         let parts = &self.tenants.parts;
         let entrance = HttpEntrance {
             layer: layer.clone(),
@@ -92,7 +92,7 @@ impl Assembly<'_> {
             login_guard: parts.login_guard.clone(),
             spans: parts.spans.clone(),
         };
-        self.add(socket, entrance);
+        self.add(name, socket, entrance);
         self.maintain(move || layer.maintain());
     }
 
@@ -111,30 +111,3 @@ impl Assembly<'_> {
 
 /// How often expired keys are removed, and other work in the background is done.
 pub const MAINTENANCE_CYCLE: Duration = Duration::from_millis(100);
-
-fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
-    let socket = if address.is_ipv6() {
-        tokio::net::TcpSocket::new_v6()
-    } else {
-        tokio::net::TcpSocket::new_v4()
-    }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address).with_context(|| cannot_listen(address, name))?;
-    // A runtime is needed to register the socket; the listener is handed on without one.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _entered = runtime.enter();
-    let listener = socket.listen(LISTEN_BACKLOG);
-    Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
-}
-
-/// A listener that could not be opened: its address, its option, and the process that is there
-/// already.
-fn cannot_listen(address: SocketAddr, name: &str) -> String {
-    let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
-    format!(
-        "cannot listen on {address} (--listen-{name}){}",
-        owner.unwrap_or_default()
-    )
-}
-
-const LISTEN_BACKLOG: u32 = 1024;

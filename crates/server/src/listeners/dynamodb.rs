@@ -15,7 +15,7 @@ use crate::http::HttpLayer;
 use crate::layers::kind::{DatabaseLayer, LayerKind};
 use crate::layers::parts::Parts;
 use crate::observability::durations::Measured;
-use crate::settings::Listening;
+use crate::settings::{AccessKeys, Listening};
 use crate::tenants::admission_control::has_no_room;
 
 pub const LAYER: ServedLayer = ServedLayer {
@@ -34,7 +34,7 @@ pub const LAYER: ServedLayer = ServedLayer {
             vec![Listening {
                 name: "dynamodb",
                 listen: settings.dynamodb.listen,
-                is_open: settings.dynamodb.access_keys.is_empty(),
+                is_open: settings.dynamodb.access_keys == AccessKeys::Any,
             }]
         },
         measured: Some(Measured {
@@ -58,7 +58,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     parts.of_kinds.put(Arc::new(ClientEndpoint(address.to_string())));
     let mut layer = layer(parts, parts.default_space(LayerId::DynamoDb));
     layer.buckets = Arc::new(NamedBuckets::new(&settings.buckets, settings.bucket_bytes_max)?);
-    let layer = Arc::new(DynamoDbHttp::new(layer, &settings.access_keys, tenants.clone()));
+    let layer = Arc::new(DynamoDbHttp::new(layer, settings.access_keys.known(), tenants.clone()));
     if !settings.buckets.is_empty() {
         let layer = layer.clone();
         let transfers = move |stopped: &_| buckets::transfer(&layer.layer, stopped);
@@ -66,7 +66,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     }
     let layer: Arc<dyn HttpLayer> = layer;
     assembly.added.http_layers.push((LayerId::DynamoDb, layer.clone()));
-    assembly.add_http(socket, layer);
+    assembly.add_http("dynamodb", socket, layer);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! A toy layer: its listener, and its layers over databases. The first line that a client sends
 //! names a database, and each further one comes back.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -57,7 +57,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         tenants: assembly.tenants.clone(),
         limit: assembly.limit.clone(),
     };
-    assembly.add(socket, entrance);
+    assembly.add("echo", socket, entrance);
     Ok(())
 }
 
@@ -78,7 +78,7 @@ struct EchoEntrance {
 }
 
 impl Entrance for EchoEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, _: IpAddr, _: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, _: SocketAddr, _: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
             let Some(permit) = self.limit.admit(Place::Any).await else {
                 return Ok(None);

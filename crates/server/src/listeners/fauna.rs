@@ -15,7 +15,7 @@ use crate::layers::kind::{DatabaseLayer, LayerKind};
 use crate::layers::parts::Parts;
 use crate::observability::durations::Measured;
 use crate::process::system;
-use crate::settings::{Credentials, DEVELOPMENT_SECRET};
+use crate::settings::DEVELOPMENT_SECRET;
 use crate::tenants::admission_control::has_no_room;
 
 pub const LAYER: ServedLayer = ServedLayer {
@@ -49,14 +49,12 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let parts = &tenants.parts;
     parts.of_kinds.put(Arc::new(IssuerKeys(fetch)));
     assembly.tell("fauna", address, format!("{}://{address}", parts.tls.http_scheme()));
-    let root = match settings.credentials {
-        Credentials::Key { sha256 } => RootSecret { sha256 },
-        Credentials::None => RootSecret::of(DEVELOPMENT_SECRET),
-    };
+    let root_key = settings.credentials.root_key();
+    let root = root_key.map_or_else(|| RootSecret::of(DEVELOPMENT_SECRET), |sha256| RootSecret { sha256 });
     let layer = layer(parts, parts.default_space(LayerId::Fauna), root)?;
     let layer: Arc<dyn HttpLayer> = Arc::new(FaunaHttp::new(layer, tenants.clone()));
     assembly.added.http_layers.push((LayerId::Fauna, layer.clone()));
-    assembly.add_http(socket, layer);
+    assembly.add_http("fauna", socket, layer);
     Ok(())
 }
 

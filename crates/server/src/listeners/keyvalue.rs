@@ -50,7 +50,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         tls: parts.tls.clone(),
         limit: assembly.limit.clone(),
     };
-    assembly.add(socket, entrance);
+    assembly.add("keyvalue", socket, entrance);
     // The console reads rows by it.
     assembly.added.lent.put(endpoint.clone());
     assembly.maintain(move || endpoint.maintain());

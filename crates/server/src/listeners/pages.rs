@@ -57,6 +57,6 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         endpoints.collect(),
         address.port(),
     );
-    assembly.add_http(socket, Arc::new(console));
+    assembly.add_http("http", socket, Arc::new(console));
     Ok(())
 }

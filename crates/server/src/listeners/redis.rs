@@ -90,7 +90,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         if is_tls_on {
             tell_tls(assembly, &layer, address);
         }
-        assembly.add(socket, both);
+        assembly.add("redis", socket, both);
     }
     if let Some((socket, address)) = assembly.bind(settings.redis.listen_tls, "redis-tls")? {
         anyhow::ensure!(
@@ -98,7 +98,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
             "listen-redis-tls: there is no certificate; tls-certificate names it"
         );
         tell_tls(assembly, &layer, address);
-        assembly.add(socket, tls_only);
+        assembly.add("redis-tls", socket, tls_only);
     }
     Ok(())
 }

@@ -45,6 +45,6 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         limit: assembly.limit.clone(),
         stranger_bytes: assembly.stranger_bytes.clone(),
     };
-    assembly.add(socket, entrance);
+    assembly.add("sentinel", socket, entrance);
     Ok(())
 }

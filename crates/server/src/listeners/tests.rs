@@ -8,10 +8,12 @@ use std::time::Duration;
 use quartet_engine::Durability;
 use quartet_tenancy::{Consistency, Definition, KeptCredentials, Quotas};
 
-use super::{echo, redis};
+use super::{ServedLayer, echo, redis};
 use crate::observability::exposition::Text;
 use crate::settings::{EchoSettings, Settings};
 use crate::{Server, metrics};
+
+static LAYERS: [ServedLayer; 2] = [redis::LAYER, echo::LAYER];
 
 fn create(server: &Server, name: &str) {
     let definition = Definition {
@@ -24,13 +26,14 @@ fn create(server: &Server, name: &str) {
         created_micros: 0,
         deleted: false,
     };
-    server.tenants.catalogue.create(definition).unwrap();
+    server.serving().tenants.catalogue.create(definition).unwrap();
 }
 
 /// The lines of `/metrics` that begin so.
 fn metrics_of(server: &Server, start: &str) -> Vec<String> {
     let mut out = Text::default();
-    metrics::write(server.redis.as_ref().unwrap(), &server.tenants, true, &mut out);
+    let serving = server.serving();
+    metrics::write(serving.redis.as_ref().unwrap(), &serving.tenants, true, &mut out);
     let lines = out.text.lines().filter(|line| line.starts_with(start));
     lines.map(str::to_owned).collect()
 }
@@ -67,11 +70,12 @@ fn settings() -> Settings {
 
 #[test]
 fn a_layer_more_is_a_row_and_a_struct() {
-    let server = Server::start_with(settings(), &[redis::LAYER, echo::LAYER]).unwrap();
+    let server = Server::start_with(settings(), &LAYERS).unwrap();
     create(&server, "first");
     create(&server, "second");
-    let [endpoint] = &server.endpoints[..] else {
-        panic!("{:?}", server.endpoints);
+    let endpoints = server.endpoints();
+    let [endpoint] = &endpoints[..] else {
+        panic!("{endpoints:?}");
     };
     let (name, address) = (endpoint.name, endpoint.address.to_string());
     assert_eq!(name, "echo");
@@ -97,13 +101,32 @@ fn a_layer_more_is_a_row_and_a_struct() {
     drop(connections);
 }
 
+/// Each time the same sockets, and databases as they were left.
+#[test]
+fn layers_are_dropped_and_made_anew_over_one_engine() {
+    let mut server = Server::start_with(settings(), &LAYERS).unwrap();
+    create(&server, "first");
+    create(&server, "second");
+    let address = server.endpoints()[0].address;
+    for _ in 0..3 {
+        let mut connections = ask_both(&address.to_string());
+        server = server.serve_anew().unwrap();
+        let mut rest = Vec::new();
+        connections.iter_mut().for_each(|socket| {
+            let _ = std::io::Read::read_to_end(socket, &mut rest);
+        });
+        assert!(rest.is_empty(), "connections end with their layers");
+        assert_eq!(server.endpoints()[0].address, address);
+    }
+    drop(ask_both(&address.to_string()));
+    server.shutdown(Duration::from_secs(600)).unwrap();
+}
+
 #[test]
 fn a_layer_more_is_refused_beyond_loopback_without_credentials() {
     let mut settings = settings();
     settings.echo.listen = "0.0.0.0:0".parse().unwrap();
-    let refused = Server::start_with(settings, &[redis::LAYER, echo::LAYER])
-        .err()
-        .unwrap();
+    let refused = Server::start_with(settings, &LAYERS).err().unwrap();
     assert!(refused.to_string().contains("refusing to listen for echo"), "{refused}");
 }
 

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_engine::Statistics as EngineStatistics;
+use quartet_engine::{Replication, Statistics as EngineStatistics};
 use quartet_layer_redis::Statistics as RedisStatistics;
 use quartet_layer_redis::{Redis, Resources};
 use quartet_tenancy::{DEFAULT_DATABASE, Usage};
@@ -22,6 +22,8 @@ pub struct Metric {
 pub enum Read {
     /// One value without labels.
     Value(fn(&Sources<'_>) -> f64),
+    /// One figure of the log that nodes share.
+    Replication(fn(&Replication) -> f64),
     /// Writes a sample for each set of labels.
     Samples(fn(&Sources<'_>, &mut dyn Exposition)),
 }
@@ -65,7 +67,7 @@ pub struct Figures {
 }
 
 impl Metric {
-    const fn new(name: &'static str, kind: Kind, help: &'static str, read: Read) -> Metric {
+    pub(super) const fn new(name: &'static str, kind: Kind, help: &'static str, read: Read) -> Metric {
         let unit = Unit::None;
         let family = Family { name, kind, unit, help };
         Metric { family, read }

@@ -17,6 +17,7 @@ mod keys;
 mod metric;
 mod process;
 mod redis;
+pub mod replication;
 mod requests;
 mod telemetry;
 
@@ -28,8 +29,9 @@ use crate::observability::exposition::{Exposition, Family};
 use crate::tenants::Tenants;
 
 /// In the order in which they are written: databases have the room that the others leave.
-pub static METRICS: [Table; 9] = [
+pub static METRICS: [Table; 10] = [
     engine::TABLE,
+    replication::TABLE,
     process::TABLE,
     redis::TABLE,
     requests::TABLE,
@@ -48,6 +50,7 @@ pub fn write(redis: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
             out.family(&metric.family);
             match metric.read {
                 Read::Value(read) => out.value(&[], read(&sources)),
+                Read::Replication(read) => out.value(&[], read(&redis.engine.replication())),
                 Read::Samples(read) => read(&sources, out),
             }
         }

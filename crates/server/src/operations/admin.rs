@@ -14,8 +14,8 @@
 //! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other
 //! sites are refused.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use quartet_engine::Durability;
 use quartet_layer_redis::Redis;
@@ -30,13 +30,14 @@ use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Head, HeadShows};
 use crate::operations::backup_tasks::BackupTasks;
 use crate::operations::backups::Backups;
-use crate::settings::{Credentials, Settings};
+use crate::settings::Settings;
 use crate::tenants::Tenants;
 
 /// The root key of a server started with `--dev`.
 pub const DEVELOPMENT_KEY: &str = "dev";
 
 const DATABASES: &str = "/admin/v1/databases";
+const CLUSTER: &str = "/admin/v1/cluster";
 /// Most bytes of a request's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -84,7 +85,10 @@ impl From<CatalogueError> for Refused {
             CatalogueError::Exists => CONFLICT,
             CatalogueError::Unknown => NOT_FOUND,
             CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
-            CatalogueError::LogFailed | CatalogueError::Unreadable | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
+            CatalogueError::LogFailed
+            | CatalogueError::Unreadable
+            | CatalogueError::Damaged(_)
+            | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
     }
@@ -99,10 +103,8 @@ type Shown = Result<(u16, Value), Refused>;
 
 impl Admin {
     pub fn new(tenants: Arc<Tenants>, default: Arc<Redis>, settings: &Settings) -> Admin {
-        let key_sha256 = match &settings.credentials {
-            Credentials::Key { sha256 } => *sha256,
-            Credentials::None => Sha256::digest(DEVELOPMENT_KEY).into(),
-        };
+        let root_key = settings.credentials.root_key();
+        let key_sha256 = root_key.unwrap_or_else(|| Sha256::digest(DEVELOPMENT_KEY).into());
         Admin {
             backups: Backups::new(tenants.clone()),
             backup_tasks: BackupTasks::new(tenants.clone(), &settings.backups),
@@ -163,6 +165,9 @@ impl Admin {
         let body = body.filter(|body| body.len() <= BODY_BYTES_MAX);
         let body = body.ok_or_else(|| Refused(PAYLOAD_TOO_LARGE, "the body is too large".into()))?;
         let unknown = || Refused(NOT_FOUND, "there is no such path".into());
+        if let Some(path) = head.path().strip_prefix(CLUSTER) {
+            return self.cluster(head.method, path, body);
+        }
         let rest = head.path().strip_prefix(DATABASES).ok_or_else(unknown)?;
         let segments: Vec<&str> = rest.split('/').skip(1).collect();
         match (head.method, &segments[..]) {
@@ -175,6 +180,26 @@ impl Admin {
             ("POST", [name, "credentials"]) => self.renew_credentials(name),
             (_, [] | [_] | [_, "credentials"]) => Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into())),
             _ => Err(unknown()),
+        }
+    }
+
+    /// The nodes of the cluster that this server is one of.
+    fn cluster(&self, method: &str, path: &str, body: &[u8]) -> Shown {
+        let nodes = self.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
+        let nodes = nodes.ok_or_else(|| Refused(NOT_FOUND, "this server is no node of a cluster".into()))?;
+        match (method, path) {
+            ("GET", "") => Ok((OK, nodes.describe())),
+            ("POST", "/hand-over") => {
+                let given: Value = serde_json::from_slice(body).map_err(bad)?;
+                let to = given["to"]
+                    .as_str()
+                    .ok_or_else(|| bad("\"to\" is the name of a node"))?;
+                nodes
+                    .hand_over(to)
+                    .map_err(|error| Refused(CONFLICT, format!("{error:#}")))?;
+                Ok((NO_CONTENT, Value::Null))
+            }
+            _ => Err(Refused(NOT_FOUND, "there is no such path".into())),
         }
     }
 

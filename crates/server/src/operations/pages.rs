@@ -50,7 +50,7 @@ impl HttpPages {
     /// The pages for those who look after the server. No command is called like one of them.
     fn page(&self, head: &Head<'_>) -> Option<Answer> {
         match head.path() {
-            "/healthz" | "/health" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
+            "/healthz" | "/health" | "/healthz/home" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
             "/readyz" => Some(text("ready\n".into(), "text/plain; charset=utf-8")),
             "/metrics" => Some(self.metrics(self.admin.is_operators(head))),
             _ => None,

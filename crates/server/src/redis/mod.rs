@@ -15,7 +15,7 @@ pub(crate) mod users;
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::connections::accept::{Admitting, Entrance};
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::{DurableWaiters, Hold};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::{ConnectionWaker, ThreadWaker};
@@ -109,13 +109,13 @@ pub struct RespEntrance {
 }
 
 impl Entrance for RespEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
             let Some(permit) = self.permit().await else {
                 self.refuse(&socket);
                 return Ok(None);
             };
-            let accepted = self.accepted(socket, address, permit, thread_waker.clone())?;
+            let accepted = self.accepted(socket, peer, permit, thread_waker.clone())?;
             Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
         })
     }
@@ -149,12 +149,12 @@ impl RespEntrance {
     fn accepted(
         &self,
         socket: TcpStream,
-        peer: IpAddr,
+        peer: SocketAddr,
         permit: Permit,
         thread_waker: Arc<ThreadWaker>,
     ) -> io::Result<Accepted> {
         socket.set_nodelay(true)?;
-        let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
+        let (address, local) = (peer.to_string(), socket.local_addr()?.to_string());
         let connection_waker = Arc::new(ConnectionWaker::of(thread_waker));
         let waker = connection_waker.clone();
         let now_micros = self.layer.engine.now_micros();
@@ -169,8 +169,8 @@ impl RespEntrance {
             client,
             connection_waker,
             permit,
-            stranger_input: self.stranger_bytes.input(peer),
-            tls: self.tls.entrance(Speaks::Other, peer),
+            stranger_input: self.stranger_bytes.input(peer.ip()),
+            tls: self.tls.entrance(Speaks::Other, peer.ip()),
             takes: self.takes,
             layer: self.layer.clone(),
             conversations: self.conversations.clone(),
@@ -228,7 +228,7 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
         consumed: 0,
         output: Vec::new(),
         is_resting: false,
-        dependency: Dependency::ZERO,
+        hold: Hold::default(),
     };
     let socket = TcpStream::from_std(accepted.socket)?;
     let opening = open(socket, accepted.tls, accepted.takes);
@@ -318,8 +318,8 @@ struct Connection {
     output: Vec<u8>,
     /// It has no buffers, and looks whether there is something to read before it takes one.
     is_resting: bool,
-    /// The output may be sent once this version is durable.
-    dependency: Dependency,
+    /// The output may be sent on this condition.
+    hold: Hold,
 }
 
 /// Why the loop woke up.
@@ -540,7 +540,7 @@ impl Connection {
 
     fn collect_mail(&mut self) {
         let dependency = self.session.drain_mailbox(&mut self.output);
-        self.dependency = self.dependency.max(dependency);
+        self.hold.dependency = self.hold.dependency.max(dependency);
         if self.session.client().has_mail() {
             // The rest is for when this is sent.
             self.connection_waker.signal();
@@ -554,6 +554,7 @@ impl Connection {
                 tokio::time::sleep(pause).await;
             }
             let turn = self.scheduler_handle.begin();
+            self.hold.arrival = self.waiters.arrival(self.layer.space.durability);
             let input = &self.input[self.consumed..];
             let received = self.session.receive_in_steps(input, &mut self.output);
             self.scheduler_handle.end(turn);
@@ -561,7 +562,7 @@ impl Connection {
                 self.follow_session();
             }
             self.consumed += received.consumed;
-            self.dependency = self.dependency.max(received.dependency);
+            self.hold.dependency = self.hold.dependency.max(received.dependency);
             self.forget_consumed();
             match received.after {
                 Some(After::Deferred(Deferred::Replicate(request))) => {
@@ -570,7 +571,8 @@ impl Connection {
                 Some(after) => self.perform(after).await,
                 None => {}
             }
-            if self.has_too_much_output() || !self.complete_reply(socket).await? || received.close {
+            let is_over = received.close || self.session.is_ending();
+            if self.has_too_much_output() || !self.complete_reply(socket).await? || is_over {
                 return Ok(true);
             }
             if received.is_busy {
@@ -648,8 +650,8 @@ impl Connection {
         if self.output.is_empty() {
             return Ok(());
         }
-        if !self.waiters.is_durable(self.dependency) {
-            self.waiters.settled(self.dependency).await;
+        if !self.waiters.is_settled(self.hold) {
+            self.waiters.settled(self.hold).await?;
         }
         // Nearly always the socket takes it all at once, and no timer is needed.
         let sent = match socket.write_now(sent_at_once(&self.output)) {
@@ -668,7 +670,7 @@ impl Connection {
         if self.output.capacity() > 16 * BUFFER_BYTES {
             self.output = Vec::new();
         }
-        self.dependency = Dependency::ZERO;
+        self.hold.dependency = Dependency::ZERO;
         Ok(())
     }
 
@@ -719,6 +721,14 @@ impl Connection {
                     self.replace_ok_by(&text);
                 }
             }
+            After::Deferred(Deferred::LoadUsers) => {
+                let (layer, own) = (self.layer.clone(), self.session.client().id);
+                match tokio::task::spawn_blocking(move || layer.reload_users(own)).await {
+                    Ok(Ok(true)) => self.session.end_after_replies(),
+                    Ok(Err(text)) => self.replace_ok_by(&text),
+                    _ => {}
+                }
+            }
             After::Deferred(Deferred::RewriteConfig) => {
                 let layer = self.layer.clone();
                 let written = tokio::task::spawn_blocking(move || layer.rewrite_config()).await;
@@ -743,7 +753,7 @@ impl Connection {
                 });
                 if let Ok(run) = done.await {
                     let dependency = self.session.take_back(*run, &mut self.output);
-                    self.dependency = self.dependency.max(dependency);
+                    self.hold.dependency = self.hold.dependency.max(dependency);
                 }
                 self.scheduler_handle.end(turn);
                 drop(long_turn);
@@ -770,7 +780,10 @@ impl Connection {
 
     /// Keys sent to another server can not be taken back, so they wait until they are durable here.
     async fn migrate(&mut self, migration: Arc<Migration>) {
-        self.waiters.durable(self.dependency).await;
+        if self.waiters.released(self.hold).await.is_err() {
+            // Nothing is sent anywhere; the connection ends when its replies are to leave.
+            return;
+        }
         let (mut stop, conversations) = (self.stop.clone(), self.conversations.clone());
         let migrations = &conversations.migrations;
         let (replies, broken) = tokio::select! {
@@ -782,7 +795,7 @@ impl Connection {
                 .session
                 .end_migration(&migration, &replies, broken, &mut self.output);
             match ended {
-                Some(dependency) => return self.dependency = self.dependency.max(dependency),
+                Some(dependency) => return self.hold.dependency = self.hold.dependency.max(dependency),
                 None => tokio::time::sleep(BUSY_RETRY).await,
             }
         }
@@ -815,7 +828,9 @@ impl Connection {
     /// Answers how many replicas have what was committed when it was asked. Zero as the time is
     /// none.
     async fn await_replicas(&mut self, count: u64, timeout_ms: u64) {
-        self.waiters.durable(self.dependency).await;
+        if self.waiters.released(self.hold).await.is_err() {
+            return;
+        }
         let (layer, started) = (self.layer.clone(), Instant::now());
         let position = layer.replication.end();
         layer.replication.ask();

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use quartet_engine::{Busy, Space};
+use quartet_layer_redis::access::acl::{UserFile, parse_file};
+use quartet_layer_redis::commands::table;
 use quartet_layer_redis::config::Config;
 use quartet_layer_redis::{ClientMemory, Directory, Identity, LongScripts, Redis};
 use quartet_model::LayerId;
@@ -17,7 +19,7 @@ use crate::limits::memory::Budget;
 use crate::process::system;
 use crate::redis::rdb_file::RdbFile;
 use crate::redis::users::UsersOnDisk;
-use crate::settings::{Credentials, Data, Settings, appendfsync};
+use crate::settings::{Data, Settings, appendfsync};
 use crate::tenants::admission_control::RedisAdmissionControl;
 use crate::tenants::users::{READER, UsersInDatabase};
 
@@ -72,12 +74,11 @@ impl RedisParts {
         if let Some(path) = &settings.redis.rdb {
             layer.process.rdb_file = Some(Box::new(RdbFile::new(path)));
         }
-        if let Some(path) = &settings.redis.users_file {
-            read_users(&mut layer, UsersOnDisk::new(path.clone()), true)?;
-        } else if let Some(folder) = settings.storage.data.folder() {
-            read_users(&mut layer, UsersOnDisk::in_directory(folder), false)?;
+        match &settings.redis.users_file {
+            Some(path) => read_users(&mut layer, UsersOnDisk::new(path.clone()))?,
+            None => keep_users_in_database(&mut layer, parts)?,
         }
-        if let Credentials::Key { sha256 } = settings.credentials {
+        if let Some(sha256) = settings.credentials.root_key() {
             layer.access.users.require_password(Some(sha256));
         }
         Ok(layer)
@@ -203,18 +204,45 @@ fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles
     }
 }
 
-/// Gives the layer the users in a file, and lets it keep them there. A file that was named has to
-/// be there.
-fn read_users(layer: &mut Redis, file: UsersOnDisk, is_named: bool) -> Result<()> {
-    let path = file.path().to_owned();
-    layer.config.start_with("aclfile", path.display().to_string());
-    layer.access.user_file = Some(Box::new(file));
-    if (is_named || path.exists())
-        && let Err(error) = layer.load_users()
-    {
-        bail!("the file of users {}: {error}", path.display());
+/// Lets the default database's layer keep its users as a row, and gives it those that are there.
+fn keep_users_in_database(layer: &mut Redis, parts: &Parts) -> Result<()> {
+    let kept = UsersInDatabase::new(parts.engine.clone(), parts.default_space(LayerId::System));
+    if let Some(folder) = parts.settings.storage.data.folder() {
+        take_in_users(UsersOnDisk::in_directory(folder), &kept)?;
+    }
+    let has_users = kept.has_users()?;
+    layer.access.user_file = Some(Box::new(kept));
+    if has_users {
+        let loaded = layer.load_users();
+        loaded.map_err(|error| anyhow!("the users of the default database: {error}"))?;
     }
     Ok(())
+}
+
+/// Replaces the users that are kept by those of a file in the data folder, and sets the file aside.
+fn take_in_users(file: UsersOnDisk, kept: &UsersInDatabase) -> Result<()> {
+    let Some(text) = file.read()? else {
+        return Ok(());
+    };
+    let path = file.path().display().to_string();
+    let parsed = parse_file(table(), &text, true);
+    parsed.map_err(|errors| anyhow!("the file of users {path}: {errors}"))?;
+    kept.write(&text).with_context(|| format!("taking in {path}"))?;
+    let aside = file.set_aside().with_context(|| format!("setting {path} aside"))?;
+    tracing::info!("{path} was taken in, and is {} now", aside.display());
+    Ok(())
+}
+
+/// Gives the layer the users in the file that was named, which has to be there, and lets it keep
+/// them there.
+fn read_users(layer: &mut Redis, file: UsersOnDisk) -> Result<()> {
+    let path = file.path().display().to_string();
+    layer.config.start_with("aclfile", path.clone());
+    layer.access.user_file = Some(Box::new(file));
+    let loaded = layer.load_users();
+    loaded
+        .map(drop)
+        .map_err(|error| anyhow!("the file of users {path}: {error}"))
 }
 
 /// Makes a layer follow what is decided about its database.
@@ -276,7 +304,7 @@ mod tests {
         settings.storage.data = Data::Folder("some/data".into());
         settings.storage.durability = Durability::Interval;
         settings.redis.listen = redis.parse().unwrap();
-        settings.credentials = Credentials::Key { sha256: [0; 32] };
+        settings.credentials = crate::settings::Credentials::Key { sha256: [0; 32] };
         let config = Config::default();
         tell(&settings, &config);
         ["dir", "appendfsync", "bind", "enable-debug-command"]

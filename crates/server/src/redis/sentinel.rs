@@ -7,7 +7,7 @@
 //! look at it. A subscription is accepted and stays silent, because nothing ever changes.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quartet_layer_redis::{Announcement, Identity, REDIS_VERSION};
@@ -66,7 +66,7 @@ struct SentinelAccepted {
 }
 
 impl Entrance for SentinelEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
             let Some(permit) = self.limit.admit(Place::Any).await else {
                 return Ok(None);
@@ -77,8 +77,8 @@ impl Entrance for SentinelEntrance {
             permit.is_of_stranger(move || notified.notify_one());
             let accepted = SentinelAccepted {
                 socket: socket.into_std()?,
-                tls: self.tls.entrance(Speaks::Other, address),
-                input: self.stranger_bytes.input(address),
+                tls: self.tls.entrance(Speaks::Other, peer.ip()),
+                input: self.stranger_bytes.input(peer.ip()),
                 _permit: permit,
                 evicted,
                 sentinel: self.sentinel.clone(),

@@ -1,5 +1,5 @@
-//! The file of Redis' users, in the data directory or where the settings say: what ACL SAVE writes,
-//! and ACL LOAD and the start of the server read.
+//! A file of Redis' users: where the settings name one, what ACL SAVE writes and ACL LOAD reads; in
+//! the data folder, what the next start takes in.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -21,7 +21,7 @@ impl UsersOnDisk {
         UsersOnDisk { path }
     }
 
-    /// Where it is if nobody says otherwise.
+    /// The file that is taken in from a data folder.
     pub fn in_directory(directory: &Path) -> UsersOnDisk {
         UsersOnDisk::new(directory.join(NAME))
     }
@@ -30,11 +30,28 @@ impl UsersOnDisk {
         &self.path
     }
 
+    /// Gives the file another name, by which nothing reads it. Returns its new path.
+    pub fn set_aside(&self) -> io::Result<PathBuf> {
+        let aside = self.with_suffix(".imported");
+        fs::rename(&self.path, &aside)?;
+        self.sync_folder()?;
+        Ok(aside)
+    }
+
     /// Path of the new file before it replaces the old one.
     fn new_path(&self) -> PathBuf {
+        self.with_suffix(".new")
+    }
+
+    fn with_suffix(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.as_os_str().to_owned();
-        name.push(".new");
+        name.push(suffix);
         name.into()
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
 
@@ -63,8 +80,7 @@ impl UserFile for UsersOnDisk {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new_path, &self.path)?;
-        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        self.sync_folder()
     }
 }
 
@@ -84,5 +100,8 @@ mod tests {
         assert!(!file.new_path().exists());
         let mode = fs::metadata(file.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, OWNER_ONLY);
+        let aside = file.set_aside().unwrap();
+        assert_eq!(file.read().unwrap(), None);
+        assert_eq!(fs::read_to_string(aside).unwrap(), "user c on\n");
     }
 }

@@ -282,6 +282,12 @@ impl Execution {
                     self.replace_ok_by(&text);
                 }
             }
+            After::Deferred(Deferred::LoadUsers) => {
+                let own = self.session.as_ref().map_or(0, |session| session.client().id);
+                if let Err(text) = layer.reload_users(own) {
+                    self.replace_ok_by(&text);
+                }
+            }
             After::Deferred(Deferred::RewriteConfig) => {
                 if let Err(text) = layer.rewrite_config() {
                     self.replace_ok_by(&text);

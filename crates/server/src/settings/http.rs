@@ -33,7 +33,7 @@ impl HttpSettings {
         let token = match (&self.rest_tokens.standard, credentials) {
             (Some(_), _) => "<the token given>",
             (None, Credentials::None) => "dev",
-            (None, Credentials::Key { .. }) => "<root key>",
+            (None, Credentials::Key { .. } | Credentials::Kept) => "<root key>",
         };
         format!("UPSTASH_REDIS_REST_URL={url} UPSTASH_REDIS_REST_TOKEN={token}")
     }

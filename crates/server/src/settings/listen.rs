@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use quartet_layer_redis::access::acl::password_hash;
+
 /// Where a listener listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listen {
@@ -48,15 +50,32 @@ pub enum Credentials {
     None,
     /// The root key; only its hash is kept.
     Key { sha256: [u8; 32] },
+    /// The root key whose hash the data hold. Before anything asks, opening replaces this by `Key`.
+    Kept,
 }
 
 impl Credentials {
+    pub fn of_key(key: &str) -> Credentials {
+        Credentials::Key {
+            sha256: password_hash(key.as_bytes()),
+        }
+    }
+
+    /// The hash of the root key; `None` if nothing has to be shown.
+    pub fn root_key(&self) -> Option<[u8; 32]> {
+        match self {
+            Credentials::None => None,
+            Credentials::Key { sha256 } => Some(*sha256),
+            Credentials::Kept => unreachable!("replaced when the data was opened"),
+        }
+    }
+
     /// Returns the address that a user pastes into a client of Redis; the root key stands for
     /// itself.
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self {
             Credentials::None => format!("{scheme}://{address}"),
-            Credentials::Key { .. } => format!("{scheme}://default:<root key>@{address}"),
+            Credentials::Key { .. } | Credentials::Kept => format!("{scheme}://default:<root key>@{address}"),
         }
     }
 
@@ -65,7 +84,7 @@ impl Credentials {
     pub fn cluster_string(&self, address: SocketAddr) -> String {
         match self {
             Credentials::None => format!("quartet:dev@{address}"),
-            Credentials::Key { .. } => format!("quartet:<root key>@{address}"),
+            Credentials::Key { .. } | Credentials::Kept => format!("quartet:<root key>@{address}"),
         }
     }
 }

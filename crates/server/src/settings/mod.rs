@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
 
-pub use self::dynamodb::DynamoDbSettings;
+pub use self::dynamodb::{AccessKeys, DynamoDbSettings};
 #[cfg(test)]
 pub use self::echo::EchoSettings;
 pub use self::fauna::{DEVELOPMENT_SECRET, FaunaSettings};
@@ -28,7 +28,9 @@ pub use self::keyvalue::KeyValueSettings;
 pub use self::listen::{Credentials, Listen, Listening};
 pub use self::redis::{ConfigFile, RedisSettings, appendfsync};
 pub use self::sentinel::SentinelSettings;
+use crate::cluster::settings::ClusterSettings;
 use crate::connections::tls::TlsFiles;
+use crate::credentials::NewCredentials;
 
 /// Where the log and the checkpoints lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub struct Settings {
     pub log: LogSettings,
     pub memory: MemorySettings,
     pub backups: BackupSettings,
+    /// `None`: the log is this server's own.
+    pub cluster: Option<ClusterSettings>,
     pub connections: ConnectionSettings,
     /// The collector that gets metrics and spans; `None`: none does.
     pub telemetry: Option<TelemetrySettings>,
@@ -71,6 +75,8 @@ pub struct Settings {
     pub credentials: Credentials,
     /// Reports what the server is doing while it starts, in a sentence.
     pub status: fn(&str),
+    /// Shows credentials that were made just now, this once.
+    pub show: fn(&NewCredentials),
     pub redis: RedisSettings,
     pub http: HttpSettings,
     pub dynamodb: DynamoDbSettings,
@@ -223,6 +229,7 @@ impl Settings {
                 targets: Vec::new(),
                 restore_folder: None,
             },
+            cluster: None,
             connections: ConnectionSettings {
                 io_threads: Some(2),
                 connections_max: 100,
@@ -235,6 +242,7 @@ impl Settings {
             slow_requests: None,
             credentials: Credentials::None,
             status: |_| {},
+            show: |_| {},
             redis: RedisSettings::default(),
             http: HttpSettings::default(),
             dynamodb: DynamoDbSettings::default(),

@@ -1,4 +1,4 @@
-//! The Redis users of a logical database: one row of its system space.
+//! The Redis users of a logical database, the default one too: one row of its system space.
 
 use std::io;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ const SUBCOMMANDS: &[Definition] = &[
     row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", Answers(get_user)),
     help_command("acl|help", Group::Server, "6.0.0"),
     row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", Answers(list)),
-    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", Answers(load)),
+    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", Decides(load)),
     row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", Answers(show_log)),
     row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", Answers(rest_token)),
     row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", Decides(save)),
@@ -347,7 +347,7 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in \
                        order to store users in the Redis configuration.";
 
-/// Writing a file takes long: it is done behind the lock.
+/// Writing users down waits for the disk, so it is done once the lock is free.
 fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     match context.access().user_file {
         None => Err(NO_FILE.into()),
@@ -355,12 +355,12 @@ fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, Erro
     }
 }
 
-/// All users of the file, or no change.
-fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let gone = context.load_users()?;
-    gone.iter().for_each(|user| kill_connections(context, user));
-    context.reply.ok();
-    Ok(())
+/// Users may be kept as rows, and reading those takes the lock that a command holds.
+fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    match context.access().user_file {
+        None => Err(NO_FILE.into()),
+        Some(_) => Ok(Outcome::After(Deferred::LoadUsers)),
+    }
 }
 
 impl Redis {
@@ -380,8 +380,28 @@ impl Redis {
             .map_err(|error| format!("ERR There was an error trying to save the ACLs: {error}"))
     }
 
-    /// Replaces the users by those of the file. Returns those that are no longer there, or no
-    /// longer the same.
+    /// Loads all users, or changes nothing, and closes the connections of users that are no longer
+    /// there or no longer the same. True if `own`, which closes after its replies, is one of them.
+    /// Not to be called with the partition's lock held. The error is a reply.
+    pub fn reload_users(&self, own: u64) -> Result<bool, String> {
+        let mut is_own_gone = false;
+        for client in self
+            .load_users()?
+            .iter()
+            .flat_map(|user| connections_of(Groups::of(self), user))
+        {
+            if client.id == own {
+                is_own_gone = true;
+                self.connections.clients.disconnect(&client);
+            } else {
+                self.connections.clients.kill(&client);
+            }
+        }
+        Ok(is_own_gone)
+    }
+
+    /// Replaces the users by those kept. Returns those that are no longer there, or no longer the
+    /// same.
     pub fn load_users(&self) -> Result<Vec<Arc<User>>, String> {
         let file = self.access.user_file.as_ref().ok_or(NO_FILE)?;
         let text = file

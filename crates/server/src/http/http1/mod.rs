@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::Dependency;
+use quartet_engine::{Dependency, Durability};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -24,7 +24,7 @@ use super::{
     ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HEAD_TIMEOUT, HeadShows,
     HttpLayer, Long, Peer, STRANGER_BODY_BYTES_MAX, take_long,
 };
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::{DurableWaiters, Hold};
 use crate::http::input_budget::{self, KeptInput};
 use crate::limits::transfer_deadline::sent_at_once;
 use crate::observability::telemetry::spans::UnderWay;
@@ -70,8 +70,8 @@ pub struct Connection<S> {
 /// Bytes that wait to be sent.
 struct Outgoing {
     bytes: Vec<u8>,
-    /// It may be sent once this is durable.
-    dependency: Dependency,
+    /// It may be sent on this condition.
+    hold: Hold,
     /// And once this time has passed.
     pause: Duration,
     /// The spans of what is answered; they end when it is sent.
@@ -135,7 +135,7 @@ impl<S: Socket> Connection<S> {
             consumed: 0,
             outgoing: Outgoing {
                 bytes: Vec::new(),
-                dependency: Dependency::ZERO,
+                hold: Hold::default(),
                 pause: Duration::ZERO,
                 spans: Vec::new(),
             },
@@ -270,6 +270,7 @@ impl<S: Socket> Connection<S> {
             true => self.layer.refuse_stranger(&request.head),
             false => None,
         };
+        self.outgoing.hold.arrival = self.waiters.arrival(Durability::Always);
         let soon = refused.map_or_else(|| self.layer.dispatch(&request.head, body), Dispatch::Answered);
         let next = match soon {
             Dispatch::Answered(mut answer) => {
@@ -416,10 +417,10 @@ impl<S: Socket> Connection<S> {
         if !self.outgoing.pause.is_zero() {
             sleep(std::mem::take(&mut self.outgoing.pause)).await;
         }
-        if !self.waiters.is_durable(self.outgoing.dependency) {
-            self.waiters.settled(self.outgoing.dependency).await;
+        if !self.waiters.is_settled(self.outgoing.hold) {
+            self.waiters.settled(self.outgoing.hold).await?;
         }
-        self.outgoing.dependency = Dependency::ZERO;
+        self.outgoing.hold.dependency = Dependency::ZERO;
         for span in self.outgoing.spans.drain(..) {
             self.peer.end_span(Some(span));
         }
@@ -472,7 +473,7 @@ impl<S: Socket> Connection<S> {
             match follower.next() {
                 Following::End => break,
                 Following::Send(part) => write_part(&part, is_chunked, &mut self.outgoing.bytes),
-                Following::Wait(dependency) => self.waiters.durable(dependency).await,
+                Following::Wait(dependency) => self.waiters.durable(dependency).await?,
                 Following::Busy => self.waiters.free().await,
                 Following::Idle => {
                     self.send().await?;
@@ -606,7 +607,7 @@ impl Outgoing {
 
     /// Appends a whole answer.
     fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
-        self.dependency = self.dependency.max(answer.dependency);
+        self.hold.dependency = self.hold.dependency.max(answer.dependency);
         self.pause = self.pause.max(answer.pause);
         write_head(answer.status, &answer.headers, &mut self.bytes);
         self.write_connection(writing.is_old, writing.is_last);

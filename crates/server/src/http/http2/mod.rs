@@ -20,7 +20,7 @@ use hyper::http::request::Parts;
 use hyper::server::conn::http2;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use quartet_engine::Reserved;
+use quartet_engine::{Durability, Reserved};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -31,7 +31,7 @@ use super::{
     BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HeadShows, HttpLayer, Long, Peer,
     STRANGER_BODY_BYTES_MAX, take_long,
 };
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::{DurableWaiters, Hold};
 use crate::http::input_budget::{self, KeptInput};
 
 const STREAMS_MAX: u32 = 100;
@@ -176,7 +176,7 @@ async fn respond(
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
     request: Request<Incoming>,
-) -> Result<Response<AnswerBody>, Infallible> {
+) -> io::Result<Response<AnswerBody>> {
     let (parts, body) = request.into_parts();
     if body
         .size_hint()
@@ -212,6 +212,7 @@ async fn respond(
     let span = with_head(&parts, |head| peer.begin_span(&*layer, head));
     let woken = Arc::new(Notify::new());
     let mut busy_since = BusySince::default();
+    let arrival = waiters.arrival(Durability::Always);
     let answered = loop {
         match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
             Dispatch::Answered(answer) => break Err(answer),
@@ -242,11 +243,13 @@ async fn respond(
             if !answer.pause.is_zero() {
                 tokio::time::sleep(answer.pause).await;
             }
-            if !waiters.is_durable(answer.dependency) {
-                waiters.durable(answer.dependency).await;
-            }
+            let dependency = answer.dependency;
+            let settled = waiters.released(Hold { dependency, arrival }).await;
             peer.end_span(span);
-            Ok(whole(answer, &peer, in_flight))
+            // The stream ends without an answer.
+            settled
+                .map(|()| whole(answer, &peer, in_flight))
+                .map_err(io::Error::from)
         }
     }
 }
@@ -316,7 +319,11 @@ async fn go_on(
                     return;
                 }
             }
-            Following::Wait(dependency) => waiters.durable(dependency).await,
+            Following::Wait(dependency) => {
+                if waiters.durable(dependency).await.is_err() {
+                    return;
+                }
+            }
             Following::Busy => waiters.free().await,
             Following::Idle => tokio::select! {
                 _ = woken.notified() => {}

@@ -1,4 +1,4 @@
-//! The files that hold the operator's credentials: one line of text and its checksum, for the owner
+//! Files that hand in the operator's credentials: one line of text and its checksum, for the owner
 //! alone.
 //!
 //! ```text

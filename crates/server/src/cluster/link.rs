@@ -1,0 +1,282 @@
+//! Connections between the nodes of a cluster.
+//!
+//! ```text
+//!   caller                                    node
+//!     | -- TLS, each shows a certificate ----> |     of the cluster's own authority
+//!     | -- "quartet 1 CLUSTER VERB\n" -------> |     CLUSTER: 32 hexadecimal digits
+//!     | <- "ok\n", or "no REASON\n" ---------- |
+//!     |    what the verb says                  |
+//! ```
+//!
+//! Without certificates a node talks and listens on loopback alone (`settings`). Before a peer has
+//! shown its certificate and named the cluster it learns nothing: a wrong word closes the
+//! connection without an answer.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use quartet_log_replicated::ClusterId;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// How long it may take until a node has answered a call.
+const CALL_TIMEOUT: Duration = Duration::from_millis(700);
+/// How long a caller may take to say what it wants.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest line of a greeting or of its answer, in bytes.
+const LINE_BYTES_MAX: usize = 256;
+
+/// The certificates by which the nodes of a cluster know each other, all PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCertificates {
+    /// Of the authority that signs the certificates of all nodes.
+    pub authority: std::path::PathBuf,
+    pub certificate: std::path::PathBuf,
+    pub key: std::path::PathBuf,
+}
+
+/// A connection between two nodes.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// One node's side of all its connections to others.
+#[derive(Clone)]
+pub struct Link {
+    cluster: ClusterId,
+    tls: Option<(TlsConnector, TlsAcceptor)>,
+}
+
+impl Link {
+    /// Reads the certificates; `None`: clear text.
+    pub fn new(cluster: ClusterId, certificates: Option<&NodeCertificates>) -> Result<Link> {
+        let tls = certificates
+            .map(load)
+            .transpose()
+            .context("certificates of the cluster")?;
+        Ok(Link { cluster, tls })
+    }
+
+    /// Calls the node at `address` (host:port). Errors: it is not there, is no node of this cluster,
+    /// or refuses (`ErrorKind::PermissionDenied`). In each case it has done nothing.
+    pub async fn call(&self, address: &str, verb: &str) -> io::Result<Box<dyn Stream>> {
+        within(CALL_TIMEOUT, self.call_now(address, verb)).await
+    }
+
+    async fn call_now(&self, address: &str, verb: &str) -> io::Result<Box<dyn Stream>> {
+        let socket = TcpStream::connect(address).await?;
+        socket.set_nodelay(true)?;
+        let mut stream: Box<dyn Stream> = match &self.tls {
+            Some((connector, _)) => Box::new(connector.connect(server_name(address)?, socket).await?),
+            None => Box::new(socket),
+        };
+        let greeting = format!("{} {verb}\n", self.greeting());
+        stream.write_all(greeting.as_bytes()).await?;
+        stream.flush().await?;
+        let answer = read_line(&mut stream).await?;
+        match answer.as_str() {
+            "ok" => Ok(stream),
+            answer => Err(io::Error::new(ErrorKind::PermissionDenied, answer.to_owned())),
+        }
+    }
+
+    /// Hears what the caller at the other end of `socket` wants: its verb, and the connection, on
+    /// which an answer is due. Errors: it is none of this cluster.
+    pub async fn hear(&self, socket: TcpStream) -> io::Result<(String, Box<dyn Stream>)> {
+        within(GREETING_TIMEOUT, self.hear_now(socket)).await
+    }
+
+    async fn hear_now(&self, socket: TcpStream) -> io::Result<(String, Box<dyn Stream>)> {
+        socket.set_nodelay(true)?;
+        let mut stream: Box<dyn Stream> = match &self.tls {
+            Some((_, acceptor)) => Box::new(acceptor.accept(socket).await?),
+            None => Box::new(socket),
+        };
+        let line = read_line(&mut stream).await?;
+        let verb = line
+            .strip_prefix(&self.greeting())
+            .and_then(|rest| rest.strip_prefix(' '));
+        match verb {
+            Some(verb) => Ok((verb.to_owned(), stream)),
+            None => Err(io::Error::new(ErrorKind::InvalidData, "no node of this cluster")),
+        }
+    }
+
+    fn greeting(&self) -> String {
+        format!("quartet 1 {:032x}", self.cluster.0)
+    }
+}
+
+/// Takes a caller's verb: what it says follows on the stream.
+pub async fn accept(stream: &mut dyn Stream) -> io::Result<()> {
+    stream.write_all(b"ok\n").await?;
+    stream.flush().await
+}
+
+/// Refuses a caller's verb: nothing was done.
+pub async fn refuse(stream: &mut dyn Stream, reason: &str) -> io::Result<()> {
+    stream.write_all(format!("no {reason}\n").as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// One byte at a time: whatever is behind the line belongs to the verb.
+async fn read_line(stream: &mut dyn Stream) -> io::Result<String> {
+    let mut line = Vec::new();
+    loop {
+        match stream.read_u8().await? {
+            b'\n' => break,
+            byte if line.len() < LINE_BYTES_MAX => line.push(byte),
+            _ => return Err(ErrorKind::InvalidData.into()),
+        }
+    }
+    String::from_utf8(line).map_err(|_| ErrorKind::InvalidData.into())
+}
+
+async fn within<T>(limit: Duration, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let done = tokio::time::timeout(limit, step).await;
+    done.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+}
+
+/// The name or address that a node's certificate has to hold.
+fn server_name(address: &str) -> io::Result<ServerName<'static>> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(host.to_owned()).map_err(|_| ErrorKind::InvalidInput.into())
+}
+
+fn load(files: &NodeCertificates) -> Result<(TlsConnector, TlsAcceptor)> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&files.authority)? {
+        roots.add(certificate)?;
+    }
+    let roots = Arc::new(roots);
+    let chain = certificates(&files.certificate)?;
+    let key = || {
+        let key = PrivateKeyDer::from_pem_file(&files.key);
+        key.with_context(|| format!("reading {}", files.key.display()))
+    };
+    let client = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots.clone())
+        .with_client_auth_cert(chain.clone(), key()?)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build()?;
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key()?)?;
+    Ok((
+        TlsConnector::from(Arc::new(client)),
+        TlsAcceptor::from(Arc::new(server)),
+    ))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let reading = || format!("reading {}", path.display());
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).with_context(reading)?.collect();
+    let found = found.with_context(reading)?;
+    ensure!(!found.is_empty(), "{} holds no certificate", path.display());
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const CLUSTER: ClusterId = ClusterId(7);
+
+    /// Certificates of a new authority for 127.0.0.1.
+    fn made(folder: &Path, name: &str) -> NodeCertificates {
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let node = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let node = node.signed_by(&key, &authority).unwrap();
+        let file = |kind: &str, text: String| {
+            let path = folder.join(format!("{name}-{kind}.pem"));
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        NodeCertificates {
+            authority: file("authority", authority.pem()),
+            certificate: file("certificate", node.pem()),
+            key: file("key", key.serialize_pem()),
+        }
+    }
+
+    /// What a caller gets from a node that takes every verb of its cluster and says it back, and the
+    /// bytes that reached the caller if it was refused.
+    async fn calls(caller: Link, node: Link) -> io::Result<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = tokio::spawn(async move {
+            let (socket, _) = listener.accept().await.unwrap();
+            let (verb, mut stream) = node.hear(socket).await?;
+            accept(stream.as_mut()).await?;
+            stream.write_all(verb.as_bytes()).await?;
+            stream.shutdown().await
+        });
+        let called = async {
+            let mut said = String::new();
+            caller.call(&address, "say it").await?.read_to_string(&mut said).await?;
+            Ok(said)
+        };
+        let said = called.await;
+        let _ = serving.await.unwrap();
+        said
+    }
+
+    #[tokio::test]
+    async fn nodes_of_a_cluster_talk_and_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (made(folder.path(), "ours"), made(folder.path(), "theirs"));
+        let link = |cluster, certificates| Link::new(cluster, certificates).unwrap();
+        let said = calls(link(CLUSTER, Some(&ours)), link(CLUSTER, Some(&ours))).await;
+        assert_eq!(said.unwrap(), "say it");
+        let said = calls(link(CLUSTER, None), link(CLUSTER, None)).await;
+        assert_eq!(said.unwrap(), "say it");
+        let strangers = [
+            (link(CLUSTER, Some(&theirs)), link(CLUSTER, Some(&ours))),
+            (link(CLUSTER, None), link(CLUSTER, Some(&ours))),
+            (link(CLUSTER, Some(&ours)), link(CLUSTER, None)),
+            (link(ClusterId(8), Some(&ours)), link(CLUSTER, Some(&ours))),
+            (link(ClusterId(8), None), link(CLUSTER, None)),
+        ];
+        for (index, (caller, node)) in strangers.into_iter().enumerate() {
+            assert!(calls(caller, node).await.is_err(), "{index}");
+        }
+    }
+
+    /// Without a certificate and without the cluster's name not one byte comes back.
+    #[tokio::test]
+    async fn a_stranger_learns_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let node = Link::new(CLUSTER, None).unwrap();
+        for line in [
+            "PING\r\n".to_owned(),
+            format!("quartet 1 {:032x} watch\n", 8),
+            "x".repeat(1000),
+        ] {
+            let (stranger, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+            let mut stranger = stranger.unwrap();
+            stranger.write_all(line.as_bytes()).await.unwrap();
+            assert!(node.hear(accepted.unwrap().0).await.is_err());
+            let mut heard = Vec::new();
+            let _ = stranger.read_to_end(&mut heard).await;
+            assert!(heard.is_empty(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,586 @@
+//! A node of a cluster: it follows the home, or is it; it answers other nodes; and it tries to take
+//! over when the home is silent.
+//!
+//! ```text
+//!   control    one thread: makes layers when this node becomes home, drops them when it is deposed,
+//!              and decides when to try
+//!   members    one thread: keeps this node's key in the sequencer, reads the others'
+//!   talk       one thread: listens to other nodes, listens for the home, passes clients on
+//! ```
+//!
+//! Layers are made after this node has become home and are all gone before it may try again: so no
+//! layer ever sees two terms, and none a version that came again with other content.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use parking_lot::{Mutex, RwLock};
+use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
+use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
+use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer, drive};
+use quartet_model::LogSequence;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::copying;
+use super::forward::HomeCaller;
+use super::link::{self, Link, Stream};
+use super::members::{Member, Members, now_us};
+use super::settings::ClusterSettings;
+use super::silence::Signs;
+use super::standby::Standby;
+use crate::metrics::replication;
+use crate::observability::exposition::Text;
+use crate::process::system::fill_random;
+use crate::serving::{Entrances, Foundation, Serving};
+use crate::settings::Settings;
+
+/// How often a living node says so to each that listens.
+const BEAT_EVERY: Duration = Duration::from_millis(200);
+/// How often it is looked whether the home is silent.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The exit status of a node that is to be started again, to copy the home.
+const EXIT_NEEDS_COPY: i32 = 75;
+/// How long a hand-over may take until everything is confirmed.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is served at the sockets now.
+enum Stage {
+    Serving(Serving),
+    Standby(Standby),
+    /// Nothing: the node has stopped, or is between two of these.
+    Closed,
+}
+
+/// A running node.
+pub struct Node {
+    shared: Arc<Shared>,
+    control: Option<JoinHandle<()>>,
+    members: Option<JoinHandle<()>>,
+    talk: Option<JoinHandle<()>>,
+}
+
+/// What the threads of a node share.
+pub struct Shared {
+    foundation: Arc<Foundation>,
+    settings: ClusterSettings,
+    home: Arc<HomeCaller>,
+    stage: Mutex<Stage>,
+    /// The way in for clients that other nodes pass on, while this node is home.
+    entrances: RwLock<Option<Arc<Entrances>>>,
+    /// The life signs of the home that is known, `None` for the home that there is not.
+    signs: Mutex<(Option<NodeId>, Signs)>,
+    is_over: AtomicBool,
+    over: watch::Sender<bool>,
+}
+
+/// A cluster that was joined, and what a node over its log is made of.
+pub struct Joined {
+    place: Place,
+    /// Roles of the engine, as it reports them.
+    roles: Receiver<Role>,
+    /// For the members' thread.
+    sequencer: Etcd,
+    /// Keeps the records behind a copy that was just made.
+    hold: Option<Hold>,
+}
+
+impl Joined {
+    /// Joins the cluster, or founds it: asks its etcd, which is judged first.
+    pub fn new(cluster: &ClusterSettings, settings: &Settings) -> Result<(Joined, Replicated)> {
+        cluster.check(settings)?;
+        let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
+        let id = drive::join(&mut sequencer, &cluster.root, ClusterId(random())).context("log")?;
+        let place = Place::new(&cluster.root, id, PartitionId(0));
+        let (reports, roles) = channel();
+        let etcd = cluster.etcd.clone();
+        let shared = Replicated {
+            place: place.clone(),
+            me: Writer {
+                node: cluster.node(),
+                incarnation: random() as u64,
+            },
+            nodes: cluster.nodes,
+            sequencer: Box::new(move |waker| Box::new(open_again(&etcd, waker))),
+            on_role: Box::new(move |role| {
+                // The receiver is gone while the node ends.
+                let _ = reports.send(role.clone());
+            }),
+            budget_bytes: cluster.etcd.budget_bytes,
+        };
+        let joined = Joined {
+            place,
+            roles,
+            sequencer,
+            hold: None,
+        };
+        Ok((joined, shared))
+    }
+}
+
+impl Joined {
+    /// Copies the home into a folder that has nothing to go on from. Before the first term there is
+    /// nothing to copy; without a home it is waited for.
+    pub fn copy_if_needed(
+        &mut self,
+        cluster: &ClusterSettings,
+        settings: &Settings,
+        parts: impl FnOnce() -> Result<Parts>,
+    ) -> Result<()> {
+        let folder = settings
+            .storage
+            .data
+            .folder()
+            .context("a node keeps its log in a folder")?;
+        if !copying::is_needed(folder)? {
+            return Ok(());
+        }
+        let members = Members::new(self.place.clone(), cluster.node());
+        let mut is_reported = false;
+        let home = loop {
+            members.look_once(&mut self.sequencer).context("log")?;
+            match (members.home(), members.other_home()) {
+                (None, _) => return Ok(()),
+                (_, Some(home)) => break home,
+                _ if !is_reported => {
+                    is_reported = true;
+                    (settings.status)("waiting for a home to copy from");
+                    tracing::info!("waiting for a home to copy from");
+                }
+                _ => {}
+            }
+            std::thread::sleep(BEAT_EVERY);
+        };
+        (settings.status)(&format!("copying {}", home.name));
+        copying::clear(folder)?;
+        let mut hold = Hold::begin(Box::new(Etcd::open(&cluster.etcd)?), &self.place, cluster.node())?;
+        let link = Link::new(self.place.cluster, cluster.certificates.as_ref())?;
+        let kind = settings.storage.engine.unwrap_or(StoreKind::Memory);
+        copying::fetch(&link, &home.address, parts()?, kind, &mut hold)
+            .or_else(|error| copying::mark(folder).and(Err(error)))
+            .with_context(|| format!("copying {}", home.name))?;
+        self.hold = Some(hold);
+        Ok(())
+    }
+}
+
+/// Opens another handle of an etcd that was judged to be fit.
+fn open_again(options: &EtcdOptions, waker: Waker) -> Etcd {
+    loop {
+        match Etcd::open_waking(options, waker.clone()) {
+            Ok(etcd) => return etcd,
+            Err(error) => tracing::warn!(%error, "etcd is asked again"),
+        }
+        std::thread::sleep(BEAT_EVERY);
+    }
+}
+
+fn random() -> u128 {
+    let mut bytes = [0; 16];
+    fill_random(&mut bytes);
+    u128::from_le_bytes(bytes)
+}
+
+impl Node {
+    pub fn start(joined: Joined, foundation: Arc<Foundation>) -> Result<Node> {
+        let Joined {
+            place,
+            roles,
+            mut sequencer,
+            hold,
+        } = joined;
+        let settings = foundation.settings.cluster.clone().expect("a cluster was joined");
+        let me = settings.node();
+        let link = Link::new(place.cluster, settings.certificates.as_ref())?;
+        let members = Members::new(place, me);
+        let listener = std::net::TcpListener::bind(settings.node_listen);
+        let listener =
+            listener.with_context(|| format!("cannot listen on {} (--node-listen)", settings.node_listen))?;
+        let shared = Arc::new(Shared {
+            foundation,
+            settings,
+            home: Arc::new(HomeCaller { link, members }),
+            stage: Mutex::new(Stage::Closed),
+            entrances: RwLock::default(),
+            signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
+            is_over: AtomicBool::new(false),
+            over: watch::Sender::new(false),
+        });
+        shared.foundation.nodes.get_or_init(|| Arc::downgrade(&shared));
+        shared.stand_by()?;
+        if let Some(hold) = hold {
+            let shared = shared.clone();
+            let keep = move || copying::keep_until_caught_up(hold, &shared.foundation.engine, || shared.is_over());
+            drop(spawn("hold", keep)?);
+        }
+        let (control, keeping, talking) = (shared.clone(), shared.clone(), shared.clone());
+        Ok(Node {
+            shared,
+            control: Some(spawn("control", move || control.control(&roles))?),
+            members: Some(spawn("members", move || keeping.keep_members(&mut sequencer))?),
+            talk: Some(spawn("talk", move || talking.talk(listener))?),
+        })
+    }
+
+    /// Acts upon the layers, unless another node is home.
+    pub fn with_serving<T>(&self, act: impl FnOnce(&Serving) -> T) -> Option<T> {
+        match &*self.shared.stage.lock() {
+            Stage::Serving(serving) => Some(act(serving)),
+            Stage::Standby(_) | Stage::Closed => None,
+        }
+    }
+
+    /// Ends all threads and everything that is served.
+    pub fn end(mut self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        self.shared.over.send_replace(true);
+        for thread in [self.control.take(), self.members.take(), self.talk.take()] {
+            if thread.is_some_and(|thread| thread.join().is_err()) {
+                tracing::error!("a thread of the cluster panicked");
+            }
+        }
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    // ---- what is served
+
+    /// Follows the engine's role until the node ends.
+    fn control(&self, roles: &Receiver<Role>) {
+        let mut tried = None;
+        while !self.is_over() {
+            match roles.recv_timeout(LOOK_EVERY) {
+                Ok(role) => tracing::info!(?role, "this node's part in the cluster"),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let role = self.foundation.engine.role();
+            if let Err(error) = self.serve_as(&role) {
+                tracing::error!("serving failed, and is tried again: {error:#}");
+                std::thread::sleep(BEAT_EVERY);
+            }
+            if let Role::Following { term, .. } = role
+                && tried != Some(term)
+                && self.is_time_to_try()
+            {
+                tracing::info!(?term, "the home is silent: trying to take over");
+                tried = Some(term);
+                self.foundation.engine.take_over();
+            } else if !matches!(role, Role::Following { .. } | Role::Candidate { .. }) {
+                tried = None;
+            }
+        }
+    }
+
+    fn serve_as(&self, role: &Role) -> Result<()> {
+        let mut stage = self.stage.lock();
+        match (role, &*stage) {
+            (Role::Home { .. }, Stage::Serving(_)) | (Role::Alone, _) => Ok(()),
+            (Role::Home { .. }, _) => {
+                self.close_stage(&mut stage);
+                let serving = Serving::begin(&self.foundation)?;
+                *self.entrances.write() = Some(serving.entrances.clone());
+                *stage = Stage::Serving(serving);
+                Ok(())
+            }
+            (Role::Following { .. } | Role::Candidate { .. } | Role::RollingBack, Stage::Standby(_)) => Ok(()),
+            (Role::Following { .. } | Role::Candidate { .. } | Role::RollingBack, _) => {
+                self.close_stage(&mut stage);
+                drop(stage);
+                self.stand_by()
+            }
+            (Role::Copying, _) => self.end_for_a_copy(),
+            (Role::Stopped(_), Stage::Closed) => Ok(()),
+            (Role::Stopped(_), _) => {
+                tracing::error!(?role, "this node serves nothing any more");
+                self.close_stage(&mut stage);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing of what this node has can be continued: the next start copies the home.
+    fn end_for_a_copy(&self) -> ! {
+        if let Some(folder) = self.foundation.settings.storage.data.folder()
+            && let Err(error) = copying::mark(folder)
+        {
+            tracing::error!("marking the folder: {error:#}");
+        }
+        tracing::error!(
+            "this node is too far behind, or its state differs from the home's: the next start copies the home"
+        );
+        std::process::exit(EXIT_NEEDS_COPY);
+    }
+
+    fn stand_by(&self) -> Result<()> {
+        let (engine, members) = (self.foundation.engine.clone(), self.home.members.clone());
+        let pages = Arc::new(move |path: &str| own_page(path, &engine, &members));
+        let standby = Standby::begin(&self.foundation, &self.home, pages)?;
+        *self.stage.lock() = Stage::Standby(standby);
+        Ok(())
+    }
+
+    fn close(&self) {
+        let mut stage = self.stage.lock();
+        self.close_stage(&mut stage);
+    }
+
+    fn close_stage(&self, stage: &mut Stage) {
+        *self.entrances.write() = None;
+        match std::mem::replace(stage, Stage::Closed) {
+            Stage::Serving(serving) => serving.end(),
+            Stage::Standby(standby) => standby.end(),
+            Stage::Closed => {}
+        }
+    }
+
+    // ---- the home's silence
+
+    fn is_time_to_try(&self) -> bool {
+        let view = self.home.members.view();
+        let (home, mut signs) = *self.signs.lock();
+        signs.found_home = view
+            .term_read_began
+            .filter(|_| view.term.map(|term| term.writer.node) == home);
+        signs.is_time_to_try(self.home.members.turn(home), Instant::now())
+    }
+
+    fn is_home_silent(&self) -> bool {
+        let (_, signs) = *self.signs.lock();
+        signs.unreachable_since.is_some() || signs.heard.elapsed() > 2 * BEAT_EVERY
+    }
+
+    /// From now on the life signs are those of this home.
+    fn listen_for(&self, home: Option<NodeId>) {
+        let mut signs = self.signs.lock();
+        if signs.0 != home {
+            *signs = (home, Signs::of_new_home(Instant::now()));
+        }
+    }
+
+    fn heard(&self) {
+        let mut signs = self.signs.lock();
+        signs.1.heard = Instant::now();
+        signs.1.unreachable_since = None;
+    }
+
+    fn unreachable(&self) {
+        let mut signs = self.signs.lock();
+        signs.1.unreachable_since.get_or_insert_with(Instant::now);
+    }
+
+    // ---- other nodes
+
+    fn keep_members(&self, sequencer: &mut dyn Sequencer) {
+        let own = || Member {
+            name: self.settings.node_name.clone(),
+            address: self.settings.address(),
+            endpoints: self.foundation.sockets.addresses(),
+            clock_us: now_us(),
+        };
+        let needed = || LogSequence(self.foundation.engine.replication().synced + 1);
+        self.home
+            .members
+            .keep(sequencer, own, needed, || self.is_home_silent(), || self.is_over());
+    }
+
+    /// Speaks with other nodes until this one ends.
+    fn talk(self: &Arc<Shared>, listener: std::net::TcpListener) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let Ok(runtime) = runtime.inspect_err(|error| tracing::error!(%error, "talking to other nodes")) else {
+            return;
+        };
+        let mut over = self.over.subscribe();
+        runtime.block_on(async {
+            tokio::select! {
+                result = self.clone().answer_nodes(listener) => if let Err(error) = result {
+                    tracing::error!(%error, "listening to other nodes");
+                },
+                () = self.listen_for_home() => {}
+                _ = over.wait_for(|over| *over) => {}
+            }
+        });
+    }
+
+    async fn answer_nodes(self: Arc<Shared>, listener: std::net::TcpListener) -> std::io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        loop {
+            let Ok((socket, _)) = listener.accept().await else {
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            };
+            let shared = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = shared.answer_node(socket).await {
+                    tracing::debug!(%error, "a node's connection ended");
+                }
+            });
+        }
+    }
+
+    async fn answer_node(&self, socket: TcpStream) -> std::io::Result<()> {
+        let (verb, mut stream) = self.home.link.hear(socket).await?;
+        let words: Vec<&str> = verb.split(' ').collect();
+        match words.as_slice() {
+            ["watch"] => {
+                link::accept(stream.as_mut()).await?;
+                loop {
+                    stream.write_u8(b'.').await?;
+                    stream.flush().await?;
+                    tokio::time::sleep(BEAT_EVERY).await;
+                }
+            }
+            ["forward", listener, peer] => self.take_client(listener, peer, stream).await,
+            ["copy"] => copying::send(self.foundation.engine.clone(), stream).await,
+            ["take-over"] => {
+                self.foundation.engine.take_over();
+                link::accept(stream.as_mut()).await
+            }
+            _ => link::refuse(stream.as_mut(), "unknown verb").await,
+        }
+    }
+
+    /// Lets in a client that another node passes on, if this one is home.
+    async fn take_client(&self, listener: &str, peer: &str, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
+        let entrances = self.entrances.read().clone();
+        let (Some(entrances), Ok(peer)) = (entrances, peer.parse::<SocketAddr>()) else {
+            return link::refuse(stream.as_mut(), "not home").await;
+        };
+        let (mut own, theirs) = pair().await?;
+        if !entrances.admit(listener, theirs, peer).await? {
+            return link::refuse(stream.as_mut(), "no place").await;
+        }
+        drop(entrances);
+        link::accept(stream.as_mut()).await?;
+        copy_bidirectional(&mut stream, &mut own).await.map(drop)
+    }
+
+    /// Hears whether the home lives, whichever node it is.
+    async fn listen_for_home(&self) {
+        loop {
+            let home = self.home.members.home();
+            self.listen_for(home);
+            let called = match self.home.members.other_home() {
+                Some(member) => self.home.link.call(&member.address, "watch").await.ok(),
+                None => None,
+            };
+            match called {
+                Some(stream) => self.hear_beats(home, stream).await,
+                None => self.unreachable(),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Hears one home until its connection ends, or another is home.
+    async fn hear_beats(&self, home: Option<NodeId>, mut stream: Box<dyn Stream>) {
+        self.heard();
+        loop {
+            match tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
+                Ok(Ok(_)) => self.heard(),
+                Ok(Err(_)) => return,
+                // Silence: whether it is over is judged by the time since the last beat.
+                Err(_) => {}
+            }
+            if self.home.members.home() != home {
+                return;
+            }
+        }
+    }
+
+    // ---- an operator's requests
+
+    pub fn describe(&self) -> serde_json::Value {
+        self.home.members.describe()
+    }
+
+    /// Makes the node of this name home instead of this one, without an unfinished write.
+    pub fn hand_over(&self, name: &str) -> Result<()> {
+        let view = self.home.members.view();
+        let successor = view.members.into_values().find(|member| member.name == name);
+        let successor = successor.with_context(|| format!("no node {name} is there"))?;
+        let engine = &self.foundation.engine;
+        anyhow::ensure!(engine.is_home(), "this node is not home");
+        anyhow::ensure!(name != self.settings.node_name, "this node is home already");
+        engine.drain();
+        let handed = self.ask_to_take_over(&successor);
+        if handed.is_err() {
+            engine.resume();
+        }
+        handed
+    }
+
+    fn ask_to_take_over(&self, successor: &Member) -> Result<()> {
+        let until = Instant::now() + DRAIN_TIMEOUT;
+        let is_drained = || {
+            let role = self.foundation.engine.role();
+            matches!(
+                role,
+                Role::Home {
+                    condition: Condition::Drained,
+                    ..
+                }
+            )
+        };
+        while !is_drained() {
+            anyhow::ensure!(Instant::now() < until, "not everything was confirmed in time");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let called = runtime.block_on(self.home.link.call(&successor.address, "take-over"));
+        called
+            .map(drop)
+            .with_context(|| format!("asking {} to take over", successor.name))
+    }
+}
+
+/// The two ends of a connection within this process.
+async fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let own = TcpStream::connect(address).await?;
+    loop {
+        // Another process may have been quicker.
+        let (theirs, peer) = listener.accept().await?;
+        if peer == own.local_addr()? {
+            return Ok((own, theirs));
+        }
+    }
+}
+
+/// The pages that each node answers for itself.
+fn own_page(path: &str, engine: &Engine, members: &Members) -> Option<(u16, &'static str, String)> {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    match path {
+        "/healthz" | "/health" => Some((200, TEXT, "ok\n".into())),
+        "/healthz/home" => Some((503, TEXT, "another node is home\n".into())),
+        "/readyz" => Some(match members.other_home() {
+            Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
+            None => (503, TEXT, "no node is home\n".into()),
+        }),
+        "/metrics" => Some((200, "text/plain; version=0.0.4", replication_metrics(engine))),
+        _ => None,
+    }
+}
+
+fn replication_metrics(engine: &Engine) -> String {
+    let mut out = Text::default();
+    replication::write(engine, &mut out);
+    out.text
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    Ok(std::thread::Builder::new().name(name.into()).spawn(work)?)
+}

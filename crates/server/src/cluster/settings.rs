@@ -1,0 +1,138 @@
+//! Settings of a node of a cluster.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, ensure};
+use quartet_log_etcd::EtcdOptions;
+use quartet_log_replicated::NodeId;
+use sha2::{Digest, Sha256};
+
+use super::link::NodeCertificates;
+use crate::settings::{Data, Listen, Settings};
+
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    pub etcd: EtcdOptions,
+    /// Where the cluster's keys are in etcd.
+    pub root: String,
+    /// The name of this node: its own over restarts, and no other's.
+    pub node_name: String,
+    /// Where other nodes reach this one.
+    pub node_listen: SocketAddr,
+    /// The host and port by which they do; `None`: `node_listen`.
+    pub node_advertise: Option<String>,
+    /// How many nodes there are, whether they run or not.
+    pub nodes: usize,
+    /// `None`: in clear text, on loopback.
+    pub certificates: Option<NodeCertificates>,
+    /// Accepts a cluster of fewer than two nodes, of which the only one has all copies.
+    pub allow_one_node: bool,
+}
+
+impl ClusterSettings {
+    /// Refuses what would be unsafe or could not work.
+    pub fn check(&self, settings: &Settings) -> Result<()> {
+        ensure!(
+            self.certificates.is_some() || self.node_listen.ip().is_loopback(),
+            "node-listen: refusing to talk to other nodes on {} in clear text: give cluster-ca, cluster-certificate and cluster-key",
+            self.node_listen
+        );
+        ensure!(
+            self.node_advertise.is_some() || !self.node_listen.ip().is_unspecified(),
+            "node-advertise: other nodes cannot reach {}",
+            self.node_listen
+        );
+        ensure!(
+            self.nodes >= 2 || self.allow_one_node,
+            "cluster-nodes: one node has the only copy of what etcd has dropped: use two or more"
+        );
+        ensure!(
+            settings.storage.data != Data::Memory,
+            "data: a node of a cluster keeps its log in a folder"
+        );
+        ensure!(
+            settings.redis.users_file.is_none(),
+            "redis-users-file: the users of a cluster are in its data, where every node has them"
+        );
+        let names_itself = settings.redis.emulates_cluster || settings.sentinel.listen != Listen::Off;
+        ensure!(
+            !names_itself || settings.redis.announcement.host.is_some(),
+            "redis-announce: clients that come through another node have to be given this node's address"
+        );
+        Ok(())
+    }
+
+    pub fn node(&self) -> NodeId {
+        node_id(&self.node_name)
+    }
+
+    pub fn address(&self) -> String {
+        let listen = || self.node_listen.to_string();
+        self.node_advertise.clone().unwrap_or_else(listen)
+    }
+}
+
+/// The number of the node of this name.
+pub fn node_id(name: &str) -> NodeId {
+    let hash = Sha256::digest(name);
+    let (first, _) = hash.split_first_chunk().expect("a hash has 32 bytes");
+    NodeId(u64::from_be_bytes(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(change: impl FnOnce(&mut ClusterSettings, &mut Settings)) -> Option<String> {
+        let mut cluster = ClusterSettings {
+            etcd: EtcdOptions::new(vec!["127.0.0.1:2379".to_owned()]),
+            root: "/test".to_owned(),
+            node_name: "a".to_owned(),
+            node_listen: "127.0.0.1:7000".parse().unwrap(),
+            node_advertise: None,
+            nodes: 3,
+            certificates: None,
+            allow_one_node: false,
+        };
+        let mut settings = Settings::for_test();
+        settings.storage.data = Data::Folder("data".into());
+        change(&mut cluster, &mut settings);
+        cluster.check(&settings).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn unsafe_settings_are_refused_by_name() {
+        assert_eq!(checked(|_, _| {}), None);
+        let refused = |option: &str, error: Option<String>| assert!(error.unwrap().starts_with(option), "{option}");
+        let beyond = "10.0.0.1:7000".parse().unwrap();
+        refused("node-listen", checked(|cluster, _| cluster.node_listen = beyond));
+        refused("cluster-nodes", checked(|cluster, _| cluster.nodes = 1));
+        refused("data", checked(|_, settings| settings.storage.data = Data::Memory));
+        let users = Some("users".into());
+        refused(
+            "redis-users-file",
+            checked(|_, settings| settings.redis.users_file = users),
+        );
+        let sentinel = Listen::On(beyond);
+        refused(
+            "redis-announce",
+            checked(|_, settings| settings.sentinel.listen = sentinel),
+        );
+        let anywhere = "0.0.0.0:7000".parse().unwrap();
+        let with_certificates = |cluster: &mut ClusterSettings| {
+            let [authority, certificate, key] = ["ca", "certificate", "key"].map(Into::into);
+            cluster.certificates = Some(NodeCertificates {
+                authority,
+                certificate,
+                key,
+            });
+            cluster.node_listen = anywhere;
+        };
+        refused("node-advertise", checked(|cluster, _| with_certificates(cluster)));
+        let told = checked(|cluster, _| {
+            with_certificates(cluster);
+            cluster.node_advertise = Some("a.example:7000".to_owned());
+        });
+        assert_eq!(told, None);
+    }
+}

@@ -1,0 +1,86 @@
+//! What a node that is not home does with its sockets: it passes clients on to the home.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tokio::sync::watch;
+
+use super::forward::{ForwardEntrance, HomeCaller, Pages, Protocol};
+use crate::connections::accept::Listener;
+use crate::connections::tls::Tls;
+use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::listeners::Endpoint;
+use crate::serving::{Foundation, Threads};
+use crate::settings::{Listen, Settings};
+
+/// The listeners of a node that is not home, and their threads.
+pub struct Standby {
+    threads: Threads,
+    /// Gives memory back when asked to; nothing asks at such a node.
+    _purges: watch::Sender<()>,
+}
+
+impl Standby {
+    pub fn begin(foundation: &Foundation, home: &Arc<HomeCaller>, pages: Arc<Pages>) -> Result<Standby> {
+        let tls = Tls::absent(StrangerBytes::new());
+        tls.change(foundation.settings.connections.tls.clone())?;
+        let mut listeners = Vec::new();
+        for (name, protocol, listens) in passed_on(&foundation.settings) {
+            let Some((socket, _)) = foundation.sockets.bind(listens, name)? else {
+                continue;
+            };
+            let entrance = ForwardEntrance {
+                listener: name,
+                protocol,
+                home: home.clone(),
+                limit: foundation.limit.clone(),
+                tls: tls.clone(),
+                pages: (protocol == Protocol::Http).then(|| pages.clone()),
+            };
+            listeners.push(Listener {
+                name,
+                socket,
+                entrance: Arc::new(entrance),
+            });
+        }
+        let (mut threads, purges) = (Threads::new(), watch::Sender::new(()));
+        threads.serve(listeners, foundation, &purges)?;
+        Ok(Standby {
+            threads,
+            _purges: purges,
+        })
+    }
+
+    /// Closes all connections.
+    pub fn end(self) {
+        self.threads.end();
+    }
+}
+
+/// The listeners whose clients are passed on.
+pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 7] {
+    [
+        ("redis", Protocol::Redis, settings.redis.listen),
+        ("redis-tls", Protocol::Redis, settings.redis.listen_tls),
+        ("http", Protocol::Http, settings.http.listen),
+        ("dynamodb", Protocol::DynamoDb, settings.dynamodb.listen),
+        ("fauna", Protocol::Fauna, settings.fauna.listen),
+        ("keyvalue", Protocol::KeyValue, settings.keyvalue.listen),
+        ("sentinel", Protocol::Redis, settings.sentinel.listen),
+    ]
+}
+
+/// Where each protocol is spoken, as a node has it whether it is home or not.
+pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
+    let settings = &foundation.settings;
+    let endpoint = |(name, protocol, listens)| {
+        let (_, address) = foundation.sockets.bind(listens, name).ok()??;
+        let text = match protocol {
+            Protocol::Redis => settings.credentials.connection_string("redis", address),
+            Protocol::KeyValue => settings.credentials.cluster_string(address),
+            Protocol::Http | Protocol::DynamoDb | Protocol::Fauna => format!("http://{address}"),
+        };
+        Some(Endpoint { name, text, address })
+    };
+    passed_on(settings).into_iter().filter_map(endpoint).collect()
+}

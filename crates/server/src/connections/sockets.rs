@@ -1,0 +1,74 @@
+//! The listening sockets of a server, each bound once.
+//!
+//! They outlive whatever serves at them: between one that ends and the next that begins,
+//! connections wait in the backlog, and no other process gets the port.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{SocketAddr, TcpListener};
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+
+use crate::connections::port_owner;
+use crate::settings::Listen;
+
+#[derive(Default)]
+pub struct Sockets(Mutex<HashMap<&'static str, TcpListener>>);
+
+impl Sockets {
+    /// A handle of the listener of `--listen-NAME`, and its address; `None`: it is off.
+    pub fn bind(&self, listens: Listen, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
+        let Some(address) = listens.address() else {
+            return Ok(None);
+        };
+        let mut bound = self.0.lock();
+        if !bound.contains_key(name) {
+            bound.insert(name, listen(address, name)?);
+        }
+        let socket = bound[name].try_clone()?;
+        let address = socket.local_addr()?;
+        Ok(Some((socket, address)))
+    }
+
+    /// The addresses of all listeners by name.
+    pub fn addresses(&self) -> BTreeMap<String, String> {
+        let bound = self.0.lock();
+        let address = |(name, socket): (&&'static str, &TcpListener)| {
+            let address = socket.local_addr().ok()?;
+            Some(((*name).to_owned(), address.to_string()))
+        };
+        bound.iter().filter_map(address).collect()
+    }
+
+    /// Refuses connections from the moment at which the last handle is dropped.
+    pub fn close(&self) {
+        self.0.lock().clear();
+    }
+}
+
+fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
+    let socket = if address.is_ipv6() {
+        tokio::net::TcpSocket::new_v6()
+    } else {
+        tokio::net::TcpSocket::new_v4()
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address).with_context(|| cannot_listen(address, name))?;
+    // A runtime is needed to register the socket; the listener is handed on without one.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    let listener = socket.listen(LISTEN_BACKLOG);
+    Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
+}
+
+/// A listener that could not be opened: its address, its option, and the process that is there
+/// already.
+fn cannot_listen(address: SocketAddr, name: &str) -> String {
+    let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
+    format!(
+        "cannot listen on {address} (--listen-{name}){}",
+        owner.unwrap_or_default()
+    )
+}
+
+const LISTEN_BACKLOG: u32 = 1024;

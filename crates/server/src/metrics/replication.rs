@@ -1,0 +1,106 @@
+//! A node of a cluster: its part in the log that the nodes share.
+
+use quartet_engine::{Engine, Replication, Role};
+
+use super::metric::{Metric, Read, Table, flag};
+use crate::observability::exposition::{Exposition, Kind};
+
+pub const TABLE: Table = Table {
+    title: "Replication",
+    shown: "Of a node of a cluster, whether it is home or not.",
+    is_shown: |sources| sources.redis.engine.role() != Role::Alone,
+    metrics: &[
+        Metric::replication_gauge("quartet_term", "The running term.", |log| log.term as f64),
+        Metric::replication_gauge("quartet_home", "1 if this node is home.", |log| flag(log.is_home)),
+        Metric::replication_gauge("quartet_log_applied", "The last record that is applied here.", |log| {
+            log.applied as f64
+        }),
+        Metric::replication_gauge(
+            "quartet_log_synced",
+            "The last record that is on this node's disk.",
+            |log| log.synced as f64,
+        ),
+        Metric::replication_gauge(
+            "quartet_lag_records",
+            "Records that are known and not applied here.",
+            |log| log.lag_records as f64,
+        ),
+        Metric::replication_gauge(
+            "quartet_lag_seconds",
+            "Time since this node last had every record.",
+            |log| log.lag_millis as f64 / 1e3,
+        )
+        .in_seconds(),
+        Metric::replication_counter(
+            "quartet_appends_total",
+            "Records appended to the log by this node.",
+            |log| log.appends as f64,
+        ),
+        Metric::replication_counter("quartet_append_bytes_total", "Bytes of these records.", |log| {
+            log.append_bytes as f64
+        })
+        .in_bytes(),
+        Metric::replication_gauge("quartet_append_seconds", "Duration of the last append.", |log| {
+            log.append_micros as f64 / 1e6
+        })
+        .in_seconds(),
+        Metric::replication_counter(
+            "quartet_confirmations_total",
+            "Reads of the term that showed this node to be home.",
+            |log| log.confirmations as f64,
+        ),
+        Metric::replication_counter(
+            "quartet_unknown_answers_total",
+            "Requests to the sequencer without an answer.",
+            |log| log.unknown_answers as f64,
+        ),
+        Metric::replication_counter("quartet_take_overs_total", "Terms begun by this node.", |log| {
+            log.take_overs as f64
+        }),
+        Metric::replication_counter("quartet_depositions_total", "Terms that this node has lost.", |log| {
+            log.depositions as f64
+        }),
+        Metric::replication_counter(
+            "quartet_roll_backs_total",
+            "Times that commits were taken back after a term was lost.",
+            |log| log.roll_backs as f64,
+        ),
+        Metric::replication_counter(
+            "quartet_state_hashes_total",
+            "State hashes compared with the home's.",
+            |log| log.marks as f64,
+        ),
+        Metric::replication_counter(
+            "quartet_state_hash_mismatches_total",
+            "State hashes that differed.",
+            |log| log.hash_mismatches as f64,
+        ),
+        Metric::replication_gauge(
+            "quartet_log_window_bytes",
+            "Bytes of records that the sequencer holds.",
+            |log| log.window_bytes as f64,
+        )
+        .in_bytes(),
+    ],
+};
+
+/// Writes these metrics alone, as a node has them that is not home.
+pub fn write(engine: &Engine, out: &mut dyn Exposition) {
+    let figures = engine.replication();
+    for metric in TABLE.metrics {
+        if let Read::Replication(read) = metric.read {
+            out.family(&metric.family);
+            out.value(&[], read(&figures));
+        }
+    }
+}
+
+impl Metric {
+    const fn replication_gauge(name: &'static str, help: &'static str, read: fn(&Replication) -> f64) -> Metric {
+        Metric::new(name, Kind::Gauge, help, Read::Replication(read))
+    }
+
+    const fn replication_counter(name: &'static str, help: &'static str, read: fn(&Replication) -> f64) -> Metric {
+        Metric::new(name, Kind::Counter, help, Read::Replication(read))
+    }
+}

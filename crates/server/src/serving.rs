@@ -1,0 +1,367 @@
+//! Layers over an engine, and everything that serves them: from the first layer that is made to the
+//! last that is dropped. The engine and the sockets stay, and a next one may begin over them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Result;
+use quartet_engine::Engine;
+use quartet_layer_redis::Redis;
+use quartet_tenancy::Catalogue;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+
+use crate::cluster::node::Shared;
+use crate::connections::accept::{Entrance, Listener};
+use crate::connections::durability::DurableWaiters;
+use crate::connections::handoff::{Arrival, Inbox, IoThread};
+use crate::connections::sockets::Sockets;
+use crate::connections::tls::Tls;
+use crate::connections::turns::ThreadTurns;
+use crate::connections::waker::ThreadWaker;
+use crate::credentials::{self, NewCredentials};
+use crate::layers::by_type::ByType;
+use crate::layers::parts::Parts;
+use crate::limits::connection_limit::ConnectionLimit;
+use crate::limits::memory::Budget;
+use crate::limits::unauthenticated_input::StrangerBytes;
+use crate::listeners::{self, Added, Assembly, Endpoint, MAINTENANCE_CYCLE, ServedLayer};
+use crate::observability::durations::OfLayers;
+use crate::observability::slow_requests::SlowRequests;
+use crate::observability::telemetry::spans::Spans;
+use crate::observability::telemetry::{Telemetry, WriteMetrics};
+use crate::process::cycles::Cycle;
+use crate::process::stop_request::StopRequest;
+use crate::settings::Settings;
+use crate::tenants::Tenants;
+use crate::{limits, metrics, process};
+
+/// How often databases are looked through for layers that nobody uses.
+const IDLE_CYCLE: Duration = Duration::from_secs(1);
+
+/// How often the databases' counters are written down.
+const USAGE_CYCLE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether there is another certificate.
+const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
+
+/// Everything that stays when layers are dropped and made anew.
+pub struct Foundation {
+    pub engine: Arc<Engine>,
+    /// As they were given: credentials that the data hold are read when layers are made.
+    pub settings: Settings,
+    pub layers: &'static [ServedLayer],
+    pub budget: Budget,
+    /// Resident bytes when the process started.
+    pub startup_bytes: u64,
+    pub limit: Arc<ConnectionLimit>,
+    pub sockets: Sockets,
+    pub stop_requested: Arc<StopRequest>,
+    /// The node of a cluster that this is, if it is one.
+    pub nodes: OnceLock<Weak<Shared>>,
+}
+
+/// Layers, their listeners and their threads.
+pub struct Serving {
+    pub tenants: Arc<Tenants>,
+    /// The default database's layer of Redis.
+    pub redis: Option<Arc<Redis>>,
+    /// Where each protocol is spoken.
+    pub endpoints: Vec<Endpoint>,
+    /// Made just now, to be shown this once.
+    pub new_credentials: NewCredentials,
+    /// The way in for clients that another node passes on.
+    pub entrances: Arc<Entrances>,
+    /// Called before the threads are waited for.
+    at_stop: Vec<Box<dyn FnOnce() + Send>>,
+    threads: Threads,
+    telemetry: Option<Telemetry>,
+}
+
+/// The entrances of all listeners by name, and the threads behind them.
+pub struct Entrances {
+    by_name: HashMap<&'static str, Arc<dyn Entrance>>,
+    threads: Vec<Inbox>,
+}
+
+impl Entrances {
+    /// Lets in the client at `peer` at the listener of this name. False: there is no such listener,
+    /// or no place left.
+    pub async fn admit(&self, listener: &str, socket: TcpStream, peer: SocketAddr) -> io::Result<bool> {
+        let thread = &self.threads[usize::from(peer.port()) % self.threads.len()];
+        let Some(entrance) = self.by_name.get(listener) else {
+            return Ok(false);
+        };
+        let admitted = entrance.admit(socket, peer, &thread.thread_waker).await?;
+        let is_admitted = admitted.is_some();
+        // A thread that is gone is one that was stopped.
+        let _ = admitted.map(|arrival| thread.arrivals.send(arrival));
+        Ok(is_admitted)
+    }
+}
+
+/// Threads that serve, and the word that ends them.
+pub struct Threads {
+    stop: watch::Sender<bool>,
+    running: Vec<JoinHandle<()>>,
+}
+
+/// The parts of a thread that serves connections.
+struct Worker {
+    engine: Arc<Engine>,
+    purge: fn(),
+    purges: watch::Receiver<()>,
+    stop: watch::Receiver<bool>,
+    /// The listeners, and the way to all threads, on the thread that accepts for all.
+    accepts: Option<(Vec<Listener>, Vec<Inbox>)>,
+    /// Wakes the connections of this thread.
+    thread_waker: Arc<ThreadWaker>,
+    arrivals: mpsc::UnboundedReceiver<Box<dyn Arrival>>,
+}
+
+impl Serving {
+    /// Makes the layers of the default database and serves them.
+    pub fn begin(foundation: &Foundation) -> Result<Serving> {
+        let engine = &foundation.engine;
+        let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
+        let mut settings = foundation.settings.clone();
+        let new_credentials = credentials::settle(&mut settings, &catalogue)?;
+        (settings.show)(&new_credentials);
+        let settings = Arc::new(settings);
+        let stranger_bytes = StrangerBytes::new();
+        let spans = settings.telemetry.as_ref().map(|telemetry| {
+            let (spans, received) = Spans::new(telemetry.sampling_ratio);
+            (Arc::new(spans), received)
+        });
+        let measured = listeners::all(foundation.layers).filter_map(|row| row.measured.as_ref());
+        let parts = Parts {
+            engine: engine.clone(),
+            settings: settings.clone(),
+            stop: foundation.stop_requested.clone(),
+            nodes: foundation.nodes.get().cloned(),
+            budget: foundation.budget,
+            startup_bytes: foundation.startup_bytes,
+            started_micros: engine.now_micros(),
+            login_guard: Arc::default(),
+            purges: watch::Sender::new(()),
+            tls: Tls::absent(stranger_bytes.clone()),
+            durations: OfLayers::new(measured),
+            slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
+            spans: spans.as_ref().map(|(spans, _)| spans.clone()),
+            of_kinds: ByType::default(),
+        };
+        let kinds = foundation.layers.iter().map(|layer| layer.kind).collect();
+        let tenants = Tenants::new(catalogue, parts, kinds);
+        let mut threads = Threads::new();
+        let stopped = threads.stopped();
+        let mut assembly = Assembly {
+            tenants: &tenants,
+            settings: &settings,
+            limit: &foundation.limit,
+            stranger_bytes: &stranger_bytes,
+            sockets: &foundation.sockets,
+            stopped: &stopped,
+            added: Added::default(),
+        };
+        for served in listeners::all(foundation.layers) {
+            (served.listen)(&mut assembly)?;
+        }
+        let added = assembly.added;
+        let redis = added.lent.get();
+        let telemetry = match (&settings.telemetry, spans) {
+            (Some(telemetry), Some((spans, received))) => {
+                let started_micros = tenants.parts.started_micros;
+                let metrics = write_metrics(redis.as_ref(), &tenants);
+                Some(Telemetry::start(telemetry, spans, received, metrics, started_micros)?)
+            }
+            _ => None,
+        };
+        let by_name = added
+            .listeners
+            .iter()
+            .map(|listener| (listener.name, listener.entrance.clone()));
+        let by_name = by_name.collect();
+        let inboxes = threads.serve(added.listeners, foundation, &tenants.parts.purges)?;
+        for (name, work) in added.deferred_tasks {
+            let stopped = threads.stopped();
+            let thread = std::thread::Builder::new().name(name.into());
+            threads.running.push(thread.spawn(move || work(&stopped))?);
+        }
+        let mut cycles = added.cycles;
+        cycles.extend(own_cycles(&tenants));
+        let (measured, purge, stopped) = (engine.clone(), settings.memory.purge, threads.stopped());
+        threads.spawn("memory", move || limits::memory::watch(measured, purge, stopped))?;
+        let stopped = threads.stopped();
+        threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
+        Ok(Serving {
+            tenants,
+            redis,
+            endpoints: added.endpoints,
+            new_credentials,
+            entrances: Arc::new(Entrances {
+                by_name,
+                threads: inboxes,
+            }),
+            at_stop: added.at_stop,
+            threads,
+            telemetry,
+        })
+    }
+
+    /// Lets replies that are ready go out, closes all connections, ends a script that takes long and
+    /// takes it back, and drops every layer.
+    pub fn end(self) {
+        self.threads.stop.send_replace(true);
+        for end in self.at_stop {
+            end();
+        }
+        drop(self.entrances);
+        self.threads.end();
+        if let Some(telemetry) = self.telemetry {
+            telemetry.stop();
+        }
+        self.tenants.close();
+    }
+}
+
+/// Writes all metrics, as long as the layers are there.
+fn write_metrics(redis: Option<&Arc<Redis>>, tenants: &Arc<Tenants>) -> WriteMetrics {
+    let redis = redis.map(Arc::downgrade).unwrap_or_default();
+    let tenants = Arc::downgrade(tenants);
+    Box::new(move |out| {
+        if let (Some(redis), Some(tenants)) = (redis.upgrade(), tenants.upgrade()) {
+            metrics::write(&redis, &tenants, true, out);
+        }
+    })
+}
+
+impl Threads {
+    pub fn new() -> Threads {
+        Threads {
+            stop: watch::Sender::new(false),
+            running: Vec::new(),
+        }
+    }
+
+    /// Becomes true when they are to end.
+    fn stopped(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Ends them, once replies that are ready have gone out.
+    pub fn end(self) {
+        self.stop.send_replace(true);
+        for thread in self.running {
+            if thread.join().is_err() {
+                tracing::error!("a serving thread panicked");
+            }
+        }
+    }
+
+    /// Starts the I/O threads, the first of which accepts for all. Each gives memory back when
+    /// `purges` asks. Returns the way to all of them.
+    pub fn serve(
+        &mut self,
+        listeners: Vec<Listener>,
+        foundation: &Foundation,
+        purges: &watch::Sender<()>,
+    ) -> Result<Vec<Inbox>> {
+        let settings = &foundation.settings;
+        let (mut inboxes, mut arrivals) = (Vec::new(), Vec::new());
+        for _ in 0..settings.connections.io_threads() {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let thread_waker = Arc::<ThreadWaker>::default();
+            arrivals.push((receiver, thread_waker.clone()));
+            inboxes.push(Inbox {
+                arrivals: sender,
+                thread_waker,
+            });
+        }
+        let mut accepts = Some((listeners, inboxes.clone()));
+        for (index, (arrivals, thread_waker)) in arrivals.into_iter().enumerate() {
+            let worker = Worker {
+                engine: foundation.engine.clone(),
+                purge: settings.memory.purge,
+                purges: purges.subscribe(),
+                stop: self.stopped(),
+                accepts: accepts.take(),
+                thread_waker,
+                arrivals,
+            };
+            self.spawn(&format!("io-{index}"), || worker.run())?;
+        }
+        Ok(inboxes)
+    }
+
+    /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to
+    /// move.
+    fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || runtime.block_on(make()))?;
+        self.running.push(thread);
+        Ok(())
+    }
+}
+
+impl Worker {
+    async fn run(mut self) {
+        quartet_engine::serve_on_this_thread();
+        let turns = ThreadTurns::default();
+        let thread = IoThread {
+            waiters: DurableWaiters::start(self.engine.clone(), turns.clone()),
+            turns,
+            stop: self.stop.clone(),
+        };
+        let thread_waker = self.thread_waker.clone();
+        let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
+        let purging = tokio::task::spawn(limits::memory::purge_when_asked(self.purge, self.purges.clone()));
+        let mut tasks = tokio::task::JoinSet::new();
+        if let Some((listeners, inboxes)) = self.accepts.take() {
+            for listener in listeners {
+                tasks.spawn(listener.accept(inboxes.clone(), self.stop.clone()));
+            }
+        }
+        loop {
+            tokio::select! {
+                Some(arrival) = self.arrivals.recv() => arrival.start(&thread, &mut tasks),
+                Some(_) = tasks.join_next() => {}
+                // Nobody accepts any more, and everybody who was accepted is gone.
+                else => break,
+            }
+        }
+        thread_waker.abort();
+        purging.abort();
+        thread.waiters.stop();
+    }
+}
+
+/// The periodic tasks that belong to no listener.
+fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 4] {
+    let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
+    let tls = tenants.parts.tls.clone();
+    [
+        Cycle::new("maintenance of databases", MAINTENANCE_CYCLE, move || {
+            maintained.maintain()
+        }),
+        Cycle::new("idle databases", IDLE_CYCLE, move || idle.tidy()),
+        Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
+        Cycle::new("certificate", CERTIFICATE_CYCLE, move || tls.reload_if_changed()),
+    ]
+}
+
+/// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
+const BLOCKING_THREADS: usize = 4;
+/// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs
+/// this much for it. Only what is used is ever resident.
+const STACK_BYTES: usize = 16 << 20;

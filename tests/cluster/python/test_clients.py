@@ -1,0 +1,101 @@
+"""Clients of every layer at nodes that are not home, and what they see when no node is."""
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import redis
+from harness import dynamodb
+from harness.cluster import Cluster
+from harness.server import binary
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster() as cluster:
+        yield cluster
+
+
+def ask(port, path, body=None, timeout=20):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers={"Authorization": "Bearer dev"})
+    try:
+        answer = urllib.request.urlopen(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        answer = error
+    return answer.status, answer.read().decode()
+
+
+def test_rest_is_answered_everywhere(cluster):
+    for number, node in enumerate(cluster.nodes):
+        assert ask(node.http_port, f"/set/rest:{number}/{number}") == (200, '{"result":"OK"}')
+    for node in cluster.nodes:
+        status, text = ask(node.http_port, "/pipeline", json.dumps([["MGET", "rest:0", "rest:1", "rest:2"]]).encode())
+        assert (status, json.loads(text)) == (200, [{"result": ["0", "1", "2"]}])
+
+
+def test_dynamodb_is_answered_everywhere(cluster):
+    clients = [dynamodb.connect(node) for node in cluster.nodes]
+    key = [{"AttributeName": "id", "KeyType": "HASH"}]
+    attributes = [{"AttributeName": "id", "AttributeType": "S"}]
+    clients[0].create_table(TableName="table", KeySchema=key, AttributeDefinitions=attributes, BillingMode="PAY_PER_REQUEST")
+    for number, client in enumerate(clients):
+        client.put_item(TableName="table", Item={"id": {"S": str(number)}})
+    for client in clients:
+        assert client.scan(TableName="table", ConsistentRead=True)["Count"] == len(clients)
+
+
+def test_fauna_is_answered_everywhere(cluster):
+    def query(node, expression):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{node.fauna_port}/", data=json.dumps(expression).encode(), headers={"Authorization": "Bearer secret"}
+        )
+        return json.load(urllib.request.urlopen(request, timeout=20))["resource"]
+
+    query(cluster.nodes[0], {"create_collection": {"object": {"name": "things"}}})
+    for node in cluster.nodes:
+        query(node, {"create": {"collection": "things"}, "params": {"object": {"data": {"object": {}}}}})
+    for node in cluster.nodes:
+        assert query(node, {"count": {"documents": {"collection": "things"}}}) == len(cluster.nodes)
+
+
+def test_keys_with_values_are_answered_everywhere(cluster, tmp_path):
+    def shell(node, commands):
+        file = tmp_path / f"{node.name}.cluster"
+        file.write_text(f"quartet:dev@127.0.0.1:{node.keyvalue_port}\n")
+        command = [binary(), "kv", "-C", str(file), "--timeout", "30", "--exec", commands]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    for number, node in enumerate(cluster.nodes):
+        shell(node, f"writemode on; set key{number} value")
+    for node in cluster.nodes:
+        told = shell(node, "getrangekeys key kez")
+        assert all(f"key{number}" in told for number in range(len(cluster.nodes))), told
+
+
+def test_each_node_says_what_it_is(cluster):
+    home = cluster.home()
+    for node in cluster.nodes:
+        assert ask(node.http_port, "/healthz")[0] == 200 and ask(node.http_port, "/readyz")[0] == 200
+        assert ask(node.http_port, "/healthz/home")[0] == (200 if node is home else 503)
+        status, text = ask(node.http_port, "/metrics")
+        assert status == 200 and f"quartet_home {int(node is home)}" in text and "quartet_term " in text
+
+
+def test_without_a_home_nothing_is_executed_and_clients_are_told_so(cluster):
+    """All of etcd is gone: the home is uncertain, and refuses what would write before it executes."""
+    home, other = cluster.home(), cluster.others()[0]
+    for node in cluster.others():
+        if node is not other:
+            node.kill()
+    home.kill()
+    for member in range(3):
+        cluster.etcd.kill(member)
+    time.sleep(0.5)
+    assert ask(other.http_port, "/healthz")[0] == 200
+    status, text = ask(other.http_port, "/set/never/1")
+    assert status == 503 and "no node is home" in text
+    with pytest.raises(redis.RedisError):
+        redis.Redis(port=other.fixed_port, socket_timeout=10, retry=None).set("never", 1)

@@ -1,0 +1,76 @@
+"""Several nodes of one cluster on loopback, over three members of etcd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+
+from harness.etcd import Etcd
+from harness.server import Server, free_port
+
+HOME_SECONDS_MAX = 30.0
+
+
+class Node(Server):
+    def __init__(self, cluster: "Cluster", name: str, **options):
+        self.name = name
+        own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"127.0.0.1:{free_port()}"]
+        super().__init__("always", options=[*own, *cluster.options], fixed_port=free_port(), **options)
+
+    def is_home(self) -> bool:
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/healthz/home", timeout=2).status == 200
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+class Cluster:
+    def __init__(self, nodes: int = 3, options: Sequence[str] = ()):
+        self.options = options
+        self.etcd = Etcd()
+        self.nodes = [Node(self, f"node-{number}") for number in range(nodes)]
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self.etcd.start()
+            for node in self.nodes:
+                node.start()
+            self.home()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def home(self) -> Node:
+        """The node that is home, once one is."""
+        deadline = time.monotonic() + HOME_SECONDS_MAX
+        while time.monotonic() < deadline:
+            for node in self.nodes:
+                if node.alive() and node.is_home():
+                    return node
+            time.sleep(0.02)
+        raise TimeoutError("no node is home:\n" + "\n".join("".join(node.output[-20:]) for node in self.nodes))
+
+    def others(self) -> list[Node]:
+        home = self.home()
+        return [node for node in self.nodes if node is not home]
+
+    def close(self) -> None:
+        for node in self.nodes:
+            if node.alive():
+                node.go_on()
+            node.close()
+        self.etcd.close()
