@@ -3,7 +3,7 @@
 //! Punctuation that means nothing is skipped. Each token knows where it stands, for the error that
 //! names it.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A word; `text` is unescaped.
