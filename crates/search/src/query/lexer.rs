@@ -120,7 +120,7 @@ impl Lexer<'_> {
     fn word_end(&self, start: usize) -> usize {
         let mut at = start;
         while let Some(byte) = self.byte(at) {
-            let escapes = byte == b'\\' && self.byte(at + 1).is_some_and(|next| is_escapable(next));
+            let escapes = byte == b'\\' && self.byte(at + 1).is_some_and(is_escapable);
             if escapes {
                 at += 2;
             } else if is_of_word(byte) {
