@@ -206,7 +206,7 @@ mod tests {
             let mut record = Record::default();
             record.set("n", Value::Number(at.into()));
             record.set("g", Value::text(format!("g{}", at % 3)));
-            if at % 4 != 0 {
+            if !at.is_multiple_of(4) {
                 record.set("m", Value::Number(f64::from(at) * 1.5));
             }
             record
