@@ -370,8 +370,8 @@ def random_leaf(choice: random.Random) -> str:
 
 
 def random_alternatives(choice: random.Random) -> str:
-    """Without an intersection, see `record_search`."""
-    leaves = [random_word(choice), f'"{random_word(choice)} {random_word(choice)}"', random_tag(choice), "@t:" + random_word(choice)]
+    """Without an intersection, see `found`, and without TAG values, which are far from words at the original by accident."""
+    leaves = [random_word(choice), f'"{random_word(choice)} {random_word(choice)}"', "@b:" + random_word(choice), "@t:" + random_word(choice)]
     return "(" + "|".join(choice.sample(leaves, 2)) + ")"
 
 
@@ -385,7 +385,9 @@ def random_query(choice: random.Random, depth: int) -> str:
     if kind < 5:
         return "(" + "|".join(parts[:2]) + ")"
     if kind == 5:
-        return f"-({parts[0]}) {parts[1]}"
+        # 8.x takes two negations for none, 2.10 does not.
+        negated = random_leaf(choice) if parts[0].startswith("-") else parts[0]
+        return f"-({negated}) {parts[1]}"
     if kind == 6:
         return f"~({parts[0]}) {parts[1]}"
     attributes = choice.choice(["$weight:2", "$slop:1", "$slop:2;$inorder:true", "$inorder:true", "$weight:0.5"])

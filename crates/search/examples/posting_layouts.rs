@@ -1,11 +1,13 @@
-//! What a document costs by how its words become postings: `cargo run --release -p quartet-search --example
-//! posting_layouts [documents]`. The figures of docs/decisions/28-search-postings.md.
+//! Measures what a document costs by how its words become postings. The figures of
+//! docs/decisions/28-search-postings.md:
+//!
+//!     cargo run --release -p quartet-search --example posting_layouts [documents]
 //!
 //! Documents of 60 Zipf words out of 20,000, two TAG values and two numbers go into an engine on a
 //! disk in memory, a transaction each. A layout is either a row for every posting, or postings that
-//! are settled so many documents at a time. One line each: bytes in the log and CPU time of the
-//! process a document, rows and their bytes at the end, and the CPU time of a search for a rare word
-//! while nearly as many documents wait to be settled.
+//! are settled a number of documents at a time. One line each: bytes in the log and CPU time of
+//! the process a document, rows and their bytes at the end, and the CPU time of a search for a rare
+//! word while nearly as many documents wait to be settled.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -108,7 +110,7 @@ enum Layout {
     Hash,
     /// A row for each posting.
     Rows,
-    /// Postings settled so many documents at a time.
+    /// Postings settled this many documents at a time.
     Settled(u64),
 }
 
@@ -210,7 +212,7 @@ fn write(engine: &Engine, schema: &Schema, layout: Layout, at: usize, fields: &[
     done.expect("a write");
 }
 
-/// What a posting in a row of its own takes: the term, the document, how often and where.
+/// Writes a row for each posting: the term, the document, how often and where.
 fn rows_of_postings(rows: &mut TransactionRows<'_, '_>, at: usize, text: &str) {
     let mut words: Vec<_> = analysis::tokens(text.as_bytes()).zip(0u8..).collect();
     words.sort();

@@ -33,13 +33,13 @@ pub struct Occurrences {
 /// A value by which documents are sorted and grouped without looking at their keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sortable {
-    /// Of a NUMERIC field.
+    /// The value of a NUMERIC field.
     Number(f64),
-    /// Of any other, in lower case.
+    /// The value of any other field, in lower case.
     Text(Vec<u8>),
 }
 
-/// What a document has in a row of its own, beside its words.
+/// A value with a row of its own, beside the document's words.
 #[derive(Clone, Debug, PartialEq)]
 enum Beside {
     Tag(u16, Vec<u8>),
@@ -337,7 +337,7 @@ impl<'a> DocumentRow<'a> {
         }
     }
 
-    /// The terms in byte order, with where they stand. Has to be called first.
+    /// The terms in byte order, with where they stand. Call it first.
     pub fn terms(&mut self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
         for _ in 0..self.rest.number() {
             let term = self.rest.bytes();
@@ -345,7 +345,7 @@ impl<'a> DocumentRow<'a> {
         }
     }
 
-    /// The keys of the rows beside it. Has to be called after the terms.
+    /// The keys of the rows beside it. Call it after `terms`.
     pub fn rows_beside(&mut self, id: DocumentId, mut visit: impl FnMut(Vec<u8>)) {
         while !self.rest.is_at_end() {
             let tag = self.rest.take(1)[0];
@@ -360,7 +360,7 @@ impl<'a> DocumentRow<'a> {
         }
     }
 
-    /// The value of a SORTABLE field. Has to be called after the terms.
+    /// The value of a SORTABLE field. Call it after `terms`.
     pub fn sortable(&mut self, wanted: u16) -> Option<Sortable> {
         while !self.rest.is_at_end() {
             let tag = self.rest.take(1)[0];

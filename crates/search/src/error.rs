@@ -1,4 +1,4 @@
-//! What a search or an index answers instead of a result.
+//! The errors of searches and of indexing.
 //!
 //! Each variant is one code of the errors that Redis 8 lists
 //! (<https://redis.io/docs/latest/develop/reference/errors/all/search/>); [`SearchError::text`] is

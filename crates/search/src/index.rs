@@ -23,7 +23,7 @@ use crate::rows::{Rows, WriteRows};
 /// More documents than these are not left unsettled: each search reads them all.
 pub const UNSETTLED_MAX: u64 = 256;
 
-/// What an index knows of itself.
+/// The counts of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The last id that was given out.

@@ -49,7 +49,7 @@ pub fn tag_row(field: u16, value: &[u8], id: DocumentId) -> Vec<u8> {
     with_id(tag_prefix(field, value), id)
 }
 
-/// What all rows of one value begin with.
+/// The prefix of all rows of one value.
 pub fn tag_prefix(field: u16, value: &[u8]) -> Vec<u8> {
     let mut key = field_prefix(b'g', field);
     push_escaped(&mut key, &bounded(value));
@@ -57,7 +57,7 @@ pub fn tag_prefix(field: u16, value: &[u8]) -> Vec<u8> {
     key
 }
 
-/// What all rows of a field's values begin with whose values begin with `prefix`.
+/// The prefix of the rows of a field whose values begin with `prefix`.
 pub fn tags_from(field: u16, prefix: &[u8]) -> Vec<u8> {
     let mut key = field_prefix(b'g', field);
     push_escaped(&mut key, prefix);
@@ -68,7 +68,7 @@ pub fn number_row(field: u16, number: f64, id: DocumentId) -> Vec<u8> {
     with_id(number_prefix(field, number), id)
 }
 
-/// What the rows of one number begin with. Sorts as numbers do.
+/// The prefix of the rows of one number. Sorts as numbers do.
 pub fn number_prefix(field: u16, number: f64) -> Vec<u8> {
     let mut key = field_prefix(b'n', field);
     let bits = (number + 0.0).to_bits();
@@ -106,7 +106,7 @@ pub fn postings_row(term: &[u8], last: DocumentId) -> Vec<u8> {
     with_id(postings_prefix(term), last)
 }
 
-/// What a row that ends with an id begins with.
+/// The prefix of a field's rows.
 pub fn field_prefix(tag: u8, field: u16) -> Vec<u8> {
     let [high, low] = field.to_be_bytes();
     vec![tag, high, low]

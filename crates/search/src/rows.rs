@@ -22,7 +22,7 @@ pub trait Rows {
     fn count(&mut self, start: &[u8], end: &[u8]) -> u64;
 }
 
-/// Rows that can be written. What was written is read at once.
+/// Rows that can be written. Reads see earlier writes.
 pub trait WriteRows: Rows {
     /// Gives `key` this value.
     fn set(&mut self, key: &[u8], value: &[u8]);

@@ -28,7 +28,7 @@ pub enum FieldKind {
     },
     /// Whole values.
     Tag {
-        /// What stands between two values in one field; nothing if the whole is one.
+        /// The byte between two values in one field; nothing if the whole is one value.
         separator: Option<u8>,
         /// Upper and lower case differ.
         case_sensitive: bool,

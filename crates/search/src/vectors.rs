@@ -8,7 +8,7 @@ use crate::SearchError;
 /// Most components of a vector.
 pub const DIMENSIONS_MAX: usize = 32_768;
 
-/// What a component is.
+/// The type of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     /// Four bytes.
@@ -35,7 +35,7 @@ impl Component {
     }
 }
 
-/// What nearness means.
+/// The measure of nearness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// The squared Euclidean distance.

@@ -1,6 +1,6 @@
-//! Queries and expressions put together from pieces of both grammars: an answer or an error, never a
-//! panic, and the same answer whether documents are settled or not. The fuzz targets `search_query`
-//! and `search_expression` go further.
+//! Queries and expressions put together from pieces of both grammars: an answer or an error, never
+//! a panic, and the same answer whether documents are settled or not. The fuzz targets
+//! `search_query` and `search_expression` go further.
 
 use proptest::prelude::*;
 use quartet_search::aggregate::{Expression, Record, Value};

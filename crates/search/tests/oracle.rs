@@ -241,11 +241,11 @@ fn neither_settling_nor_what_was_there_before_shows() {
         for (at, (key, fields)) in recording.documents.iter().rev().enumerate() {
             put(&mut rows, &schema, key, &other);
             put(&mut rows, &schema, &format!("gone{at}"), &other);
-            if at % 5 == 0 {
+            if at.is_multiple_of(5) {
                 index::settle(&mut rows, settled_at_a_time);
             }
             put(&mut rows, &schema, key, fields);
-            if at % 3 == 0 {
+            if at.is_multiple_of(3) {
                 index::settle(&mut rows, settled_at_a_time);
             }
             assert!(index::remove(&mut rows, format!("gone{at}").as_bytes()));

@@ -141,7 +141,8 @@ fn occurrences(text: &[u8], part: &[u8]) -> f64 {
     text.windows(part.len()).filter(|window| *window == part).count() as f64
 }
 
-/// A negative start counts from the end, a negative length ends that far before it.
+/// A negative start counts from the end, and gives nothing before the beginning. A negative length
+/// ends that far before the end.
 fn substr(values: &[Value]) -> Result<Value, SearchError> {
     let text = values[0].bytes();
     let (Some(start), Some(length)) = (values[1].number(), values[2].number()) else {
@@ -155,6 +156,9 @@ fn substr(values: &[Value]) -> Result<Value, SearchError> {
             offset.min(size)
         }
     };
+    if (start as i64) < -size {
+        return Ok(Value::text(""));
+    }
     let start = from_end(start as i64);
     let end = match length as i64 {
         length if length < 0 => from_end(length),

@@ -1,5 +1,4 @@
-//! What an aggregation makes of the documents that were found: steps that each take rows and give
-//! rows.
+//! Aggregation of the documents that were found: steps that each take records and give records.
 //!
 //! The caller brings each document's properties as a [`Record`]; the steps are plain data, so how
 //! they are written in a request is not known here. A property that no earlier step gives is
@@ -36,7 +35,7 @@ pub enum Step {
     GroupBy {
         /// Names of properties, maybe none: then all is one group.
         properties: Vec<String>,
-        /// What is computed of each group, with the name of the result.
+        /// The functions of each group, with the names of their results.
         reducers: Vec<(Reducer, String)>,
     },
     /// Records in an order.
@@ -170,7 +169,7 @@ fn sorted(keys: &[(String, bool)], max: usize, mut records: Vec<Record>) -> Vec<
     records
 }
 
-/// What has no value comes last in both directions.
+/// Puts records without a value last in both directions.
 fn in_order(a: &Value, b: &Value, ascends: bool) -> Ordering {
     match (a, b) {
         (Value::Null, _) | (_, Value::Null) => (*a == Value::Null).cmp(&(*b == Value::Null)),
@@ -207,7 +206,7 @@ mod tests {
             let mut record = Record::default();
             record.set("n", Value::Number(at.into()));
             record.set("g", Value::text(format!("g{}", at % 3)));
-            if at % 4 != 0 {
+            if !at.is_multiple_of(4) {
                 record.set("m", Value::Number(f64::from(at) * 1.5));
             }
             record

@@ -1,4 +1,4 @@
-//! What is computed of a group.
+//! Functions over all records of a group.
 
 use std::collections::BTreeSet;
 
@@ -118,7 +118,7 @@ fn first_value(arguments: &[&str]) -> Result<Reducer, SearchError> {
     Ok(Reducer::FirstValue(property(arguments[0])?, by))
 }
 
-/// What a reducer knows of the records so far.
+/// The state of a reducer after the records so far.
 pub(super) struct Reduced<'r> {
     reducer: &'r Reducer,
     records: u64,

@@ -127,7 +127,7 @@ fn write_number(number: f64, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if number == number.trunc() && number.abs() < 9.2e18 {
         return write!(out, "{}", number as i64);
     }
-    // As C's %.12g: twelve digits, with an exponent outside of 1e-4 to 1e12, without zeros at the end.
+    // As C's %.12g: twelve digits, an exponent outside of 1e-4 to 1e12, no zeros at the end.
     let scientific = format!("{number:.*e}", DIGITS as usize - 1);
     let (digits, exponent) = scientific.split_once('e').expect("the form has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is a number");

@@ -8,7 +8,7 @@ pub use language::{Language, Stemmer};
 pub use stop_words::StopWords;
 pub use tokens::{folded, tokens};
 
-/// What the stem of a word begins with when it is a term: no word begins so, since `+` ends words.
+/// The first byte of a stem that is a term. No word begins with it, since `+` ends words.
 pub const STEM_PREFIX: u8 = b'+';
 
 /// Shortest word of a document whose stem is a term too, in bytes.

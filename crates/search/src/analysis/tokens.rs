@@ -1,7 +1,7 @@
 //! Where words of a text begin and end.
 //!
 //! A word ends at a blank, a tab or one of the punctuation marks below. A backslash before one of
-//! them makes it part of the word. What remains is in lower case, without blanks and control
+//! them makes it part of the word. The rest is in lower case, without blanks and control
 //! characters that were not escaped. Observed of the original: a line feed ends no word, it is a
 //! control character that goes.
 

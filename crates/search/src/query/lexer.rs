@@ -3,7 +3,7 @@
 //! Punctuation that means nothing is skipped. Each token knows where it stands, for the error that
 //! names it.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A word; `text` is unescaped.
@@ -120,7 +120,7 @@ impl Lexer<'_> {
     fn word_end(&self, start: usize) -> usize {
         let mut at = start;
         while let Some(byte) = self.byte(at) {
-            let escapes = byte == b'\\' && self.byte(at + 1).is_some_and(|next| is_escapable(next));
+            let escapes = byte == b'\\' && self.byte(at + 1).is_some_and(is_escapable);
             if escapes {
                 at += 2;
             } else if is_of_word(byte) {

@@ -97,15 +97,10 @@ impl<'a> Parser<'a> {
         let mut found = self.sequence()?;
         while self.take(b'|') {
             let other = self.sequence()?;
-            found = joined(
-                found,
-                other,
-                |children| NodeKind::Any(children),
-                |kind| match kind {
-                    NodeKind::Any(children) => Some(children),
-                    _ => None,
-                },
-            );
+            found = joined(found, other, NodeKind::Any, |kind| match kind {
+                NodeKind::Any(children) => Some(children),
+                _ => None,
+            });
         }
         Ok(found)
     }

@@ -9,9 +9,9 @@ use crate::schema::{ALL_FIELDS, FieldMask};
 /// A whole query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// What documents have to hold.
+    /// The condition that documents have to meet.
     pub root: Node,
-    /// Of these, the nearest to a vector.
+    /// Restricts the matches to the nearest to a vector.
     pub nearest: Option<Nearest>,
 }
 
@@ -39,10 +39,10 @@ pub struct Node {
     pub options: Options,
 }
 
-/// What stands behind `=>` and before `:`.
+/// The settings of a node: its attributes and the fields before `:`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// What the score is multiplied by.
+    /// The factor of the score.
     pub weight: f64,
     /// How many other words may stand between those of an intersection.
     pub slop: Option<u32>,

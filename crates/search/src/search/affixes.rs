@@ -32,7 +32,7 @@ impl Affix {
         is_bounded && self.text().len() < TEXT_BYTES_MIN
     }
 
-    /// What every term that matches begins with.
+    /// The beginning that every matching term shares.
     fn literal(&self) -> &[u8] {
         match self {
             Affix::Prefix(text) => text,

@@ -1,4 +1,4 @@
-//! What a query's words stand for at this snapshot, and the matchers that walk it.
+//! Looks up a query's words at this snapshot, and makes the matchers that walk their documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ pub(super) struct Lookup<'l> {
     words: BTreeMap<Vec<u8>, Word>,
 }
 
-/// What is known of a term that the query asks for.
+/// A term that the query asks for.
 #[derive(Default)]
 struct Word {
     /// How many documents have it.

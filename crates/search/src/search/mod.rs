@@ -1,6 +1,6 @@
 //! The documents that a query matches, at the snapshot that the rows show.
 //!
-//! What is found depends on the rows' documents alone: not on how far they are settled, nor on the
+//! The answer depends on the rows' documents alone: not on how far they are settled, nor on the
 //! order in which they came. Hits are ordered by score (or by a value, or by distance), and those
 //! that are equal by key.
 
@@ -32,7 +32,7 @@ pub const HITS_MAX: usize = 1_000_000;
 /// After how many candidates a search asks whether it has to end.
 const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
 
-/// What to find of a query's matches.
+/// The part of a query's matches to return, and its order.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// How many of the best are skipped.
@@ -80,7 +80,7 @@ pub struct Hit {
     pub sorted_by: Option<Sortable>,
 }
 
-/// What was found.
+/// The answer to a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// How many documents match. Exact.
@@ -149,7 +149,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// What the document is to be ranked by; nothing if only other keys are asked for.
+    /// The candidate at `id`; nothing if only other keys are asked for.
     fn candidate(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Candidate> {
         let row = self
             .rows

@@ -112,7 +112,7 @@ impl Search<'_> {
         let asked = self.is_over;
         self.rows.scan(&prefix, &after(&prefix), &mut |key, stored| {
             found.push((vector.distance(stored), id_of(key)));
-            is_over = found.len() % 1024 == 0 && asked();
+            is_over = found.len().is_multiple_of(1024) && asked();
             match is_over {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),

@@ -210,7 +210,7 @@ impl Scoring {
     }
 }
 
-/// What scores are divided by because the words stand far from each other.
+/// Returns the divisor of the score for words that stand far from each other.
 fn of_distance(matcher: &Matcher) -> f64 {
     let children = match matcher {
         Matcher::Every(every) => &every.children,
