@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use quartet_sim::cluster::{Mistake, first_finding};
 
 /// Runs the engine in seeded worlds and judges what it did.
 #[derive(Parser)]
@@ -18,6 +19,9 @@ struct Arguments {
     /// Three engines over a replicated log.
     #[arg(long)]
     cluster: bool,
+    /// Plants each mistake in turn, and looks for the first seed that shows it.
+    #[arg(long, requires = "cluster")]
+    mistakes: bool,
 }
 
 fn main() -> ExitCode {
@@ -26,6 +30,9 @@ fn main() -> ExitCode {
         Some(seed) => seed..seed + 1,
         None => 0..arguments.seeds,
     };
+    if arguments.mistakes {
+        return find_mistakes(seeds);
+    }
     if arguments.cluster {
         return run_cluster(seeds);
     }
@@ -90,4 +97,22 @@ fn run_cluster(seeds: std::ops::Range<u64>) -> ExitCode {
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Fails unless each mistake is found, and as what it is.
+fn find_mistakes(seeds: std::ops::Range<u64>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for mistake in Mistake::ALL {
+        let Some((seed, violation)) = first_finding(mistake, seeds.clone()) else {
+            println!("{mistake:?} is not found");
+            code = ExitCode::FAILURE;
+            continue;
+        };
+        println!("{mistake:?}: seed {seed}: {violation}");
+        if !mistake.explains(&violation) {
+            println!("this is not what it leads to");
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
 }

@@ -7,6 +7,7 @@ pub(crate) mod busy;
 pub(crate) mod frozen;
 pub(crate) mod lock;
 pub(crate) mod reader;
+mod reading;
 pub(crate) mod shared;
 pub(crate) mod state;
 pub(crate) mod statistics;

@@ -11,12 +11,12 @@ use quartet_store::Walk;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
 use crate::conflicts::full_keys::FullKeys;
-use crate::{Dependency, PartitionGuard, SPACE_BYTES, Space};
+use crate::{Dependency, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
-    snapshot: Readable,
-    prefix: [u8; SPACE_BYTES],
+    pub(crate) snapshot: Readable,
+    pub(crate) prefix: [u8; SPACE_BYTES],
     /// The latest commit.
     pub version: Version,
     /// `durable <= version`.
@@ -182,28 +182,5 @@ impl Reader {
         self.snapshot.scan(&start, &end, reverse, &mut |row| {
             visit(&row.key()[SPACE_BYTES..], row.value())
         });
-    }
-}
-
-impl PartitionGuard<'_> {
-    /// One space at the latest commit.
-    pub fn reader(&mut self, space: Space) -> Reader {
-        let now_micros = self.now_micros();
-        let durable = self.durable();
-        let dependency = self.latest_dependency(space);
-        let state = self.state();
-        Reader {
-            present_micros: state.present(now_micros),
-            snapshot: Readable::new(state.snapshot()),
-            prefix: space.prefix(),
-            version: state.last_version(),
-            durable: if dependency == Version::ZERO {
-                state.last_version()
-            } else {
-                durable
-            },
-            dependency,
-            now_micros,
-        }
     }
 }

@@ -161,8 +161,8 @@ impl<'h> Transaction<'h> {
         row
     }
 
-    /// The space as this transaction sees it now, for what is read when the lock is free. The answer
-    /// depends on everything that was committed.
+    /// The space as this transaction sees it now, for what is read when the lock is free. The
+    /// answer depends on everything that was committed.
     pub fn reader(&mut self) -> Reader {
         self.depend_on_everything();
         Reader::of_snapshot(self.state.snapshot(), self.space, self.last)
