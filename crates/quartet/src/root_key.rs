@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use quartet_env::create_directory_durably;
+use quartet_model::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use crate::credential_file::{self, damaged};
@@ -56,10 +57,6 @@ pub fn random_hexadecimal(count: usize) -> Result<String> {
         .and_then(|mut source| source.read_exact(&mut bytes))
         .context("reading the system's randomness")?;
     Ok(hexadecimal(&bytes))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn parse(text: &str) -> Option<[u8; 32]> {
