@@ -8,17 +8,17 @@ use std::io;
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
-use quartet_model::KeyRange;
+use quartet_model::{KeyRange, hexadecimal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::storage::catalog::next_number;
+use crate::storage::catalog::{next_number, table_name};
 use crate::storage::key::kept_name;
 use crate::storage::table::Table;
 use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer};
-use crate::{DynamoDb, storage::key};
+use crate::{DynamoDb, Outcome, storage::key};
 
 /// Transfers of one database that may wait or be under way.
 const AT_ONCE: u64 = 50;
@@ -78,10 +78,24 @@ pub trait Transfer: Serialize + DeserializeOwned {
     const LETTER: u8;
     /// Between the table and its number in an ARN.
     const KIND: &'static str;
+    const NAMES: Names;
 
     fn id(&self) -> &str;
     fn table(&self) -> &Table;
     fn token(&self) -> Option<&str>;
+    fn status(&self) -> &Status;
+}
+
+/// The words of requests and answers about exports or imports.
+pub struct Names {
+    pub kind: &'static str,
+    pub arn: &'static str,
+    pub status: &'static str,
+    /// The member that limits a page of a list.
+    pub page_size: &'static str,
+    /// The member that has the elements of a list.
+    pub list: &'static str,
+    pub not_found: Exception,
 }
 
 pub fn arn<T: Transfer>(layer: &DynamoDb, transfer: &T) -> String {
@@ -194,8 +208,22 @@ pub fn store<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8], tra
     transaction.set(row_key, &serde_json::to_vec(transfer).expect("JSON"));
 }
 
+/// Answers with the transfer that a request names.
+pub fn describe<T: Transfer>(
+    layer: &DynamoDb,
+    request: &Json<'_>,
+    description: impl FnOnce(&DynamoDb, &T) -> Vec<u8>,
+) -> Outcome {
+    let asked = request.get(T::NAMES.arn).and_then(Json::text).unwrap_or_default();
+    let execute = |transaction: &mut Transaction<'_>, (): &()| {
+        let not_found = || Failure::new(T::NAMES.not_found, format!("{} not found: {asked}", T::NAMES.kind));
+        named::<T>(layer, transaction, asked).ok_or_else(not_found)
+    };
+    layer.respond(Ok(()), execute, |(), transfer| description(layer, &transfer))
+}
+
 /// The transfer that an ARN names.
-pub fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Option<T> {
+fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Option<T> {
     let (table, id) = arn.split_once(&format!("/{}/", T::KIND))?;
     let id = Some(id).filter(|id| layer.is_of_this_region(arn) && !id.contains('/'))?;
     let found: T = load(transaction, &kept::<T>(layer, id))?;
@@ -207,6 +235,30 @@ fn load<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8]) -> Optio
     Some(serde_json::from_slice(row.value()).expect("a stored transfer"))
 }
 
+/// Answers with a page of a list. `write_rest` writes the members of an element that follow its ARN
+/// and its status.
+pub fn list<T: Transfer>(layer: &DynamoDb, request: &Json<'_>, write_rest: impl Fn(&T, &mut Writer)) -> Outcome {
+    let text = |member| request.get(member).and_then(Json::text);
+    let table = text("TableArn").map(table_name);
+    let limit = request.get(T::NAMES.page_size).and_then(Json::integer);
+    let execute =
+        |transaction: &mut Transaction<'_>, (): &()| Ok(page::<T>(layer, transaction, table, limit, text("NextToken")));
+    layer.respond(Ok(()), execute, |(), (transfers, next)| {
+        Writer::object(|writer| {
+            writer.list(T::NAMES.list, &transfers, |writer, transfer| {
+                writer.open(b'{');
+                writer.member(T::NAMES.arn, &arn(layer, transfer));
+                writer.member(T::NAMES.status, transfer.status().name());
+                write_rest(transfer, writer);
+                writer.close(b'}');
+            });
+            if let Some(next) = &next {
+                writer.member("NextToken", next);
+            }
+        })
+    })
+}
+
 /// A page of a list: of one table, or of all; and where the next page begins.
 pub fn page<T: Transfer>(
     layer: &DynamoDb,
@@ -216,7 +268,7 @@ pub fn page<T: Transfer>(
     after: Option<&str>,
 ) -> (Vec<T>, Option<String>) {
     let limit = limit.map_or(PAGE_MAX, |limit| limit as usize);
-    let after = after.map(un_hexadecimal);
+    let after = after.map(id_of_page_token);
     let (mut listed, mut last) = (Vec::new(), String::new());
     let has_more = scan::<T>(layer, transaction, after.as_deref(), false, &mut |transfer| {
         transfer.id().clone_into(&mut last);
@@ -228,16 +280,15 @@ pub fn page<T: Transfer>(
             false => ControlFlow::Break(()),
         }
     });
-    (listed, has_more.then(|| hexadecimal(&last)))
+    (listed, has_more.then(|| page_token(&last)))
 }
 
 /// SDKs check that tokens are at least 112 hexadecimal digits.
-fn hexadecimal(id: &str) -> String {
-    let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits:0<112}")
+fn page_token(id: &str) -> String {
+    format!("{:0<112}", hexadecimal(id.as_bytes()))
 }
 
-fn un_hexadecimal(token: &str) -> String {
+fn id_of_page_token(token: &str) -> String {
     let pairs = token.as_bytes().chunks_exact(2);
     let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).unwrap_or(0));
     bytes.take_while(|byte| *byte != 0).map(char::from).collect()

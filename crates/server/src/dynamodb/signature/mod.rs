@@ -9,9 +9,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use hmac::{Hmac, Mac};
+use hmac::Mac;
 use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure, storage::region};
+use quartet_model::hexadecimal;
+use quartet_sigv4::{ALGORITHM, SERVICE, SigningKey, signing_key};
 use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
 use time::macros::format_description;
@@ -20,8 +22,6 @@ use time::{Date, Month, UtcDateTime};
 use crate::http::{Head, Header};
 use crate::tenants::Tenants;
 
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-const SERVICE: &str = "dynamodb";
 /// Names the operation.
 const TARGET: &str = "x-amz-target";
 const SKEW_SECONDS: i64 = 15 * 60;
@@ -29,15 +29,13 @@ const PRESIGNED_SECONDS_MAX: i64 = 7 * 24 * 3600;
 /// Derived keys kept: one for each access key, day and region in use.
 const DERIVED_MAX: usize = 1000;
 
-type Signer = Hmac<Sha256>;
-
 /// Verifies that a caller may ask. Public for its fuzz target alone.
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
     /// Under credentials whose scope was checked: access key, date, region, service and terminator,
     /// joined by slashes.
-    derived: RwLock<HashMap<String, Signer>>,
+    derived: RwLock<HashMap<String, SigningKey>>,
     /// Databases have access keys of their own.
     tenants: Option<Arc<Tenants>>,
 }
@@ -142,14 +140,14 @@ impl Verifier {
         };
         let signer = self.signer(claim.credential, &scope, &known.secret);
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
-        let hash = hexadecimal(&Sha256::digest(&canonical).into());
+        let hash = hexadecimal(&Sha256::digest(&canonical));
         let (_, scope) = claim.credential.split_once('/').unwrap_or_default();
         let mut to_sign = canonical;
         to_sign.clear();
         for part in [ALGORITHM, "\n", claim.date, "\n", scope, "\n"] {
             to_sign.extend_from_slice(part.as_bytes());
         }
-        to_sign.extend_from_slice(&hash);
+        to_sign.extend_from_slice(hash.as_bytes());
         let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
         let signed = signer.chain_update(&to_sign).verify_slice(&signature);
         signed.map_err(|_| mismatch())?;
@@ -175,12 +173,12 @@ impl Verifier {
         })
     }
 
-    /// The same as `derived_signer`, kept for the next request.
-    fn signer(&self, credential: &str, scope: &Scope<'_>, secret: &str) -> Signer {
+    /// Returns the key that the secret gives for the scope, and keeps it for the next request.
+    fn signer(&self, credential: &str, scope: &Scope<'_>, secret: &str) -> SigningKey {
         if let Some(signer) = self.derived.read().get(credential) {
             return signer.clone();
         }
-        let signer = derived_signer(secret, scope.date, scope.region);
+        let signer = signing_key(secret, scope.date, scope.region, SERVICE);
         let mut derived = self.derived.write();
         if derived.len() >= DERIVED_MAX {
             derived.clear();
@@ -237,7 +235,7 @@ pub fn sign(
     };
     let query = QueryParameters::parse(head.query().unwrap_or_default());
     let canonical = canonical_request(&claim, &query, &head, body).expect("only headers that are there are named");
-    let hash = hexadecimal(&Sha256::digest(&canonical).into());
+    let hash = hexadecimal(&Sha256::digest(&canonical));
     let parts: [&[u8]; 6] = [
         ALGORITHM.as_bytes(),
         b"\n",
@@ -246,28 +244,14 @@ pub fn sign(
         scope.as_bytes(),
         b"\n",
     ];
-    let signer = derived_signer(secret, &date[..8], region::HOME);
+    let signer = signing_key(secret, &date[..8], region::HOME, SERVICE);
     let signed = parts.iter().fold(signer, |signer, part| signer.chain_update(part));
-    let signature: [u8; 32] = signed.chain_update(hash).finalize().into_bytes().into();
-    let signature = String::from_utf8(hexadecimal(&signature).to_vec()).expect("digits");
+    let signature = hexadecimal(&signed.chain_update(hash).finalize().into_bytes());
     let authorization = format!(
         "{ALGORITHM} Credential={}, SignedHeaders={signed_headers}, Signature={signature}",
         claim.credential
     );
     [("x-amz-date", date), ("authorization", authorization)]
-}
-
-/// The HMAC of the key that the secret gives for this day and region.
-fn derived_signer(secret: &str, date: &str, region: &str) -> Signer {
-    let mut key = format!("AWS4{secret}").into_bytes();
-    for part in [date, region, SERVICE, "aws4_request"] {
-        key = signer_of(&key)
-            .chain_update(part.as_bytes())
-            .finalize()
-            .into_bytes()
-            .to_vec();
-    }
-    signer_of(&key)
 }
 
 /// Nobody has this access key.
@@ -276,10 +260,6 @@ pub fn unknown_key() -> Failure {
         Exception::UnrecognizedClient,
         "The security token included in the request is invalid.",
     )
-}
-
-fn signer_of(key: &[u8]) -> Signer {
-    Signer::new_from_slice(key).expect("a key of any length")
 }
 
 fn invalid(message: impl Into<String>) -> Failure {
@@ -541,7 +521,7 @@ fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>
         text.extend_from_slice(name.as_bytes());
     }
     text.push(b'\n');
-    text.extend_from_slice(&hexadecimal(&Sha256::digest(body).into()));
+    text.extend_from_slice(hexadecimal(&Sha256::digest(body)).as_bytes());
     Some(text)
 }
 
@@ -662,16 +642,6 @@ fn format_time(seconds: i64) -> String {
     let time = UtcDateTime::from_unix_timestamp(seconds).unwrap_or(UtcDateTime::UNIX_EPOCH);
     let format = format_description!("[year][month][day]T[hour][minute][second]Z");
     time.format(format).expect("years of four digits")
-}
-
-fn hexadecimal(bytes: &[u8; 32]) -> [u8; 64] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0; 64];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    text
 }
 
 /// The value of each digit in lower case; `NO_DIGIT` of every other byte.

@@ -1,5 +1,6 @@
 //! Signatures that hold, and everything that must break one.
 
+use hmac::Hmac;
 use httparse::Header;
 
 use super::*;
@@ -7,8 +8,9 @@ use super::*;
 const NOW: i64 = 1_700_000_000;
 const BODY: &[u8] = b"{}";
 
-fn shown(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn keyed_hash(key: &[u8], text: &str) -> Vec<u8> {
+    let hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
+    hash.chain_update(text).finalize().into_bytes().to_vec()
 }
 
 /// A request as a client makes it.
@@ -86,7 +88,7 @@ impl Client {
                 format!("{}:{}\n", name.to_lowercase(), values.join(","))
             })
             .collect();
-        let body_hash = shown(&Sha256::digest(&self.body));
+        let body_hash = hexadecimal(&Sha256::digest(&self.body));
         let canonical = format!(
             "{}\n{}\n{}\n{lines}\n{}\n{body_hash}",
             self.method,
@@ -94,17 +96,13 @@ impl Client {
             query.canonical(),
             names.join(";").to_lowercase()
         );
-        let hash = shown(&Sha256::digest(canonical));
+        let hash = hexadecimal(&Sha256::digest(canonical));
         let to_sign = format!("AWS4-HMAC-SHA256\n{}\n{}\n{hash}", self.date, self.scope());
         let mut key = format!("AWS4{}", self.secret).into_bytes();
         for part in [&self.scope_date, &self.region, &self.service, &self.terminator] {
-            key = signer_of(&key)
-                .chain_update(part.as_bytes())
-                .finalize()
-                .into_bytes()
-                .to_vec();
+            key = keyed_hash(&key, part);
         }
-        shown(&signer_of(&key).chain_update(to_sign.as_bytes()).finalize().into_bytes())
+        hexadecimal(&keyed_hash(&key, &to_sign))
     }
 
     fn authorization(&self) -> String {
