@@ -65,7 +65,7 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_says_to_run(name, tmp_path):
+def test_commands_of_a_page_run(name, tmp_path):
     told = page(PAGES[name])
     for path in BESIDE:
         (tmp_path / path.name).symlink_to(path)

@@ -54,7 +54,7 @@ def test_a_quoted_name_may_have_a_hyphen(service, table, sql):
 
 
 @pytest.mark.parametrize("statement", ["SELECT pk FROM T! WHERE pk='a' AND price-3 = 7", "SELECT * FROM no-table WHERE pk='a'"])
-def test_what_a_hyphen_makes_wrong_is_refused(sql, statement):
+def test_a_misplaced_hyphen_is_refused(sql, statement):
     assert code(sql(statement)) == INVALID
 
 
@@ -159,7 +159,7 @@ def test_delete_returns_the_old_item_or_nothing(service, table, sql, form):
         "SELECT pk, pk FROM T! WHERE pk='a'",
     ],
 )
-def test_what_is_said_twice_is_refused(service, table, sql, statement):
+def test_a_repeated_part_is_refused(service, table, sql, statement):
     item = {"pk": {"S": "a"}, "ss": {"SS": ["a"]}, "m": {"M": {"x": number(1)}}, "s": {"S": "x"}, "n": number(1)}
     service.client.put_item(TableName=table, Item=item)
     assert code(sql(statement)) == INVALID

@@ -58,7 +58,7 @@ def test_the_bill_of_materials_is_whole(release):
     assert all("licenses" in part for part in bill["components"])
 
 
-def test_what_names_a_version_names_this_one():
+def test_every_named_version_is_this_one():
     chart = (CHART / "Chart.yaml").read_text()
     assert f"\nversion: {VERSION}\n" in chart and f'\nappVersion: "{VERSION}"' in chart
     for module in ("node/index.js", "python/quartet_testcontainers/__init__.py", "go/quartet.go", "java/org/testcontainers/quartet/QuartetContainer.java"):

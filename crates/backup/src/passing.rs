@@ -108,7 +108,7 @@ mod tests {
 
     /// Lengths around those of a block and of the buffer.
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_value_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for around in [0, 1, ALIGNMENT, 3 * ALIGNMENT, BUFFER_BYTES, 2 * BUFFER_BYTES] {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_told() {
+    fn a_missing_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let error = read(&folder.path().join("none")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

@@ -308,7 +308,7 @@ fn a_restore_holds_a_few_parts() {
 }
 
 #[test]
-fn versions_that_a_trimmed_log_has_lost_are_told_and_refused() {
+fn versions_that_a_trimmed_log_has_lost_are_named_and_refused() {
     let (disk, mut random) = (FaultyDisk::new(), Random(12));
     let engine = open_keeping(&disk, StoreKind::Memory, 10_000);
     let folder = tempfile::tempdir().unwrap();
@@ -473,7 +473,7 @@ impl Source for Meanwhile<'_> {
 }
 
 #[test]
-fn of_two_at_the_same_time_none_is_damaged_and_one_may_be_refused() {
+fn two_at_the_same_time_damage_nothing_and_one_may_be_refused() {
     let (disk, mut random) = (FaultyDisk::new(), Random(13));
     let engine = open(&disk, StoreKind::Memory);
     let folder = tempfile::tempdir().unwrap();

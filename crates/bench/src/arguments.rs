@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn news_keeps_its_connections_unless_told_otherwise() {
+    fn news_keeps_its_connections_by_default() {
         let connections = |line| match check(line) {
             Some(BenchCommand::News(news)) => news.connections,
             other => panic!("{other:?}"),

@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_read_comes_back_sorted_and_once(
+        fn ranges_that_were_read_come_back_sorted_and_once(
             keys in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..4), 0..40),
             ranges in proptest::collection::vec((0u8..4, 0u8..4), 0..2),
         ) {

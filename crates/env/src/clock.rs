@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn a_manual_clock_moves_only_when_set() {
         let clock = ManualClock::new(5);
         clock.advance(2);
         assert_eq!(clock.now_micros(), 7);

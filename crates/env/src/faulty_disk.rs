@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operation_fails_when_told_and_does_nothing() {
+    fn each_operation_fails_on_request_and_does_nothing() {
         for operation in Operation::ALL {
             let (disk, file) = disk_with(b"abc");
             disk.fail(operation, 1, Fault::Error);

@@ -302,7 +302,7 @@ mod tests {
     /// Under a load that removed more than the thread gave back, what was held grew for as long as
     /// the load lasted: 5.7 GB after 26 seconds.
     #[test]
-    fn what_is_held_is_bounded() {
+    fn held_bytes_are_bounded() {
         const BYTES: u64 = 32 << 20;
         let directory = tempfile::tempdir().unwrap();
         let others = Arc::new(Others::default());

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_across_pieces_and_holes_are_zeros() {
+    fn written_bytes_are_read_across_pieces_and_holes_are_zeros() {
         let disk = MemoryDisk::new(8 * PIECE);
         let file = disk.create("file").unwrap();
         file.write_at(3 * PIECE - 2, b"abcd").unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_can_be_written_when_nothing_else_can() {
+    fn reserved_room_can_be_written_when_nothing_else_can() {
         let disk = MemoryDisk::new(3 * PIECE);
         let (first, second) = (disk.create("first").unwrap(), disk.create("second").unwrap());
         first.allocate(2 * PIECE).unwrap();

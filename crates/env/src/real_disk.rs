@@ -423,7 +423,7 @@ mod tests {
 
     /// As without a descriptor to spare: trimming the log would otherwise end the server.
     #[test]
-    fn what_cannot_be_opened_is_removed_all_the_same() {
+    fn a_file_that_cannot_be_opened_is_removed_all_the_same() {
         let directory = tempfile::tempdir().unwrap();
         let disk = RealDisk::open(directory.path()).unwrap();
         std::os::unix::fs::symlink("nowhere", directory.path().join("a")).unwrap();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_created_is_for_its_owner_alone() {
+    fn a_created_file_is_for_its_owner_alone() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_woken_rests_no_longer() {
+    fn a_woken_thread_rests_no_longer() {
         let (said, heard) = channel();
         let mut steps = 0;
         let step = move || {

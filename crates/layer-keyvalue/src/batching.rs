@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_is_no_request_is_left_for_later() {
+    fn absent_or_unreadable_requests_are_left_for_later() {
         let mut input = put(&[GET, GET]);
         check(&input[..input.len() - 1], 1);
         check(&input[..input.len() / 2 - 1], 0);

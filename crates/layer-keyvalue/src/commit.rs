@@ -168,7 +168,7 @@ mod tests {
     /// The layer took from the wire what clients' libraries refuse: writes of system keys, whatever
     /// the transaction had asked for.
     #[test]
-    fn what_a_library_refuses_is_refused() {
+    fn a_commit_that_a_library_refuses_is_refused() {
         use AtomicOperation::Add;
         use MutationKind::{Atomic, Clear, ClearRange, Set, SetVersionstampedKey, SetVersionstampedValue};
         let check = |kind, key: &[u8], value: &[u8], expected: [u16; 2]| {

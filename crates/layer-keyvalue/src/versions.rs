@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_at_is_forgotten_and_nothing_else() {
+    fn only_versions_without_a_reader_are_forgotten() {
         let (engine, space) = crate::test_engine();
         let versions = Versions::new(u64::MAX);
         let [unused, used, again] = [(); 3].map(|()| keep(&versions, &engine, space));

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lags_too_far_is_lost_and_whoever_comes_back_in_time_goes_on() {
+    fn a_replica_that_lags_too_far_is_lost_and_one_back_in_time_goes_on() {
         let replication = Replication::default();
         let (slow, _) = attach(&replication, None);
         let (quick, _) = attach(&replication, None);

@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_never_changes_and_is_outstanding_once() {
+    fn a_sent_request_never_changes_and_is_outstanding_once() {
         let (mut store, mut home) = home();
         home.append(b"one").unwrap();
         assert_eq!(home.append(b"two"), Err(AppendError::InFlight));

@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_shares_with_the_last_one_in_full_is_written_once_a_transaction() {
+    fn a_prefix_shared_with_the_last_full_key_is_written_once_a_transaction() {
         let member = [b'm'; 400];
         let key = |order: &[u8]| [b"the set", order, &member].concat();
         let mut writer = EffectsWriter::default();
@@ -682,7 +682,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_common_is_counted_byte_by_byte(a in any_key(), b in any_key()) {
+        fn the_common_prefix_is_counted_byte_by_byte(a in any_key(), b in any_key()) {
             let equal = |(a, b): &(&u8, &u8)| a == b;
             prop_assert_eq!(common_prefix(&a, &b), a.iter().zip(&b).take_while(equal).count());
             prop_assert_eq!(common_suffix(&a, &b), a.iter().rev().zip(b.iter().rev()).take_while(equal).count());
@@ -701,7 +701,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(transactions in prop::collection::vec(
+        fn a_written_value_is_read(transactions in prop::collection::vec(
             prop::collection::vec((0u8..5, any_key(), any_key()), 0..8), 0..5)) {
             let mut writer = EffectsWriter::default();
             for (version, effects) in transactions.iter().enumerate() {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_asked_for_and_nothing_else() {
+    fn given_options_are_asked_for_and_no_others() {
         let decisions = Decisions {
             durability: Some("none".into()),
             consistency: None,

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn time_passes_only_while_somebody_waits() {
+    fn time_passes_only_during_a_wait() {
         let clock = Arc::new(ManualClock::new(0));
         let runtime = SeededRuntime::new(1, clock.clone());
         runtime.pause(Duration::from_millis(5));

@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_is_found_and_repaired_where_it_can_be() {
+    fn broken_rows_are_found_and_repaired_where_possible() {
         let catalogue = open(&Arc::new(FaultyDisk::new()));
         let (shop, _) = catalogue.create(definition("shop")).unwrap();
         shop.meter.command(&shop.limits, NOW).unwrap();

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_down_goes_on() {
+    fn written_counts_go_on() {
         let meter = Meter::default();
         assert_eq!(meter.command(&limits(None, None), NOON), Ok(()));
         meter.charge(Charge::WRITE);

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_absent_is_unlimited_and_what_is_unknown_is_refused() {
+    fn an_absent_quota_is_no_limit_and_an_unknown_one_is_refused() {
         let limits = Limits::of(&Quotas::default());
         assert_eq!(limits.check_request(usize::MAX), Ok(()));
         assert_eq!(limits.check_connections(1_000_000), Ok(()));

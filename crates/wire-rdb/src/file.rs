@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_however_it_arrives() {
+    fn a_written_file_is_read_however_it_arrives() {
         let bytes = written();
         for piece in [1, 3, 1000] {
             let records = scan(&bytes, piece).unwrap();
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn unknown_parts_are_named() {
         let check = |bytes: &[u8], text: &str| {
             let error = scan(bytes, 100).unwrap_err();
             assert!(error.to_string().contains(text), "{error}");

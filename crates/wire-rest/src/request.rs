@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn an_unreadable_request_is_refused() {
         let of_body = |body: &str| Commands::of_path("/", None, body.as_bytes()).unwrap_err();
         for body in [
             "",

@@ -155,7 +155,7 @@ def place(server):
     }
 
 
-def test_what_is_restored_is_what_the_request_says(dynamodb):
+def test_a_restore_follows_its_request(dynamodb):
     definitions = [{"AttributeName": name, "AttributeType": "S"} for name in ("p", "a", "b")]
     dynamodb.create_table(
         TableName="rich",

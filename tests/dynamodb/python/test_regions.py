@@ -136,7 +136,7 @@ def until(holds) -> None:
         time.sleep(0.02)
 
 
-def test_what_the_server_does_by_itself_it_does_in_every_region(separate):
+def test_background_work_is_done_in_every_region(separate):
     _, away = of_regions(separate)
     away.create_table(**TABLE)
     away.update_time_to_live(TableName="tab", TimeToLiveSpecification={"AttributeName": "t", "Enabled": True})

@@ -102,7 +102,7 @@ def test_streams_have_policies_of_their_own(dynamodb, make_table):
     assert refused(dynamodb.get_resource_policy, ResourceArn=arn + "9")[0] == "ResourceNotFoundException"
 
 
-def test_what_is_no_policy_is_refused(dynamodb, make_table):
+def test_a_malformed_policy_is_refused(dynamodb, make_table):
     arn = make_table().table_arn
     for text, reason in [
         ("{", "Invalid policy document: This policy contains invalid Json"),
@@ -125,7 +125,7 @@ def test_a_new_table_takes_its_policy_along(dynamodb):
 INDEX = {"IndexName": "index", "KeySchema": KEYS["KeySchema"], "Projection": {"ProjectionType": "ALL"}}
 
 
-def test_warm_throughput_is_told_of_what_is_there(dynamodb):
+def test_warm_throughput_describes_existing_tables_and_indexes(dynamodb):
     on_demand = {"BillingMode": "PAY_PER_REQUEST", **KEYS}
     plain = dynamodb.create_table(TableName="cold", GlobalSecondaryIndexes=[INDEX], **on_demand)["TableDescription"]
     assert "WarmThroughput" not in plain and "WarmThroughput" not in plain["GlobalSecondaryIndexes"][0]

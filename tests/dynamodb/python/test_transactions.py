@@ -58,7 +58,7 @@ def test_a_token_makes_a_transaction_happen_once(make_table, dynamodb):
         dynamodb.transact_write_items(TransactItems=[{"Delete": {"TableName": table.name, "Key": {"p": {"S": "a"}}}}], ClientRequestToken="same")
 
 
-def test_what_a_projection_finds_nothing_of_is_left_out(make_table, dynamodb):
+def test_a_projection_that_finds_nothing_is_left_out(make_table, dynamodb):
     """TransactGetItems answered `Item: {}` as GetItem does; the service leaves the member out (ExtendDB#74, moto#3420)."""
     table = make_table()
     table.put_item(Item={"p": "a", "x": 1})

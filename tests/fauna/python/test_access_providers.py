@@ -92,7 +92,7 @@ def test_predicates_choose_roles(trusting, admin, issuer):
         connect(trusting, issuer.token(key, claims(allowed))).query(1)
 
 
-def test_what_makes_a_token_worthless(trusting, admin, issuer):
+def test_faults_that_make_a_token_worthless(trusting, admin, issuer):
     key, stranger = RsaKey("one"), RsaKey("one")
     issuer.keys = [key]
     allowed = provider(admin, issuer, [q.role("writer")])
@@ -141,7 +141,7 @@ def test_keys_change_and_issuers_fail(trusting, admin, issuer):
 
 
 @pytest.mark.parametrize("status, body", [(500, b"{}"), (302, b"{}"), (200, b"no json"), (200, b'{"keys":[' + b" " * (300 << 10) + b"]}")])
-def test_what_is_fetched_is_not_trusted(trusting, admin, issuer, status, body):
+def test_fetched_keys_are_not_trusted(trusting, admin, issuer, status, body):
     key = RsaKey("one")
     issuer.status, issuer.body = status, body
     allowed = provider(admin, issuer, [q.role("writer")])
@@ -162,7 +162,7 @@ def test_nothing_private_is_asked_without_leave(server, made, issuer):
     assert issuer.asked == 0
 
 
-def test_what_a_provider_must_say(admin, issuer):
+def test_required_fields_of_a_provider(admin, issuer):
     good = {"name": "p", "issuer": "i", "jwks_uri": issuer.uri()}
     for wrong, code in [({"jwks_uri": "http://localhost/keys"}, "invalid uri"), ({"roles": [7]}, "invalid type"), ({"issuer": None}, "value required")]:
         with pytest.raises(BadRequest) as refused:

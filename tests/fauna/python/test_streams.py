@@ -94,7 +94,7 @@ def test_many_streams_on_one_connection(client, server):
             stream.__exit__(None, None, None)
 
 
-def test_what_cannot_be_followed(client):
+def test_sources_that_cannot_be_followed(client):
     client.query(q.create_collection({"name": "news"}))
     for wrong in (q.collection("news"), 1, "x", {"a": 1}, q.union(q.documents(q.collection("news")), q.documents(q.collection("news")))):
         errors = []

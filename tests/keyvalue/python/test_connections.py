@@ -64,7 +64,7 @@ class Between:
             return b""
 
 
-def test_an_unknown_result_is_told_when_it_is_decided(fdb, keyvalue_server, tmp_path):
+def test_an_unknown_result_is_answered_once_decided(fdb, keyvalue_server, tmp_path):
     """The connection breaks while a commit is under way, and the commit arrives when its client has been told that its result is unknown: too late."""
     between = Between(keyvalue_server.keyvalue_port)
     cluster_file = tmp_path / "fdb.cluster"

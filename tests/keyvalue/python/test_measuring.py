@@ -32,7 +32,7 @@ def test_each_operation_is_counted_once(fdb, database, keyvalue_server):
     assert counts(keyvalue_server, "quartet_database_request_seconds", 'database="default"') - whole >= 5
 
 
-def test_a_slow_commit_is_told_of_without_its_keys(fdb):
+def test_a_slow_commit_is_logged_without_its_keys(fdb):
     server = KeyValueServer(options=["--slow-request-milliseconds", "1"]).start()
     try:
         database = fdb.open(server.cluster_file)

@@ -155,7 +155,7 @@ def test_a_watch_outlives_the_server(fdb):
         server.close()
 
 
-def test_kills_lose_nothing_and_leave_no_commit_in_doubt_for_ever(fdb):
+def test_kills_lose_nothing_and_leave_no_commit_in_doubt(fdb):
     """Each transaction writes a key of its own and counts; an unknown result is resolved by reading the key."""
     server = KeyValueServer(durability="always").start()
     try:
@@ -241,7 +241,7 @@ def test_bad_frames_end_the_connection_and_nothing_else(fdb, database, keyvalue_
     assert database[b"alive"] == b"yes"
 
 
-def test_what_is_wrong_with_a_conflict_range_is_told_at_the_commit(fdb, database):
+def test_a_bad_conflict_range_is_refused_at_the_commit(fdb, database):
     """FoundationDB's own tester lost transactions whose database could not be opened: the original tells that by what is asked for, not here."""
     transaction = database.create_transaction()
     with pytest.raises(fdb.FDBError) as inverted:

@@ -138,7 +138,7 @@ def test_absurd_lengths_end_the_connection(keyvalue_server):
         assert raw.ask(wire.WATCH, wire.watch(b"k", b"v" * 100_001))[0] == 2103
 
 
-def test_who_asks_for_gigabytes_and_never_reads_is_kept_little(fdb):
+def test_a_client_that_asks_for_gigabytes_and_never_reads_costs_little(fdb):
     """Thirty peers ask for six gigabytes and take none of it. Another client is served all the while."""
     with contextlib.closing(KeyValueServer(durability="none").start()) as server:
         address = server.keyvalue_address

@@ -83,7 +83,7 @@ def test_redis_py_as_client_of_a_sentinel(host):
         sentinel.discover_master("another")
 
 
-def test_what_a_cluster_of_one_answers(host):
+def test_answers_of_a_cluster_of_one(host):
     with Connection(host.port) as client:
         [[first, last, node]] = client.do("CLUSTER", "SLOTS")
         assert (first, last, node[:2]) == (0, 16383, ["127.0.0.1", host.port])

@@ -64,7 +64,7 @@ def test_a_listener_that_does_not_read_is_cut_off(connect, raw):
     assert "sub=1" not in raw.do("CLIENT", "LIST")
 
 
-def test_an_expired_key_is_told_of_without_being_asked_for(connect, raw):
+def test_an_expired_key_is_announced_unasked(connect, raw):
     raw.do("CONFIG", "SET", "notify-keyspace-events", "Ex")
     listener = connect(protocol=2)
     listener.do("PSUBSCRIBE", "__keyevent@*__:expired")
@@ -73,7 +73,7 @@ def test_an_expired_key_is_told_of_without_being_asked_for(connect, raw):
     raw.do("CONFIG", "SET", "notify-keyspace-events", "")
 
 
-def test_a_read_key_is_told_of_once(connect):
+def test_a_read_key_is_invalidated_once(connect):
     reader, writer = connect(protocol=3), connect(protocol=2)
     reader.do("CLIENT", "TRACKING", "ON")
     writer.do("SET", "k", 1)
@@ -86,7 +86,7 @@ def test_a_read_key_is_told_of_once(connect):
     assert reader.read() == Push(["invalidate", None])
 
 
-def test_what_a_script_reads_is_remembered(connect):
+def test_keys_that_a_script_reads_are_tracked(connect):
     """Its declared keys were not, so that a client which caches a script's answer by them was never told."""
     reader, writer = connect(protocol=3), connect(protocol=2)
     reader.do("CLIENT", "TRACKING", "ON")

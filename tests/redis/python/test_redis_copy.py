@@ -72,7 +72,7 @@ def test_a_damaged_file_is_named_by_its_byte_and_marks_the_target(redis, target)
         assert connection.do("EXISTS", "quartet:import") == 1
 
 
-def test_an_append_only_folder_arrives_and_its_torn_end_is_told(target):
+def test_an_append_only_folder_arrives_and_its_torn_end_is_reported(target):
     options = ["--aof-use-rdb-preamble", "yes", "--auto-aof-rewrite-percentage", "0"]
     redis = Server(target="redis", options=options, durability="interval").start()
     try:
@@ -101,7 +101,7 @@ def test_an_append_only_folder_arrives_and_its_torn_end_is_told(target):
         redis.close()
 
 
-def test_what_is_refused_is_reported_and_the_rest_arrives(target, tmp_path):
+def test_refused_keys_are_reported_and_the_rest_arrives(target, tmp_path):
     lines = [["SET", "a", "1"], ["LPUSH", "a", "x"], ["NOSUCHCOMMAND", "b"], ["SET"], ["SELECT", "99"], ["SET", "z", "1"], ["SELECT", "0"], ["SET", "c", "3"]]
     file = tmp_path / "commands.aof"
     file.write_bytes(b"".join(command(line) for line in lines))

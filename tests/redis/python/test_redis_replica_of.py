@@ -298,7 +298,7 @@ def test_nothing_expires_before_the_source_says_so(replica):
         source.close()
 
 
-def test_who_waits_for_a_key_and_who_queues_are_told(replica):
+def test_waiting_and_queueing_clients_get_an_error(replica):
     source = Source()
     try:
         with Connection(replica.port) as waits, Connection(replica.port) as queues, Connection(replica.port) as there:

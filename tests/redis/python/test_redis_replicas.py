@@ -115,7 +115,7 @@ def test_redis_cli_and_export_take_a_file(source, tmp_path):
     target.close()
 
 
-def test_a_server_without_the_mark_is_told_the_length(source):
+def test_a_server_without_the_mark_is_sent_the_length(source):
     fill(source.port)
     with Connection(source.port) as connection:
         connection.send_bytes(b"SYNC\r\n")

@@ -34,7 +34,7 @@ def world():
     server.close()
 
 
-def test_what_a_failed_script_took_is_given_back(world):
+def test_memory_of_a_failed_script_is_given_back(world):
     with Connection(world.port, 2, timeout_seconds=120) as connection:
         assert "not enough memory" in connection.do("EVAL", FILL, "0")
         before = world.rss_bytes()

@@ -269,7 +269,7 @@ def test_a_server_that_is_killed_leaves_a_backup_that_is_whole_or_none(tmp_path,
         server.close()
 
 
-def test_what_is_written_is_followed(tmp_path):
+def test_written_rows_are_followed(tmp_path):
     target = tmp_path / "backups"
     with serving(options=["--engine", "ssd"]) as server:
         client = connect(server)
@@ -311,7 +311,7 @@ def test_an_object_store_keeps_backups(tmp_path):
         assert refused.returncode != 0 and "is missing" in refused.stderr
 
 
-def test_of_two_backups_into_one_place_at_the_same_time_one_is_refused(tmp_path):
+def test_one_of_two_backups_into_one_place_at_the_same_time_is_refused(tmp_path):
     with object_store() as store, serving() as server:
         environment, bucket = store.environment, store.client()
         bucket.create_bucket(Bucket="safe")
@@ -364,7 +364,7 @@ def test_only_who_has_the_root_key_takes_a_backup(tmp_path):
         assert "all rows" in backup(server, target)
 
 
-def test_versions_that_no_backup_covers_are_told(tmp_path):
+def test_versions_that_no_backup_covers_are_named(tmp_path):
     target = tmp_path / "backups"
     with serving() as server:
         fill(connect(server), 1)

@@ -41,7 +41,7 @@ def changes_of(server, write, **query) -> list[dict]:
         return [change for line in feed.until(version_now(server)) for change in line["changes"]]
 
 
-def test_redis_keys_are_told(host):
+def test_redis_keys_are_in_the_feed(host):
     client = redis.Redis(port=host.port)
 
     def write():
@@ -68,7 +68,7 @@ def test_redis_keys_are_told(host):
     ]
 
 
-def test_elements_of_large_collections_are_told_with_their_key(host):
+def test_elements_of_large_collections_are_in_the_feed_with_their_key(host):
     client = redis.Redis(port=host.port)
     client.hset("hash", mapping={f"field {number}": number for number in range(1000)})
     client.zadd("sorted", {f"member {number}": number for number in range(1000)})
@@ -88,7 +88,7 @@ def test_elements_of_large_collections_are_told_with_their_key(host):
     ]
 
 
-def test_long_strings_are_told_by_what_is_new(host):
+def test_long_strings_are_in_the_feed_by_their_new_part(host):
     """Who follows the feed has the string: as many zeros as its length says, and what each patch writes over them."""
     client = redis.Redis(port=host.port)
 
@@ -117,7 +117,7 @@ def test_long_strings_are_told_by_what_is_new(host):
     assert sum(len(_bytes(change, "value")) for change in changes[-5:] if change["op"] == "patch") < 100
 
 
-def test_large_lists_are_told_by_their_ends_and_blocks(host):
+def test_large_lists_are_in_the_feed_by_their_ends_and_blocks(host):
     """Who follows the feed has the list: head, blocks by position, tail."""
     client = redis.Redis(port=host.port)
 
@@ -157,7 +157,7 @@ def _bytes(change: dict, name: str) -> bytes:
     return base64.b64decode(change[f"{name}_base64"]) if f"{name}_base64" in change else change[name].encode()
 
 
-def test_items_documents_and_pairs_are_told(host):
+def test_items_documents_and_pairs_are_in_the_feed(host):
     items = dynamodb.connect(host)
     items.create_table(
         TableName="table",
@@ -204,7 +204,7 @@ def test_items_documents_and_pairs_are_told(host):
     ]
 
 
-def test_ranges_that_are_cleared_are_told_to_whoever_asks_for_a_name_in_them(host):
+def test_a_cleared_range_is_in_the_feed_of_a_name_inside_it(host):
     """A feed of one prefix was not told of a clear that began before the prefix, so what followed it kept what was gone."""
     client = redis.Redis(port=host.port)
     client.set("session:1", "x")
@@ -249,7 +249,7 @@ def test_a_token_reads_its_own_database(host):
     assert refused.value.status == 403
 
 
-def test_what_cannot_be_told_is_refused(host):
+def test_an_impossible_feed_is_refused(host):
     for query, status in (({"from_": "soon"}, 400), ({"layer": "sql"}, 400), ({"database": "nosuch"}, 404), ({"from_": 2**63}, 409)):
         with pytest.raises(Refused) as refused:
             Changes(host, **query)
@@ -277,7 +277,7 @@ def test_events_are_gone_on_from_by_their_id(host):
         assert next(line for line in told if line["changes"])["changes"][0]["key"] == "b"
 
 
-def test_too_old_is_told_with_the_way_out():
+def test_too_old_a_start_is_refused_with_the_way_out():
     options = ["--log-segment-bytes", "65536", "--log-retention-seconds", "0", "--log-retention-bytes", "0"]
     server = Server(durability="always", options=options).start()
     try:

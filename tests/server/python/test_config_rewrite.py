@@ -41,7 +41,7 @@ def connect(server: Server) -> redis.Redis:
     return redis.Redis(port=server.port, decode_responses=True)
 
 
-def test_what_was_changed_stays(serve, tmp_path):
+def test_changed_parameters_stay(serve, tmp_path):
     server, file = serve(BEFORE), tmp_path / "quartet.toml"
     client = connect(server)
     assert client.config_get("maxmemory") == {"maxmemory": str(50 << 20)}
@@ -91,7 +91,7 @@ def test_without_a_file_there_is_nothing_to_rewrite(serve):
         client.config_rewrite()
 
 
-def test_a_file_that_cannot_be_written_is_told(serve, tmp_path):
+def test_a_file_that_cannot_be_written_is_reported(serve, tmp_path):
     client = connect(serve(BEFORE))
     client.config_set("maxmemory", "1gb")
     (tmp_path / "quartet.toml").unlink()

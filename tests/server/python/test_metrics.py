@@ -79,7 +79,7 @@ def test_every_line_is_typed_and_dashboards_find_their_names(host):
     assert found["redis_keyspace_hits_total"][""] >= 1
 
 
-def test_keys_are_told_while_a_script_keeps_the_partition():
+def test_keys_are_counted_while_a_script_keeps_the_partition():
     """They were left out of such a scrape, so a dashboard showed a gap where the server was busiest."""
     server = Server().start()
     try:
@@ -244,7 +244,7 @@ def test_redis_exporter_reads_the_server_without_an_error(host):
     assert [name for name in OF_DASHBOARDS if name not in told] == []
 
 
-def test_slow_requests_of_every_layer_are_told_with_their_shape_and_without_values():
+def test_slow_requests_of_every_layer_are_logged_with_their_shape_and_without_values():
     server = Server(options=["--slow-request-milliseconds", "1"]).start()
     try:
         with Connection(server.port) as client:

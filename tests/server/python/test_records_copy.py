@@ -239,7 +239,7 @@ def test_documents_keep_ids_moments_and_values(server, other, tmp_path):
     assert len(events["data"]) == 1
 
 
-def test_a_killed_import_of_documents_goes_on_and_bad_ones_are_told(other, tmp_path):
+def test_a_killed_import_of_documents_goes_on_and_bad_ones_are_reported(other, tmp_path):
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"id": str(number), "ts": 1_600_000_000_000_000 + number, "data": {"n": number}}) for number in range(1, 901)]
     lines[10] = "no JSON"

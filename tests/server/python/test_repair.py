@@ -76,7 +76,7 @@ def damage(path: Path, at: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("engine", ["memory", "ssd"])
-def test_what_is_not_reported_as_dropped_is_there_and_right(tmp_path, engine):
+def test_rows_not_reported_as_dropped_are_there_and_right(tmp_path, engine):
     original = FIXTURES / f"1-{engine}" / "data"
     before = rows(original, tmp_path / "before")
     damaged_name = next(path.name for path in original.iterdir() if re.match(r"checkpoint-|base-", path.name))

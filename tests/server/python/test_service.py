@@ -37,7 +37,7 @@ class Manager:
 
 
 @pytest.mark.parametrize("kind", ["file", "abstract"])
-def test_systemd_is_told_when_the_server_serves_reloads_and_stops(kind, tmp_path, monkeypatch):
+def test_systemd_hears_when_the_server_serves_reloads_and_stops(kind, tmp_path, monkeypatch):
     address = str(tmp_path / "notify") if kind == "file" else f"\0quartet-test-{os.getpid()}"
     manager = Manager(address, monkeypatch)
     monkeypatch.setenv("WATCHDOG_USEC", "200000")

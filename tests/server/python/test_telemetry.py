@@ -150,7 +150,7 @@ def test_spans_of_every_http_protocol_belong_to_the_trace_of_their_caller(receiv
         server.close()
 
 
-def test_who_decides_what_is_sampled(receiver):
+def test_the_callers_decision_about_sampling_holds(receiver):
     server = started(receiver)
     try:
         token = {"Authorization": "Bearer dev"}

@@ -127,7 +127,7 @@ def test_wrong_credentials(host, admin):
         assert denied.value.status == 401
 
 
-def test_what_is_the_operators_alone(host, admin):
+def test_commands_for_operators_alone(host, admin):
     shop = admin.create("shop")
     with connect(host, shop) as client:
         for command in [("SHUTDOWN", "NOSAVE"), ("DEBUG", "SLEEP", "0"), ("SAVE",), ("CONFIG", "REWRITE"), ("ACL", "LOAD")]:
@@ -189,7 +189,7 @@ def test_a_token_of_an_issuer_opens_the_database_that_its_audience_names(tmp_pat
         server.close()
 
 
-def test_what_takes_long_is_counted_once(host, admin):
+def test_a_long_request_is_counted_once(host, admin):
     shop = admin.create("shop")
     tree = fauna.connect(host, shop["credentials"]["fauna_key"])
     tree.query(q.create_collection({"name": "c"}))
@@ -372,7 +372,7 @@ def test_a_script_that_takes_too_long_is_taken_back(host, admin):
         assert client.get("k") is None
 
 
-def test_what_a_library_remembers_is_its_databases_alone(host, admin):
+def test_state_of_a_library_is_its_databases_alone(host, admin):
     """A library was known by its code alone in the interpreters that all databases share, so its local variables were shared by
     every database that had loaded the same code: one read what another had put there."""
     code = """#!lua name=memory

@@ -171,7 +171,7 @@ def check_what_needs_no_lock(world):
         assert new.do("QUIT") == "OK"
 
 
-def test_what_comes_before_a_script_counts_as_busy_waits_for_it(world):
+def test_requests_before_a_script_counts_as_busy_wait_for_it(world):
     """With a threshold of zero nobody is ever told BUSY, as in Redis; but nobody stands in the way of the others either."""
     runner = world.run_endlessly(script="for i = 1, 1e8 do end return 'done'", busy_after_ms=0)
     watcher, reader = world.connect(), world.connect()
@@ -202,7 +202,7 @@ def test_a_watch_made_meanwhile_makes_exec_fail(world):
         assert other.do("GET", "k") == "v"
 
 
-def test_what_connections_leave_behind_goes_when_the_lock_is_free(world):
+def test_leftovers_of_connections_go_when_the_lock_is_free(world):
     subscriber, blocked, watching = world.connect(), world.connect(), world.connect()
     subscriber.do("SUBSCRIBE", "news")
     blocked.send("BLPOP", "list", "0")

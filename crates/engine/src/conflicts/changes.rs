@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_clears_without_end_loses_his_own_evidence_alone() {
+    fn endless_clears_lose_their_own_evidence_alone() {
         let limits = Limits {
             space_count: 100,
             space_bytes: 1 << 20,

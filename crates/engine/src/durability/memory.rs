@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_counts_until_it_is_dropped() {
+    fn a_reservation_counts_until_it_is_dropped() {
         let memory = memory(8 * MUCH);
         let (mut one, mut two) = (Reserved::new(memory.clone()), Reserved::new(memory.clone()));
         one.set(5 * MUCH);
@@ -265,7 +265,7 @@ mod tests {
     /// allocator could give nothing back to the system, though all of it was there for the next
     /// rows.
     #[test]
-    fn what_was_freed_is_room_though_the_allocator_keeps_it() {
+    fn freed_bytes_are_room_though_the_allocator_keeps_them() {
         let memory = memory(8 * MUCH);
         let mut reserved = Reserved::new(memory.clone());
         reserved.set(8 * MUCH);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_is_reserved_however_short_memory_is() {
+    fn granted_bytes_are_reserved_however_short_memory_is() {
         let memory = memory(8 * MUCH);
         memory.grant_reserved(2 * MUCH);
         memory.measured(20 * MUCH);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_resident_and_not_counted_leaves_less_room() {
+    fn resident_bytes_that_nothing_counts_leave_less_room() {
         let memory = memory(8 * MUCH);
         let mut reserved = Reserved::new(memory.clone());
         reserved.set(6 * MUCH);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_hold_is_kept_as_far_as_it_is_affordable() {
+    fn records_that_readers_hold_are_kept_within_the_budget() {
         let retention = Retention::new(200, Duration::ZERO, Duration::ZERO, LogSequence(40));
         check(&retention, 0, None, 9999, 35);
         check(&retention, 0, Some(38), 9999, 35);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_young_is_kept() {
+    fn young_records_are_kept() {
         let mut retention = Retention::new(10_000, SECOND * 32, Duration::ZERO, LogSequence(0));
         let note = |retention: &mut Retention, seconds: std::ops::Range<u32>| {
             seconds.for_each(|second| retention.note(SECOND * second, LogSequence(1 + u64::from(second))));

@@ -75,7 +75,7 @@ fn an_optimistic_transaction_gives_up_at_its_commit() {
 
 /// A reply waited for the flusher, and the flusher for the lock, for as long as the script ran.
 #[test]
-fn what_was_committed_before_becomes_durable_while_the_lock_is_kept() {
+fn earlier_commits_become_durable_while_the_lock_is_kept() {
     let world = World::default();
     let engine = world.open();
     for round in 0..20u8 {

@@ -69,7 +69,7 @@ fn without_effects() -> CommitRequest {
 /// back it was given again. A reader at that version was then judged as having seen later writes at
 /// or below it.
 #[test]
-fn a_version_that_was_told_is_not_given_again() {
+fn a_reported_version_is_not_given_again() {
     let world = World::default();
     world.clock.set(5_000);
     let engine = world.open();
@@ -121,7 +121,7 @@ fn a_failed_transaction_does_not_wait_for_itself() {
 /// cleared under `always` did not wait, and saw a removal that a crash could take back. So did a
 /// reader after a switch from `interval` to `always`.
 #[test]
-fn gaps_are_waited_for_whoever_made_them() {
+fn gaps_are_waited_for_regardless_of_their_maker() {
     let engine = World::default().open();
     engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
     engine.wait_durable(set(&engine, ALWAYS, b"l", b"v"));

@@ -125,7 +125,7 @@ fn a_reader_never_fills_the_disk() {
 }
 
 #[test]
-fn what_is_read_is_kept_through_checkpoints_and_trimmed_afterwards() {
+fn records_being_read_are_kept_through_checkpoints_and_trimmed_afterwards() {
     let world = World::default();
     let (engine, mut random) = (world.open(), Random(2));
     let mut reader = engine.read_log(LogSequence(1)).unwrap();
@@ -151,7 +151,7 @@ fn what_is_read_is_kept_through_checkpoints_and_trimmed_afterwards() {
 }
 
 #[test]
-fn whoever_falls_behind_what_may_be_kept_is_told() {
+fn a_reader_that_lags_beyond_the_budget_gets_an_error() {
     let world = World {
         log_retention_bytes: 10_000,
         ..World::default()

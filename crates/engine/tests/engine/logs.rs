@@ -175,7 +175,7 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
 }
 
 #[test]
-fn a_reader_is_given_only_what_is_durable_and_told_when_there_is_more() {
+fn a_reader_gets_durable_records_only_and_hears_when_there_are_more() {
     let watched = Watched::default();
     let engine = watched.open(&FaultyDisk::new(), |error| panic!("the log failed: {error}"));
     let first = set(&engine, ALWAYS, b"a", b"1");

@@ -454,7 +454,7 @@ fn all_nodes_take_their_hash_at_the_same_record() {
 
 /// The sequencer keeps seconds of the log; who was away for longer needs a copy.
 #[test]
-fn what_two_have_synced_is_trimmed_and_who_was_away_copies() {
+fn records_that_two_have_synced_are_trimmed_and_an_absent_node_copies() {
     let shelf = founded();
     let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     home.become_home();
@@ -556,7 +556,7 @@ fn a_followers_log_is_read_as_any() {
 }
 
 #[test]
-fn a_node_of_another_cluster_is_told_so() {
+fn a_node_of_another_cluster_is_refused_by_name() {
     let shelf = founded();
     let mut node = Node::new(&shelf, 1);
     node.become_home();

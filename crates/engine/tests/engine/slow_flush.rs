@@ -160,7 +160,7 @@ fn count(engine: &Engine) -> usize {
 /// against a bound that was no part of the budget. So memory ran out before it, and every write was
 /// refused for good.
 #[test]
-fn what_would_grow_waits_for_the_flush_and_is_not_refused() {
+fn growing_writes_wait_for_the_flush_and_are_not_refused() {
     let disk = HeldDisk::default();
     let engine = open_with(&disk, with_little_memory());
     let woken = Arc::new(std::sync::atomic::AtomicUsize::new(0));

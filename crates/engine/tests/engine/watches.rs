@@ -16,7 +16,7 @@ fn listener(told: &Told) -> Callback {
 }
 
 #[test]
-fn each_change_is_told_once_in_order_unless_rolled_back() {
+fn each_change_is_reported_once_in_order_unless_rolled_back() {
     let engine = World::default().open();
     let told = Told::default();
     let mut partition = engine.partition();
@@ -42,7 +42,7 @@ fn each_change_is_told_once_in_order_unless_rolled_back() {
 /// New keys are recorded, and taken back, by their place in the pending log: between large values,
 /// which stand elsewhere, after other transactions, and in full or not.
 #[test]
-fn what_fails_leaves_nothing_and_what_commits_is_told_key_by_key() {
+fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
     for seed in 0..4 {
         let world = World::default();
         let engine = world.open();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_exported_is_imported_also_when_interrupted() {
+    fn an_exported_table_is_imported_even_when_interrupted() {
         let (fixture, memory) = start();
         make_table(&fixture);
         (0..700).for_each(|number| put(&fixture, number, 1));

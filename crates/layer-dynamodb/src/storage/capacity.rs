@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_are_told_when_asked() {
+    fn indexes_are_listed_on_request() {
         let mut consumed = Consumed::of_table(1.0);
         consumed.add(&Consumed::of_index("g", true, 2.0));
         let told = |report| json_text(Writer::object(|writer| consumed.write_member(writer, "t", report)));

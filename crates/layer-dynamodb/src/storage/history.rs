@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_forgotten() {
+    fn old_versions_are_forgotten() {
         let fixture = Fixture::start();
         ask(&fixture, "CreateTable", TABLE);
         ask(&fixture, "UpdateContinuousBackups", RECOVERY);

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_decide_is_told_and_left() {
+    fn undecidable_damage_is_reported_and_left() {
         let fixture = start();
         let (item, value) = first(&fixture, &key::items(1, 0));
         plant(&fixture, |tx| {

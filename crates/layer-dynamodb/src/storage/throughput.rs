@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_limited_has_no_bucket() {
+    fn an_unlimited_table_has_no_bucket() {
         let mut table = table(1);
         assert!(Throughput::unlimited().take(0, &table, None, Use::Write, 1.0).is_none());
         table.capacity.on_demand = true;

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_item_is_read() {
         let json = r#"{"b":{"B":"AP8="},"bs":{"BS":["","AA=="]},"l":{"L":[{"S":"a\"\\\n\u0001é"},{"NULL":true},{"L":[]}]},
             "m":{"M":{"a b":{"BOOL":false}}},"n":{"N":"-12.5"},"ns":{"NS":["1","2E+100","-0.003"]},"s":{"S":""},
             "ss":{"SS":["a","]}"]},"t":{"BOOL":true},"z":{"N":"0"}}"#;
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_item_is_none() {
+    fn a_malformed_item_is_none() {
         let deep = format!("{{Item:{{a:{}{}}}}}", "[".repeat(NESTING_MAX), "]".repeat(NESTING_MAX));
         for line in [
             "",

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_written_value_is_read_back() {
         let text = "quote \" backslash \\ newline \n bell \u{7} snowman ☃";
         let written = Writer::object(|writer| {
             writer.member("text", text);

@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn a_number_that_does_not_fit_is_refused() {
         use NumberError::*;
         for text in [
             "", "-", ".", "e5", "1e", "1e+", "abc", "1 ", " 1", "1.2.3", "--1", "NaN", "1e5.5",

@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn many_keys_are_told_apart_too() {
+    fn many_keys_are_kept_apart_too() {
         let fields: Vec<String> = (0..50).map(|key| format!("\"k{}\":{key}", key % 40)).collect();
         let Ok(Json::Object(fields)) = parse(format!("{{{}}}", fields.join(",")).as_bytes()) else {
             panic!("an object")

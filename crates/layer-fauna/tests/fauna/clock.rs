@@ -125,7 +125,7 @@ fn an_id_that_was_only_shown_is_not_given_again() {
 }
 
 #[test]
-fn an_id_that_somebody_has_chosen_is_not_written_over() {
+fn a_chosen_id_is_not_written_over() {
     let starts = Starts::new();
     let next = r#"{"to_string":{"add":[{"to_number":{"new_id":null}},1]}}"#;
     let chosen = starts.ask(&format!(
@@ -139,7 +139,7 @@ fn an_id_that_somebody_has_chosen_is_not_written_over() {
 
 /// A database whose number was another's had that one's documents, and its secrets opened both.
 #[test]
-fn databases_keys_and_tokens_are_told_apart() {
+fn databases_keys_and_tokens_are_kept_apart() {
     for shift_micros in SHIFTS_MICROS {
         let mut starts = Starts::new();
         let create_key = |starts: &Starts, name: &str| {
@@ -214,7 +214,7 @@ fn a_clock_that_is_set_back_while_the_server_runs_changes_no_past() {
 /// A failed query shows its time as well, and a query that writes shows one that is not its
 /// commit's.
 #[test]
-fn what_errors_and_writes_show_of_the_time_is_kept() {
+fn times_shown_by_errors_and_writes_are_kept() {
     let mut starts = Starts::new();
     starts.ask(CREATE);
     starts.world().clock.advance(1_000);
@@ -251,7 +251,7 @@ fn shown_times_are_kept_once_a_second() {
 }
 
 #[test]
-fn what_has_expired_stays_so() {
+fn expired_documents_stay_expired() {
     let reads = [
         r#"{"exists":{"ref":{"collection":"c"},"id":"1"}}"#,
         r#"{"is_nonempty":{"match":{"index":"all"},"terms":1}}"#,

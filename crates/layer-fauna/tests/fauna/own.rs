@@ -117,7 +117,7 @@ fn is_still(users: &Users, who: usize) {
 }
 
 #[test]
-fn a_token_cannot_be_made_that_of_somebody_else() {
+fn a_token_cannot_be_given_to_another_identity() {
     let users = users();
     let takeover = format!(
         r#"{{"update":{{"current_token":null}},"params":{{"object":{{"instance":{}}}}}}}"#,

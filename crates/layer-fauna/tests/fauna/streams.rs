@@ -175,7 +175,7 @@ fn prev_is_the_whole_document_before() {
 /// A rewritten past is sent once it is rewritten: the version inserted or removed, and the one that
 /// follows another now.
 #[test]
-fn rewritten_history_is_told() {
+fn rewritten_history_is_reported() {
     let world = world();
     put(&world, 1, 1);
     let mut stream = open(&world, "secret", REF, "/stream");

@@ -115,7 +115,7 @@ fn expired_keys_go_with_their_secrets() {
 }
 
 #[test]
-fn whoever_has_logged_out_is_nobody() {
+fn a_logged_out_session_has_no_identity() {
     let login = r#"{"login":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{"password":"p"}}}"#;
     let world = with_somebody();
     let log_in = || world.resource("secret", login)["secret"].as_str().unwrap().to_owned();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_right_before_does_not_wait_and_what_is_right_does_not_forgive() {
+    fn a_known_password_does_not_wait_and_a_right_one_forgives_nothing() {
         let guard = LoginGuard::default();
         guard.succeeded(peer(1), b"default", b"right");
         for _ in 0..12 {

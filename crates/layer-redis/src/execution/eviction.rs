@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays() {
+    fn used_keys_stay() {
         for (policy, reads) in [("allkeys-lru", 1), ("allkeys-lfu", 100)] {
             let fixture = Fixture::of_several();
             let mut connection = fixture.connect();
@@ -274,7 +274,7 @@ mod tests {
     /// Evicted keys were published to listeners of keyspace events, but not to clients that cache
     /// them.
     #[test]
-    fn who_caches_an_evicted_key_is_told() {
+    fn a_client_that_caches_an_evicted_key_hears_of_it() {
         let fixture = Fixture::of_several();
         let (mut connection, mut reader) = (fixture.connect(), fixture.connect());
         fill(&fixture, &mut connection, "volatile-ttl");

@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_told_and_not_what_is_left() {
+    fn taken_elements_are_sent_and_not_the_rest() {
         let prepared = [
             "RPUSH l a b c d e",
             "ZADD z 1 a 2 b 3 c 4 d 5 e",
@@ -530,7 +530,7 @@ mod tests {
     /// HINCRBY of an expired field was sent as it came, and added to the old field, which a replica
     /// still has: the two sides kept different hashes.
     #[test]
-    fn fields_that_were_met_expired_are_told_of_first() {
+    fn fields_found_expired_are_sent_first() {
         let prepared = ["HSET h old 1 live 1", "HPEXPIRE h 5 FIELDS 1 old"];
         let behind = |command: &str| ["MULTI", "HDEL h old", command, "EXEC"].map(str::to_owned);
         for command in ["HINCRBY h old 5", "HSETNX h old 2", "HSET h other 2", "HDEL h old"] {
@@ -543,7 +543,7 @@ mod tests {
 
     /// A deadline in a hash of a million fields must not send them all.
     #[test]
-    fn what_becomes_of_fields_is_told_without_the_others() {
+    fn changed_fields_are_sent_without_the_others() {
         let prepared = [
             "HSET h a 1 b 2 c 3 d 4",
             "HSET fields a 1",
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_whose_last_field_has_expired_is_told_of_as_removed() {
+    fn a_hash_whose_last_field_has_expired_is_sent_as_removed() {
         let prepared = ["HSET h f 1", "PEXPIRE h 1000", "HPEXPIRE h 5 FIELDS 1 f"];
         for command in ["HSET h g 1", "RPUSH h x", "HSETNX h f 1", "APPEND h x"] {
             assert_eq!(
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_only_the_state_before_is_told_as_it_came() {
+    fn commands_that_need_only_the_state_before_are_sent_as_they_came() {
         let prepared = ["SET n 1 EX 100", "RPUSH l a b", "SET v x EX 100"];
         let commands = [
             "INCR n",

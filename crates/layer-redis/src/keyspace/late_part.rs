@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_sent_is_not_put_in() {
+    fn suppressed_parts_are_not_put_in() {
         let mut connection = Fixture::new().connect();
         connection.run(&["SET", "a", &"x".repeat(LONG)]);
         let mut out = Vec::new();

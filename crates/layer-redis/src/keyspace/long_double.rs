@@ -406,7 +406,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn a_malformed_number_is_refused() {
         for text in [
             "", " 1", "1 ", "1e", "e5", ".", "-", "nan", "1.2.3", "1e5000", "1e-6000", "0x", "abc",
         ] {

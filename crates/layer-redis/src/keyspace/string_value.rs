@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_takes_no_room_and_reads_as_zeros() {
+    fn holes_take_no_room_and_read_as_zeros() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check(
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_or_asks_for_idle_keys_is_told_of_a_patch() {
+    fn watches_and_idle_times_notice_a_patch() {
         let fixture = Fixture::new();
         let (mut watching, mut other) = (fixture.connect(), fixture.connect());
         other.run(&["SET", "s", &"x".repeat(100_000)]);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_or_outlives_the_request_is_refused() {
+    fn commands_that_wait_or_outlive_the_request_are_refused() {
         for words in [
             "BLPOP a 0",
             "BZMPOP 0 1 a MIN",

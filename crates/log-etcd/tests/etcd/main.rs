@@ -30,7 +30,7 @@ fn etcd_conforms() {
 /// somebody else compacts everything each second, as Kubernetes does each five minutes.
 #[test]
 #[ignore = "needs etcd: ./test etcd"]
-fn a_killed_leader_and_somebody_elses_compactions_lose_nothing() {
+fn a_killed_leader_and_foreign_compactions_lose_nothing() {
     const STEPS: u64 = 4500;
     let mut members = Members::start(3);
     let options = members.options();

@@ -7,7 +7,7 @@ use quartet_model::LogSequence;
 use std::sync::Arc;
 
 #[test]
-fn what_is_appended_is_replayed() {
+fn appended_records_are_replayed() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 1 << 20).unwrap().log;
     assert_eq!(log.tail(), LogSequence(0));

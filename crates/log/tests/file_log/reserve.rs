@@ -47,7 +47,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_promised_fits(steps in prop::collection::vec(step(), 1..60)) {
+    fn promised_room_suffices(steps in prop::collection::vec(step(), 1..60)) {
         let disk = FaultyDisk::new();
         disk.set_capacity(Some(3 * SEGMENT_BYTES));
         let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;

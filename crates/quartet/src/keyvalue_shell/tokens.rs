@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_as_typed_reads_back(words in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..6), 1..4)) {
+        fn text_shown_as_typed_reads_back(words in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..6), 1..4)) {
             prop_assert_eq!(commands(&typed(&words)), Ok(vec![words]));
         }
 

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_a_group_and_comes_last() {
+    fn missing_values_are_a_group_and_come_last() {
         let properties = vec!["m".to_owned()];
         let count = (Reducer::parse("COUNT", &[]).unwrap(), "c".to_owned());
         let steps = [Step::GroupBy {

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_handshake_keeps_counts_among_the_bytes_of_strangers() {
+    async fn bytes_of_a_handshake_count_among_those_of_strangers() {
         let stranger_bytes = StrangerBytes::with_limits(1000, 200);
         let ended = opened(vec![0; 256], &stranger_bytes).await;
         assert_eq!(ended, io::ErrorKind::QuotaExceeded);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_its_file() {
+    fn an_unusable_file_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nothing.pem");
         std::fs::write(&path, "nothing").unwrap();

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_so_many() {
+    fn there_are_never_more_than_the_limit() {
         let (sessions, start) = (Sessions::new(1), Instant::now());
         let (first, first_proof) = opened(&sessions, start);
         let later = start + Duration::from_secs(1);

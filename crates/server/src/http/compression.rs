@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn an_encoded_body_is_decoded() {
         let body = "x".repeat(10_000).into_bytes();
         for encoding in ["gzip", "deflate"] {
             let (name, compressed) = with_header("Accept-Encoding", encoding, |head| encoded(head, &body)).unwrap();

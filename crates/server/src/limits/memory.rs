@@ -185,7 +185,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_for_memory_asks_all_threads_and_not_for_ever() {
+    async fn a_request_for_memory_reaches_all_threads_and_ends() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static PURGES: AtomicUsize = AtomicUsize::new(0);
         let purges = watch::Sender::new(());

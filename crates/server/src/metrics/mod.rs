@@ -129,7 +129,7 @@ mod tests {
     /// The console, the dashboard, the alerts and the documents name metrics by their names alone:
     /// a metric that was renamed left an empty chart behind.
     #[test]
-    fn what_names_a_metric_names_one_that_exists() {
+    fn a_name_of_a_metric_names_one_that_exists() {
         let known: BTreeSet<&str> = families().map(|family| family.name).collect();
         let mut files = Vec::new();
         for place in ["console", "docs", "packaging/grafana", "README.md"] {

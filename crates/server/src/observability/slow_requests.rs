@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_lines_a_second_are_told_and_the_others_counted() {
+    fn a_few_lines_a_second_are_logged_and_the_others_counted() {
         let slow = SlowRequests::new(Some(Duration::from_millis(1)));
         slow.told.lock().second = Instant::now() + Duration::from_secs(3600);
         let told: Vec<_> = (0..LINES_MAX + 5).map(|_| slow.may_tell()).collect();

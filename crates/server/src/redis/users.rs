@@ -90,7 +90,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_was_written_is_read_and_replaced_as_a_whole() {
+    fn a_written_file_is_read_and_replaced_as_a_whole() {
         let directory = tempfile::tempdir().unwrap();
         let file = UsersOnDisk::in_directory(directory.path());
         assert_eq!(file.read().unwrap(), None);

@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_value_is_read() {
         for (rows, value_bytes) in [(0, 0), (1, 0), (5_000, 100), (3, 200_000)] {
             let store = store(rows, value_bytes);
             let (bytes, summary) = written(store.snapshot());

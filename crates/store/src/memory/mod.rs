@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_is_not_fetched_again() {
+    fn fetched_lines_are_not_fetched_again() {
         let mut store = MemoryStore::new();
         let key = |number: u64| number.to_be_bytes();
         let row = |number, version| Row::new(&key(number), b"v", Version(version));

@@ -114,7 +114,7 @@ fn parts(content: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn of_a_checkpoint_with_a_flipped_byte_one_block_is_lost() {
+fn a_flipped_byte_of_a_checkpoint_loses_one_block() {
     let (disk, rows) = directory(StoreKind::Memory, value);
     let name = checkpoint_name(&disk);
     let content = disk.content(&name);
@@ -148,7 +148,7 @@ fn a_length_that_is_wrong_loses_nothing() {
 }
 
 #[test]
-fn the_keys_that_a_damaged_block_names_are_told() {
+fn the_keys_that_a_damaged_block_names_are_listed() {
     let (disk, rows) = directory(StoreKind::Memory, value);
     let name = checkpoint_name(&disk);
     let second = parts(&disk.content(&name))[1] as u64;
@@ -182,7 +182,7 @@ fn a_sector_of_zeros_costs_no_more_than_what_it_touches() {
 }
 
 #[test]
-fn of_a_checkpoint_that_ends_early_the_beginning_is_saved() {
+fn the_beginning_of_a_checkpoint_that_ends_early_is_saved() {
     let (disk, rows) = directory(StoreKind::Memory, value);
     let name = checkpoint_name(&disk);
     let third = parts(&disk.content(&name))[2] as u64;
@@ -231,7 +231,7 @@ fn a_flipped_bit_of_a_tree_is_turned_back() {
 }
 
 #[test]
-fn what_a_damaged_node_or_value_held_is_lost_and_nothing_else() {
+fn only_the_content_of_a_damaged_node_or_value_is_lost() {
     let (disk, rows) = directory(StoreKind::Ssd, value);
     for name in disk.list().unwrap().iter().filter(|name| name.starts_with("base-")) {
         let length = disk.content(name).len();

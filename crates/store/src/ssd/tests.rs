@@ -403,7 +403,7 @@ fn a_flipped_byte_is_refused_or_harmless() {
 /// A read that fails is an error, and the next may succeed; a write that cannot read what it
 /// replaces changes nothing.
 #[test]
-fn what_cannot_be_read_is_an_error() {
+fn an_unreadable_node_is_an_error() {
     let disk = FaultyDisk::new();
     drop(filled(&disk, 2000, 100));
     let mut store = open(&disk);
@@ -535,7 +535,7 @@ fn a_root_without_room_for_its_copy_is_in_force() {
 /// A flush that fails behind the renaming of its root, at the directory, leaves a root on disk that
 /// is not the store's. Files that only the former needs were removed when room was made.
 #[test]
-fn what_a_failed_flush_has_left_is_kept_if_the_root_on_disk_needs_it() {
+fn files_of_a_failed_flush_are_kept_if_the_root_on_disk_needs_them() {
     for operation in [Operation::Create, Operation::Write, Operation::Sync] {
         for nth in 1.. {
             let disk = FaultyDisk::new();
@@ -784,7 +784,7 @@ fn a_load_that_fails_leaves_an_empty_store() {
 /// Nodes that a flush replaced stayed cached until their turn came, and took the room of nodes that
 /// are read.
 #[test]
-fn what_a_flush_has_replaced_is_not_cached() {
+fn nodes_that_a_flush_has_replaced_are_not_cached() {
     let disk = FaultyDisk::new();
     let mut store = filled(&disk, 2_000, 100);
     let mut kept = Vec::new();

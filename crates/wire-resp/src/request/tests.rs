@@ -271,7 +271,7 @@ fn an_announced_length_allocates_nothing() {
 }
 
 #[test]
-fn what_a_large_request_took_is_given_back() {
+fn memory_of_a_large_request_is_given_back() {
     let (mut args, mut stream) = (Args::new(), Vec::new());
     encode_command(&vec!["x"; 5000], &mut stream);
     parse(&stream, &Limits::default(), &mut args).unwrap();

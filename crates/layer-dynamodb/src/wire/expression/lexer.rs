@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_told_apart() {
+    fn tokens_are_separated() {
         let source = "SET #a.b[10]=:v- x<>é #";
         let texts: Vec<&str> = tokens(source).iter().map(|token| token.text).collect();
         assert_eq!(

@@ -190,7 +190,7 @@ fn faulty_conditions_have_their_texts() {
 /// Recorded from the service: first what is wrong with the shape, then with names, then within the
 /// first faulty comparison.
 #[test]
-fn of_several_faults_one_is_told() {
+fn one_of_several_faults_is_reported() {
     for (source, text) in [
         ("s = s AND ((n = n))", "redundant parentheses"),
         ("s = s AND foo(status)", "Invalid function name; function: foo"),

@@ -38,7 +38,7 @@ impl Issuer {
 const HEADER: &str = r#"{"alg":"ES256","kid":"one"}"#;
 
 #[test]
-fn what_the_key_signed_is_believed() {
+fn a_token_signed_by_the_key_is_believed() {
     let issuer = Issuer::new();
     let text = issuer.token(HEADER, r#"{"iss":"me","aud":["other","db:7"],"exp":200}"#);
     assert!(is_token(&text));
@@ -51,7 +51,7 @@ fn what_the_key_signed_is_believed() {
 }
 
 #[test]
-fn what_it_did_not_sign_is_not() {
+fn a_token_signed_by_another_key_is_not() {
     let issuer = Issuer::new();
     let good = issuer.token(HEADER, r#"{"sub":"a"}"#);
     let (signed, signature) = good.rsplit_once('.').unwrap();
@@ -72,7 +72,7 @@ fn what_it_did_not_sign_is_not() {
 }
 
 #[test]
-fn what_is_no_token_is_taken_for_none() {
+fn a_malformed_token_counts_as_none() {
     let header = encode(HEADER);
     let critical = encode(r#"{"alg":"ES256","crit":["b64"]}"#);
     let long = "a".repeat(TOKEN_BYTES_MAX + 1);

@@ -141,7 +141,7 @@ fn run(connection: &mut Connection, words: &[String]) -> String {
 
 /// A command that wrote a key which its row in the table does not name would be a way around.
 #[test]
-fn what_a_command_writes_is_among_its_keys() {
+fn written_keys_are_among_the_commands_keys() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let tables = ["FLUSHALL", "FLUSHDB", "SWAPDB"];

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written() {
+    fn a_document_that_is_read_is_written_alike() {
         check(
             r#" { "b" : [1, 2.50, -0.0, 1e3], "a" : null, "b" : true } "#,
             r#"{"b":true,"a":null}"#,
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_inside_of_what_is_removed_goes_with_it() {
+    fn values_inside_a_removed_one_go_with_it() {
         let mut value = Json::parse(b"[[1,2],[3,[4]],5]").unwrap();
         assert_eq!(value.remove(vec![vec![1], vec![1, 1], vec![0, 0], vec![1, 0]]), 2);
         assert_eq!(value.text(), b"[[2],5]");

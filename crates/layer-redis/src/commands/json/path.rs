@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn a_malformed_path_is_refused() {
         for path in [
             "",
             "$.",

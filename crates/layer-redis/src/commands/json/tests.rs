@@ -90,7 +90,7 @@ fn values_are_removed_merged_and_cleared() {
 }
 
 #[test]
-fn kinds_and_lengths_are_told() {
+fn kinds_and_lengths_are_answered() {
     check(
         r#"
         JSON.SET d $ {"i":1,"f":1.5,"s":"abc","b":true,"z":null,"l":[1],"o":{"k":1,"s":"x"}} => OK

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn a_malformed_number_is_refused() {
         for text in [
             " ",
             "1 ",

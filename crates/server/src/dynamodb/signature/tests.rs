@@ -174,7 +174,7 @@ const MISSING: &str = "MissingAuthenticationTokenException";
 const UNKNOWN: &str = "UnrecognizedClientException";
 
 #[test]
-fn what_is_signed_is_accepted() {
+fn a_signed_request_is_accepted() {
     let client = Client::new();
     assert_eq!(check(&client, &client.authorization()), Ok(()));
     let compact = client.authorization().replace(", ", ",");
@@ -201,7 +201,7 @@ fn what_is_signed_is_accepted() {
 }
 
 #[test]
-fn what_is_signed_here_is_accepted() {
+fn a_request_signed_here_is_accepted() {
     let mut client = Client::new();
     client.headers.retain(|(name, _)| name != "x-amz-date");
     let unsigned = client.head(&[]);
@@ -230,7 +230,7 @@ fn what_is_signed_here_is_accepted() {
 type Tamper = fn(&mut Client);
 
 #[test]
-fn what_is_changed_after_signing_is_refused() {
+fn a_request_changed_after_signing_is_refused() {
     let tampers: [(&str, Tamper, &str); 18] = [
         ("body", |client| client.body = b"{ }".to_vec(), INVALID),
         ("empty body", |client| client.body.clear(), INVALID),
@@ -288,7 +288,7 @@ fn what_is_changed_after_signing_is_refused() {
 }
 
 #[test]
-fn what_is_signed_wrongly_is_refused() {
+fn a_wrong_signature_is_refused() {
     let wrongs: [(&str, Tamper, &str); 20] = [
         ("secret", |client| client.secret = "Secret".into(), INVALID),
         ("empty secret", |client| client.secret = String::new(), INVALID),

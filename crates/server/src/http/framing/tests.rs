@@ -53,7 +53,7 @@ fn targets_lose_what_is_for_proxies() {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused() {
+fn an_ambiguous_request_is_refused() {
     for (headers, refusal) in [
         (
             "content-length: 5\r\ntransfer-encoding: chunked\r\n",

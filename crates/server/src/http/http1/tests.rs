@@ -264,14 +264,14 @@ fn a_head_alone_is_answered_without_body() {
 }
 
 #[test]
-fn who_waits_to_be_told_is_told() {
+fn a_client_that_waits_for_a_continue_gets_it() {
     let request = b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     let expected = "HTTP/1.1 100 Continue\r\n\r\n".to_owned() + &told("[POST / hi]");
     assert_eq!(exchange(&[request, b"hi"]), expected);
 }
 
 #[test]
-fn bodies_that_are_too_long_are_read_and_told() {
+fn bodies_that_are_too_long_are_read_and_refused() {
     let bytes = BODY_BYTES_MAX + 1;
     let long = "x".repeat(bytes);
     let whole = format!("POST / HTTP/1.1\r\nContent-Length: {bytes}\r\n\r\n{long}GET /next HTTP/1.1\r\n\r\n");
@@ -282,7 +282,7 @@ fn bodies_that_are_too_long_are_read_and_told() {
 }
 
 #[test]
-fn what_cannot_be_understood_ends_the_connection() {
+fn an_unreadable_request_ends_the_connection() {
     let good = "GET / HTTP/1.1\r\n\r\n";
     for (bad, status) in [
         ("nonsense\r\n\r\n", "400 Bad Request"),
@@ -365,7 +365,7 @@ fn silence_ends_a_connection() {
 /// The timer for the rest of a head began again at each byte, so a head of a byte a minute held its
 /// connection indefinitely.
 #[test]
-fn what_drips_has_a_deadline_as_a_whole() {
+fn a_dripping_request_has_one_deadline() {
     let most = |timeout: Duration| timeout + LINGER_TIMEOUT + Duration::from_secs(3);
     let (kept, _) = kept_for(b"GET / HTTP/1.1\r\nx: ", b"x");
     assert!(kept <= most(HEAD_TIMEOUT), "{kept:?}");
@@ -526,7 +526,7 @@ fn numbers_are_written() {
 }
 
 #[test]
-fn what_takes_long_keeps_its_place() {
+fn a_slow_answer_keeps_its_place() {
     let piece = b"GET /a HTTP/1.1\r\n\r\nPOST /slow HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiGET /b HTTP/1.1\r\n\r\n";
     let expected = told("[GET /a ]") + &told("[POST /slow hi]") + &told("[GET /b ]");
     assert_eq!(exchange(&[piece]), expected);
@@ -537,7 +537,7 @@ fn what_takes_long_keeps_its_place() {
 /// A layer that finds the partition busy is asked again, and after a while the client gets an
 /// error. The requests after it are answered.
 #[test]
-fn a_busy_partition_is_waited_for_and_then_told_of() {
+fn a_busy_partition_is_waited_for_and_then_reported() {
     let busy = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 15\r\n\r\nbusy with /busy";
     let requests =
         b"GET /a HTTP/1.1\r\n\r\nPOST /busy HTTP/1.1\r\ncontent-length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\n\r\n";
