@@ -50,9 +50,9 @@ pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
 pub use quartet_log_etcd::{EtcdOptions, EtcdTls};
 pub use settings::{
-    AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings, HttpSettings,
-    KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings, Settings,
-    StorageSettings, TelemetrySettings,
+    AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings,
+    HttpSettings, KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings,
+    Settings, StorageSettings, TelemetrySettings,
 };
 
 use crate::cluster::node::{Joined, Node};
@@ -94,7 +94,11 @@ impl Server {
         if let (Some(joined), Some(cluster)) = (&mut joined, &settings.cluster) {
             joined.copy_if_needed(cluster, &settings, || {
                 let disk = open_disk(&settings.storage.data)?;
-                Ok(EngineParts::with_file_log(disk, Arc::new(SystemClock), log_options(&settings)))
+                Ok(EngineParts::with_file_log(
+                    disk,
+                    Arc::new(SystemClock),
+                    log_options(&settings),
+                ))
             })?;
         }
         let engine = Arc::new(open_engine(&settings, budget, shared)?);

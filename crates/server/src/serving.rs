@@ -180,7 +180,10 @@ impl Serving {
             }
             _ => None,
         };
-        let by_name = added.listeners.iter().map(|listener| (listener.name, listener.entrance.clone()));
+        let by_name = added
+            .listeners
+            .iter()
+            .map(|listener| (listener.name, listener.entrance.clone()));
         let by_name = by_name.collect();
         let inboxes = threads.serve(added.listeners, foundation, &tenants.parts.purges)?;
         for (name, work) in added.deferred_tasks {

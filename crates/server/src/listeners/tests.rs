@@ -126,9 +126,7 @@ fn layers_are_dropped_and_made_anew_over_one_engine() {
 fn a_layer_more_is_refused_beyond_loopback_without_credentials() {
     let mut settings = settings();
     settings.echo.listen = "0.0.0.0:0".parse().unwrap();
-    let refused = Server::start_with(settings, &LAYERS)
-        .err()
-        .unwrap();
+    let refused = Server::start_with(settings, &LAYERS).err().unwrap();
     assert!(refused.to_string().contains("refusing to listen for echo"), "{refused}");
 }
 

@@ -215,7 +215,9 @@ fn read_users(layer: &mut Redis, file: UsersOnDisk) -> Result<()> {
     layer.config.start_with("aclfile", path.clone());
     layer.access.user_file = Some(Box::new(file));
     let loaded = layer.load_users();
-    loaded.map(drop).map_err(|error| anyhow!("the file of users {path}: {error}"))
+    loaded
+        .map(drop)
+        .map_err(|error| anyhow!("the file of users {path}: {error}"))
 }
 
 /// Makes a layer follow what is decided about its database.
