@@ -1,4 +1,4 @@
-// RocksDB used directly, as crates/store/examples/beyond_memory.rs uses the ssd engine's store: the same keys, values and choices,
+// RocksDB used directly, as crates/store/benches/beyond_memory.rs uses the ssd engine's store: the same keys, values and choices,
 // no write-ahead log, the same cache.
 //
 //   cc -O2 benchmarks/rocksdb.c -lrocksdb -o target/benchmarks/rocksdb

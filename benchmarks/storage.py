@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What storage costs, each row beside what it is measured against, both sides in one run.
 
-    cargo build --release && cargo build --release -p quartet-store --example beyond_memory
+    cargo build --release
     apt-get install librocksdb-dev
     benchmarks/storage.py --out benchmarks/DATE-MACHINE-storage
     benchmarks/storage.py --row open --gigabytes 0.1          # one row, at another size
@@ -201,6 +201,14 @@ def limited(mebibytes):
         group.rmdir()
 
 
+def bench_program(package, name):
+    """The path of a program of a crate's `benches/`, built if need be."""
+    command = ["cargo", "bench", "--quiet", "-p", package, "--bench", name, "--no-run", "--message-format", "json"]
+    built = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    paths = [json.loads(line).get("executable") for line in built.splitlines()]
+    return next(path for path in reversed(paths) if path)
+
+
 def beyond(arguments, scratch):
     rocksdb = ROOT / "target" / "benchmarks" / "rocksdb"
     rocksdb.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +216,7 @@ def beyond(arguments, scratch):
     if compiled.returncode:
         raise SystemExit("benchmarks/rocksdb.c needs librocksdb-dev")
     memory_mebibytes = max(64, int(512 * arguments.gigabytes / 5))
-    sides = {"ssd": arguments.example, "rocksdb": str(rocksdb)}
+    sides = {"ssd": bench_program("quartet-store", "beyond_memory"), "rocksdb": str(rocksdb)}
     cache = memory_mebibytes // 4
     found = {side: {} for side in sides}
 
@@ -441,7 +449,6 @@ def report(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=str(ROOT / "target/release/quartet"))
-    parser.add_argument("--example", default=str(ROOT / "target/release/examples/beyond_memory"))
     parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--gigabytes", type=float, default=5)
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")

@@ -315,8 +315,7 @@ def record_explain(client: redis.Redis, folder: Path, choice: random.Random, cou
     schema = "t TEXT b TEXT WEIGHT 3 s TEXT NOSTEM m TEXT INDEXMISSING g TAG n NUMERIC".split()
     vector = "v VECTOR FLAT 6 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2".split()
     client.execute_command("FT.CREATE", "i", "SCHEMA", *schema, *vector)
-    # A number between words is a level of its own in what the original shows, which changes nothing.
-    queries = QUERIES + [query for query in (random_query(choice, 3) for _ in range(count)) if "2020" not in query]
+    queries = QUERIES + [random_query(choice, 3) for _ in range(count)]
     with (folder / "explain.jsonl").open("w") as out:
         for query in queries:
             reply = answered(client, "FT.EXPLAIN", "i", query, *PARAMETERS, "DIALECT", "2")
@@ -326,7 +325,7 @@ def record_explain(client: redis.Redis, folder: Path, choice: random.Random, cou
 
 
 WORDS = """run running runner runs fly flies flying hello hallo hullo help helper world worlds word words the of foo food
-bar bars barn zebra 2020 3d über straße connect connected connection connections nation national rational happy happily""".split()
+bar bars barn zebra 2020 3d über naïve connect connected connection connections nation national rational happy happily""".split()
 TAGS = ["red", "Red", "light blue", "blue", "green", "gr-een", "x,y", ""]
 SCORERS = ["BM25STD", "TFIDF", "TFIDF.DOCNORM", "BM25", "DISMAX", "DOCSCORE"]
 
@@ -370,6 +369,12 @@ def random_leaf(choice: random.Random) -> str:
     return choice.choice(["@t", "@b", "@t|b"]) + ":(" + " ".join(random_word(choice) for _ in range(choice.randrange(1, 3))) + ")"
 
 
+def random_alternatives(choice: random.Random) -> str:
+    """Without an intersection, see `record_search`."""
+    leaves = [random_word(choice), f'"{random_word(choice)} {random_word(choice)}"', random_tag(choice), "@t:" + random_word(choice)]
+    return "(" + "|".join(choice.sample(leaves, 2)) + ")"
+
+
 def random_query(choice: random.Random, depth: int) -> str:
     if depth == 0 or choice.random() < 0.4:
         return random_leaf(choice)
@@ -378,7 +383,7 @@ def random_query(choice: random.Random, depth: int) -> str:
     if kind < 3:
         return " ".join(parts)
     if kind < 5:
-        return "(" + "|".join(parts) + ")"
+        return "(" + "|".join(parts[:2]) + ")"
     if kind == 5:
         return f"-({parts[0]}) {parts[1]}"
     if kind == 6:
@@ -398,17 +403,26 @@ def record_search(client: redis.Redis, folder: Path, choice: random.Random, coun
             key = f"d{number:03}"
             client.hset(key, mapping=fields)
             out.write(json.dumps({"key": key, "fields": fields}, ensure_ascii=False) + "\n")
+        keys = [f"d{number:03}" for number in range(documents)]
         for _ in range(count):
-            query, scorer = random_query(choice, 2), choice.choice(SCORERS)
-            command = ["FT.SEARCH", "i", query, "DIALECT", "2", "SCORER", scorer, "WITHSCORES", "NOCONTENT", "LIMIT", "0", "1000"]
-            reply = answered(client, *command)
-            line: dict[str, object] = {"query": query, "scorer": scorer}
-            if isinstance(reply, redis.ResponseError):
-                line["error"] = str(reply)
-            else:
-                keys = [key.decode() for key in reply[1::2]]
-                line["hits"] = [[key, float(score)] for key, score in zip(keys, reply[2::2], strict=True)]
+            scorer = choice.choice(SCORERS)
+            query = random_query(choice, 2) if scorer == "BM25STD" else random_alternatives(choice)
+            line = {"query": query, "scorer": scorer} | found(client, query, scorer, keys)
             out.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def found(client: redis.Redis, query: str, scorer: str, keys: list[str]) -> dict[str, object]:
+    """Alternatives below an intersection are not all moved on by version 2.10 of the original: words are missing from scores
+    and from phrases. Asked for one key at a time it is right, and BM25STD does not score the condition on the key."""
+    command = ["FT.SEARCH", "i", query, "DIALECT", "2", "SCORER", scorer, "WITHSCORES", "NOCONTENT", "LIMIT", "0", "1000"]
+    requests = [[*command, "INKEYS", "1", key] for key in keys] if scorer == "BM25STD" else [command]
+    hits = []
+    for request in requests:
+        reply = answered(client, *request)
+        if isinstance(reply, redis.ResponseError):
+            return {"error": str(reply)}
+        hits += [[key.decode(), float(score)] for key, score in zip(reply[1::2], reply[2::2], strict=True)]
+    return {"hits": hits}
 
 
 def main() -> None:

@@ -9,6 +9,9 @@
 //!   waiting     epochs that the log has not taken                <= two epochs, or half of one while the flusher takes none
 //! ```
 //!
+//! Over a log that nodes share, requests wait with either engine while the log has not taken what
+//! was written before.
+//!
 //! A waiting request holds nothing meanwhile, neither a thread nor a lock: it answers
 //! [`Admission::Later`], and is looked at again once the listeners of
 //! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the
@@ -47,6 +50,16 @@ const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Shared {
+    /// Requests wait while the log has not taken what was written before, unless the home cannot
+    /// show that it is one: then they are refused.
+    fn admission_to_shared_log(&self) -> Admission {
+        if self.room.is_refused() || !self.gathers_too_much() {
+            return Admission::Now;
+        }
+        self.pressure.is_waited_for.store(true, Ordering::Relaxed);
+        Admission::Later
+    }
+
     fn admission_on_disk(&self) -> Admission {
         let (pressure, statistics) = (&self.pressure, &self.statistics);
         let now = || self.clock.now_micros();
@@ -73,9 +86,10 @@ impl Engine {
     pub fn admission(&self) -> Admission {
         let shared = self.shared();
         if shared.is_all_in_memory {
-            return match shared.memory.is_short() {
-                true => Admission::Refused,
-                false => Admission::Now,
+            return match (shared.memory.is_short(), &shared.standing) {
+                (true, _) => Admission::Refused,
+                (false, None) => Admission::Now,
+                (false, Some(_)) => shared.admission_to_shared_log(),
             };
         }
         let admission = shared.admission_on_disk();

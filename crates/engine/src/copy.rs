@@ -8,9 +8,9 @@
 //!           3 | rows u64                                                           the end
 //! ```
 //!
-//! Whoever carries it carries opaque bytes in order. The source holds a snapshot and its file log
-//! meanwhile. The target has nothing that could be opened until it is finished; then its file log
-//! has one record, which says where in the shared log it stands.
+//! The bytes are opaque to their carrier and stay in order. The source holds a snapshot and its
+//! file log meanwhile. The target has nothing that could be opened until it is finished; then its
+//! file log has one record, which says where in the shared log it stands.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,8 @@ const END: u8 = 3;
 /// Why a copy was not made. Begin again, from an empty directory.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The source has nothing that is confirmed, or is no node of a replicated log, or is uncertain.
+    /// The source has nothing that is confirmed, or is no node of a replicated log, or is
+    /// uncertain.
     #[error("this node has no confirmed state to copy at present")]
     NoState,
     /// The source's own files do not give what they should, or its log was trimmed meanwhile.

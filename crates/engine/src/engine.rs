@@ -15,7 +15,7 @@ use crate::durability::log_readers::LogReaders;
 use crate::durability::pressure::Pressure;
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
-use crate::flusher::{CheckpointError, Flusher, Shares};
+use crate::flusher::{CheckpointError, Flusher, Opened, Shares};
 use crate::partition::lock::PartitionLock;
 use crate::partition::shared::{FlusherTask, Shared};
 use crate::partition::state::PartitionState;
@@ -161,16 +161,14 @@ impl Engine {
             .statistics
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
-        let flusher = Flusher::start(
-            shared.clone(),
+        let opened = Opened {
             log,
             disk,
-            options,
             position,
             checkpoint_bytes,
-            failure,
             shares,
-        );
+        };
+        let flusher = Flusher::start(shared.clone(), opened, options, failure);
         Ok(Engine { shared, flusher })
     }
 
@@ -439,8 +437,8 @@ impl Engine {
         self.wish(|standing, _| standing.wishes.take_over.store(true, Ordering::SeqCst));
     }
 
-    /// Prepares to hand over: commits are refused for ten seconds, or until [`Engine::resume`]. Once
-    /// the role's condition is `Drained`, the successor may take over, and nothing is lost.
+    /// Prepares to hand over: commits are refused for ten seconds, or until [`Engine::resume`].
+    /// Once the role's condition is `Drained`, the successor may take over, and nothing is lost.
     pub fn drain(&self) {
         self.wish(|standing, now| {
             let until_micros = (now + DRAIN_LASTS).as_micros() as u64;
@@ -453,7 +451,7 @@ impl Engine {
         self.wish(|standing, _| standing.wishes.drain_until_micros.store(0, Ordering::SeqCst));
     }
 
-    /// Has every node take its state hash at one record. For a home; nothing happens elsewhere.
+    /// Asks every node for its state hash at one record. For a home; nothing happens elsewhere.
     pub fn mark(&self) {
         self.wish(|standing, _| standing.wishes.mark.store(true, Ordering::SeqCst));
     }

@@ -50,7 +50,7 @@ pub enum Role {
     /// The next record is gone from the sequencer, or its state differs from its home's: it needs a
     /// copy in an empty directory.
     Copying,
-    /// What it has contradicts the sequencer. It serves nothing until an operator decides.
+    /// Its history contradicts the sequencer. It serves nothing until an operator decides.
     Stopped(StopReason),
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Copied {
     pub version: Version,
 }
 
-/// What other threads ask of the log's thread.
+/// Requests of other threads to the log's thread.
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub take_over: AtomicBool,
@@ -162,7 +162,7 @@ pub(crate) struct Standing {
     role: Mutex<Role>,
     pub figures: Mutex<Replication>,
     pub wishes: Wishes,
-    /// What `Wishes::copy` asked for.
+    /// The answer to `Wishes::copy`.
     pub copied: Mutex<Option<Copied>>,
     on_role: Box<dyn Fn(&Role) + Send + Sync>,
 }
@@ -251,7 +251,7 @@ impl Standing {
         let generation = self.generation.load(Ordering::SeqCst);
         let number = match generation.wrapping_sub(arrival.generation) {
             // It was not home, and nothing was executed.
-            0 if generation % 2 == 0 => return Settled::Yes,
+            0 if generation.is_multiple_of(2) => return Settled::Yes,
             0 => arrival.number,
             // It has become home since.
             1 if generation % 2 == 1 => 0,

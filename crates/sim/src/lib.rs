@@ -4,6 +4,7 @@
 //!
 //! A seed leads to the same hash each time: whatever fails here can be looked at again.
 
+pub mod cluster;
 mod judgement;
 mod model;
 mod random;

@@ -49,6 +49,12 @@ impl SeededRuntime {
         })
     }
 
+    /// Lets time pass in which no work is done, as while the process stands still.
+    pub fn skip(&self, time: Duration) {
+        self.state.lock().now += time;
+        self.clock.advance(time.as_micros() as u64);
+    }
+
     /// Ends all work where it is, as a loss of power does.
     pub fn kill(&self) {
         let works = std::mem::take(&mut self.state.lock().works);

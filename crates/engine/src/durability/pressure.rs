@@ -9,6 +9,8 @@ pub(crate) struct Pressure {
     unflushed_bytes: AtomicU64,
     /// Effects that the log has not taken.
     pub waiting_bytes: AtomicU64,
+    /// Effects that the flusher of a shared log has taken and that are not confirmed.
+    pub in_flight_bytes: AtomicU64,
     /// The flusher takes no epoch for the moment, because the store is behind.
     pub is_held: AtomicBool,
     /// True if a request was put aside since the listeners were last called.
@@ -27,6 +29,7 @@ impl Pressure {
             limit_bytes,
             unflushed_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
+            in_flight_bytes: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
             is_waited_for: AtomicBool::new(false),
             behind_since_micros: AtomicU64::new(0),

@@ -12,6 +12,7 @@
 //! called once. A disk that is full although room was reserved is no failure: the epoch is kept,
 //! and nothing is promised until it is in the log.
 
+mod shared_log;
 mod sharing;
 
 use std::collections::VecDeque;
@@ -34,7 +35,7 @@ use crate::durability::backlog::Backlog;
 use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
 use crate::durability::retention::{Retention, bytes_before};
-use crate::flusher::sharing::Sharing;
+use crate::flusher::shared_log::Sharing;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::recovery::replay::Replayer;
@@ -123,16 +124,14 @@ struct CheckpointState {
 }
 
 impl Flusher {
-    pub fn start(
-        shared: Arc<Shared>,
-        log: Box<dyn Log>,
-        disk: Arc<dyn Disk>,
-        options: EngineOptions,
-        opened_at: Position,
-        checkpoint_bytes: u64,
-        failure: OnFailure,
-        shares: Option<Shares>,
-    ) -> Flusher {
+    pub fn start(shared: Arc<Shared>, opened: Opened, options: EngineOptions, failure: OnFailure) -> Flusher {
+        let Opened {
+            log,
+            disk,
+            position: opened_at,
+            checkpoint_bytes,
+            shares,
+        } = opened;
         let control = Arc::new(Control::default());
         let is_shared = shares.is_some();
         let (tail, needed) = (log.tail(), needed_behind(opened_at, is_shared));
@@ -256,7 +255,18 @@ impl Drop for Flusher {
     }
 }
 
-/// What a node needs to share its log.
+/// A partition's files, opened.
+pub(crate) struct Opened {
+    pub log: Box<dyn Log>,
+    pub disk: Arc<dyn Disk>,
+    /// Where the store's files end.
+    pub position: Position,
+    pub checkpoint_bytes: u64,
+    /// `None` if the log is this node's own.
+    pub shares: Option<Shares>,
+}
+
+/// The needs of a node that shares its log.
 pub(crate) struct Shares {
     pub place: Place,
     pub me: Writer,
@@ -464,8 +474,8 @@ impl Worker {
         outcome
     }
 
-    /// Steps down because another writer has appended to this node's own log. Only the last record that this one confirmed may
-    /// still be shown.
+    /// Steps down because another writer has appended to this node's own log. Only the last record
+    /// that this one confirmed may still be shown.
     fn step_down(&mut self) {
         self.shared.partition.borrow().is_home = false;
         // The checkpoint's result in the store's files is what is opened next.
@@ -594,8 +604,8 @@ impl Worker {
             self.sync_if_wanted(false)?;
             return Ok(false);
         };
-        // A writer that keeps the lock refills the queue as fast as it is emptied, so a flush that is
-        // due takes all of it: begun only when no epoch is left, it would never begin.
+        // A writer that keeps the lock refills the queue as fast as it is emptied, so a flush that
+        // is due takes all of it: begun only when no epoch is left, it would never begin.
         if self.checkpoint_is_wanted(&partition.store) {
             let full = shared.partition.pop_all(&mut partition);
             return self.flush_gathered(full, partition, timeout.is_none());
@@ -659,8 +669,8 @@ impl Worker {
         Ok(wrote)
     }
 
-    /// Takes the epochs to the log, oldest first. True if there was something; once one is kept, the
-    /// others wait in the queue.
+    /// Takes the epochs to the log, oldest first. True if there was something; once one is kept,
+    /// the others wait in the queue.
     fn write_all(&mut self, mut epochs: VecDeque<Epoch>) -> Result<bool, LogError> {
         let mut wrote = false;
         while self.kept.is_none()

@@ -12,92 +12,26 @@
 //!
 //! Nothing here waits for the sequencer. The file log is waited for, as by any flusher.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quartet_log::LogError;
 use quartet_log_replicated::{Content, Delivery, Moment, Position as Place, StopReason};
 use quartet_model::{LogSequence, Version};
-use quartet_store::{PartitionFlush, PartitionSnapshot, Store, StoreError, state_hash};
+use quartet_store::{PartitionSnapshot, Store, state_hash};
 
 use super::{GATHER, LOCK_TIMEOUT, SYNC_INTERVAL, Worker};
 use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
+use crate::flusher::shared_log::{Edge, EpochInFlight, Flight, Sharing, Unwritten};
 use crate::partition::state::ApplyError;
 use crate::replication::chores::Reached;
 use crate::replication::place::placed;
-use crate::replication::replica::{Happening, Replica};
-use crate::standing::{Condition, Copied, Role, Standing};
+use crate::replication::replica::Happening;
+use crate::standing::{Condition, Copied, Role};
 
 /// How long a server that stops waits until its last commits are confirmed.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
-
-/// The flusher's view of the shared log.
-pub(super) struct Sharing {
-    pub replica: Replica,
-    pub standing: Arc<Standing>,
-    /// The last whole record in the file log, and the same as far as that is durable.
-    written: Place,
-    synced: LogSequence,
-    /// Records that are confirmed and not in the file log yet: the disk is full.
-    unwritten: VecDeque<Unwritten>,
-    flight: Option<Flight>,
-    last_take: Duration,
-    hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
-    own_hash: Option<(LogSequence, u128)>,
-    homes_hash: Option<(LogSequence, u128)>,
-    /// A hash of this home's that is to be appended.
-    unsent_hash: Option<(LogSequence, u128)>,
-    stopping_since: Option<Duration>,
-}
-
-struct Unwritten {
-    place: Place,
-    is_part: bool,
-    payload: Vec<u8>,
-}
-
-/// What this home has given to the sequencer and does not know to be durable.
-enum Flight {
-    Epoch(Box<EpochInFlight>),
-    Mark(Box<PartitionSnapshot>),
-    Hash,
-}
-
-struct EpochInFlight {
-    epoch: Epoch,
-    /// What is to happen to the state at its end.
-    edge: Edge,
-}
-
-/// The state at the end of an epoch with nothing behind it, for those who want it.
-#[derive(Default)]
-struct Edge {
-    flush: Option<PartitionFlush>,
-    marked: Option<PartitionSnapshot>,
-    copied: Option<PartitionSnapshot>,
-}
-
-impl Sharing {
-    pub fn new(replica: Replica, standing: Arc<Standing>, written: Place) -> Sharing {
-        Sharing {
-            replica,
-            standing,
-            written,
-            synced: written.sequence,
-            unwritten: VecDeque::new(),
-            flight: None,
-            last_take: Duration::ZERO,
-            hashing: None,
-            own_hash: None,
-            homes_hash: None,
-            unsent_hash: None,
-            stopping_since: None,
-        }
-    }
-}
 
 impl Worker {
     /// One turn of a node that shares its log. True if a stop has to wait for confirmations.
@@ -152,7 +86,8 @@ impl Worker {
     fn is_ahead(&self, sharing: &Sharing) -> bool {
         let partition = self.shared.partition.borrow();
         let gathers = !partition.pending.is_empty() || !partition.full_epochs.queue.is_empty();
-        gathers || matches!(sharing.flight, Some(Flight::Epoch(_))) || !sharing.unwritten.is_empty()
+        let is_in_flight = matches!(sharing.flight, Some(Flight::Epoch(_))) || !sharing.waiting.is_empty();
+        gathers || is_in_flight || !sharing.unwritten.is_empty()
     }
 
     /// True if the store may be flushed as it is when the server ends.
@@ -278,12 +213,16 @@ impl Worker {
 
     /// Gives the sequencer what has gathered, if it is done with what it has.
     fn launch(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<(), LogError> {
+        if sharing.replica.home().is_none() {
+            return Ok(());
+        }
+        self.take_full_epochs(sharing);
         let is_free = sharing.flight.is_none() && sharing.unwritten.is_empty();
         let wishes = &sharing.standing.wishes;
         let is_wished = wishes.mark.load(Ordering::SeqCst) || wishes.copy.load(Ordering::SeqCst);
         let is_waited_for = stopping || is_wished || self.shared.waited_for.load(Ordering::SeqCst);
-        let is_due = is_waited_for || self.now() - sharing.last_take >= GATHER;
-        if sharing.replica.home().is_none() || !is_free || !is_due {
+        let is_due = is_waited_for || !sharing.waiting.is_empty() || self.now() - sharing.last_take >= GATHER;
+        if !is_free || !is_due {
             return Ok(());
         }
         if let Some((at, state)) = sharing.unsent_hash.take() {
@@ -312,15 +251,41 @@ impl Worker {
             return Err(LogError::Failed);
         }
         sharing.flight = Some(Flight::Epoch(Box::new(EpochInFlight { epoch, edge })));
+        self.note_in_flight(sharing);
         Ok(())
     }
 
+    /// Takes what the lock's holders have queued, so that none of them waits for the sequencer.
+    fn take_full_epochs(&mut self, sharing: &mut Sharing) {
+        let shared = self.shared.clone();
+        let Some(mut partition) = shared.partition.borrow_within(LOCK_TIMEOUT) else {
+            return;
+        };
+        if !partition.full_epochs.queue.is_empty() {
+            sharing.waiting.extend(shared.partition.pop_all(&mut partition));
+            self.note_in_flight(sharing);
+            shared.note_gathered(&partition);
+        }
+    }
+
+    fn note_in_flight(&self, sharing: &Sharing) {
+        let in_flight = match &sharing.flight {
+            Some(Flight::Epoch(flight)) => flight.epoch.payload.len(),
+            _ => 0,
+        };
+        let waiting: usize = sharing.waiting.iter().map(|epoch| epoch.payload.len()).sum();
+        let bytes = (in_flight + waiting) as u64;
+        self.shared.pressure.in_flight_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// The next epoch, and the state at its end if nothing is behind it.
-    fn take_epoch(&mut self, sharing: &Sharing) -> Option<(Epoch, Edge)> {
+    fn take_epoch(&mut self, sharing: &mut Sharing) -> Option<(Epoch, Edge)> {
+        if let Some(full) = sharing.waiting.pop_front() {
+            return Some((full, Edge::default()));
+        }
         let shared = self.shared.clone();
         let mut partition = shared.partition.borrow_within(LOCK_TIMEOUT)?;
         if let Some(full) = shared.partition.pop(&mut partition) {
-            shared.note_gathered(&partition);
             return Some((full, Edge::default()));
         }
         let epoch = partition.close_epoch(std::mem::take(&mut self.spare), &shared.room);
@@ -365,6 +330,7 @@ impl Worker {
             return self.write_down(sharing);
         }
         let flight = sharing.flight.take();
+        self.note_in_flight(sharing);
         let payload = match &flight {
             Some(Flight::Epoch(flight)) => flight.epoch.payload.parts().concat(),
             _ => Vec::new(),
@@ -387,6 +353,11 @@ impl Worker {
                 let EpochInFlight { epoch, edge } = *flight;
                 let version = epoch.version;
                 self.spare = super::reusable(epoch.payload);
+                // Before those who wait look: the append has confirmed them as well.
+                if let Some(serving) = sharing.replica.home() {
+                    let below = serving.home.confirmed_below().0;
+                    sharing.standing.confirmed(below, serving.home.evidence());
+                }
                 shared.publish_durable(version);
                 self.reached_edge(sharing, edge, version)
             }
@@ -398,7 +369,8 @@ impl Worker {
         }
     }
 
-    /// Everything up to `version` is confirmed and written down, and the state was as `edge` has it.
+    /// Everything up to `version` is confirmed and written down, and the state was as `edge` has
+    /// it.
     fn reached_edge(&mut self, sharing: &mut Sharing, edge: Edge, version: Version) -> Result<(), LogError> {
         if let Some(snapshot) = edge.copied {
             let place = sharing.written;
@@ -463,6 +435,8 @@ impl Worker {
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);
         let flight = sharing.flight.take();
+        sharing.waiting.clear();
+        self.note_in_flight(sharing);
         if let Some(Flight::Epoch(flight)) = flight
             && flight.edge.flush.is_some()
         {
@@ -619,7 +593,8 @@ impl Worker {
     }
 }
 
-/// What the file log has of a record: a term's floor is the version of an empty transaction.
+/// Returns the part of a record that the file log has: a term's floor is the version of an empty
+/// transaction.
 fn payload_of(content: Content) -> Vec<u8> {
     match content {
         Content::Epoch(epoch) => epoch,

@@ -149,7 +149,7 @@ impl<'e> PartitionGuard<'e> {
             let epoch = self.state.close_epoch(Vec::new(), room);
             partition.push(&mut self.state, epoch, room, || self.shared.flusher.wake());
         }
-        if has_written && !self.shared.is_all_in_memory {
+        if has_written && (!self.shared.is_all_in_memory || self.shared.standing.is_some()) {
             self.shared.note_gathered(&self.state);
         }
         Ok((answer, dependency))

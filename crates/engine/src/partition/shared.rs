@@ -82,7 +82,7 @@ impl Shared {
         let pressure = &self.pressure;
         let (unflushed, waiting) = (
             pressure.unflushed_bytes(),
-            pressure.waiting_bytes.load(Ordering::Relaxed),
+            pressure.waiting_bytes.load(Ordering::Relaxed) + pressure.in_flight_bytes.load(Ordering::Relaxed),
         );
         let epoch = self.epoch_bytes_max as u64;
         let waiting_max = match pressure.is_held.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What a node does for the sequencer beside the log: it reports what it has, and a home drops what
+//! A node's chores at the sequencer beside the log: it reports what it has, and a home drops what
 //! enough nodes have synced.
 
 use std::collections::BTreeMap;

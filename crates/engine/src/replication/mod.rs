@@ -1,5 +1,5 @@
 //! A node of a log that several share: the machines of the log, driven by events, and how they are
-//! set up. What their deliveries do to the state is the flusher's part.
+//! set up. The flusher applies what they deliver.
 
 pub(crate) mod chores;
 pub(crate) mod place;

@@ -395,7 +395,7 @@ impl Replica {
         }
     }
 
-    /// What is about to be sent is made known before it is: no request that arrives behind the
+    /// Makes known what is about to be sent before it is: no request that arrives behind the
     /// sending may be confirmed by it.
     fn send_as_home(&mut self, now: Moment) {
         let (sequencer, standing) = (&mut self.sequencer, &self.standing);

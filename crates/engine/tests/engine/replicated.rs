@@ -127,7 +127,10 @@ impl Node {
 }
 
 fn refused(engine: &Engine) -> bool {
-    let executed: Result<_, ExecuteError<()>> = engine.partition().execute(ALWAYS, |tx| Ok(drop(tx.set(b"x", b"y"))));
+    let executed: Result<_, ExecuteError<()>> = engine.partition().execute(ALWAYS, |tx| {
+        tx.set(b"x", b"y");
+        Ok(())
+    });
     matches!(executed, Err(ExecuteError::NotHome))
 }
 
@@ -228,10 +231,10 @@ fn a_transaction_above_the_limit_is_refused_by_its_size() {
     let node = Node::new(&founded(), 1);
     node.become_home();
     let large = vec![7; (4 << 20) + 1];
-    let executed: Result<_, ExecuteError<()>> = node
-        .engine()
-        .partition()
-        .execute(ALWAYS, |tx| Ok(drop(tx.set(b"large", &large))));
+    let executed: Result<_, ExecuteError<()>> = node.engine().partition().execute(ALWAYS, |tx| {
+        tx.set(b"large", &large);
+        Ok(())
+    });
     assert!(matches!(executed, Err(ExecuteError::TooLarge(_))));
     node.set(b"large", &large[..4 << 20 >> 1]);
     let follower = Node::new(&node.shelf, 2);

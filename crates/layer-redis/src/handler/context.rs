@@ -135,8 +135,8 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// A command changes elements of a key. Of one whose elements are rows of their own, the key's
-    /// row may stay as it was, and does not say that it is used.
+    /// A command changes elements of a key. If the elements are rows of their own, the key's row
+    /// may stay as it was, and does not say that it is used.
     pub fn note_change(&self, name: &[u8], entry: Option<&Entry>) {
         if entry.is_some_and(Entry::is_large) {
             self.note_use(name);

@@ -8,8 +8,8 @@ use crate::connections::blocking::Block;
 use crate::replication::ReplicaRequest;
 
 /// The outcome of a command that was not refused. The effects of [`Outcome::Done`] and
-/// [`Outcome::Wait`] stay; all others leave nothing in the transaction. Small, as each command moves
-/// one: the rare and large parts are boxed.
+/// [`Outcome::Wait`] stay; all others leave nothing in the transaction. Each command moves one, so
+/// the rare and large parts are boxed.
 #[derive(Debug)]
 pub enum Outcome {
     /// The reply is written.

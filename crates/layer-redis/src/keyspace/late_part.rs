@@ -13,7 +13,7 @@ use quartet_engine::{Reader, Transaction};
 use crate::keyspace::Entry;
 use crate::keyspace::string_value::{Piece, StringValue};
 
-/// What rests on fewer bytes is made at once: that takes no longer than some commands do.
+/// A part that rests on fewer bytes is made at once: that takes no longer than some commands do.
 pub const LATE_FROM: u64 = 1 << 20;
 /// Bytes of values that are read in one step.
 pub const STEP_BYTES: u64 = 1 << 20;

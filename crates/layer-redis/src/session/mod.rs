@@ -295,8 +295,8 @@ impl Session {
         made
     }
 
-    /// Has the rows read together that the requests of a pipeline name first, where rows may be on
-    /// a disk: one after the other each request would wait for it.
+    /// Reads the rows together that the requests of a pipeline name first, where rows may be on a
+    /// disk: one after the other each request would wait for it.
     fn look_ahead(&self, partition: &mut PartitionGuard<'_>, input: &[u8]) {
         if self.layer.engine.is_all_in_memory() || self.client.multi.is_some() || !self.client.authenticated {
             return;

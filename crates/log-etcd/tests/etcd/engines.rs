@@ -31,7 +31,7 @@ fn node(options: &EtcdOptions, place: &Place, id: u64) -> Engine {
         on_role: Box::new(|_| {}),
         budget_bytes: 16 << 20,
     };
-    let parts = Parts::on_one_machine(Arc::new(FaultyDisk::new()), Arc::new(SystemClock::default()));
+    let parts = Parts::on_one_machine(Arc::new(FaultyDisk::new()), Arc::new(SystemClock));
     let failure = Box::new(|error: &_| panic!("the own log failed: {error}"));
     Engine::open_replicated(parts, EngineOptions::default(), replicated, failure, &mut |_| {}).expect("it opens")
 }
@@ -62,9 +62,10 @@ fn become_home(engine: &Engine) {
 fn set(engine: &Engine, key: &str, value: &str) {
     until("it is acknowledged", || {
         let arrival = engine.arrival(Durability::Always);
-        let executed: Result<_, ExecuteError<()>> = engine
-            .partition()
-            .execute(SPACE, |tx| Ok(drop(tx.set(key.as_bytes(), value.as_bytes()))));
+        let executed: Result<_, ExecuteError<()>> = engine.partition().execute(SPACE, |tx| {
+            tx.set(key.as_bytes(), value.as_bytes());
+            Ok(())
+        });
         match executed {
             Ok(((), dependency)) => engine.wait_settled(dependency, arrival),
             Err(ExecuteError::NotHome) => false,

@@ -251,8 +251,8 @@ fn read_file(path: &Path) -> Result<ServeArguments> {
     parse_file(&text).map_err(|(line, message)| anyhow::anyhow!("in {}, line {line}: {message}", path.display()))
 }
 
-/// Reads a file's text. An error is the number of a line, and a message on one line without the line
-/// of the file, which may hold a secret.
+/// Reads a file's text. An error is the number of a line, and a message on one line without the
+/// line of the file, which may hold a secret.
 fn parse_file(text: &str) -> Result<ServeArguments, (usize, String)> {
     let fault = |span: Option<std::ops::Range<usize>>, error: &toml::de::Error| {
         let before = span.map_or(0, |span| span.start.min(text.len()));

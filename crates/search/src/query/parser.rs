@@ -114,11 +114,7 @@ impl<'a> Parser<'a> {
         let mut found = self.unary()?;
         while self.begins_unary() {
             let other = self.unary()?;
-            let every = |children| NodeKind::Every { children, exact: false };
-            found = joined(found, other, every, |kind| match kind {
-                NodeKind::Every { children, exact: false } => Some(children),
-                _ => None,
-            });
+            found = joined_every(found, other);
         }
         Ok(found)
     }
@@ -132,20 +128,46 @@ impl<'a> Parser<'a> {
     }
 
     fn unary(&mut self) -> Parsed<Option<Node>> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            let text = "Parser stack overflow. Try moving nested parentheses more to the left";
-            return Err(SearchError::Syntax(text.into()));
-        }
+        self.deeper()?;
         let found = if self.take(b'-') {
             self.unary()?.map(negated)
         } else if self.take(b'~') {
             self.unary()?.map(|child| Node::of(NodeKind::Optional(Box::new(child))))
         } else {
-            self.with_attributes()?
+            self.tight()?
         };
         self.depth -= 1;
         Ok(found)
+    }
+
+    /// A number, a pattern or a parameter binds to what stands before it, more strongly than a sign
+    /// or a field does. So `-foo ba*` is `-(foo ba*)`, at the original too.
+    fn tight(&mut self) -> Parsed<Option<Node>> {
+        let found = self.with_attributes()?;
+        if !self.is_at_tight() {
+            return Ok(found);
+        }
+        self.deeper()?;
+        let behind = self.tight()?;
+        self.depth -= 1;
+        Ok(joined_every(found, behind))
+    }
+
+    fn is_at_tight(&self) -> bool {
+        use Kind::{Infix, Mark, Number, Parameter, Prefix, Suffix, Wildcard};
+        matches!(
+            self.peek(),
+            Number | Prefix | Suffix | Infix | Wildcard | Parameter | Mark(b'%')
+        )
+    }
+
+    fn deeper(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            let text = "Parser stack overflow. Try moving nested parentheses more to the left";
+            return Err(SearchError::Syntax(text.into()));
+        }
+        Ok(())
     }
 
     fn with_attributes(&mut self) -> Parsed<Option<Node>> {
@@ -285,8 +307,20 @@ impl<'a> Parser<'a> {
     fn text_operand(&mut self) -> Parsed<Option<Node>> {
         match self.peek() {
             Kind::Mark(b'-' | b'~') => self.unary(),
-            _ => self.primary(),
+            _ => self.tight_operand(),
         }
+    }
+
+    /// Attributes behind it belong to the field's condition.
+    fn tight_operand(&mut self) -> Parsed<Option<Node>> {
+        let found = self.primary()?;
+        if !self.is_at_tight() {
+            return Ok(found);
+        }
+        self.deeper()?;
+        let behind = self.tight()?;
+        self.depth -= 1;
+        Ok(joined_every(found, behind))
     }
 
     fn tag(&mut self, token: &Token) -> Parsed<Node> {
@@ -600,6 +634,14 @@ fn joined(
         return Some(first);
     }
     Some(Node::of(make(vec![first, second])))
+}
+
+fn joined_every(first: Option<Node>, second: Option<Node>) -> Option<Node> {
+    let every = |children| NodeKind::Every { children, exact: false };
+    joined(first, second, every, |kind| match kind {
+        NodeKind::Every { children, exact: false } => Some(children),
+        _ => None,
+    })
 }
 
 /// Words in quotes stand one after the other. Stop words are looked for too, and never found.

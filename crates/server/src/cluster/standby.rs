@@ -76,8 +76,8 @@ pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
     let endpoint = |(name, protocol, listens)| {
         let (_, address) = foundation.sockets.bind(listens, name).ok()??;
         let text = match protocol {
-            Protocol::Redis => settings.connection_string("redis", address),
-            Protocol::KeyValue => settings.cluster_string(address),
+            Protocol::Redis => settings.credentials.connection_string("redis", address),
+            Protocol::KeyValue => settings.credentials.cluster_string(address),
             Protocol::Http | Protocol::DynamoDb | Protocol::Fauna => format!("http://{address}"),
         };
         Some(Endpoint { name, text, address })

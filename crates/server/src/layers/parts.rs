@@ -42,8 +42,8 @@ pub struct Parts {
     pub durations: OfLayers,
     /// One for all listeners.
     pub tls: Arc<Tls>,
-    /// What the layers of one kind share, put there when the kind begins to listen. No value may
-    /// hold the server's databases, which hold it.
+    /// Values that the layers of one kind share, put there when the kind begins to listen. No value
+    /// may hold the server's databases, which hold it.
     pub of_kinds: ByType,
 }
 

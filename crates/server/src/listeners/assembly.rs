@@ -47,7 +47,7 @@ pub struct Added {
     pub deferred_tasks: Vec<(&'static str, Waiting)>,
     /// Called when the server stops, before it waits for its threads.
     pub at_stop: Vec<Box<dyn FnOnce() + Send>>,
-    /// What a row lends to those after it.
+    /// Values that a row lends to those after it.
     pub lent: ByType,
 }
 
@@ -55,7 +55,7 @@ pub struct Added {
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub name: &'static str,
-    /// What people paste into a client.
+    /// The text that people paste into a client.
     pub text: String,
     pub address: SocketAddr,
 }

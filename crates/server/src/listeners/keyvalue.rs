@@ -41,7 +41,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let Some((socket, address)) = assembly.bind(settings.keyvalue.listen, "keyvalue")? else {
         return Ok(());
     };
-    assembly.tell("keyvalue", address, settings.cluster_string(address));
+    assembly.tell("keyvalue", address, settings.credentials.cluster_string(address));
     let parts = &tenants.parts;
     let layer = layer(parts, parts.default_space(LayerId::KeyValue));
     let endpoint = Arc::new(KeyValueEndpoint::new(layer, tenants.clone()));

@@ -28,7 +28,11 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         return Ok(());
     };
     let url = format!("http://{address}");
-    assembly.tell("rest", address, settings.rest_variables(&url));
+    assembly.tell(
+        "rest",
+        address,
+        settings.http.rest_variables(&settings.credentials, &url),
+    );
     assembly.tell("console", address, format!("{url}/"));
     assembly.tell("http", address, url);
     let redis: Option<Arc<Redis>> = assembly.added.lent.get();

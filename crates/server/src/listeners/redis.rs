@@ -82,7 +82,11 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     };
     let (both, tls_only) = (entrance(Takes::Both), entrance(Takes::TlsOnly));
     if let Some((socket, address)) = bound {
-        assembly.tell("redis", address, settings.connection_string("redis", address));
+        assembly.tell(
+            "redis",
+            address,
+            settings.credentials.connection_string("redis", address),
+        );
         if is_tls_on {
             tell_tls(assembly, &layer, address);
         }
@@ -100,7 +104,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
 }
 
 fn tell_tls(assembly: &mut Assembly<'_>, layer: &Redis, address: SocketAddr) {
-    let text = assembly.settings.connection_string("rediss", address);
+    let text = assembly.settings.credentials.connection_string("rediss", address);
     assembly.tell("rediss", address, text);
     layer.config.start_with("tls-port", address.port().to_string());
 }

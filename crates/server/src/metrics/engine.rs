@@ -8,7 +8,7 @@ use super::metric::{Metric, Table, count, flag};
 
 pub const TABLE: Table = Table {
     title: "Engine",
-    shown: "Of all databases together.",
+    shown: "All databases together.",
     is_shown: |_| true,
     metrics: &[
         Metric::counter("quartet_transactions_total", "Transactions executed.", |sources| {

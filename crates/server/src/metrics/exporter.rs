@@ -12,7 +12,7 @@ use crate::observability::exposition::{Exposition, Kind, seconds};
 
 pub const TABLE: Table = Table {
     title: "Names of redis_exporter",
-    shown: "Of the default database, for dashboards that were made for redis_exporter.",
+    shown: "The default database alone, for dashboards that were made for redis_exporter.",
     is_shown: |_| true,
     metrics: &[
         Metric::gauge("redis_up", "The server answers.", |_| 1.0),

@@ -31,7 +31,7 @@ pub enum Read {
 /// Metrics that are shown together.
 pub struct Table {
     pub title: &'static str,
-    /// Whether they are shown, in words and in code. The use of single databases is for operators.
+    /// When they are shown, in words and in code. The use of single databases is for operators.
     pub shown: &'static str,
     pub is_shown: fn(&Sources<'_>) -> bool,
     pub metrics: &'static [Metric],

@@ -74,8 +74,8 @@ pub fn page() -> String {
 const PAGE_HEAD: &str = "\
 # Metrics
 
-`/metrics` on `--listen-http` in the text format of Prometheus, and a collector that `--otlp-endpoint`
-names, have these. `quartet config metrics` prints this page.
+`/metrics` on `--listen-http`, in the text format of Prometheus, and a collector that
+`--otlp-endpoint` names have these. `quartet config metrics` prints this page.
 ";
 
 #[cfg(test)]

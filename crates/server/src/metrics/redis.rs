@@ -7,7 +7,7 @@ use crate::observability::exposition::{Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Redis",
-    shown: "Of the default database.",
+    shown: "The default database alone.",
     is_shown: |_| true,
     metrics: &[
         Metric::gauge("quartet_redis_connections", "Open Redis connections.", |sources| {

@@ -8,7 +8,7 @@ use crate::observability::exposition::{Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Requests",
-    shown: "Of all layers, for each operation that was ever asked for.",
+    shown: "All layers, for each operation that was ever asked for.",
     is_shown: |_| true,
     metrics: &[Metric::samples(
         "quartet_request_duration_seconds",

@@ -39,7 +39,7 @@ impl Unit {
     }
 }
 
-/// What the samples of a metric share.
+/// The facts that the samples of a metric share.
 pub struct Family {
     pub name: &'static str,
     pub kind: Kind,

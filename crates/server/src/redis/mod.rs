@@ -601,8 +601,8 @@ impl Connection {
     }
 
     /// Makes the parts that the newest reply lacks, and sends them meanwhile. Other connections of
-    /// this thread get their turn between two steps. False if the disk did not return something, and
-    /// the reply cannot be completed.
+    /// this thread get their turn between two steps. False if the disk did not return something,
+    /// and the reply cannot be completed.
     async fn complete_reply(&mut self, socket: &mut impl Socket) -> io::Result<bool> {
         while self.session.lacks_parts() {
             if self.output.len() >= OUTPUT_BYTES_FLUSH {

@@ -2,11 +2,13 @@
 //! when a client comes in.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, anyhow};
 use quartet_engine::{Busy, Space};
 use quartet_layer_redis::access::acl::{UserFile, parse_file};
 use quartet_layer_redis::commands::table;
+use quartet_layer_redis::config::Config;
 use quartet_layer_redis::{ClientMemory, Directory, Identity, LongScripts, Redis};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
@@ -17,7 +19,7 @@ use crate::limits::memory::Budget;
 use crate::process::system;
 use crate::redis::rdb_file::RdbFile;
 use crate::redis::users::UsersOnDisk;
-use crate::settings::{Data, appendfsync};
+use crate::settings::{Data, Settings, appendfsync};
 use crate::tenants::admission_control::RedisAdmissionControl;
 use crate::tenants::users::{READER, UsersInDatabase};
 
@@ -25,7 +27,7 @@ use crate::tenants::users::{READER, UsersInDatabase};
 /// means.
 const EVICTION_POLICY: &str = "optimistic-volatile";
 
-/// What the Redis layers of all databases share.
+/// The parts that the Redis layers of all databases share.
 pub struct RedisParts {
     pub identity: Identity,
     /// One for all, as they share the lock that a long script holds.
@@ -50,7 +52,7 @@ impl RedisParts {
         let settings = &parts.settings;
         let mut layer = self.layer(parts, parts.default_space(LayerId::Redis), self.identity.clone());
         layer.access.directory = Some(directory);
-        settings.tell(&layer.config);
+        tell(settings, &layer.config);
         if let Some(file) = settings.redis.config_file.clone() {
             for (name, value) in &file.parameters {
                 let started = layer.config.start_with_file(name, value);
@@ -138,6 +140,29 @@ impl RedisParts {
         layer.access.login_guard = parts.login_guard.clone();
         layer.process.migration_targets = parts.settings.redis.migration_targets.clone();
         layer
+    }
+}
+
+/// Makes CONFIG GET say what was decided here. DEBUG is for everybody where only this machine
+/// can connect, and only for this machine where others can.
+fn tell(settings: &Settings, config: &Config) {
+    if let Some(folder) = settings.storage.data.folder() {
+        let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        config.start_with("dir", path.display().to_string());
+    }
+    config.start_with("appendfsync", appendfsync(settings.storage.durability).into());
+    // Parameters are signed; nobody means more than that.
+    let number = |setting: usize| i64::try_from(setting).unwrap_or(i64::MAX).to_string();
+    let connections = &settings.connections;
+    config.start_with("maxclients", number(connections.connections_max));
+    let possible = i64::try_from(connections.connections_max).unwrap_or(i64::MAX);
+    config.maxclients_possible.store(possible, Ordering::Relaxed);
+    config.start_with("client-query-buffer-limit", number(connections.request_bytes_max));
+    connections.tls.tell(config);
+    if let Some(address) = settings.redis.listen.address() {
+        config.start_with("bind", address.ip().to_string());
+        let debug = if address.ip().is_loopback() { "yes" } else { "local" };
+        config.start_with("enable-debug-command", debug.into());
     }
 }
 
@@ -265,5 +290,33 @@ fn log_of_scripts(level: u8, line: &str) {
         1 => tracing::debug!("script: {line}"),
         2 => tracing::info!("script: {line}"),
         _ => tracing::warn!("script: {line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_engine::Durability;
+
+    use super::*;
+
+    fn told(redis: &str) -> Vec<String> {
+        let mut settings = Settings::for_test();
+        settings.storage.data = Data::Folder("some/data".into());
+        settings.storage.durability = Durability::Interval;
+        settings.redis.listen = redis.parse().unwrap();
+        settings.credentials = crate::settings::Credentials::Key { sha256: [0; 32] };
+        let config = Config::default();
+        tell(&settings, &config);
+        ["dir", "appendfsync", "bind", "enable-debug-command"]
+            .map(|name| config.text_of(name))
+            .to_vec()
+    }
+
+    #[test]
+    fn config_says_what_was_decided() {
+        let here = std::env::current_dir().unwrap().join("some/data").display().to_string();
+        assert_eq!(told("127.0.0.1:0"), [&here, "everysec", "127.0.0.1", "yes"]);
+        assert_eq!(told("0.0.0.0:0"), [&here, "everysec", "0.0.0.0", "local"]);
+        assert_eq!(told("[::1]:0"), [&here, "everysec", "::1", "yes"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of DynamoDB's layer.
 
-use super::Listen;
+use super::listen::Listen;
 
 #[derive(Clone, Debug, Default)]
 pub struct DynamoDbSettings {

@@ -1,6 +1,6 @@
 //! Settings of the toy layer.
 
-use super::Listen;
+use super::listen::Listen;
 
 #[derive(Clone, Debug, Default)]
 pub struct EchoSettings {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use quartet_layer_fauna::Operations;
 
-use super::Listen;
+use super::listen::Listen;
 
 #[derive(Clone, Debug, Default)]
 pub struct FaunaSettings {

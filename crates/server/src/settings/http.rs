@@ -1,6 +1,6 @@
 //! Settings of the HTTP listener: the console, pages for operators, Redis over REST.
 
-use super::{Credentials, Listen, Settings};
+use super::listen::{Credentials, Listen};
 
 #[derive(Clone, Debug, Default)]
 pub struct HttpSettings {
@@ -27,10 +27,10 @@ impl RestTokens {
     }
 }
 
-impl Settings {
+impl HttpSettings {
     /// Returns the lines that a user of `@upstash/redis` pastes into an environment.
-    pub fn rest_variables(&self, url: &str) -> String {
-        let token = match (&self.http.rest_tokens.standard, &self.credentials) {
+    pub fn rest_variables(&self, credentials: &Credentials, url: &str) -> String {
+        let token = match (&self.rest_tokens.standard, credentials) {
             (Some(_), _) => "<the token given>",
             (None, Credentials::None) => "dev",
             (None, Credentials::Key { .. } | Credentials::Kept) => "<root key>",

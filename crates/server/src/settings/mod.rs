@@ -9,16 +9,15 @@ mod echo;
 mod fauna;
 mod http;
 mod keyvalue;
+mod listen;
 mod redis;
 mod sentinel;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
-use quartet_layer_redis::access::acl::password_hash;
 
 pub use self::dynamodb::{AccessKeys, DynamoDbSettings};
 #[cfg(test)]
@@ -26,6 +25,7 @@ pub use self::echo::EchoSettings;
 pub use self::fauna::{DEVELOPMENT_SECRET, FaunaSettings};
 pub use self::http::{HttpSettings, RestTokens};
 pub use self::keyvalue::KeyValueSettings;
+pub use self::listen::{Credentials, Listen, Listening};
 pub use self::redis::{ConfigFile, RedisSettings, appendfsync};
 pub use self::sentinel::SentinelSettings;
 use crate::cluster::settings::ClusterSettings;
@@ -165,73 +165,6 @@ pub struct TelemetrySettings {
     pub metrics_every: Duration,
 }
 
-/// Where a listener listens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Listen {
-    #[default]
-    Off,
-    On(SocketAddr),
-}
-
-impl Listen {
-    pub fn address(self) -> Option<SocketAddr> {
-        match self {
-            Listen::Off => None,
-            Listen::On(address) => Some(address),
-        }
-    }
-}
-
-impl std::str::FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Listen, String> {
-        if text == "off" {
-            return Ok(Listen::Off);
-        }
-        text.parse()
-            .map(Listen::On)
-            .map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
-    }
-}
-
-/// An address at which a row of the tables of listeners may listen.
-pub struct Listening {
-    /// Its name in messages.
-    pub name: &'static str,
-    pub listen: Listen,
-    /// Clients reach data there without a credential.
-    pub is_open: bool,
-}
-
-/// The credentials that a client has to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
-    /// `--dev`: nothing, and therefore only on loopback.
-    None,
-    /// The root key; only its hash is kept.
-    Key { sha256: [u8; 32] },
-    /// The root key whose hash the data hold. Before anything asks, opening replaces this by `Key`.
-    Kept,
-}
-
-impl Credentials {
-    pub fn of_key(key: &str) -> Credentials {
-        Credentials::Key {
-            sha256: password_hash(key.as_bytes()),
-        }
-    }
-
-    /// The hash of the root key; `None` if nothing has to be shown.
-    pub fn root_key(&self) -> Option<[u8; 32]> {
-        match self {
-            Credentials::None => None,
-            Credentials::Key { sha256 } => Some(*sha256),
-            Credentials::Kept => unreachable!("replaced when the data was opened"),
-        }
-    }
-}
-
 impl Settings {
     /// Refuses what would be unsafe or could not work, at any of the listeners.
     pub fn check(&self, listeners: impl IntoIterator<Item = Listening>) -> Result<()> {
@@ -324,13 +257,6 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn listeners_are_addresses_or_off() {
-        assert_eq!("off".parse(), Ok(Listen::Off));
-        assert_eq!("127.0.0.1:0".parse::<Listen>().unwrap().address().unwrap().port(), 0);
-        assert!("6379".parse::<Listen>().is_err());
-    }
 
     #[test]
     fn beyond_loopback_needs_credentials() {

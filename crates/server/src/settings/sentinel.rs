@@ -1,6 +1,6 @@
 //! Settings of the listener that answers as a sentinel of Redis.
 
-use super::Listen;
+use super::listen::Listen;
 
 #[derive(Clone, Debug, Default)]
 pub struct SentinelSettings {

@@ -44,7 +44,7 @@ use crate::row::Row;
 ///
 /// A leaf of 28 rows is 504 bytes and an inner node of 30 children 1496, both just within an
 /// allocator's size class. Leaves of 14 rows cost 7 bytes a row more; leaves of 62 save 3, but
-/// twice as much is copied at the first write under a snapshot. `examples/tree_cost.rs` measures
+/// twice as much is copied at the first write under a snapshot. `benches/tree_cost.rs` measures
 /// it.
 pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
 

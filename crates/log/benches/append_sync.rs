@@ -1,4 +1,4 @@
-//! The cost of one durable append: `cargo run --release -p quartet-log --example append_sync --
+//! The cost of one durable append: `cargo bench -p quartet-log --bench append_sync --
 //! DIRECTORY`.
 //!
 //! Compares the log with the plainest thing that is as safe, a file that grows by each record, and
@@ -17,7 +17,14 @@ const APPENDS: u64 = 10_000;
 const RECORD_BYTES: usize = 544;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = PathBuf::from(std::env::args().nth(1).ok_or("usage: append_sync DIRECTORY")?).join("append_sync");
+    let root = PathBuf::from(
+        std::env::args()
+            .skip(1)
+            .filter(|word| word != "--bench")
+            .next()
+            .ok_or("usage: append_sync DIRECTORY")?,
+    )
+    .join("append_sync");
     for round in 1..=3 {
         let disk = RealDisk::open(&root)?;
         println!("round {round}");

@@ -1,7 +1,7 @@
 //! The cost of the tree: nanoseconds per operation and bytes per row, beside the standard sorted
 //! map.
 //!
-//! `cargo run --release -p quartet-store --example tree_cost [rows]`
+//! `cargo bench -p quartet-store --bench tree_cost -- [rows]`
 //!
 //! Keys are 16 random bytes and values 64, except for the memory figures, which also weigh 21-byte
 //! keys with 65-byte values. "hot" touches 1000 keys again and again, "cold" all keys in random
@@ -61,7 +61,9 @@ fn rounded(bytes: usize) -> usize {
 
 fn main() {
     let rows = std::env::args()
-        .nth(1)
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .next()
         .map_or(1_000_000, |rows| rows.parse().expect("a number of rows"));
     let mut random = 0x9e37_79b9_7f4a_7c15;
     let keys: Vec<[u8; 16]> = (0..rows).map(|_| key(&mut random)).collect();

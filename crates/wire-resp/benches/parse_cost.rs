@@ -1,6 +1,6 @@
 //! Nanoseconds to parse one small request that lies whole in the buffer.
 //!
-//! `cargo run --release -p quartet-wire-resp --example parse_cost`
+//! `cargo bench -p quartet-wire-resp --bench parse_cost`
 //!
 //! Each figure is the best of several rounds: noise of the machine only ever adds.
 

@@ -1,7 +1,7 @@
 //! The cost of requests inside the layer and the engine: CPU microseconds per request, from the
 //! body's bytes to the reply's, without sockets, HTTP and signatures.
 //!
-//! `cargo run --release -p quartet-layer-dynamodb --example request_cost [only these] [requests]`
+//! `cargo bench -p quartet-layer-dynamodb --bench request_cost -- [only these] [requests]`
 //!
 //! The requests are those of `quartet bench product` and `news`. Time is the thread's own CPU time,
 //! so that a busy machine hardly shows; the log is in memory and written by another thread.
@@ -108,7 +108,7 @@ fn put_article(number: u64) -> String {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
     let only = arguments.next().unwrap_or_default();
     let requests = arguments
         .next()

@@ -1,7 +1,7 @@
 //! The cost of queries inside the layer and the engine: CPU microseconds per query, without sockets
 //! and without HTTP.
 //!
-//! `cargo run --release -p quartet-layer-fauna --example query_cost [only these] [queries]`
+//! `cargo bench -p quartet-layer-fauna --bench query_cost -- [only these] [queries]`
 //!
 //! The queries are those of `quartet bench product`, `news`, `ycsb` and `calvin`. Time is the
 //! thread's own CPU time, so that a busy machine hardly shows; the log is in memory and written by
@@ -156,11 +156,9 @@ fn record(number: u64) -> String {
 }
 
 fn main() {
-    let only = std::env::args().nth(1).unwrap_or_default();
-    let queries = std::env::args()
-        .nth(2)
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(QUERIES);
+    let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
+    let only = arguments.next().unwrap_or_default();
+    let queries = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(QUERIES);
     let world = World::new();
     world.cost(1_000, |pid| {
         format!(

@@ -1,7 +1,7 @@
 //! How fast a backup is taken of an engine of this process, and restored: no network, no
 //! foreground.
 //!
-//! `cargo run --release -p quartet-backup --example backup_speed -- DIRECTORY GIGABYTES memory|ssd`
+//! `cargo bench -p quartet-backup --bench backup_speed -- DIRECTORY GIGABYTES memory|ssd`
 //!
 //! Rows have 16 bytes of key and 1,000 of value. The directory is empty or not there; it is left
 //! with the data, the backup and what was restored.
@@ -101,7 +101,7 @@ fn busy_seconds() -> f64 {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [directory, gigabytes, kind] = arguments.as_slice() else {
         eprintln!("backup_speed DIRECTORY GIGABYTES memory|ssd");
         std::process::exit(2);

@@ -1,7 +1,7 @@
 //! The ssd engine's store by itself with more data than memory: random reads, and nine reads to a
 //! write.
 //!
-//! `cargo run --release -p quartet-store --example beyond_memory -- DIRECTORY GIGABYTES
+//! `cargo bench -p quartet-store --bench beyond_memory -- DIRECTORY GIGABYTES
 //! CACHE_MEBIBYTES SECONDS BUFFER_MEBIBYTES`
 //!
 //! An empty directory is filled; with no seconds that is all. Keys have 16 bytes, values 8 to 100.
@@ -116,7 +116,7 @@ impl Bench {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [directory, gigabytes, cache_mebibytes, seconds, buffer_mebibytes] = arguments.as_slice() else {
         eprintln!("beyond_memory DIRECTORY GIGABYTES CACHE_MEBIBYTES SECONDS BUFFER_MEBIBYTES");
         std::process::exit(2);

@@ -3,7 +3,7 @@
 //! so that both sides meet the same machine.
 //!
 //! ```text
-//! QUARTET_ETCD=/usr/bin/etcd cargo run --release -p quartet-log-etcd --example measure -- [SECONDS A CELL]
+//! QUARTET_ETCD=/usr/bin/etcd cargo bench -p quartet-log-etcd --bench measure -- [SECONDS A CELL]
 //! ```
 
 #[path = "../tests/etcd/members.rs"]
@@ -24,7 +24,9 @@ const ROUND: Duration = Duration::from_millis(500);
 
 fn main() {
     let seconds = std::env::args()
-        .nth(1)
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .next()
         .map_or(4, |seconds| seconds.parse().expect("seconds"));
     let members = Members::start(3);
     let mut etcd = Etcd::open(&members.options()).expect("the members are fit");

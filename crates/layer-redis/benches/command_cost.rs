@@ -1,7 +1,7 @@
 //! The cost of a command without sockets: processor time from the bytes of a request to those of
 //! its reply.
 //!
-//! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name
+//! `cargo bench -p quartet-layer-redis --bench command_cost -- [commands each [rounds [name
 //! of one]]]`
 //!
 //! The commands are those of `redis-benchmark`, XADD, the two of the news benchmark, small changes
@@ -72,7 +72,7 @@ if count > tonumber(ARGV[1]) then return {0, redis.call('PTTL', KEYS[1])} end
 return {1, tonumber(ARGV[1]) - count}";
 
 fn main() {
-    let given: Vec<String> = std::env::args().skip(1).collect();
+    let given: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let number = |index: usize, usual: u64| given.get(index).map_or(usual, |text| text.parse().expect("a number"));
     let (count, rounds) = (number(0, 100_000), number(1, 5));
     for (name, template) in COMMANDS {

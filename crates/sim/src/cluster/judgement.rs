@@ -1,0 +1,304 @@
+//! Knows the sequencer's journal, replays it, and says what contradicts it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quartet_log_replicated::model::{Change, Store};
+use quartet_log_replicated::{Body, EVIDENCE_LASTS, Operation, Place, Record, StopReason};
+use quartet_model::{Effect, EffectsReader, LogSequence, Version};
+
+use crate::model::Rows;
+
+/// The judge's finding.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    #[error("record {at} was written again")]
+    WrittenAgain { at: u64 },
+    #[error("record {at} was written behind record {last}")]
+    Hole { at: u64, last: u64 },
+    #[error("record {at} was trimmed, and {copies} nodes have synced it")]
+    TrimmedWithoutCopies { at: u64, copies: usize },
+    #[error("version {version} was acknowledged, and is not in the log with what it wrote")]
+    NotInTheLog { version: u64 },
+    #[error("node {node} answered a read as of version {found}, where {required} was acknowledged before it arrived")]
+    StaleRead { node: usize, found: u64, required: u64 },
+    #[error("node {node} answered a read with what the log does not have")]
+    PhantomRead { node: usize },
+    #[error("node {node} acknowledged {0} ms after another's term began", after.as_millis())]
+    AcknowledgedTooLong { node: usize, after: Duration },
+    #[error("node {node} shows something else than the log at version {version}")]
+    Diverged { node: usize, version: u64 },
+    #[error("node {node} has another state hash than its home")]
+    HashDiffers { node: usize },
+    #[error("node {node} stopped: {reason}")]
+    Stopped { node: usize, reason: StopReason },
+    #[error("node {node} cannot be opened: {why}")]
+    NotOpened { node: usize, why: String },
+    #[error("the accounts hold {found}, not {expected}")]
+    Money { found: u64, expected: u64 },
+    #[error("versions do not ascend at {version}")]
+    VersionAgain { version: u64 },
+    #[error("nothing was acknowledged at the end")]
+    NoProgress,
+}
+
+/// A mistake made on purpose, for the judge to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// Appends do not compare that the record before is there.
+    WithoutPredecessor,
+    /// Appends compare neither the term nor the record before.
+    WithoutTerm,
+    /// After an unknown answer another epoch is sent for the same place.
+    ChangedEpoch,
+    /// Clients are answered when a transaction has committed here.
+    EarlyReply,
+    /// A reply takes a confirmation begun before its request arrived.
+    EarlyConfirmation,
+    /// Relaxed replies leave however old the evidence is.
+    RelaxedForever,
+    /// A layer's memory is kept when its home is deposed.
+    KeptCaches,
+    /// The home trims what only the sequencer has.
+    TrimWithoutCopies,
+    /// A follower goes on behind a record that it has not applied.
+    SkippedGap,
+}
+
+impl Mistake {
+    pub const ALL: [Mistake; 9] = [
+        Mistake::WithoutPredecessor,
+        Mistake::WithoutTerm,
+        Mistake::ChangedEpoch,
+        Mistake::EarlyReply,
+        Mistake::EarlyConfirmation,
+        Mistake::RelaxedForever,
+        Mistake::KeptCaches,
+        Mistake::TrimWithoutCopies,
+        Mistake::SkippedGap,
+    ];
+
+    /// True if the violation is one that the mistake leads to.
+    pub fn explains(self, violation: &Violation) -> bool {
+        match self {
+            Mistake::WithoutPredecessor | Mistake::WithoutTerm => {
+                matches!(violation, Violation::WrittenAgain { .. } | Violation::Hole { .. })
+            }
+            Mistake::ChangedEpoch => matches!(
+                violation,
+                Violation::Stopped { .. } | Violation::NotInTheLog { .. } | Violation::Diverged { .. }
+            ),
+            Mistake::EarlyReply => matches!(violation, Violation::NotInTheLog { .. } | Violation::PhantomRead { .. }),
+            Mistake::EarlyConfirmation => matches!(violation, Violation::StaleRead { .. }),
+            Mistake::RelaxedForever => matches!(violation, Violation::AcknowledgedTooLong { .. }),
+            Mistake::KeptCaches => matches!(violation, Violation::PhantomRead { .. }),
+            Mistake::TrimWithoutCopies => matches!(violation, Violation::TrimmedWithoutCopies { .. }),
+            Mistake::SkippedGap => matches!(
+                violation,
+                Violation::Diverged { .. }
+                    | Violation::HashDiffers { .. }
+                    | Violation::Stopped { .. }
+                    | Violation::PhantomRead { .. }
+            ),
+        }
+    }
+}
+
+/// The tick of the world, with which ages are exact.
+const TICK: Duration = Duration::from_millis(5);
+
+/// A version and the value that it gave a key, or none.
+type Written = (Version, Option<Vec<u8>>);
+
+pub struct Judge {
+    place: Place,
+    read: usize,
+    last: LogSequence,
+    version: Version,
+    group: Vec<u8>,
+    /// The values of each key, by the version that gave it.
+    rows: BTreeMap<Vec<u8>, Vec<Written>>,
+    acknowledged: BTreeMap<Vec<u8>, Version>,
+    trimmed_below: LogSequence,
+    /// When each term began, and the node that is its home.
+    terms: Vec<(Duration, usize)>,
+}
+
+impl Judge {
+    pub fn new(place: Place) -> Judge {
+        Judge {
+            place,
+            read: 0,
+            last: LogSequence::ZERO,
+            version: Version::ZERO,
+            group: Vec::new(),
+            rows: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            trimmed_below: LogSequence::ZERO,
+            terms: Vec::new(),
+        }
+    }
+
+    /// Reads what is new in the journal. `synced`: each node's last record on disk for good.
+    pub fn scan(&mut self, store: &Store, synced: &[LogSequence]) -> Result<(), Violation> {
+        let journal = store.journal();
+        for change in &journal[self.read..] {
+            self.change(change, synced)?;
+        }
+        self.read = journal.len();
+        Ok(())
+    }
+
+    fn change(&mut self, change: &Change, synced: &[LogSequence]) -> Result<(), Violation> {
+        match &change.operation {
+            Operation::Put { key, value, .. } => match self.place.sequence_of(key) {
+                Some(at) => self.record(at, value, change.at),
+                None => Ok(()),
+            },
+            Operation::Delete { until, .. } => match self.place.sequence_of(until) {
+                Some(below) => self.trim(below, synced),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn record(&mut self, at: LogSequence, bytes: &[u8], when: Duration) -> Result<(), Violation> {
+        if at <= self.last {
+            return Err(Violation::WrittenAgain { at: at.0 });
+        }
+        if at != self.last.next() {
+            let last = self.last.0;
+            return Err(Violation::Hole { at: at.0, last });
+        }
+        self.last = at;
+        let record = Record::decode(bytes).expect("a record is put");
+        match record.body {
+            Body::Epoch(epoch) => self.happened(&epoch),
+            Body::Chunk { index, count, bytes } => {
+                self.group.extend_from_slice(&bytes);
+                match index + 1 == count {
+                    true => {
+                        let epoch = std::mem::take(&mut self.group);
+                        self.happened(&epoch)
+                    }
+                    false => Ok(()),
+                }
+            }
+            Body::Term { floor } => {
+                self.group.clear();
+                self.version = self.version.max(floor);
+                self.terms.push((when, record.writer.node.0 as usize));
+                Ok(())
+            }
+            Body::Mark | Body::Hash { .. } => Ok(()),
+        }
+    }
+
+    fn happened(&mut self, epoch: &[u8]) -> Result<(), Violation> {
+        let mut reader = EffectsReader::new(epoch);
+        while let Some((version, mut effects)) = reader.next_transaction().expect("an engine has written it") {
+            if version <= self.version {
+                return Err(Violation::VersionAgain { version: version.0 });
+            }
+            self.version = version;
+            while let Some(effect) = effects.next() {
+                match effect.expect("an engine has written it") {
+                    Effect::Set { key, value } => self.wrote(key, version, Some(value.to_vec())),
+                    Effect::Clear { key } => self.wrote(key, version, None),
+                    _ => unreachable!("the workload only sets and clears"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wrote(&mut self, key: &[u8], version: Version, value: Option<Vec<u8>>) {
+        self.rows.entry(key.to_vec()).or_default().push((version, value));
+    }
+
+    fn trim(&mut self, below: LogSequence, synced: &[LogSequence]) -> Result<(), Violation> {
+        if below <= self.trimmed_below || below <= LogSequence(1) {
+            return Ok(());
+        }
+        let at = below.0 - 1;
+        let copies = synced.iter().filter(|synced| synced.0 >= at).count();
+        if copies < (synced.len() / 2 + 1).max(2) {
+            return Err(Violation::TrimmedWithoutCopies { at, copies });
+        }
+        self.trimmed_below = below;
+        Ok(())
+    }
+
+    /// A key's row in the log as of a version: by which version, and what.
+    fn row_at(&self, key: &[u8], version: Version) -> Option<&Written> {
+        let history = self.rows.get(key)?;
+        let count = history.partition_point(|(at, _)| *at <= version);
+        history.get(count.checked_sub(1)?)
+    }
+
+    /// A client hears that these writes are durable.
+    pub fn acknowledge(&mut self, version: Version, writes: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Violation> {
+        for (key, value) in writes {
+            let found = self.row_at(key, version);
+            if found != Some(&(version, Some(value.clone()))) {
+                return Err(Violation::NotInTheLog { version: version.0 });
+            }
+            let newest = self.acknowledged.entry(key.clone()).or_default();
+            *newest = (*newest).max(version);
+        }
+        Ok(())
+    }
+
+    /// A client hears at `now` of a relaxed write by a node that was home in its term `term`.
+    pub fn acknowledge_relaxed(&self, node: usize, term: u64, now: Duration) -> Result<(), Violation> {
+        let Some((ended, _)) = self.terms.get(term as usize) else {
+            return Ok(());
+        };
+        let after = now.saturating_sub(*ended);
+        match after > EVIDENCE_LASTS + TICK {
+            true => Err(Violation::AcknowledgedTooLong { node, after }),
+            false => Ok(()),
+        }
+    }
+
+    /// The version of a key that a read must see that arrives now.
+    pub fn required(&self, key: &[u8]) -> Version {
+        self.acknowledged.get(key).copied().unwrap_or_default()
+    }
+
+    /// A client gets the answer to a read of `key`.
+    pub fn answer(
+        &self,
+        node: usize,
+        key: &[u8],
+        found: Version,
+        value: Option<&[u8]>,
+        required: Version,
+    ) -> Result<(), Violation> {
+        if found < required {
+            let (found, required) = (found.0, required.0);
+            return Err(Violation::StaleRead { node, found, required });
+        }
+        let held = self.row_at(key, found);
+        let is_held = match value {
+            Some(value) => held.is_some_and(|(at, held)| *at == found && held.as_deref() == Some(value)),
+            None => found == Version::ZERO && held.is_none(),
+        };
+        is_held.then_some(()).ok_or(Violation::PhantomRead { node })
+    }
+
+    /// A node shows this state, which is confirmed.
+    pub fn shows(&self, node: usize, version: Version, rows: &Rows) -> Result<(), Violation> {
+        let diverged = Violation::Diverged {
+            node,
+            version: version.0,
+        };
+        let mut expected = BTreeMap::new();
+        for key in self.rows.keys() {
+            if let Some((_, Some(value))) = self.row_at(key, version) {
+                expected.insert(key.clone(), value.clone());
+            }
+        }
+        (expected == *rows).then_some(()).ok_or(diverged)
+    }
+}
