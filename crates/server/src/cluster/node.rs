@@ -35,6 +35,7 @@ use super::members::{Member, Members, now_us};
 use super::settings::ClusterSettings;
 use super::silence::Signs;
 use super::standby::Standby;
+use crate::layers::parts::Nodes;
 use crate::metrics::replication;
 use crate::observability::exposition::Text;
 use crate::process::system::fill_random;
@@ -212,7 +213,8 @@ impl Node {
             is_over: AtomicBool::new(false),
             over: watch::Sender::new(false),
         });
-        shared.foundation.nodes.get_or_init(|| Arc::downgrade(&shared));
+        let nodes: Arc<dyn Nodes> = shared.clone();
+        shared.foundation.nodes.get_or_init(|| Arc::downgrade(&nodes));
         shared.stand_by()?;
         if let Some(hold) = hold {
             let shared = shared.clone();
@@ -514,12 +516,8 @@ impl Shared {
 
     // ---- an operator's requests
 
-    pub fn describe(&self) -> serde_json::Value {
-        self.home.members.describe()
-    }
-
     /// Makes the node of this name home instead of this one, without an unfinished write.
-    pub fn hand_over(&self, name: &str) -> Result<()> {
+    fn make_home(&self, name: &str) -> Result<()> {
         let view = self.home.members.view();
         let successor = view.members.into_values().find(|member| member.name == name);
         let successor = successor.with_context(|| format!("no node {name} is there"))?;
@@ -555,6 +553,16 @@ impl Shared {
         called
             .map(drop)
             .with_context(|| format!("asking {} to take over", successor.name))
+    }
+}
+
+impl Nodes for Shared {
+    fn describe(&self) -> serde_json::Value {
+        self.home.members.describe()
+    }
+
+    fn hand_over(&self, name: &str) -> Result<()> {
+        self.make_home(name)
     }
 }
 
