@@ -32,12 +32,18 @@ def binary() -> str:
     return os.environ.get("QUARTET_BIN", str(ROOT / "target" / "release" / "quartet"))
 
 
+_GIVEN: set[int] = set()
+
+
 def free_port() -> int:
     """Below the ports that the system gives to clients and to listeners on port 0: nobody gets it before its server listens, nor while that is down."""
     while True:
         port = random.randrange(20_000, 30_000)
+        if port in _GIVEN:
+            continue
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
+            _GIVEN.add(port)
             return port
 
 

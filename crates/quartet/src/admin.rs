@@ -106,8 +106,8 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
     Ok(())
 }
 
-/// Makes a key that the next start takes in. The lock of the directory is held meanwhile, so that no
-/// server goes on with the old key.
+/// Makes a key that the next start takes in. The lock of the directory is held meanwhile, so that
+/// no server goes on with the old key.
 fn reset_key(data: &Path, is_dynamodb: bool) -> Result<()> {
     if !data.is_dir() {
         bail!("there is no directory {}", data.display());

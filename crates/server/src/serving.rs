@@ -15,7 +15,6 @@ use quartet_tenancy::Catalogue;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
-use crate::cluster::node::Shared;
 use crate::connections::accept::{Entrance, Listener};
 use crate::connections::durability::DurableWaiters;
 use crate::connections::handoff::{Arrival, Inbox, IoThread};
@@ -25,7 +24,7 @@ use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
 use crate::credentials::{self, NewCredentials};
 use crate::layers::by_type::ByType;
-use crate::layers::parts::Parts;
+use crate::layers::parts::{Nodes, Parts};
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::limits::unauthenticated_input::StrangerBytes;
@@ -62,7 +61,7 @@ pub struct Foundation {
     pub sockets: Sockets,
     pub stop_requested: Arc<StopRequest>,
     /// The node of a cluster that this is, if it is one.
-    pub nodes: OnceLock<Weak<Shared>>,
+    pub nodes: OnceLock<Weak<dyn Nodes>>,
 }
 
 /// Layers, their listeners and their threads.

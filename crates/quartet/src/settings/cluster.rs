@@ -48,7 +48,7 @@ pub struct ClusterOptions {
     /// Bytes of records that the log keeps in etcd, at most [default: 268435456]
     #[arg(long, env = "QUARTET_ETCD_BUDGET_BYTES")]
     etcd_budget_bytes: Option<u64>,
-    /// What --quota-backend-bytes of etcd's members before 3.6 says [default: 2147483648]
+    /// Value of --quota-backend-bytes of etcd's members before 3.6 [default: 2147483648]
     #[arg(long, env = "QUARTET_ETCD_QUOTA_BYTES")]
     etcd_quota_bytes: Option<u64>,
     /// Accepts an etcd of one member, whose disk is the only copy of the newest records

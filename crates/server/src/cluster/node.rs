@@ -35,6 +35,7 @@ use super::members::{Member, Members, now_us};
 use super::settings::ClusterSettings;
 use super::silence::Signs;
 use super::standby::Standby;
+use crate::layers::parts::Nodes;
 use crate::metrics::replication;
 use crate::observability::exposition::Text;
 use crate::process::system::fill_random;
@@ -212,7 +213,8 @@ impl Node {
             is_over: AtomicBool::new(false),
             over: watch::Sender::new(false),
         });
-        shared.foundation.nodes.get_or_init(|| Arc::downgrade(&shared));
+        let nodes: Arc<dyn Nodes> = shared.clone();
+        shared.foundation.nodes.get_or_init(|| Arc::downgrade(&nodes));
         shared.stand_by()?;
         if let Some(hold) = hold {
             let shared = shared.clone();
@@ -270,9 +272,9 @@ impl Shared {
                 tracing::error!("serving failed, and is tried again: {error:#}");
                 std::thread::sleep(BEAT_EVERY);
             }
-            if let Role::Following { term, .. } = role
+            if let Role::Following { term, home } = role
                 && tried != Some(term)
-                && self.is_time_to_try()
+                && self.is_time_to_try(home)
             {
                 tracing::info!(?term, "the home is silent: trying to take over");
                 tried = Some(term);
@@ -297,6 +299,8 @@ impl Shared {
             (Role::Following { .. } | Role::Candidate { .. } | Role::RollingBack, Stage::Standby(_)) => Ok(()),
             (Role::Following { .. } | Role::Candidate { .. } | Role::RollingBack, _) => {
                 self.close_stage(&mut stage);
+                // A hand-over is over.
+                self.foundation.engine.resume();
                 drop(stage);
                 self.stand_by()
             }
@@ -347,8 +351,13 @@ impl Shared {
 
     // ---- the home's silence
 
-    fn is_time_to_try(&self) -> bool {
+    /// `known`: the home that the engine follows. Until what was read of the term agrees with it,
+    /// one of the two is about to learn of another.
+    fn is_time_to_try(&self, known: Option<Writer>) -> bool {
         let view = self.home.members.view();
+        if view.term.map(|term| term.writer) != known {
+            return false;
+        }
         let (home, mut signs) = *self.signs.lock();
         signs.found_home = view
             .term_read_began
@@ -472,6 +481,11 @@ impl Shared {
         loop {
             let home = self.home.members.home();
             self.listen_for(home);
+            if self.foundation.engine.is_home() {
+                self.heard();
+                tokio::time::sleep(BEAT_EVERY).await;
+                continue;
+            }
             let called = match self.home.members.other_home() {
                 Some(member) => self.home.link.call(&member.address, "watch").await.ok(),
                 None => None,
@@ -502,12 +516,8 @@ impl Shared {
 
     // ---- an operator's requests
 
-    pub fn describe(&self) -> serde_json::Value {
-        self.home.members.describe()
-    }
-
     /// Makes the node of this name home instead of this one, without an unfinished write.
-    pub fn hand_over(&self, name: &str) -> Result<()> {
+    fn make_home(&self, name: &str) -> Result<()> {
         let view = self.home.members.view();
         let successor = view.members.into_values().find(|member| member.name == name);
         let successor = successor.with_context(|| format!("no node {name} is there"))?;
@@ -543,6 +553,16 @@ impl Shared {
         called
             .map(drop)
             .with_context(|| format!("asking {} to take over", successor.name))
+    }
+}
+
+impl Nodes for Shared {
+    fn describe(&self) -> serde_json::Value {
+        self.home.members.describe()
+    }
+
+    fn hand_over(&self, name: &str) -> Result<()> {
+        self.make_home(name)
     }
 }
 

@@ -8,7 +8,6 @@ use quartet_model::LayerId;
 use quartet_tenancy::{DEFAULT_DATABASE, Database};
 use tokio::sync::watch;
 
-use crate::cluster::node::Shared;
 use crate::connections::tls::Tls;
 use crate::layers::by_type::ByType;
 use crate::limits::memory::Budget;
@@ -18,12 +17,21 @@ use crate::observability::telemetry::spans::Spans;
 use crate::process::stop_request::StopRequest;
 use crate::settings::Settings;
 
+/// An operator's requests of the nodes of a cluster.
+pub trait Nodes: Send + Sync {
+    /// The cluster as this node sees it.
+    fn describe(&self) -> serde_json::Value;
+
+    /// Makes the node of this name home instead of this one, without an unfinished write.
+    fn hand_over(&self, name: &str) -> anyhow::Result<()>;
+}
+
 pub struct Parts {
     pub engine: Arc<Engine>,
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
     /// The node of a cluster that this is, if it is one.
-    pub nodes: Option<Weak<Shared>>,
+    pub nodes: Option<Weak<dyn Nodes>>,
     /// The process' memory budget.
     pub budget: Budget,
     /// Resident memory before the data was opened.
