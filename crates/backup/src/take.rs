@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use quartet_model::{EffectsReader, LogSequence, Version};
+use quartet_model::{EffectsReader, LogSequence, Version, hexadecimal};
 use quartet_store::StateHasher;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -174,7 +174,7 @@ fn remove(target: &dyn Target, names: &mut Vec<String>) -> Result<(), BackupErro
 fn run_name() -> String {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&bytes)
 }
 
 /// Behind every record.

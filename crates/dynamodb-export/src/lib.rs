@@ -20,6 +20,7 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use md5::{Digest, Md5};
+use quartet_model::hexadecimal;
 use serde::{Deserialize, Serialize};
 
 /// Name of the manifest that describes the export.
@@ -68,7 +69,7 @@ impl DataFile {
         let line = FileLine {
             item_count: self.items,
             md5_checksum: Some(checksum(&bytes)),
-            etag: Some(Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()),
+            etag: Some(hexadecimal(&Md5::digest(&bytes))),
             data_file_s3_key: key,
         };
         Ok((bytes, line))

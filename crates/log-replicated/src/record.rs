@@ -393,8 +393,7 @@ mod tests {
         let expected = "5152454301040000efcdab8967452301efcdab89674523010300000000000000\
                         290000000000000007000000000000000200000000000000630000000000000\
                         005000000000000000000000000000000";
-        let hex: String = bytes[..80].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, expected);
+        assert_eq!(quartet_model::hexadecimal(&bytes[..80]), expected);
         assert_eq!(bytes[80..], crc32fast::hash(&bytes[..80]).to_le_bytes());
     }
 

@@ -1,4 +1,5 @@
 //! The words of the design as types, and the bytes that a transaction's effects become in the log.
+//! Beside them stands one encoder of hexadecimal digits, for every crate.
 //!
 //! No I/O, no clock, no threads. Every other crate depends on this one; it depends on none of them.
 
@@ -6,6 +7,7 @@
 
 mod atomic;
 mod effects;
+mod hexadecimal;
 mod key;
 
 pub use atomic::{APPEND_BYTES_MAX, AtomicOperation};
@@ -13,6 +15,7 @@ pub use effects::{
     Effect, Effects, EffectsError, EffectsReader, EffectsWriter, Payload, SharedValue, WrittenKey, place_header,
     split_place,
 };
+pub use hexadecimal::{hexadecimal, push_hexadecimal};
 pub use key::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, next_prefix};
 
 /// A point in the order of transactions, in microseconds since the Unix epoch, strictly increasing.

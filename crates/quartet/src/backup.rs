@@ -12,7 +12,7 @@ use quartet_backup::{
     Anchor, BackupError, BackupOptions, BackupStart, BackupSummary, Gap, Progress, Source, open_target, take,
 };
 use quartet_env::{Runtime, SystemRuntime};
-use quartet_model::LogSequence;
+use quartet_model::{LogSequence, hexadecimal};
 use serde_json::{Value, json};
 
 use crate::operator_key::OperatorKey;
@@ -210,7 +210,6 @@ impl Source for Server {
     }
 
     fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
-        let hexadecimal = |key: &[u8]| key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         self.ask(
             "rows",
             &json!({ "after": after.map(hexadecimal), "bytes_max": bytes_max }),

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use quartet_engine::{Busy, Dependency, Durability, Engine, ExecuteError, Space, Transaction};
-use quartet_model::{DatabaseId, LayerId};
+use quartet_model::{DatabaseId, LayerId, hexadecimal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::definition::{Definition, Hash, KeptCredentials, hexadecimal, is_name};
+use crate::definition::{Definition, Hash, KeptCredentials, is_name};
 use crate::meter::{Meter, Usage};
 use crate::quotas::Limits;
 use crate::share::Turns;

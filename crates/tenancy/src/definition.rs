@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use quartet_engine::Durability;
-use quartet_model::DatabaseId;
+use quartet_model::{DatabaseId, hexadecimal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use sha2::{Digest, Sha256};
 
@@ -113,10 +113,6 @@ impl<'de> Deserialize<'de> for Hash {
         let text = String::deserialize(deserializer)?;
         Hash::parse(&text).ok_or_else(|| D::Error::custom("a hash has 64 hexadecimal digits"))
     }
-}
-
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Longest name of a database.

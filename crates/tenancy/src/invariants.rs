@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use quartet_engine::{Invariants, Repair, Verification};
-use quartet_model::{DatabaseId, LayerId};
+use quartet_model::{DatabaseId, LayerId, hexadecimal};
 
 use crate::Definition;
 use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
@@ -78,9 +78,7 @@ fn verify_definitions(verification: &mut Verification<'_>) -> BTreeSet<u16> {
 fn opened_by(definition: &Definition) -> Vec<String> {
     let credentials = &definition.credentials;
     let hashes = [credentials.token, credentials.read_only_token, credentials.fauna_key];
-    let hashes = hashes
-        .iter()
-        .map(|hash| format!("secret {}", crate::definition::hexadecimal(&hash.0)));
+    let hashes = hashes.iter().map(|hash| format!("secret {}", hexadecimal(&hash.0)));
     let keys = credentials.access_keys.keys().map(|key| format!("key {key}"));
     let mut all: Vec<String> = hashes.chain(keys).collect();
     if definition.deleted {

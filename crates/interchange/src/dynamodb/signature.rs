@@ -3,6 +3,7 @@
 //! Source: the AWS General Reference, "Signature Version 4 signing process".
 
 use hmac::{Hmac, Mac};
+use quartet_model::hexadecimal;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
@@ -63,10 +64,6 @@ impl Credential {
 fn authentic(key: &[u8], text: &str) -> Vec<u8> {
     let signer = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     signer.chain_update(text).finalize().into_bytes().to_vec()
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

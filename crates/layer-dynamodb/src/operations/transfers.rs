@@ -8,7 +8,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
-use quartet_model::KeyRange;
+use quartet_model::{KeyRange, hexadecimal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
@@ -216,7 +216,7 @@ pub fn page<T: Transfer>(
     after: Option<&str>,
 ) -> (Vec<T>, Option<String>) {
     let limit = limit.map_or(PAGE_MAX, |limit| limit as usize);
-    let after = after.map(un_hexadecimal);
+    let after = after.map(id_of_page_token);
     let (mut listed, mut last) = (Vec::new(), String::new());
     let has_more = scan::<T>(layer, transaction, after.as_deref(), false, &mut |transfer| {
         transfer.id().clone_into(&mut last);
@@ -228,16 +228,15 @@ pub fn page<T: Transfer>(
             false => ControlFlow::Break(()),
         }
     });
-    (listed, has_more.then(|| hexadecimal(&last)))
+    (listed, has_more.then(|| page_token(&last)))
 }
 
 /// SDKs check that tokens are at least 112 hexadecimal digits.
-fn hexadecimal(id: &str) -> String {
-    let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits:0<112}")
+fn page_token(id: &str) -> String {
+    format!("{:0<112}", hexadecimal(id.as_bytes()))
 }
 
-fn un_hexadecimal(token: &str) -> String {
+fn id_of_page_token(token: &str) -> String {
     let pairs = token.as_bytes().chunks_exact(2);
     let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).unwrap_or(0));
     bytes.take_while(|byte| *byte != 0).map(char::from).collect()

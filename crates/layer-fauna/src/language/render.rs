@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base64::Engine as _;
+use quartet_model::hexadecimal;
 
 use crate::language::api_version::ApiVersion;
 use crate::language::codec::{Decoder, Part, set_parts};
@@ -370,12 +371,9 @@ impl Renderer {
 }
 
 pub fn hyphenated(uuid: &[u8; 16]) -> String {
-    let mut text = String::new();
-    for (index, byte) in uuid.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
+    let mut text = hexadecimal(uuid);
+    for place in [20, 16, 12, 8] {
+        text.insert(place, '-');
     }
     text
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use base64::Engine as _;
+use quartet_model::push_hexadecimal;
 
 use crate::evaluation::Cost;
 use crate::language::api_version::ApiVersion;
@@ -270,12 +271,12 @@ fn traceparent(given: Option<&str>, fresh: &[u8; 24]) -> String {
             flags
         }
         None => {
-            push_hexadecimal(&fresh[..16], &mut header);
+            push_hexadecimal(&mut header, &fresh[..16]);
             "00"
         }
     };
     header.push('-');
-    push_hexadecimal(&fresh[16..], &mut header);
+    push_hexadecimal(&mut header, &fresh[16..]);
     header.push('-');
     header.push_str(flags);
     header
@@ -292,12 +293,4 @@ fn valid_trace(given: &str) -> Option<(&str, &str)> {
     let shape =
         parts.next().is_none() && is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
     (shape && set(trace) && set(span) && version != "ff").then_some((trace, flags))
-}
-
-fn push_hexadecimal(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
 }

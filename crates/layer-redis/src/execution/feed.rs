@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use quartet_engine::{Change, ChangeDecoder, Reach, Reader, Shown, Transaction, decoded};
-use quartet_model::{Effect, LayerId, Version};
+use quartet_model::{Effect, LayerId, Version, hexadecimal};
 use quartet_store::Row;
 
 use crate::commands::lists;
@@ -118,12 +118,7 @@ fn library(name: &[u8], value: &[u8]) -> Option<Change> {
 }
 
 fn collection(id: &Id) -> Shown {
-    Shown::Bytes(
-        id.iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-            .into_bytes(),
-    )
+    Shown::Bytes(hexadecimal(id).into_bytes())
 }
 
 fn list(parts: impl Iterator<Item = Shown>) -> Shown {

@@ -218,13 +218,6 @@ pub fn sha1(bytes: &[u8]) -> Digest {
     Sha1::digest(bytes).into()
 }
 
-pub fn digest_text(digest: &Digest) -> String {
-    let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits
-        .map(|digit| char::from_digit(u32::from(digit), 16).expect("a digit"))
-        .collect()
-}
-
 /// Forty hexadecimal digits, letters in any case.
 pub fn parse_digest(text: &[u8]) -> Option<Digest> {
     let mut digest = Digest::default();
@@ -257,6 +250,8 @@ const DIGIT_VALUES: [u8; 256] = {
 
 #[cfg(test)]
 mod tests {
+    use quartet_model::hexadecimal;
+
     use super::*;
 
     #[test]
@@ -280,9 +275,9 @@ mod tests {
     #[test]
     fn digests_are_read_as_written() {
         let digest = sha1(b"return 1");
-        assert_eq!(digest_text(&digest), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(hexadecimal(&digest), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         assert_eq!(
-            parse_digest(digest_text(&digest).to_uppercase().as_bytes()),
+            parse_digest(hexadecimal(&digest).to_uppercase().as_bytes()),
             Some(digest)
         );
         assert_eq!(parse_digest(b"e0"), None);

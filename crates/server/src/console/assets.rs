@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use quartet_model::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::answers::{METHOD_NOT_ALLOWED, NOT_FOUND, OK};
@@ -81,9 +82,8 @@ impl Ready {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         let written = encoder.write_all(asset.bytes).and_then(|()| encoder.finish());
         let digest = Sha256::digest(asset.bytes);
-        let digits: String = digest[..12].iter().map(|byte| format!("{byte:02x}")).collect();
         Ready {
-            tag: format!("\"{digits}\""),
+            tag: format!("\"{}\"", hexadecimal(&digest[..12])),
             compressed: written.expect("memory takes what is written"),
         }
     }

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use quartet_layer_redis::Resources;
+use quartet_model::hexadecimal;
 
 /// Hexadecimal digits from the system's randomness.
 pub fn random_hexadecimal(digits: usize) -> String {
@@ -11,7 +12,7 @@ pub fn random_hexadecimal(digits: usize) -> String {
     std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))
         .expect("the system's source of randomness");
-    let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut text = hexadecimal(&bytes);
     text.truncate(digits);
     text
 }

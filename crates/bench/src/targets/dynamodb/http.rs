@@ -1,9 +1,9 @@
 //! Requests signed as DynamoDB wants them.
 
-use std::fmt::Write as _;
 use std::io::Write;
 
 use hmac::{Hmac, Mac};
+use quartet_model::hexadecimal;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
@@ -94,14 +94,6 @@ impl HttpClient {
 
 fn signer(key: &[u8]) -> Signer {
     Signer::new_from_slice(key).expect("a key of any length")
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// The present time as `yyyymmddThhmmssZ`.

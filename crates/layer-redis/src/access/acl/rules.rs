@@ -1,6 +1,7 @@
 //! The rules of one user: how he authenticates, and selectors, any one of which may allow a
 //! request.
 
+use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
 
 use super::selector::Selector;
@@ -246,10 +247,6 @@ fn parse_hash(digits: &[u8]) -> Option<[u8; 32]> {
         *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
     }
     Some(hash)
-}
-
-pub fn hexadecimal(hash: &[u8; 32]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Compares in a time that tells nothing about where two hashes differ.

@@ -14,6 +14,7 @@ use mlua::chunk::ChunkMode;
 use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
 use quartet_engine::Engine;
+use quartet_model::hexadecimal;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{Located, define};
@@ -26,7 +27,7 @@ use crate::facts::REDIS_VERSION;
 use crate::handler::groups::Groups;
 use crate::layer::Log;
 use crate::scripting::long_scripts::Stop;
-use crate::scripting::scripts::{Digest, digest_text, sha1};
+use crate::scripting::scripts::{Digest, sha1};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 /// Compiled functions that are kept; more, and all are compiled again.
@@ -108,7 +109,7 @@ impl Chunk<'_> {
     /// Its name in errors and statistics.
     pub fn name(&self) -> String {
         match self {
-            Chunk::Script(digest) => digest_text(digest),
+            Chunk::Script(digest) => hexadecimal(*digest),
             Chunk::Function { name, .. } => (*name).to_owned(),
         }
     }
@@ -551,7 +552,7 @@ fn define_natives(lua: &Lua, native: &Table, budget: &Rc<Budget>, log: &Rc<RefCe
         lua.create_function(|lua, value: Value| {
             let text = lua.coerce_string(value)?;
             let digest = sha1(&text.map(|text| text.as_bytes().to_vec()).unwrap_or_default());
-            Ok(digest_text(&digest))
+            Ok(hexadecimal(&digest))
         })?,
     )?;
     native.raw_set("load", lua.create_function(load)?)?;

@@ -25,6 +25,7 @@ mod tests;
 use std::sync::Arc;
 
 use quartet_engine::PartitionGuard;
+use quartet_model::hexadecimal;
 use quartet_wire_resp::{Arguments, Protocol};
 use smallvec::SmallVec;
 
@@ -38,7 +39,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::handler::groups::Groups;
 use crate::scripting::long_scripts::{NotKilled, Outer, RunningScript};
-use crate::scripting::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
+use crate::scripting::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, parse_digest, sha1};
 use crate::{command::errors, command::parse, handler::monitor};
 
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
@@ -466,7 +467,7 @@ fn taken_back(text: &'static str, in_exec: bool) -> ErrorReply {
 
 fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let script = add(context.groups, &arguments[2], true)?;
-    context.reply.bulk(digest_text(&script.digest).as_bytes());
+    context.reply.bulk(hexadecimal(&script.digest).as_bytes());
     Ok(())
 }
 

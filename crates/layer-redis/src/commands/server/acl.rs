@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
 
-use crate::access::acl::rules::{Rules, UNMATCHED, hexadecimal};
+use crate::access::acl::rules::{Rules, UNMATCHED};
 use crate::access::acl::selector::Selector;
 use crate::access::acl::token::token;
 use crate::access::acl::{DEFAULT_USER, User, log, parse_file};
@@ -123,7 +124,7 @@ fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"passwords");
     reply.array(rules.passwords.len());
-    let hashes = rules.passwords.iter().map(hexadecimal);
+    let hashes = rules.passwords.iter().map(|hash| hexadecimal(hash));
     hashes.for_each(|hash| reply.bulk(hash.as_bytes()));
     describe(context, &rules.selectors[0]);
     context.reply.bulk(b"selectors");

@@ -9,6 +9,7 @@
 
 use std::ops::ControlFlow;
 
+use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
@@ -98,7 +99,7 @@ impl Sum {
     }
 
     fn digits(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hexadecimal(&self.0)
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hmac::{Hmac, Mac};
 use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure, storage::region};
+use quartet_model::hexadecimal;
 use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
 use time::macros::format_description;
@@ -142,14 +143,14 @@ impl Verifier {
         };
         let signer = self.signer(claim.credential, &scope, &known.secret);
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
-        let hash = hexadecimal(&Sha256::digest(&canonical).into());
+        let hash = hexadecimal(&Sha256::digest(&canonical));
         let (_, scope) = claim.credential.split_once('/').unwrap_or_default();
         let mut to_sign = canonical;
         to_sign.clear();
         for part in [ALGORITHM, "\n", claim.date, "\n", scope, "\n"] {
             to_sign.extend_from_slice(part.as_bytes());
         }
-        to_sign.extend_from_slice(&hash);
+        to_sign.extend_from_slice(hash.as_bytes());
         let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
         let signed = signer.chain_update(&to_sign).verify_slice(&signature);
         signed.map_err(|_| mismatch())?;
@@ -237,7 +238,7 @@ pub fn sign(
     };
     let query = QueryParameters::parse(head.query().unwrap_or_default());
     let canonical = canonical_request(&claim, &query, &head, body).expect("only headers that are there are named");
-    let hash = hexadecimal(&Sha256::digest(&canonical).into());
+    let hash = hexadecimal(&Sha256::digest(&canonical));
     let parts: [&[u8]; 6] = [
         ALGORITHM.as_bytes(),
         b"\n",
@@ -248,8 +249,7 @@ pub fn sign(
     ];
     let signer = derived_signer(secret, &date[..8], region::HOME);
     let signed = parts.iter().fold(signer, |signer, part| signer.chain_update(part));
-    let signature: [u8; 32] = signed.chain_update(hash).finalize().into_bytes().into();
-    let signature = String::from_utf8(hexadecimal(&signature).to_vec()).expect("digits");
+    let signature = hexadecimal(&signed.chain_update(hash).finalize().into_bytes());
     let authorization = format!(
         "{ALGORITHM} Credential={}, SignedHeaders={signed_headers}, Signature={signature}",
         claim.credential
@@ -541,7 +541,7 @@ fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>
         text.extend_from_slice(name.as_bytes());
     }
     text.push(b'\n');
-    text.extend_from_slice(&hexadecimal(&Sha256::digest(body).into()));
+    text.extend_from_slice(hexadecimal(&Sha256::digest(body)).as_bytes());
     Some(text)
 }
 
@@ -662,16 +662,6 @@ fn format_time(seconds: i64) -> String {
     let time = UtcDateTime::from_unix_timestamp(seconds).unwrap_or(UtcDateTime::UNIX_EPOCH);
     let format = format_description!("[year][month][day]T[hour][minute][second]Z");
     time.format(format).expect("years of four digits")
-}
-
-fn hexadecimal(bytes: &[u8; 32]) -> [u8; 64] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0; 64];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    text
 }
 
 /// The value of each digit in lower case; `NO_DIGIT` of every other byte.

@@ -7,10 +7,6 @@ use super::*;
 const NOW: i64 = 1_700_000_000;
 const BODY: &[u8] = b"{}";
 
-fn shown(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// A request as a client makes it.
 #[derive(Clone)]
 struct Client {
@@ -86,7 +82,7 @@ impl Client {
                 format!("{}:{}\n", name.to_lowercase(), values.join(","))
             })
             .collect();
-        let body_hash = shown(&Sha256::digest(&self.body));
+        let body_hash = hexadecimal(&Sha256::digest(&self.body));
         let canonical = format!(
             "{}\n{}\n{}\n{lines}\n{}\n{body_hash}",
             self.method,
@@ -94,7 +90,7 @@ impl Client {
             query.canonical(),
             names.join(";").to_lowercase()
         );
-        let hash = shown(&Sha256::digest(canonical));
+        let hash = hexadecimal(&Sha256::digest(canonical));
         let to_sign = format!("AWS4-HMAC-SHA256\n{}\n{}\n{hash}", self.date, self.scope());
         let mut key = format!("AWS4{}", self.secret).into_bytes();
         for part in [&self.scope_date, &self.region, &self.service, &self.terminator] {
@@ -104,7 +100,7 @@ impl Client {
                 .into_bytes()
                 .to_vec();
         }
-        shown(&signer_of(&key).chain_update(to_sign.as_bytes()).finalize().into_bytes())
+        hexadecimal(&signer_of(&key).chain_update(to_sign.as_bytes()).finalize().into_bytes())
     }
 
     fn authorization(&self) -> String {

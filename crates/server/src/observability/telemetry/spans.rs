@@ -22,6 +22,7 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{SpanFlags, Status};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use parking_lot::Mutex;
+use quartet_model::hexadecimal;
 use quartet_tenancy::{DEFAULT_NAME, Database};
 
 use super::messages::{nanos, text};
@@ -262,10 +263,6 @@ fn mixed(number: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
