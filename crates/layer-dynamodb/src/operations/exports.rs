@@ -21,9 +21,9 @@ use crate::operations::backups::micros_of;
 use crate::operations::restore::recoverable_version;
 use crate::operations::settings::backed_up_table;
 use crate::operations::transfers::{
-    Status, Transfer, arn, check_bucket, enqueue, kept_text, named, new_id, of_token, page, store,
+    self, Names, Status, Transfer, arn, check_bucket, enqueue, kept_text, new_id, of_token, store,
 };
-use crate::storage::catalog::{check_is_there, table_name};
+use crate::storage::catalog::check_is_there;
 use crate::storage::history::Change;
 use crate::storage::streams::label;
 use crate::storage::table::Table;
@@ -81,6 +81,14 @@ pub struct Export {
 impl Transfer for Export {
     const LETTER: u8 = b'W';
     const KIND: &'static str = "export";
+    const NAMES: Names = Names {
+        kind: "Export",
+        arn: "ExportArn",
+        status: "ExportStatus",
+        page_size: "MaxResults",
+        list: "ExportSummaries",
+        not_found: Exception::ExportNotFound,
+    };
 
     fn id(&self) -> &str {
         &self.id
@@ -92,6 +100,10 @@ impl Transfer for Export {
 
     fn token(&self) -> Option<&str> {
         self.wanted.token.as_deref()
+    }
+
+    fn status(&self) -> &Status {
+        &self.status
     }
 }
 
@@ -280,36 +292,12 @@ fn asked_versions(
 }
 
 pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let asked = request.get("ExportArn").and_then(Json::text).unwrap_or_default();
-    let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        let not_found = || Failure::new(Exception::ExportNotFound, format!("Export not found: {asked}"));
-        named::<Export>(layer, transaction, asked).ok_or_else(not_found)
-    };
-    layer.respond(Ok(()), execute, |(), export| description(layer, &export))
+    transfers::describe(layer, request, description)
 }
 
 pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let text = |member| request.get(member).and_then(Json::text);
-    let (table, limit) = (
-        text("TableArn").map(table_name),
-        request.get("MaxResults").and_then(Json::integer),
-    );
-    let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        Ok(page::<Export>(layer, transaction, table, limit, text("NextToken")))
-    };
-    layer.respond(Ok(()), execute, |(), (exports, next)| {
-        Writer::object(|writer| {
-            writer.list("ExportSummaries", &exports, |writer, export| {
-                writer.open(b'{');
-                writer.member("ExportArn", &arn(layer, export));
-                writer.member("ExportStatus", export.status.name());
-                writer.member("ExportType", export.kind());
-                writer.close(b'}');
-            });
-            if let Some(next) = &next {
-                writer.member("NextToken", next);
-            }
-        })
+    transfers::list::<Export>(layer, request, |export, writer| {
+        writer.member("ExportType", export.kind());
     })
 }
 

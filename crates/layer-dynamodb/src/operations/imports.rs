@@ -16,9 +16,8 @@ use crate::operations::backups;
 use crate::operations::items::check_item_size;
 use crate::operations::tables::{Creation, add, parse_creation};
 use crate::operations::transfers::{
-    Status, Transfer, arn, check_bucket, enqueue, kept_text, named, new_id, of_token, page, store,
+    self, Names, Status, Transfer, arn, check_bucket, enqueue, kept_text, new_id, of_token, store,
 };
-use crate::storage::catalog::table_name;
 use crate::storage::found::Found;
 use crate::storage::key::kept_name;
 use crate::storage::key::{self, KeyType};
@@ -74,6 +73,14 @@ pub struct Import {
 impl Transfer for Import {
     const LETTER: u8 = b'M';
     const KIND: &'static str = "import";
+    const NAMES: Names = Names {
+        kind: "Import",
+        arn: "ImportArn",
+        status: "ImportStatus",
+        page_size: "PageSize",
+        list: "ImportSummaryList",
+        not_found: Exception::ImportNotFound,
+    };
 
     fn id(&self) -> &str {
         &self.id
@@ -85,6 +92,10 @@ impl Transfer for Import {
 
     fn token(&self) -> Option<&str> {
         self.wanted.token.as_deref()
+    }
+
+    fn status(&self) -> &Status {
+        &self.status
     }
 }
 
@@ -162,37 +173,11 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 }
 
 pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let asked = request.get("ImportArn").and_then(Json::text).unwrap_or_default();
-    let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        let not_found = || Failure::new(Exception::ImportNotFound, format!("Import not found: {asked}"));
-        named::<Import>(layer, transaction, asked).ok_or_else(not_found)
-    };
-    layer.respond(Ok(()), execute, |(), import| description(layer, &import))
+    transfers::describe(layer, request, description)
 }
 
 pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let text = |member| request.get(member).and_then(Json::text);
-    let (table, limit) = (
-        text("TableArn").map(table_name),
-        request.get("PageSize").and_then(Json::integer),
-    );
-    let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        Ok(page::<Import>(layer, transaction, table, limit, text("NextToken")))
-    };
-    layer.respond(Ok(()), execute, |(), (imports, next)| {
-        Writer::object(|writer| {
-            writer.list("ImportSummaryList", &imports, |writer, import| {
-                writer.open(b'{');
-                writer.member("ImportArn", &arn(layer, import));
-                writer.member("ImportStatus", import.status.name());
-                write_source(layer, import, writer);
-                writer.close(b'}');
-            });
-            if let Some(next) = &next {
-                writer.member("NextToken", next);
-            }
-        })
-    })
+    transfers::list(layer, request, |import, writer| write_source(layer, import, writer))
 }
 
 fn write_source(layer: &DynamoDb, import: &Import, writer: &mut Writer) {

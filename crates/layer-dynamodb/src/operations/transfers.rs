@@ -13,12 +13,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::storage::catalog::next_number;
+use crate::storage::catalog::{next_number, table_name};
 use crate::storage::key::kept_name;
 use crate::storage::table::Table;
 use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer};
-use crate::{DynamoDb, storage::key};
+use crate::{DynamoDb, Outcome, storage::key};
 
 /// Transfers of one database that may wait or be under way.
 const AT_ONCE: u64 = 50;
@@ -78,10 +78,24 @@ pub trait Transfer: Serialize + DeserializeOwned {
     const LETTER: u8;
     /// Between the table and its number in an ARN.
     const KIND: &'static str;
+    const NAMES: Names;
 
     fn id(&self) -> &str;
     fn table(&self) -> &Table;
     fn token(&self) -> Option<&str>;
+    fn status(&self) -> &Status;
+}
+
+/// The words of requests and answers about exports or imports.
+pub struct Names {
+    pub kind: &'static str,
+    pub arn: &'static str,
+    pub status: &'static str,
+    /// The member that limits a page of a list.
+    pub page_size: &'static str,
+    /// The member that has the elements of a list.
+    pub list: &'static str,
+    pub not_found: Exception,
 }
 
 pub fn arn<T: Transfer>(layer: &DynamoDb, transfer: &T) -> String {
@@ -194,8 +208,22 @@ pub fn store<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8], tra
     transaction.set(row_key, &serde_json::to_vec(transfer).expect("JSON"));
 }
 
+/// Answers with the transfer that a request names.
+pub fn describe<T: Transfer>(
+    layer: &DynamoDb,
+    request: &Json<'_>,
+    description: impl FnOnce(&DynamoDb, &T) -> Vec<u8>,
+) -> Outcome {
+    let asked = request.get(T::NAMES.arn).and_then(Json::text).unwrap_or_default();
+    let execute = |transaction: &mut Transaction<'_>, (): &()| {
+        let not_found = || Failure::new(T::NAMES.not_found, format!("{} not found: {asked}", T::NAMES.kind));
+        named::<T>(layer, transaction, asked).ok_or_else(not_found)
+    };
+    layer.respond(Ok(()), execute, |(), transfer| description(layer, &transfer))
+}
+
 /// The transfer that an ARN names.
-pub fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Option<T> {
+fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Option<T> {
     let (table, id) = arn.split_once(&format!("/{}/", T::KIND))?;
     let id = Some(id).filter(|id| layer.is_of_this_region(arn) && !id.contains('/'))?;
     let found: T = load(transaction, &kept::<T>(layer, id))?;
@@ -205,6 +233,30 @@ pub fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, a
 fn load<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8]) -> Option<T> {
     let row = transaction.get(row_key)?;
     Some(serde_json::from_slice(row.value()).expect("a stored transfer"))
+}
+
+/// Answers with a page of a list. `write_rest` writes the members of an element that follow its ARN
+/// and its status.
+pub fn list<T: Transfer>(layer: &DynamoDb, request: &Json<'_>, write_rest: impl Fn(&T, &mut Writer)) -> Outcome {
+    let text = |member| request.get(member).and_then(Json::text);
+    let table = text("TableArn").map(table_name);
+    let limit = request.get(T::NAMES.page_size).and_then(Json::integer);
+    let execute =
+        |transaction: &mut Transaction<'_>, (): &()| Ok(page::<T>(layer, transaction, table, limit, text("NextToken")));
+    layer.respond(Ok(()), execute, |(), (transfers, next)| {
+        Writer::object(|writer| {
+            writer.list(T::NAMES.list, &transfers, |writer, transfer| {
+                writer.open(b'{');
+                writer.member(T::NAMES.arn, &arn(layer, transfer));
+                writer.member(T::NAMES.status, transfer.status().name());
+                write_rest(transfer, writer);
+                writer.close(b'}');
+            });
+            if let Some(next) = &next {
+                writer.member("NextToken", next);
+            }
+        })
+    })
 }
 
 /// A page of a list: of one table, or of all; and where the next page begins.
