@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use quartet_sigv4::{Credential, Signer};
 use serde_json::{Value, json};
 
-use super::signature::Credential;
 use crate::http::{Answer, Http};
 
 /// Items of one BatchWriteItem.
@@ -21,7 +21,7 @@ const PATIENCE: [&str; 5] = [
 
 pub struct Client {
     http: Http,
-    credential: Credential,
+    signer: Signer,
 }
 
 /// An error of the protocol, or of the way to it.
@@ -44,14 +44,14 @@ impl Client {
     pub fn new(url: &str, credential: Credential) -> Client {
         Client {
             http: Http::new(url),
-            credential,
+            signer: Signer::new(credential),
         }
     }
 
     pub fn ask(&self, operation: &str, request: &Value) -> Result<Value, Refused> {
         let body = request.to_string();
         let signed = || {
-            let headers = self.credential.headers(self.http.host(), operation, &body);
+            let headers = self.signer.headers(self.http.host(), operation, &body);
             (headers, body.clone())
         };
         let wants_patience =

@@ -3,7 +3,6 @@
 
 mod client;
 mod export;
-mod signature;
 
 use std::sync::Mutex;
 
@@ -13,11 +12,11 @@ pub use self::client::Client;
 use self::client::{BATCH_ITEMS, Refused, like};
 use self::export::name_of;
 pub use self::export::{Export, export};
-pub use self::signature::Credential;
 use crate::error::{Error, Result, source, target};
 use crate::journal::Journal;
 use crate::lines::{Lines, shown};
 use crate::observer::Observer;
+pub use quartet_sigv4::Credential;
 
 /// Items between two entries of the journal.
 const JOURNAL_EVERY: usize = 20 * BATCH_ITEMS;

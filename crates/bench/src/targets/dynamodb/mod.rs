@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use async_trait::async_trait;
+use quartet_sigv4::Credential;
 use serde::Deserialize;
 
-use self::http::{HttpClient, Signature};
+use self::http::HttpClient;
 use super::endpoint::{Endpoint, Trust};
 use super::http::Reply;
 use super::{Connection, OperationError, Records, ServerDescription, Target};
@@ -32,7 +33,8 @@ const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "pri
 
 /// `dynamodb[s]://[access key:secret@]host:port[/region]`
 pub struct DynamoDbTarget {
-    signature: Signature,
+    credential: Credential,
+    host: String,
     endpoint: Endpoint,
 }
 
@@ -45,18 +47,19 @@ impl DynamoDbTarget {
             .split_once(':')
             .context("credentials are access key:secret")?;
         Ok(DynamoDbTarget {
-            signature: Signature {
+            credential: Credential {
                 access_key: access_key.to_owned(),
                 secret: secret.to_owned(),
-                host: host.to_owned(),
+                session_token: None,
                 region: if region.is_empty() { "us-east-1" } else { region }.to_owned(),
             },
+            host: host.to_owned(),
             endpoint: Endpoint::of_authority(host, is_tls, trust)?,
         })
     }
 
     async fn open(&self) -> anyhow::Result<DynamoDbConnection> {
-        let client = HttpClient::open(&self.endpoint, self.signature.clone()).await;
+        let client = HttpClient::open(&self.endpoint, &self.host, self.credential.clone()).await;
         Ok(DynamoDbConnection {
             client: client.with_context(|| format!("cannot connect to {}", self.address()))?,
             body: String::new(),
@@ -82,7 +85,7 @@ impl Target for DynamoDbTarget {
         } else {
             "dynamodb"
         };
-        format!("{scheme}://{}/{}", self.signature.host, self.signature.region)
+        format!("{scheme}://{}/{}", self.host, self.credential.region)
     }
 
     fn is_loopback(&self) -> bool {
@@ -351,9 +354,9 @@ mod tests {
     fn urls_are_understood() {
         let trust = Trust::new(None).unwrap();
         let target = DynamoDbTarget::new("key:secret@127.0.0.1:8000/eu-west-1", false, &trust).unwrap();
-        let signature = &target.signature;
+        let credential = &target.credential;
         assert_eq!(
-            (signature.access_key.as_str(), signature.secret.as_str()),
+            (credential.access_key.as_str(), credential.secret.as_str()),
             ("key", "secret")
         );
         assert_eq!(target.address(), "dynamodb://127.0.0.1:8000/eu-west-1");

@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use hmac::{Hmac, Mac};
+use hmac::Mac;
 use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure, storage::region};
 use quartet_model::hexadecimal;
+use quartet_sigv4::{ALGORITHM, SERVICE, SigningKey, signing_key};
 use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
 use time::macros::format_description;
@@ -21,8 +22,6 @@ use time::{Date, Month, UtcDateTime};
 use crate::http::{Head, Header};
 use crate::tenants::Tenants;
 
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-const SERVICE: &str = "dynamodb";
 /// Names the operation.
 const TARGET: &str = "x-amz-target";
 const SKEW_SECONDS: i64 = 15 * 60;
@@ -30,15 +29,13 @@ const PRESIGNED_SECONDS_MAX: i64 = 7 * 24 * 3600;
 /// Derived keys kept: one for each access key, day and region in use.
 const DERIVED_MAX: usize = 1000;
 
-type Signer = Hmac<Sha256>;
-
 /// Verifies that a caller may ask. Public for its fuzz target alone.
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
     /// Under credentials whose scope was checked: access key, date, region, service and terminator,
     /// joined by slashes.
-    derived: RwLock<HashMap<String, Signer>>,
+    derived: RwLock<HashMap<String, SigningKey>>,
     /// Databases have access keys of their own.
     tenants: Option<Arc<Tenants>>,
 }
@@ -176,12 +173,12 @@ impl Verifier {
         })
     }
 
-    /// The same as `derived_signer`, kept for the next request.
-    fn signer(&self, credential: &str, scope: &Scope<'_>, secret: &str) -> Signer {
+    /// Returns the key that the secret gives for the scope, and keeps it for the next request.
+    fn signer(&self, credential: &str, scope: &Scope<'_>, secret: &str) -> SigningKey {
         if let Some(signer) = self.derived.read().get(credential) {
             return signer.clone();
         }
-        let signer = derived_signer(secret, scope.date, scope.region);
+        let signer = signing_key(secret, scope.date, scope.region, SERVICE);
         let mut derived = self.derived.write();
         if derived.len() >= DERIVED_MAX {
             derived.clear();
@@ -247,7 +244,7 @@ pub fn sign(
         scope.as_bytes(),
         b"\n",
     ];
-    let signer = derived_signer(secret, &date[..8], region::HOME);
+    let signer = signing_key(secret, &date[..8], region::HOME, SERVICE);
     let signed = parts.iter().fold(signer, |signer, part| signer.chain_update(part));
     let signature = hexadecimal(&signed.chain_update(hash).finalize().into_bytes());
     let authorization = format!(
@@ -257,29 +254,12 @@ pub fn sign(
     [("x-amz-date", date), ("authorization", authorization)]
 }
 
-/// The HMAC of the key that the secret gives for this day and region.
-fn derived_signer(secret: &str, date: &str, region: &str) -> Signer {
-    let mut key = format!("AWS4{secret}").into_bytes();
-    for part in [date, region, SERVICE, "aws4_request"] {
-        key = signer_of(&key)
-            .chain_update(part.as_bytes())
-            .finalize()
-            .into_bytes()
-            .to_vec();
-    }
-    signer_of(&key)
-}
-
 /// Nobody has this access key.
 pub fn unknown_key() -> Failure {
     Failure::new(
         Exception::UnrecognizedClient,
         "The security token included in the request is invalid.",
     )
-}
-
-fn signer_of(key: &[u8]) -> Signer {
-    Signer::new_from_slice(key).expect("a key of any length")
 }
 
 fn invalid(message: impl Into<String>) -> Failure {

@@ -1,11 +1,17 @@
 //! Signatures that hold, and everything that must break one.
 
+use hmac::Hmac;
 use httparse::Header;
 
 use super::*;
 
 const NOW: i64 = 1_700_000_000;
 const BODY: &[u8] = b"{}";
+
+fn keyed_hash(key: &[u8], text: &str) -> Vec<u8> {
+    let hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
+    hash.chain_update(text).finalize().into_bytes().to_vec()
+}
 
 /// A request as a client makes it.
 #[derive(Clone)]
@@ -94,13 +100,9 @@ impl Client {
         let to_sign = format!("AWS4-HMAC-SHA256\n{}\n{}\n{hash}", self.date, self.scope());
         let mut key = format!("AWS4{}", self.secret).into_bytes();
         for part in [&self.scope_date, &self.region, &self.service, &self.terminator] {
-            key = signer_of(&key)
-                .chain_update(part.as_bytes())
-                .finalize()
-                .into_bytes()
-                .to_vec();
+            key = keyed_hash(&key, part);
         }
-        hexadecimal(&signer_of(&key).chain_update(to_sign.as_bytes()).finalize().into_bytes())
+        hexadecimal(&keyed_hash(&key, &to_sign))
     }
 
     fn authorization(&self) -> String {
