@@ -12,6 +12,7 @@ mod convert;
 mod healthcheck;
 mod import;
 mod keyvalue_shell;
+mod new_credentials;
 mod notify;
 mod operator_key;
 mod rebuild;

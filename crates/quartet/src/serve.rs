@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use quartet_server::credentials::NewCredentials;
 use quartet_server::{Data, Server};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -51,16 +50,6 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     tracing::info!("stopping");
     notify::notify("STOPPING=1\nSTATUS=stopping");
     server.shutdown(stop_limit)
-}
-
-/// Shows credentials that were made just now, this once.
-pub fn show(new: &NewCredentials) {
-    if let Some(key) = &new.root_key {
-        println!("root key, shown this once: {key}");
-    }
-    if let Some((id, secret)) = &new.access_key {
-        println!("DynamoDB access key {id}, secret, shown this once: {secret}");
-    }
 }
 
 /// The signals that end the server or make it look at its settings again. They are handled before

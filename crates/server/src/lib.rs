@@ -35,8 +35,6 @@ use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::Version;
 
-pub use cluster::link::NodeCertificates;
-pub use cluster::settings::ClusterSettings;
 pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
 pub use http::framing;
@@ -50,15 +48,14 @@ pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
 pub use quartet_log_etcd::{EtcdOptions, EtcdTls};
 pub use settings::{
-    AccessKeys, BackupSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings, FaunaSettings,
-    HttpSettings, KeyValueSettings, Listen, LogSettings, MemorySettings, RedisSettings, RestTokens, SentinelSettings,
-    Settings, StorageSettings, TelemetrySettings,
+    AccessKeys, BackupSettings, ClusterSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings,
+    FaunaSettings, HttpSettings, KeyValueSettings, Listen, LogSettings, MemorySettings, NewCredentials,
+    NodeCertificates, RedisSettings, RestTokens, SentinelSettings, Settings, StorageSettings, TelemetrySettings,
 };
 
 use crate::cluster::node::{Joined, Node};
 use crate::cluster::standby;
 use crate::connections::sockets::Sockets;
-use crate::credentials::NewCredentials;
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::listeners::{LAYERS, ServedLayer};
@@ -72,7 +69,7 @@ pub struct Server {
     opened_version: Version,
 }
 
-/// What serves at the sockets.
+/// The service at the sockets.
 enum Running {
     Alone(Serving),
     /// One of several that share a log: home, or not.

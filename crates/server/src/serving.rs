@@ -22,7 +22,7 @@ use crate::connections::sockets::Sockets;
 use crate::connections::tls::Tls;
 use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
-use crate::credentials::{self, NewCredentials};
+use crate::credentials;
 use crate::layers::by_type::ByType;
 use crate::layers::parts::{Nodes, Parts};
 use crate::limits::connection_limit::ConnectionLimit;
@@ -35,7 +35,7 @@ use crate::observability::telemetry::spans::Spans;
 use crate::observability::telemetry::{Telemetry, WriteMetrics};
 use crate::process::cycles::Cycle;
 use crate::process::stop_request::StopRequest;
-use crate::settings::Settings;
+use crate::settings::{NewCredentials, Settings};
 use crate::tenants::Tenants;
 use crate::{limits, metrics, process};
 
@@ -211,8 +211,8 @@ impl Serving {
         })
     }
 
-    /// Lets replies that are ready go out, closes all connections, ends a script that takes long and
-    /// takes it back, and drops every layer.
+    /// Lets replies that are ready go out, closes all connections, ends a script that takes long
+    /// and takes it back, and drops every layer.
     pub fn end(self) {
         self.threads.stop.send_replace(true);
         for end in self.at_stop {

@@ -226,7 +226,7 @@ impl ServeArguments {
             slow_requests: self.telemetry.slow_requests(),
             credentials: self.credentials(),
             status: crate::notify::status,
-            show: crate::serve::show,
+            show: crate::new_credentials::show,
             redis: self.redis.validated(self.config.as_deref(), self.dev)?,
             http: self.http.validated()?,
             dynamodb: self.dynamodb.validated(self.dev)?,

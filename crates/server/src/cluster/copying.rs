@@ -6,9 +6,9 @@
 //!                     0 u32                                        the end
 //! ```
 //!
-//! A node copies before it opens its data: an empty folder while the cluster has a home, or one with
-//! the file [`NEEDS_COPY`], whose content goes. A hold keeps the sequencer's records meanwhile, and
-//! until the node has caught up.
+//! A node copies before it opens its data: an empty folder while the cluster has a home, or one
+//! with the file [`NEEDS_COPY`], whose content goes. A hold keeps the sequencer's records
+//! meanwhile, and until the node has caught up.
 
 use std::fs;
 use std::path::Path;

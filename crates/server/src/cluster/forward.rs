@@ -8,7 +8,7 @@
 //! |                       | HTTP/2 with prior knowledge as the connections above               |
 //!
 //! There is one hop: only a home takes what is passed on, and a node that is none refuses it before
-//! it has read a byte. So a client can be told two endings apart. *Not executed*: no home was found
+//! it has read a byte. So a client can distinguish two endings. *Not executed*: no home was found
 //! within [`PATIENCE`], or it went before it had the whole request. *Unknown*: it went between the
 //! request's last byte and the answer's first. Behind that first byte, and where bytes are passed
 //! on, the connection ends as it would if the home were reached directly.
@@ -81,7 +81,7 @@ struct Forwarded {
     _permit: Permit,
 }
 
-/// What is passed on with a client's bytes.
+/// The words about a client that go with its bytes.
 struct Client {
     peer: SocketAddr,
     listener: &'static str,

@@ -27,21 +27,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::settings::NodeCertificates;
+
 /// How long it may take until a node has answered a call.
 const CALL_TIMEOUT: Duration = Duration::from_millis(700);
 /// How long a caller may take to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest line of a greeting or of its answer, in bytes.
 const LINE_BYTES_MAX: usize = 256;
-
-/// The certificates by which the nodes of a cluster know each other, all PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeCertificates {
-    /// Of the authority that signs the certificates of all nodes.
-    pub authority: std::path::PathBuf,
-    pub certificate: std::path::PathBuf,
-    pub key: std::path::PathBuf,
-}
 
 /// A connection between two nodes.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -65,8 +58,8 @@ impl Link {
         Ok(Link { cluster, tls })
     }
 
-    /// Calls the node at `address` (host:port). Errors: it is not there, is no node of this cluster,
-    /// or refuses (`ErrorKind::PermissionDenied`). In each case it has done nothing.
+    /// Calls the node at `address` (host:port). Errors: it is not there, is no node of this
+    /// cluster, or refuses (`ErrorKind::PermissionDenied`). In each case it has done nothing.
     pub async fn call(&self, address: &str, verb: &str) -> io::Result<Box<dyn Stream>> {
         within(CALL_TIMEOUT, self.call_now(address, verb)).await
     }
@@ -216,8 +209,8 @@ mod tests {
         }
     }
 
-    /// What a caller gets from a node that takes every verb of its cluster and says it back, and the
-    /// bytes that reached the caller if it was refused.
+    /// Returns the answer of a node that takes every verb of its cluster and says it back, or the
+    /// bytes that reached a refused caller.
     async fn calls(caller: Link, node: Link) -> io::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

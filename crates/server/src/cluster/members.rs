@@ -1,4 +1,4 @@
-//! Who the nodes of a cluster are, where they are reached, and which of them is home.
+//! The nodes of a cluster: their names, where they are reached, and which of them is home.
 //!
 //! Each node keeps one key of its own, leased, beside the log's keys:
 //!
@@ -32,10 +32,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_TERM_EVERY: Duration = Duration::from_millis(50);
 /// Most members that one read asks for.
 const MEMBERS_MAX: u32 = 1000;
-/// A clock that differs so much from most others is off. Their keys are up to two seconds old.
+/// A clock that differs by more than this many microseconds from most others is off. Their keys are
+/// up to two seconds old.
 const CLOCK_OFF_MICROS: i64 = 5_000_000;
 
-/// What a node says of itself.
+/// A node's record about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     pub name: String,
@@ -47,7 +48,7 @@ pub struct Member {
     pub clock_us: u64,
 }
 
-/// What was read last.
+/// The state that was read last.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub members: BTreeMap<u64, Member>,

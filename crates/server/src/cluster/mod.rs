@@ -2,7 +2,6 @@
 //!
 //! | file       | what it is                                                            |
 //! |------------|-----------------------------------------------------------------------|
-//! | `settings` | the settings of a node, and what is refused                           |
 //! | `link`     | connections between nodes, by certificates of the cluster             |
 //! | `members`  | the nodes that there are, as each says of itself in the sequencer     |
 //! | `silence`  | when a node tries to become home, without I/O                         |
@@ -11,14 +10,13 @@
 //! | `copying`  | copies of a whole node, before its data are opened                    |
 //! | `forward`  | how its clients are passed on to the home                             |
 //!
-//! `docs/cluster.md` has the protocol. Safety is the log's alone (`quartet_log_replicated`); what is
-//! here decides how soon another node is home, and what clients see meanwhile.
+//! `docs/cluster.md` has the protocol. Safety is the log's alone (`quartet_log_replicated`); what
+//! is here decides how soon another node is home, and what clients see meanwhile.
 
 pub mod copying;
 pub mod forward;
 pub mod link;
 pub mod members;
 pub mod node;
-pub mod settings;
 pub mod silence;
 pub mod standby;

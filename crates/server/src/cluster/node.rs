@@ -32,7 +32,6 @@ use super::copying;
 use super::forward::HomeCaller;
 use super::link::{self, Link, Stream};
 use super::members::{Member, Members, now_us};
-use super::settings::ClusterSettings;
 use super::silence::Signs;
 use super::standby::Standby;
 use crate::layers::parts::Nodes;
@@ -40,6 +39,7 @@ use crate::metrics::replication;
 use crate::observability::exposition::Text;
 use crate::process::system::fill_random;
 use crate::serving::{Entrances, Foundation, Serving};
+use crate::settings::ClusterSettings;
 use crate::settings::Settings;
 
 /// How often a living node says so to each that listens.
@@ -51,7 +51,7 @@ const EXIT_NEEDS_COPY: i32 = 75;
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is served at the sockets now.
+/// The service at the sockets now.
 enum Stage {
     Serving(Serving),
     Standby(Standby),
@@ -67,7 +67,7 @@ pub struct Node {
     talk: Option<JoinHandle<()>>,
 }
 
-/// What the threads of a node share.
+/// The state that the threads of a node share.
 pub struct Shared {
     foundation: Arc<Foundation>,
     settings: ClusterSettings,

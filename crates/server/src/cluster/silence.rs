@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Nothing here is needed for safety: the sequencer's transaction decides who is home. A node that
-//! tries too early deposes a living home; one that tries too late leaves the cluster without one for
-//! longer. Silence counts only beside a read of the sequencer that this node has begun since and
-//! that found the same term: a node that is cut off from everything has nothing to say about the
-//! home.
+//! tries too early deposes a living home; one that tries too late leaves the cluster without one
+//! for longer. Silence counts only beside a read of the sequencer that this node has begun since
+//! and that found the same term: a node that is cut off from everything has nothing to say about
+//! the home.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a node that is not home does with its sockets: it passes clients on to the home.
+//! The sockets of a node that is not home: it passes clients on to the home.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Standby {
         tls.change(foundation.settings.connections.tls.clone())?;
         let mut listeners = Vec::new();
         for (name, protocol, listens) in passed_on(&foundation.settings) {
-            let Some((socket, _)) = foundation.sockets.bind(listens, name)? else {
+            let Some((socket, _)) = foundation.sockets.bind(listens.address(), name)? else {
                 continue;
             };
             let entrance = ForwardEntrance {
@@ -73,8 +73,8 @@ pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 7] {
 /// Where each protocol is spoken, as a node has it whether it is home or not.
 pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
     let settings = &foundation.settings;
-    let endpoint = |(name, protocol, listens)| {
-        let (_, address) = foundation.sockets.bind(listens, name).ok()??;
+    let endpoint = |(name, protocol, listens): (&'static str, Protocol, Listen)| {
+        let (_, address) = foundation.sockets.bind(listens.address(), name).ok()??;
         let text = match protocol {
             Protocol::Redis => settings.credentials.connection_string("redis", address),
             Protocol::KeyValue => settings.credentials.cluster_string(address),

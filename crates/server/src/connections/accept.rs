@@ -14,8 +14,8 @@ use crate::limits::connection_limit::{ACCEPT_RETRY, AcceptErrors};
 
 /// The way in through a listener: what becomes of a connection that it has accepted.
 pub trait Entrance: Send + Sync {
-    /// Admits a connection of the client at `peer` that the thread of `thread_waker` will serve. The
-    /// other end of the socket may be another node, which passes the client's bytes on. `None`:
+    /// Admits a connection of the client at `peer` that the thread of `thread_waker` will serve.
+    /// The other end of the socket may be another node, which passes the client's bytes on. `None`:
     /// there is no place left.
     fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e>;
 

@@ -1,9 +1,10 @@
 //! Waiting, on one I/O thread, until replies may leave, or for the partition's lock when somebody
 //! keeps it.
 //!
-//! A reply may leave once the version that it rests on is durable and, over a log that several nodes
-//! share, this node has been shown to be home after the request had arrived. The engine's flusher
-//! wakes the thread once; the connections that wait are woken here, without crossing threads again.
+//! A reply may leave once the version that it rests on is durable and, over a log that several
+//! nodes share, this node has been shown to be home after the request had arrived. The engine's
+//! flusher wakes the thread once; the connections that wait are woken here, without crossing
+//! threads again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -10,15 +10,14 @@ use anyhow::{Context, Result};
 use parking_lot::Mutex;
 
 use crate::connections::port_owner;
-use crate::settings::Listen;
 
 #[derive(Default)]
 pub struct Sockets(Mutex<HashMap<&'static str, TcpListener>>);
 
 impl Sockets {
     /// A handle of the listener of `--listen-NAME`, and its address; `None`: it is off.
-    pub fn bind(&self, listens: Listen, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
-        let Some(address) = listens.address() else {
+    pub fn bind(&self, address: Option<SocketAddr>, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
+        let Some(address) = address else {
             return Ok(None);
         };
         let mut bound = self.0.lock();

@@ -15,17 +15,10 @@ use quartet_layer_redis::access::acl::password_hash;
 use quartet_tenancy::{AccessKey, Catalogue, Hash, access_key};
 
 use crate::process::system::random_hexadecimal;
-use crate::settings::{AccessKeys, Credentials, Settings};
+use crate::settings::{AccessKeys, Credentials, NewCredentials, Settings};
 
 const ROOT_KEY_FILE: &str = "root-key.sha256";
 const ACCESS_KEY_FILE: &str = "dynamodb-access-key";
-
-/// Credentials that were made just now: whoever started the server sees them this once.
-#[derive(Default)]
-pub struct NewCredentials {
-    pub root_key: Option<String>,
-    pub access_key: Option<AccessKey>,
-}
 
 /// Replaces `Kept` in the settings by the credentials that the data hold, which are made if there
 /// are none.
@@ -183,7 +176,7 @@ mod tests {
         for _ in 0..2 {
             let (settings, shown) = settled(folder.path(), &catalogue);
             assert!(opens(&settings, &root_key));
-            assert_eq!(settings.dynamodb.access_keys.known(), [access_key.clone()]);
+            assert_eq!(settings.dynamodb.access_keys.known(), std::slice::from_ref(&access_key));
             assert!(shown.root_key.is_none() && shown.access_key.is_none());
         }
     }

@@ -1,5 +1,5 @@
-//! A set with at most one value of each type, by which a layer keeps something for its own use among
-//! the parts of a server, which know no layer.
+//! A set with at most one value of each type, by which a layer keeps something for its own use
+//! among the parts of a server, which know no layer.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -63,7 +63,7 @@ pub struct Endpoint {
 impl Assembly<'_> {
     /// Binds the listener of `--listen-NAME`; `None`: it is off.
     pub fn bind(&self, listens: Listen, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
-        self.sockets.bind(listens, name)
+        self.sockets.bind(listens.address(), name)
     }
 
     /// Names an address to people: when the server starts, and at the console.

@@ -37,7 +37,7 @@ pub struct Table {
     pub metrics: &'static [Metric],
 }
 
-/// Where metrics are read from. What several of them share is read once.
+/// Where metrics are read from. Values that several of them share are read once.
 pub struct Sources<'s> {
     /// The default database's layer.
     pub redis: &'s Redis,

@@ -7,7 +7,7 @@ use crate::observability::exposition::{Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Replication",
-    shown: "Of a node of a cluster, whether it is home or not.",
+    shown: "On each node of a cluster, whether it is home or not.",
     is_shown: |sources| sources.redis.engine.role() != Role::Alone,
     metrics: &[
         Metric::replication_gauge("quartet_term", "The running term.", |log| log.term as f64),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use quartet_layer_redis::access::acl::password_hash;
+use quartet_tenancy::AccessKey;
 
 /// Where a listener listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,13 @@ pub enum Credentials {
     Key { sha256: [u8; 32] },
     /// The root key whose hash the data hold. Before anything asks, opening replaces this by `Key`.
     Kept,
+}
+
+/// Credentials that were made just now: the person who started the server sees them this once.
+#[derive(Default)]
+pub struct NewCredentials {
+    pub root_key: Option<String>,
+    pub access_key: Option<AccessKey>,
 }
 
 impl Credentials {

@@ -3,6 +3,7 @@
 //! A listener's settings are one struct, in a file of their own; the row of the listener in
 //! `listeners` takes them from [`Settings`].
 
+mod cluster;
 mod dynamodb;
 #[cfg(test)]
 mod echo;
@@ -19,18 +20,17 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
 
+pub use self::cluster::{ClusterSettings, NodeCertificates};
 pub use self::dynamodb::{AccessKeys, DynamoDbSettings};
 #[cfg(test)]
 pub use self::echo::EchoSettings;
 pub use self::fauna::{DEVELOPMENT_SECRET, FaunaSettings};
 pub use self::http::{HttpSettings, RestTokens};
 pub use self::keyvalue::KeyValueSettings;
-pub use self::listen::{Credentials, Listen, Listening};
+pub use self::listen::{Credentials, Listen, Listening, NewCredentials};
 pub use self::redis::{ConfigFile, RedisSettings, appendfsync};
 pub use self::sentinel::SentinelSettings;
-use crate::cluster::settings::ClusterSettings;
 use crate::connections::tls::TlsFiles;
-use crate::credentials::NewCredentials;
 
 /// Where the log and the checkpoints lie.
 #[derive(Clone, Debug, PartialEq, Eq)]

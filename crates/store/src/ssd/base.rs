@@ -109,7 +109,7 @@ impl Base {
         Ok(leaves.into_iter().zip(keys).map(sought).collect())
     }
 
-    /// Has the leaves at the end of several ways read.
+    /// Reads the leaves at the end of several ways.
     fn request_leaves(&self, steps: &[Step<'_>], keys: &[&[u8]]) -> Result<(), StoreError> {
         let mut places: SideBySide<Place> = SideBySide::new();
         for (step, key) in steps.iter().zip(keys) {

@@ -118,7 +118,7 @@ impl Files {
         tests::NODES.with(|count| count.set(count.get() + 1));
     }
 
-    /// Has the nodes at the places read that are not cached, all at once: a disk reads many in the
+    /// Reads the nodes at the places that are not cached, all at once: a disk reads many in the
     /// time that a few take one after the other.
     pub fn will_need<'p>(&self, places: impl IntoIterator<Item = &'p Place>) {
         for place in places {

@@ -195,7 +195,7 @@ impl Rebuild<'_> {
         self.inner_nodes(height, span.low, children).map(Rebuilt::Others)
     }
 
-    /// Has the leaves below a node read that the edits reach, or that are to be moved.
+    /// Reads the leaves below a node that the edits reach, or that are to be moved.
     fn request_leaves(&self, inner: &Inner, mut edits: &[Edit]) {
         let behind = inner.children.iter().skip(1).map(|next| Some(&*next.low)).chain([None]);
         let touched = inner.children.iter().zip(behind).filter_map(|(child, high)| {

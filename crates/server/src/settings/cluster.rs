@@ -1,14 +1,23 @@
 //! Settings of a node of a cluster.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use quartet_log_etcd::EtcdOptions;
 use quartet_log_replicated::NodeId;
 use sha2::{Digest, Sha256};
 
-use super::link::NodeCertificates;
 use crate::settings::{Data, Listen, Settings};
+
+/// The certificates by which the nodes of a cluster know each other, all PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCertificates {
+    /// That of the authority that signs the certificates of all nodes.
+    pub authority: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
 
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
