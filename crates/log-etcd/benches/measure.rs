@@ -25,8 +25,7 @@ const ROUND: Duration = Duration::from_millis(500);
 fn main() {
     let seconds = std::env::args()
         .skip(1)
-        .filter(|word| word != "--bench")
-        .next()
+        .find(|word| word != "--bench")
         .map_or(4, |seconds| seconds.parse().expect("seconds"));
     let members = Members::start(3);
     let mut etcd = Etcd::open(&members.options()).expect("the members are fit");

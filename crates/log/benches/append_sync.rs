@@ -20,8 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(
         std::env::args()
             .skip(1)
-            .filter(|word| word != "--bench")
-            .next()
+            .find(|word| word != "--bench")
             .ok_or("usage: append_sync DIRECTORY")?,
     )
     .join("append_sync");

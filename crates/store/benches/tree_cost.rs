@@ -62,8 +62,7 @@ fn rounded(bytes: usize) -> usize {
 fn main() {
     let rows = std::env::args()
         .skip(1)
-        .filter(|word| word != "--bench")
-        .next()
+        .find(|word| word != "--bench")
         .map_or(1_000_000, |rows| rows.parse().expect("a number of rows"));
     let mut random = 0x9e37_79b9_7f4a_7c15;
     let keys: Vec<[u8; 16]> = (0..rows).map(|_| key(&mut random)).collect();
