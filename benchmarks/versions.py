@@ -3,9 +3,10 @@
 
     benchmarks/versions.py --before OLD/quartet --after target/release/quartet --layer fauna
 
-Each test of the Product benchmark runs against both in turn, `--rounds` times, each time on a fresh server, the order changing from
-round to round, with the newer build's load generator for both. What is compared is the server's own CPU time per request: on a machine
-that others use, rates say little. A test's ratio is the median of its rounds' ratios. Servers listen on loopback only and are stopped.
+Each test of the Product benchmark (of `quartet bench keyvalue` for that layer) runs against both in turn, `--rounds` times, each time
+on a fresh server, the order changing from round to round, with the newer build's load generator for both. What is compared is the
+server's own CPU time per request: on a machine that others use, rates say little. A test's ratio is the median of its rounds' ratios.
+Servers listen on loopback only and are stopped.
 """
 
 import argparse
@@ -14,13 +15,17 @@ import statistics
 import redis
 from redis import Server, bench, figures
 
-TESTS = ["read", "insert", "overwrite", "update"]
+PRODUCT = "product", ["read", "insert", "overwrite", "update"]
+WORKLOADS = {"redis": PRODUCT, "fauna": PRODUCT, "dynamodb": PRODUCT, "keyvalue": ("keyvalue", ["reads", "writes", "mixed"])}
 GREETINGS = {
     "redis": Server.greeting,
     "fauna": (b"GET /ping HTTP/1.1\r\nhost: localhost\r\n\r\n", b"HTTP/1.1 200"),
     "dynamodb": (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", b"HTTP/1.1 200"),
+    # No request: the connection is closed.
+    "keyvalue": (b"GET / HTTP/1.1\r\n\r\n", b""),
 }
-URLS = {"redis": "redis://127.0.0.1:{}", "fauna": "fauna://secret@127.0.0.1:{}", "dynamodb": "dynamodb://127.0.0.1:{}"}
+URLS = {"redis": "redis://127.0.0.1:{}", "fauna": "fauna://secret@127.0.0.1:{}", "dynamodb": "dynamodb://127.0.0.1:{}",
+        "keyvalue": "quartet:dev@127.0.0.1:{}"}
 
 
 class Build(Server):
@@ -38,11 +43,14 @@ class Build(Server):
         return URLS[self.layer].format(self.port)
 
 
-def cpu_us(binary, settings, test):
+def measured(binary, settings, test):
+    """Microseconds of the server's CPU for a request, and requests a second."""
     server = Build(binary, settings.layer)
     try:
         options = ["--tests", test, "--parallelism", str(settings.workers), "--seconds", str(settings.seconds)]
-        return figures(bench(server, "product", *options, timeout=2 * settings.seconds + 120)[0])["cpu_us"]
+        workload = WORKLOADS[settings.layer][0]
+        found = figures(bench(server, workload, *options, timeout=2 * settings.seconds + 120)[0])
+        return found["cpu_us"], found["per_second"]
     finally:
         server.stop()
 
@@ -52,23 +60,24 @@ def main():
     parser.add_argument("--before", required=True, help="the older binary")
     parser.add_argument("--after", required=True, help="the newer one")
     parser.add_argument("--layer", choices=list(URLS), default="redis")
-    parser.add_argument("--tests", nargs="+", choices=TESTS, default=TESTS)
+    parser.add_argument("--tests", nargs="+", help="all of the layer's if not given")
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
     settings = parser.parse_args()
     redis.QUARTET = settings.after
     print(f"server CPU of a request, microseconds: {settings.layer}, {settings.workers} workers, {settings.rounds} rounds of {settings.seconds} s")
-    for test in settings.tests:
+    builds = [settings.before, settings.after]
+    for test in settings.tests or WORKLOADS[settings.layer][1]:
         rounds = []
         for number in range(settings.rounds):
-            builds = [settings.before, settings.after]
             order = builds if number % 2 == 0 else builds[::-1]
-            measured = {binary: cpu_us(binary, settings, test) for binary in order}
-            rounds.append([measured[binary] for binary in builds])
-        before, after = (statistics.median(column) for column in zip(*rounds))
-        ratio = statistics.median(after / before for before, after in rounds)
-        print(f"{test:10} before {before:6.1f}  after {after:6.1f}  ratio {ratio:.3f}", flush=True)
+            found = {binary: measured(binary, settings, test) for binary in order}
+            rounds.append([found[binary] for binary in builds])
+        cpu, rate = ([(before[kind], after[kind]) for before, after in rounds] for kind in (0, 1))
+        before, after = (statistics.median(column) for column in zip(*cpu))
+        ratios = [statistics.median(after / before for before, after in pairs) for pairs in (cpu, rate)]
+        print(f"{test:10} before {before:6.1f}  after {after:6.1f}  CPU {ratios[0]:.3f}  rate {ratios[1]:.3f}", flush=True)
 
 
 if __name__ == "__main__":
