@@ -131,12 +131,12 @@ class Writer(threading.Thread):
     def count(self, connection: Connection) -> None:
         ledger = self.ledger
         ledger.own_sent += 1
-        own = connection.do("INCR", f"counter:{ledger.writer}")
+        if not isinstance(own := connection.do("INCR", f"counter:{ledger.writer}"), int):
+            raise AssertionError(own)
         ledger.own_acknowledged += 1
         ledger.shared_sent += 1
-        shared = connection.do("INCR", "counter:shared")
-        if not isinstance(own, int) or not isinstance(shared, int):
-            raise AssertionError((own, shared))
+        if not isinstance(shared := connection.do("INCR", "counter:shared"), int):
+            raise AssertionError(shared)
         ledger.shared_replies.append(shared)
 
     def pair(self, connection: Connection, name: str) -> None:

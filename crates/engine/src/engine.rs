@@ -123,6 +123,7 @@ impl Engine {
         let log = log
             .open(from, &mut replay, &mut log_progress)
             .map_err(|error| replayer.error(error))?;
+        places.note_last(log.as_ref()).map_err(OpenError::Log)?;
         let room = Room::new(log.room(), options.kept_bytes);
         replayer.store.tidy();
         let last = replayer.version;

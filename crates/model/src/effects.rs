@@ -717,7 +717,7 @@ mod tests {
                     };
                     keys.extend(written.map(|written| (written, a)));
                 }
-                writer.commit(Version(version as u64));
+                writer.commit(Version(version as u64 + 1));
                 for (written, key) in keys {
                     prop_assert_eq!(&*writer.key(written), key);
                 }
@@ -731,7 +731,7 @@ mod tests {
             let mut reader = EffectsReader::new(&payload);
             for (version, effects) in transactions.iter().enumerate() {
                 let (found, mut read) = reader.next_transaction().unwrap().unwrap();
-                prop_assert_eq!(found, Version(version as u64));
+                prop_assert_eq!(found, Version(version as u64 + 1));
                 for (tag, a, b) in effects {
                     let expected = match tag {
                         0 | 4 => Effect::Set { key: a, value: b },

@@ -9,7 +9,7 @@
 //! on is a record with a place alone, marked as a part: no history begins behind it. The file log's
 //! last record is never trimmed, so a node always knows where it stands.
 
-use quartet_log::Cause;
+use quartet_log::{Cause, Log, LogError};
 use quartet_log_replicated::{NodeId, Place, Position, RecordHash, Term, Writer};
 use quartet_model::{LogSequence, place_header, split_place};
 
@@ -49,6 +49,8 @@ pub(crate) struct Places {
     /// The last record that is not a part.
     pub whole: Option<Position>,
     is_shared: bool,
+    /// A record has been noted.
+    is_known: bool,
 }
 
 /// The file log is of the other kind.
@@ -63,11 +65,16 @@ enum OtherLog {
 impl Places {
     /// For a log that is shared, or is not.
     pub fn new(is_shared: bool) -> Places {
-        Places { whole: None, is_shared }
+        Places {
+            whole: None,
+            is_shared,
+            is_known: false,
+        }
     }
 
     /// Notes a record.
     pub fn note(&mut self, sequence: LogSequence, payload: &[u8]) -> Result<(), Cause> {
+        self.is_known = true;
         match (position_of(sequence, payload), self.is_shared) {
             (Some((position, false)), true) => self.whole = Some(position),
             (Some((_, true)), true) | (None, false) => {}
@@ -75,6 +82,19 @@ impl Places {
             (None, true) => return Err(OtherLog::Alone.into()),
         }
         Ok(())
+    }
+
+    /// Notes the last record of a log of which nothing had to be replayed, if it has one.
+    pub fn note_last(&mut self, log: &dyn Log) -> Result<(), LogError> {
+        let (tail, source) = (log.tail(), log.source());
+        let is_held = source.starts()?.first().is_some_and(|first| *first <= tail);
+        if self.is_known || !is_held {
+            return Ok(());
+        }
+        match source.cursor(tail).next(tail)? {
+            Some(record) => self.note(record.sequence, record.payload).map_err(LogError::Damaged),
+            None => Ok(()),
+        }
     }
 
     /// The last whole record; the beginning of `place` if there is none.
