@@ -48,7 +48,7 @@ wait $server
 echo "stopped $?"
 
 dpkg --remove quartet >/dev/null
-test -e /var/lib/quartet/fdb.cluster && test -e /etc/quartet/quartet.toml && echo "data and settings stay"
+test -e /var/lib/quartet/LOCK && test -e /etc/quartet/quartet.toml && echo "data and settings stay"
 dpkg --purge quartet >/dev/null 2>&1
 test ! -e /var/lib/quartet && test ! -e /etc/quartet && ! getent passwd quartet && echo "nothing is left"
 """
