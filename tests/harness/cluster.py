@@ -64,6 +64,29 @@ class Cluster:
             time.sleep(0.02)
         raise TimeoutError("no node is home:\n" + "\n".join("".join(node.output[-20:]) for node in self.nodes))
 
+    def term(self) -> int:
+        """The newest term that any node knows."""
+        terms = [0]
+        for node in self.nodes:
+            request = urllib.request.Request(f"http://127.0.0.1:{node.http_port}/metrics", headers={"Authorization": "Bearer dev"})
+            try:
+                lines = urllib.request.urlopen(request, timeout=5).read().decode().splitlines()
+            except OSError:
+                continue
+            terms += [int(float(line.split()[1])) for line in lines if line.startswith("quartet_term ")]
+        return max(terms)
+
+    def at_one_home(self, act):
+        """Acts again if another term has begun meanwhile. On a loaded machine a home may be silent for a second, and one that
+        is deposed closes its connections; a connection that closes without that is a fault."""
+        while True:
+            term = self.term()
+            try:
+                return act()
+            except Exception:
+                if self.term() == term:
+                    raise
+
     def others(self) -> list[Node]:
         home = self.home()
         return [node for node in self.nodes if node is not home]

@@ -5,6 +5,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 
 import pytest
 import redis
@@ -30,9 +31,11 @@ def ask(port, path, body=None, timeout=20):
 
 def test_rest_is_answered_everywhere(cluster):
     for number, node in enumerate(cluster.nodes):
-        assert ask(node.http_port, f"/set/rest:{number}/{number}") == (200, '{"result":"OK"}')
+        set_key = partial(ask, node.http_port, f"/set/rest:{number}/{number}")
+        assert cluster.at_one_home(set_key) == (200, '{"result":"OK"}')
     for node in cluster.nodes:
-        status, text = ask(node.http_port, "/pipeline", json.dumps([["MGET", "rest:0", "rest:1", "rest:2"]]).encode())
+        body = json.dumps([["MGET", "rest:0", "rest:1", "rest:2"]]).encode()
+        status, text = cluster.at_one_home(partial(ask, node.http_port, "/pipeline", body))
         assert (status, json.loads(text)) == (200, [{"result": ["0", "1", "2"]}])
 
 
@@ -42,9 +45,10 @@ def test_dynamodb_is_answered_everywhere(cluster):
     attributes = [{"AttributeName": "id", "AttributeType": "S"}]
     clients[0].create_table(TableName="table", KeySchema=key, AttributeDefinitions=attributes, BillingMode="PAY_PER_REQUEST")
     for number, client in enumerate(clients):
-        client.put_item(TableName="table", Item={"id": {"S": str(number)}})
+        cluster.at_one_home(partial(client.put_item, TableName="table", Item={"id": {"S": str(number)}}))
     for client in clients:
-        assert client.scan(TableName="table", ConsistentRead=True)["Count"] == len(clients)
+        found = cluster.at_one_home(partial(client.scan, TableName="table", ConsistentRead=True))
+        assert found["Count"] == len(clients)
 
 
 def test_fauna_is_answered_everywhere(cluster):
@@ -76,12 +80,15 @@ def test_keys_with_values_are_answered_everywhere(cluster, tmp_path):
 
 
 def test_each_node_says_what_it_is(cluster):
-    home = cluster.home()
-    for node in cluster.nodes:
-        assert ask(node.http_port, "/healthz")[0] == 200 and ask(node.http_port, "/readyz")[0] == 200
-        assert ask(node.http_port, "/healthz/home")[0] == (200 if node is home else 503)
-        status, text = ask(node.http_port, "/metrics")
-        assert status == 200 and f"quartet_home {int(node is home)}" in text and "quartet_term " in text
+    def each_says_it():
+        home = cluster.home()
+        for node in cluster.nodes:
+            assert ask(node.http_port, "/healthz")[0] == 200 and ask(node.http_port, "/readyz")[0] == 200
+            assert ask(node.http_port, "/healthz/home")[0] == (200 if node is home else 503)
+            status, text = ask(node.http_port, "/metrics")
+            assert status == 200 and f"quartet_home {int(node is home)}" in text and "quartet_term " in text
+
+    cluster.at_one_home(each_says_it)
 
 
 def test_without_a_home_nothing_is_executed_and_clients_are_told_so(cluster):
