@@ -1,7 +1,7 @@
 //! Measures what a document costs by how its words become postings. The figures of
 //! docs/decisions/28-search-postings.md:
 //!
-//!     cargo run --release -p quartet-search --example posting_layouts [documents]
+//!     cargo bench -p quartet-search --bench posting_layouts -- [documents]
 //!
 //! Documents of 60 Zipf words out of 20,000, two TAG values and two numbers go into an engine on a
 //! disk in memory, a transaction each. A layout is either a row for every posting, or postings that
@@ -116,7 +116,8 @@ enum Layout {
 
 fn main() {
     let documents = std::env::args()
-        .nth(1)
+        .skip(1)
+        .find(|word| word != "--bench")
         .map_or(20_000, |count| count.parse().expect("a number of documents"));
     println!("{documents} documents of {WORDS} words");
     for (name, layout) in [
