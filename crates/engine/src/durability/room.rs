@@ -123,12 +123,16 @@ impl Room {
 
     /// True if writes that make the database larger are refused.
     pub fn is_short(&self) -> bool {
+        self.has_failed() || self.wanted(0, false) > self.reserve.room()
+    }
+
+    /// True if the disk had no room for something. A next segment that is only not ready yet is no
+    /// such failure.
+    pub fn has_failed(&self) -> bool {
         if self.reserve.is_prepared() {
             self.has_refused.store(false, Ordering::Relaxed);
         }
-        self.is_stuck() && !self.is_refused()
-            || self.has_refused.load(Ordering::Relaxed)
-            || self.wanted(0, false) > self.reserve.room()
+        self.is_stuck() && !self.is_refused() || self.has_refused.load(Ordering::Relaxed)
     }
 
     pub fn is_prepared(&self) -> bool {

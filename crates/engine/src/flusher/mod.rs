@@ -1012,7 +1012,7 @@ impl Worker {
         let available_bytes = self.disk.available_bytes().unwrap_or(0);
         let checkpoint_failed = self.shared.statistics.checkpoint_failed.load(Ordering::Relaxed);
         let checkpoint_needs_it = checkpoint_failed && self.shared.stored.total() > available_bytes;
-        match self.preparing_failed.is_some() || self.shared.room.is_short() || checkpoint_needs_it {
+        match self.preparing_failed.is_some() || self.shared.room.has_failed() || checkpoint_needs_it {
             true => 0,
             false => available_bytes,
         }
