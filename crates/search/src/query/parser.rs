@@ -139,6 +139,11 @@ impl<'a> Parser<'a> {
     /// or a field does. So `-foo ba*` is `-(foo ba*)`, at the original too.
     fn tight(&mut self) -> Parsed<Option<Node>> {
         let found = self.with_attributes()?;
+        self.bound_tightly(found)
+    }
+
+    /// Joins `found` with all that binds to it.
+    fn bound_tightly(&mut self, found: Option<Node>) -> Parsed<Option<Node>> {
         if !self.is_at_tight() {
             return Ok(found);
         }
@@ -309,13 +314,7 @@ impl<'a> Parser<'a> {
     /// Attributes behind it belong to the field's condition.
     fn tight_operand(&mut self) -> Parsed<Option<Node>> {
         let found = self.primary()?;
-        if !self.is_at_tight() {
-            return Ok(found);
-        }
-        self.deeper()?;
-        let behind = self.tight()?;
-        self.depth -= 1;
-        Ok(joined_every(found, behind))
+        self.bound_tightly(found)
     }
 
     fn tag(&mut self, token: &Token) -> Parsed<Node> {
