@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 import redis
 
+from _pytest.runner import runtestprotocol
+
 from .resp import Connection
 from .server import TARGET, Server
+from .target import OVER_A_CLUSTER, TRIES_MAX, client_server, running
+
+SHARED = ("_session_server", "keyvalue_server")
+TERM_CHANGED = pytest.StashKey[bool]()
 
 
 def version_of(server: Server) -> tuple[int, ...]:
@@ -19,9 +25,11 @@ def version_of(server: Server) -> tuple[int, ...]:
 
 @pytest.fixture(scope="session")
 def _session_server():
-    server = Server().start()
-    yield server
-    server.close()
+    server = client_server()
+    try:
+        yield server.start()
+    finally:
+        server.close()
 
 
 @pytest.fixture
@@ -39,6 +47,8 @@ def server(_session_server, request):
 @pytest.fixture
 def fresh_server(request):
     """A server of this test's own, durable at once."""
+    if OVER_A_CLUSTER:
+        pytest.skip("ends its server or reads its folder")
     server = Server(durability="always").start()
     skip_unless_target_has(request, server)
     yield server
@@ -86,3 +96,35 @@ def r(server, protocol):
     client = redis.Redis(port=server.port, protocol=protocol, decode_responses=True, socket_timeout=15)
     yield client
     client.close()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Over a cluster only tests of clients of the server that all share are run; others start servers of their own."""
+    if OVER_A_CLUSTER:
+        others = [item for item in items if not set(SHARED) & set(item.fixturenames)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if set(SHARED) & set(item.fixturenames)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed and (served := running()) and served.has_moved():
+        item.session.stash[TERM_CHANGED] = True
+    return report
+
+
+def pytest_runtest_protocol(item, nextitem):
+    """Runs a test again that failed while another node became home: connections end then, as they must."""
+    if not OVER_A_CLUSTER:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(TRIES_MAX):
+        item.session.stash[TERM_CHANGED] = False
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not item.session.stash[TERM_CHANGED]:
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
