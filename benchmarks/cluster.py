@@ -167,15 +167,14 @@ class Writers:
             thread.join()
 
     def _run(self, number):
-        choose, block, made = random.Random(number), os.urandom(1 << 20), 0
+        choose, made = random.Random(number), 0
         connection, at, due = None, number, time.monotonic()
         while not self.over.is_set():
             commands = []
             for _ in range(self.batch):
                 made += 1
                 name = choose.randrange(self.keys) if self.keys else f"{number}:{made}"
-                start = choose.randrange(len(block) - self.value_bytes)
-                commands.append((b"SET", f"key:{name}", block[start : start + self.value_bytes]))
+                commands.append((b"SET", f"key:{name}", os.urandom(self.value_bytes)))
             sent = time.monotonic()
             try:
                 connection = connection or resp.Connection(self.nodes[at % len(self.nodes)].fixed_port, timeout_seconds=REPLY_SECONDS_MAX)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import redis
-
 from _pytest.runner import runtestprotocol
 
 from .resp import Connection
@@ -47,8 +48,6 @@ def server(_session_server, request):
 @pytest.fixture
 def fresh_server(request):
     """A server of this test's own, durable at once."""
-    if OVER_A_CLUSTER:
-        pytest.skip("ends its server or reads its folder")
     server = Server(durability="always").start()
     skip_unless_target_has(request, server)
     yield server
@@ -99,11 +98,20 @@ def r(server, protocol):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Over a cluster only tests of clients of the server that all share are run; others start servers of their own."""
-    if OVER_A_CLUSTER:
-        others = [item for item in items if not set(SHARED) & set(item.fixturenames)]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if set(SHARED) & set(item.fixturenames)]
+    """Over a cluster only clients of the server that all tests share are tested; those of CLUSTER_SAMPLE=N are each Nth test."""
+    if not OVER_A_CLUSTER:
+        return
+    left_out = {"starts servers of its own": [item for item in items if not set(SHARED) & set(item.fixturenames)]}
+    for item in items:
+        if marker := item.get_closest_marker("alone"):
+            left_out.setdefault(marker.args[0], []).append(item)
+    for reason, those in left_out.items():
+        print(f"{len(those)} tests left out: {reason}")
+    gone = {item for those in left_out.values() for item in those}
+    kept = [item for item in items if item not in gone]
+    kept = kept[:: int(os.environ.get("CLUSTER_SAMPLE", 1))]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
 
 
 @pytest.hookimpl(wrapper=True)

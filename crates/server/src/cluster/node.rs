@@ -24,12 +24,12 @@ use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
 use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
 use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer, drive};
 use quartet_model::LogSequence;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::copying;
-use super::forward::HomeCaller;
+use super::forward::{self, HomeCaller};
 use super::link::{self, Link, Stream};
 use super::members::{Member, Members, now_us};
 use super::silence::Signs;
@@ -469,11 +469,19 @@ impl Shared {
         };
         let (mut own, theirs) = pair().await?;
         if !entrances.admit(listener, theirs, peer).await? {
-            return link::refuse(stream.as_mut(), "no place").await;
+            // A protocol may have words for that.
+            let mut refusal = Vec::new();
+            own.read_to_end(&mut refusal).await?;
+            if refusal.is_empty() {
+                return link::refuse(stream.as_mut(), "no place").await;
+            }
+            link::accept(stream.as_mut()).await?;
+            stream.write_all(&refusal).await?;
+            return stream.shutdown().await;
         }
         drop(entrances);
         link::accept(stream.as_mut()).await?;
-        copy_bidirectional(&mut stream, &mut own).await.map(drop)
+        forward::exchange(stream, own).await
     }
 
     /// Hears whether the home lives, whichever node it is.
