@@ -98,7 +98,7 @@ def r(server, protocol):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Over a cluster only clients of the server that all tests share are tested; those of CLUSTER_SAMPLE=N are each Nth test."""
+    """Over a cluster only clients of the server that all tests share are tested; with CLUSTER_SAMPLE=N each Nth of those that are not slow."""
     if not OVER_A_CLUSTER:
         return
     left_out = {"starts servers of its own": [item for item in items if not set(SHARED) & set(item.fixturenames)]}
@@ -109,7 +109,8 @@ def pytest_collection_modifyitems(config, items):
         print(f"{len(those)} tests left out: {reason}")
     gone = {item for those in left_out.values() for item in those}
     kept = [item for item in items if item not in gone]
-    kept = kept[:: int(os.environ.get("CLUSTER_SAMPLE", 1))]
+    if sample := int(os.environ.get("CLUSTER_SAMPLE", 0)):
+        kept = [item for item in kept if not item.get_closest_marker("slow")][::sample]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
 

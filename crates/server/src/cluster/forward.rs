@@ -391,7 +391,7 @@ pub async fn exchange(client: impl AsyncRead + AsyncWrite, server: impl AsyncRea
                 return to_server.shutdown().await;
             }
             if to_server.write_all(&buffer[..count]).await.is_err() || to_server.flush().await.is_err() {
-                // What it said before is still to be read.
+                // The bytes that it sent before are still to be read.
                 return Ok(());
             }
         }
