@@ -35,9 +35,9 @@ class Node(Server):
 
 
 class Cluster:
-    def __init__(self, nodes: int = 3, options: Sequence[str] = ()):
+    def __init__(self, nodes: int = 3, options: Sequence[str] = (), etcd_options: Sequence[str] = ()):
         self.options = options
-        self.etcd = Etcd()
+        self.etcd = Etcd(options=etcd_options)
         self.nodes = [Node(self, f"node-{number}") for number in range(nodes)]
 
     def __enter__(self) -> "Cluster":

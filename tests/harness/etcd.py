@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.server import free_port
@@ -18,7 +19,10 @@ LEADER_SECONDS_MAX = 60.0
 
 
 class Etcd:
-    def __init__(self, members: int = 3):
+    """`options` go to the command line of each member as they are."""
+
+    def __init__(self, members: int = 3, options: Sequence[str] = ()):
+        self.options = options
         self.folder = Path(tempfile.mkdtemp(prefix="quartet-etcd-"))
         self.clients = [free_port() for _ in range(members)]
         self.peers = [free_port() for _ in range(members)]
@@ -42,7 +46,7 @@ class Etcd:
         client, peer = (f"http://127.0.0.1:{ports[member]}" for ports in (self.clients, self.peers))
         command = [os.environ.get("QUARTET_ETCD", "etcd"), f"--name=member-{member}", f"--data-dir={self.folder}/member-{member}"]
         command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
-        command += [f"--initial-advertise-peer-urls={peer}", f"--initial-cluster={cluster}", "--log-level=error"]
+        command += [f"--initial-advertise-peer-urls={peer}", f"--initial-cluster={cluster}", "--log-level=error", *self.options]
         with open(self.folder / f"log-{member}", "ab") as log:
             self.processes[member] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

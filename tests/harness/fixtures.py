@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import redis
+from _pytest.runner import runtestprotocol
 
 from .resp import Connection
 from .server import TARGET, Server
+from .target import OVER_A_CLUSTER, TRIES_MAX, client_server, running
+
+SHARED = ("_session_server", "keyvalue_server")
+TERM_CHANGED = pytest.StashKey[bool]()
 
 
 def version_of(server: Server) -> tuple[int, ...]:
@@ -19,9 +26,11 @@ def version_of(server: Server) -> tuple[int, ...]:
 
 @pytest.fixture(scope="session")
 def _session_server():
-    server = Server().start()
-    yield server
-    server.close()
+    server = client_server()
+    try:
+        yield server.start()
+    finally:
+        server.close()
 
 
 @pytest.fixture
@@ -86,3 +95,45 @@ def r(server, protocol):
     client = redis.Redis(port=server.port, protocol=protocol, decode_responses=True, socket_timeout=15)
     yield client
     client.close()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Over a cluster only clients of the server that all tests share are tested; with CLUSTER_SAMPLE=N each Nth of those that are not slow."""
+    if not OVER_A_CLUSTER:
+        return
+    left_out = {"starts servers of its own": [item for item in items if not set(SHARED) & set(item.fixturenames)]}
+    for item in items:
+        if marker := item.get_closest_marker("alone"):
+            left_out.setdefault(marker.args[0], []).append(item)
+    for reason, those in left_out.items():
+        print(f"{len(those)} tests left out: {reason}")
+    gone = {item for those in left_out.values() for item in those}
+    kept = [item for item in items if item not in gone]
+    if sample := int(os.environ.get("CLUSTER_SAMPLE", 0)):
+        kept = [item for item in kept if not item.get_closest_marker("slow")][::sample]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed and (served := running()) and served.has_moved():
+        item.session.stash[TERM_CHANGED] = True
+    return report
+
+
+def pytest_runtest_protocol(item, nextitem):
+    """Runs a test again that failed while another node became home: connections end then, as they must."""
+    if not OVER_A_CLUSTER:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(TRIES_MAX):
+        item.session.stash[TERM_CHANGED] = False
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not item.session.stash[TERM_CHANGED]:
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True

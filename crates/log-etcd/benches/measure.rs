@@ -5,14 +5,23 @@
 //! ```text
 //! QUARTET_ETCD=/usr/bin/etcd cargo bench -p quartet-log-etcd --bench measure -- [SECONDS A CELL]
 //! ```
+//!
+//! With endpoints of members that run it measures the bare side alone, for `benchmarks/cluster.py`:
+//!
+//! ```text
+//! measure HOST:PORT,... puts BYTES SECONDS    the latency of each, in microseconds, one a line
+//! measure HOST:PORT,... reads SECONDS         the same
+//! measure HOST:PORT,... acknowledged          the system's clock after each put, until stdin ends
+//! ```
 
 #[path = "../tests/etcd/members.rs"]
 mod members;
 
-use std::time::{Duration, Instant};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant, SystemTime};
 
 use members::Members;
-use quartet_log_etcd::Etcd;
+use quartet_log_etcd::{Etcd, EtcdOptions};
 use quartet_log_replicated::{
     Answer, ClusterId, Confirmation, Follower, Home, Moment, NodeId, Operation, Outcome, PartitionId, Place, Request,
     Writer, drive,
@@ -23,10 +32,81 @@ const EPOCH_BYTES: [usize; 4] = [100, 1 << 10, 16 << 10, 64 << 10];
 const ROUND: Duration = Duration::from_millis(500);
 
 fn main() {
-    let seconds = std::env::args()
-        .skip(1)
-        .find(|word| word != "--bench")
-        .map_or(4, |seconds| seconds.parse().expect("seconds"));
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    match words.as_slice() {
+        [] => compare(4),
+        [seconds] => compare(number(seconds)),
+        [endpoints, what @ ..] => {
+            let endpoints = endpoints.split(',').map(str::to_owned).collect();
+            let etcd = Etcd::open(&EtcdOptions::new(endpoints)).expect("the members are fit");
+            bare(etcd, what);
+        }
+    }
+}
+
+fn number(word: &str) -> u64 {
+    word.parse().expect("a number")
+}
+
+/// Measures etcd alone. An answer that does not come in time is asked for again, as the log does.
+fn bare(mut etcd: Etcd, what: &[String]) {
+    let place = Place::new("/bare", ClusterId(1), PartitionId(0));
+    let mut key = 0;
+    let mut next = |bytes: Vec<u8>| {
+        key += 1;
+        put(place.record_key(LogSequence(key)), bytes)
+    };
+    let words: Vec<&str> = what.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["puts", bytes, seconds] => {
+            let bytes = noise(number(bytes) as usize);
+            latencies(number(seconds), || {
+                let request = next(bytes.clone());
+                while drive::ask(&mut etcd, request.clone()).is_err() {}
+            });
+        }
+        ["reads", seconds] => {
+            let key = place.record_key(LogSequence(1));
+            let _ = drive::ask(&mut etcd, next(noise(100)));
+            latencies(number(seconds), || {
+                while drive::ask(&mut etcd, Request::Get { key: key.clone() }).is_err() {}
+            });
+        }
+        ["acknowledged"] => acknowledged(|| drive::ask(&mut etcd, next(noise(100))).is_ok()),
+        _ => panic!("puts BYTES SECONDS, reads SECONDS or acknowledged"),
+    }
+    let delete = Operation::Delete {
+        from: place.record_key(LogSequence::ZERO),
+        until: place.records_end(),
+    };
+    let _ = drive::ask(&mut etcd, transact(delete));
+}
+
+fn latencies(seconds: u64, act: impl FnMut()) {
+    let mut cell = Cell::default();
+    cell.round(Duration::from_secs(seconds), act);
+    for latency in cell.latencies {
+        println!("{}", latency.as_micros());
+    }
+}
+
+/// Writes when each try that succeeded was answered, in microseconds since 1970.
+fn acknowledged(mut act: impl FnMut() -> bool) {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    loop {
+        if act() {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            println!("{}", now.expect("after 1970").as_micros());
+            std::io::stdout().flush().expect("somebody reads");
+        }
+    }
+}
+
+/// Measures the log beside bare etcd.
+fn compare(seconds: u64) {
     let members = Members::start(3);
     let mut etcd = Etcd::open(&members.options()).expect("the members are fit");
     let version = etcd
@@ -76,12 +156,12 @@ fn appends(etcd: &mut Etcd, home: &mut Home, bytes: usize, seconds: u64) -> (Cel
     let place = Place::new("/bare", ClusterId(1), PartitionId(0));
     let mut key = 0;
     for _ in 0..rounds(seconds) {
-        bare.round(|| {
+        bare.round(ROUND, || {
             key += 1;
             let answer = drive::ask(etcd, put(place.record_key(LogSequence(key)), epoch.clone()));
             assert!(matches!(answer, Ok(Answer::Done { .. })), "{answer:?}");
         });
-        log.round(|| {
+        log.round(ROUND, || {
             home.append(&epoch).expect("nothing is in flight");
             let outcome = drive::append(home, etcd, 10, &|| Moment::default());
             assert!(matches!(outcome, Some(Outcome::Done(_))), "{outcome:?}");
@@ -95,11 +175,11 @@ fn confirmations(etcd: &mut Etcd, home: &mut Home, seconds: u64) -> (Cell, Cell)
     let (mut bare, mut log) = (Cell::default(), Cell::default());
     let key = Place::new("/measure", ClusterId(1), PartitionId(0)).term_key();
     for _ in 0..rounds(seconds) {
-        bare.round(|| {
+        bare.round(ROUND, || {
             let answer = drive::ask(etcd, Request::Get { key: key.clone() });
             assert!(matches!(answer, Ok(Answer::Value(Some(_)))), "{answer:?}");
         });
-        log.round(|| {
+        log.round(ROUND, || {
             let confirmed = drive::confirm(home, etcd, Moment::default());
             assert_eq!(confirmed, Some(Confirmation::Confirmed));
         });
@@ -155,9 +235,9 @@ struct Cell {
 }
 
 impl Cell {
-    fn round(&mut self, mut act: impl FnMut()) {
+    fn round(&mut self, length: Duration, mut act: impl FnMut()) {
         let began = Instant::now();
-        while began.elapsed() < ROUND {
+        while began.elapsed() < length {
             let asked = Instant::now();
             act();
             self.latencies.push(asked.elapsed());

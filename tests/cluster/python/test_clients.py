@@ -1,16 +1,21 @@
 """Clients of every layer at nodes that are not home, and what they see when no node is."""
 
+import contextlib
 import json
+import os
+import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from functools import partial
+from pathlib import Path
 
 import pytest
 import redis
 from harness import dynamodb
 from harness.cluster import Cluster
+from harness.resp import Connection
 from harness.server import binary
 
 
@@ -77,6 +82,61 @@ def test_keys_with_values_are_answered_everywhere(cluster, tmp_path):
     for node in cluster.nodes:
         told = shell(node, "getrangekeys key kez")
         assert all(f"key{number}" in told for number in range(len(cluster.nodes))), told
+
+
+def test_a_client_that_is_passed_on_hears_that_there_is_no_place(cluster):
+    """The node took the home's refusal for a missing home, and said that three seconds later."""
+
+    def is_refused_in_the_words_of_redis():
+        home, other = cluster.home(), cluster.others()[0]
+        with Connection(home.port) as operator:
+            assert operator.do("CONFIG", "SET", "maxclients", 1) == "OK"
+            try:
+                with Connection(other.port) as refused:
+                    assert refused.read_to_close() == b"-ERR max number of clients reached\r\n"
+            finally:
+                operator.do("CONFIG", "SET", "maxclients", 10_000)
+
+    cluster.at_one_home(is_refused_in_the_words_of_redis)
+
+
+def test_a_client_that_is_passed_on_may_end_its_side_first(cluster):
+    def reads_to_the_end():
+        with Connection(cluster.others()[0].port) as client:
+            client.send("PING")
+            client.send("QUIT")
+            client.socket.shutdown(socket.SHUT_WR)
+            assert client.read_to_close() == b"+PONG\r\n+OK\r\n"
+
+    cluster.at_one_home(reads_to_the_end)
+
+
+def test_a_client_that_the_home_ends_is_ended_whatever_it_does(cluster):
+    """The connection stayed half open at both nodes while the client kept its side open."""
+
+    def goes():
+        home, other = cluster.home(), cluster.others()[0]
+        with Connection(home.port) as operator, Connection(other.port) as victim:
+            assert operator.do("CLIENT", "KILL", "ID", victim.do("CLIENT", "ID")) == 1
+            assert victim.read_to_close() == b""
+            deadline = time.monotonic() + 60
+            while sockets_of(other, victim.socket.getsockname()[1]):
+                assert time.monotonic() < deadline, "the node keeps the connection"
+                time.sleep(0.05)
+
+    cluster.at_one_home(goes)
+
+
+def sockets_of(node, peer_port):
+    """How many sockets of the node are connected to this port of loopback."""
+    lines = Path(f"/proc/{node.pid}/net/tcp").read_text().splitlines()[1:]
+    own = set()
+    for file in Path(f"/proc/{node.pid}/fd").iterdir():
+        # One may be closed meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            own.add(os.readlink(file))
+    fields = [line.split() for line in lines]
+    return sum(f"socket:[{field[9]}]" in own for field in fields if int(field[2].rsplit(":")[1], 16) == peer_port)
 
 
 def test_each_node_says_what_it_is(cluster):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.server import ROOT, Server, free_port
+from harness.target import OVER_A_CLUSTER
 
 LIBRARY = Path(os.environ.get("QUARTET_FDB_C", ROOT / "target" / "release" / "libfdb_c.so"))
 API_VERSION = 730
@@ -49,7 +50,14 @@ class KeyValueServer(Server):
 
 
 @pytest.fixture(scope="module")
-def keyvalue_server():
+def keyvalue_server(request, tmp_path_factory):
+    if OVER_A_CLUSTER:
+        server = request.getfixturevalue("_session_server")
+        file = tmp_path_factory.mktemp("cluster") / "fdb.cluster"
+        file.write_text(f"quartet:dev@{server.keyvalue_address}\n")
+        server.cluster_file = str(file)
+        yield server
+        return
     server = KeyValueServer().start()
     yield server
     server.close()

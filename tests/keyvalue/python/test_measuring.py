@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+import pytest
 from harness.admin import Admin
 
 from .conftest import KeyValueServer
@@ -15,6 +16,7 @@ def counts(server, name, labels):
     return int(found[0]) if found else 0
 
 
+@pytest.mark.alone("metrics are those of the node that is asked")
 def test_each_operation_is_counted_once(fdb, database, keyvalue_server):
     def count(operation):
         return counts(keyvalue_server, "quartet_request_duration_seconds", f'layer="keyvalue",operation="{operation}"')

@@ -92,9 +92,9 @@ def test_the_first_command_that_fails_ends_the_line(shell):
 def test_options(shell):
     code, output, errors = shell(r"get \xff; exit")
     assert (code, errors) == (1, "ERROR: Key outside legal range (2004)\n")
-    code, output, errors = shell(r"option on read_system_keys; option on TIMEOUT 10000; option; get \xff/x; option off timeout; exit")
+    code, output, errors = shell(r"option on read_system_keys; option on TIMEOUT 10000; option; get \xff/nosuch; option off timeout; exit")
     assert (code, errors) == (0, "")
-    assert "read_system_keys\ntimeout: `10000'\n" in output and r"`\xff/x': not found" in output
+    assert "read_system_keys\ntimeout: `10000'\n" in output and r"`\xff/nosuch': not found" in output
     for wrong in ("option on", "option maybe timeout", "option on timeout", "option on nothing", "begin; option off timeout"):
         assert shell(wrong)[0] == 1, wrong
 

@@ -390,6 +390,7 @@ def reply_or_reconnect(server, one: Connection, request: list[str]) -> Connectio
         raise AssertionError(f"no reply to {request}") from None
 
 
+@pytest.mark.slow
 def test_extreme_integers_in_every_command(server):
     with Connection(server.port) as admin:
         requests = extreme_requests(admin.do("COMMAND"))

@@ -35,6 +35,7 @@ use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
 use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
+use crate::redis::NO_PLACE;
 
 /// How long a client waits for a home.
 pub const PATIENCE: Duration = Duration::from_secs(3);
@@ -116,6 +117,9 @@ impl Entrance for ForwardEntrance {
     fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
             let Some(permit) = self.limit.admit(Place::Any).await else {
+                if self.protocol == Protocol::Redis {
+                    let _ = socket.try_write(NO_PLACE);
+                }
                 return Ok(None);
             };
             socket.set_nodelay(true)?;
@@ -170,7 +174,7 @@ async fn serve(forwarded: Forwarded, mut stop: watch::Receiver<bool>) {
 }
 
 impl Client {
-    /// Passes bytes both ways until either side ends. `seen` has come already.
+    /// Passes bytes both ways until the home's side ends. `seen` has come already.
     async fn pass_on(&self, mut socket: impl AsyncRead + AsyncWrite + Unpin, seen: &[u8]) -> io::Result<()> {
         let Some(mut home) = self.home.call(self.listener, self.peer).await else {
             if self.protocol == Protocol::Redis {
@@ -179,7 +183,7 @@ impl Client {
             return socket.shutdown().await;
         };
         home.write_all(seen).await?;
-        tokio::io::copy_bidirectional(&mut socket, &mut home).await.map(drop)
+        exchange(socket, home).await
     }
 
     /// Answers requests of HTTP one after the other, until one was passed on.
@@ -371,6 +375,38 @@ async fn send<S: AsyncRead, H: AsyncWrite>(
         if !matches!(read, Ok(Ok(1..))) {
             return Err(Side::Client);
         }
+    }
+}
+
+/// Passes bytes both ways until the server's side ends, which it does as a whole. A client may end
+/// its own before it has read everything.
+pub async fn exchange(client: impl AsyncRead + AsyncWrite, server: impl AsyncRead + AsyncWrite) -> io::Result<()> {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    let asking = async {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let count = from_client.read(&mut buffer).await?;
+            if count == 0 {
+                return to_server.shutdown().await;
+            }
+            if to_server.write_all(&buffer[..count]).await.is_err() || to_server.flush().await.is_err() {
+                // The bytes that it sent before are still to be read.
+                return Ok(());
+            }
+        }
+    };
+    let answering = async {
+        tokio::io::copy(&mut from_server, &mut to_client).await?;
+        to_client.shutdown().await
+    };
+    let (mut asking, mut answering) = (std::pin::pin!(asking), std::pin::pin!(answering));
+    tokio::select! {
+        answered = &mut answering => answered,
+        asked = &mut asking => match asked {
+            Ok(()) => answering.await,
+            Err(error) => Err(error),
+        },
     }
 }
 

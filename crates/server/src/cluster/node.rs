@@ -24,12 +24,12 @@ use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
 use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
 use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer, drive};
 use quartet_model::LogSequence;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use super::copying;
-use super::forward::HomeCaller;
+use super::forward::{self, HomeCaller};
 use super::link::{self, Link, Stream};
 use super::members::{Member, Members, now_us};
 use super::silence::Signs;
@@ -50,6 +50,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const EXIT_NEEDS_COPY: i32 = 75;
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes that the system keeps each way of a connection within this process.
+const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
 /// The service at the sockets now.
 enum Stage {
@@ -469,11 +471,19 @@ impl Shared {
         };
         let (mut own, theirs) = pair().await?;
         if !entrances.admit(listener, theirs, peer).await? {
-            return link::refuse(stream.as_mut(), "no place").await;
+            // A protocol may have words for that.
+            let mut refusal = Vec::new();
+            own.read_to_end(&mut refusal).await?;
+            if refusal.is_empty() {
+                return link::refuse(stream.as_mut(), "no place").await;
+            }
+            link::accept(stream.as_mut()).await?;
+            stream.write_all(&refusal).await?;
+            return stream.shutdown().await;
         }
         drop(entrances);
         link::accept(stream.as_mut()).await?;
-        copy_bidirectional(&mut stream, &mut own).await.map(drop)
+        forward::exchange(stream, own).await
     }
 
     /// Hears whether the home lives, whichever node it is.
@@ -566,11 +576,19 @@ impl Nodes for Shared {
     }
 }
 
-/// The two ends of a connection within this process.
+/// The two ends of a connection within this process. The system keeps little of it: a client that
+/// takes no replies is to be felt as soon as a client of this node's own.
 async fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
-    let own = TcpStream::connect(address).await?;
+    let socket = || -> std::io::Result<TcpSocket> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_send_buffer_size(PAIR_BUFFER_BYTES)?;
+        socket.set_recv_buffer_size(PAIR_BUFFER_BYTES)?;
+        Ok(socket)
+    };
+    let listening = socket()?;
+    listening.bind((std::net::Ipv4Addr::LOCALHOST, 0).into())?;
+    let listener = listening.listen(16)?;
+    let own = socket()?.connect(listener.local_addr()?).await?;
     loop {
         // Another process may have been quicker.
         let (theirs, peer) = listener.accept().await?;

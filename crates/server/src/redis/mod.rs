@@ -95,6 +95,9 @@ pub struct Conversations {
     pub replica_of: ReplicaOf,
 }
 
+/// The answer to a client for which there is no place.
+pub const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
+
 /// The way into Redis' layer.
 pub struct RespEntrance {
     /// For the default database.
@@ -142,7 +145,7 @@ impl RespEntrance {
         statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         if self.takes == Takes::Both {
             // The peer may not be reading; it gets the error if its socket takes it at once.
-            let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+            let _ = socket.try_write(NO_PLACE);
         }
     }
 

@@ -119,6 +119,7 @@ test("v2: PartiQL, endpoint discovery and errors", async () => {
   const found = await client.executeStatement({ Statement: `SELECT * FROM "${TableName}" WHERE p = 'sql'` }).promise();
   assert.deepEqual(found.Items, [{ p: { S: "sql" }, s: { N: "7" } }]);
   const { Endpoints } = await client.describeEndpoints().promise();
-  assert.equal(`http://${Endpoints[0].Address}`, options.endpoint);
+  // A follower leads to the home's own listener.
+  assert.equal(`http://${Endpoints[0].Address}` === options.endpoint, process.env.QUARTET_TEST_TARGET !== "follower");
   await assert.rejects(documents.get({ TableName: "nowhere", Key: { p: "a" } }).promise(), { code: "ResourceNotFoundException" });
 });
