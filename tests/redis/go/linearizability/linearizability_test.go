@@ -257,11 +257,10 @@ func (h *history) finished() []porcupine.Operation {
 
 // session is one client of one key until its first failure: afterwards it counts as another client,
 // because its last operation is still open.
-func session(h *history, s *server, key string, chance *rand.Rand, budget *int) {
+func session(h *history, to redis.Options, key string, chance *rand.Rand, budget *int) {
 	ctx := context.Background()
-	client := redis.NewClient(&redis.Options{
-		Addr: s.address.Load().(string), MaxRetries: -1, PoolSize: 1, DialTimeout: time.Second, ReadTimeout: 10 * time.Second, DialerRetries: 1,
-	})
+	to.MaxRetries, to.PoolSize, to.DialTimeout, to.DialerRetries = -1, 1, time.Second, 1
+	client := redis.NewClient(&to)
 	defer client.Close()
 	if client.Ping(ctx).Err() != nil {
 		time.Sleep(2 * time.Millisecond)
@@ -324,7 +323,8 @@ func run(t *testing.T, s *server, keys, clientsPerKey, operationsPerClient, kill
 			all.Go(func() {
 				defer busy.Add(-1)
 				for budget := operationsPerClient; budget > 0; {
-					session(h, s, fmt.Sprint("register", key), chance, &budget)
+					to := redis.Options{Addr: s.address.Load().(string), ReadTimeout: 10 * time.Second}
+					session(h, to, fmt.Sprint("register", key), chance, &budget)
 				}
 			})
 		}
