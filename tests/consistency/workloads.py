@@ -44,6 +44,18 @@ class OverRedis(Kind):
             host=server.host, port=server.port, password=server.root_key, socket_timeout=self.seconds, retry=None, decode_responses=True
         )
 
+    def run(self, client, operations):
+        try:
+            return self.transact(client, operations)
+        except redis.ResponseError as error:
+            # No node is home, or its disk is full: nothing was executed.
+            if str(error).startswith(("MASTERDOWN", "MISCONF")) or isinstance(error, redis.exceptions.MasterDownError):
+                raise Failed from error
+            raise
+
+    def transact(self, client, operations):
+        raise NotImplementedError
+
     def name(self, key) -> str:
         return f"{type(self).__name__}:{key}"
 
@@ -53,7 +65,7 @@ def numbers(values) -> list[int]:
 
 
 class Multi(OverRedis):
-    def run(self, client, operations):
+    def transact(self, client, operations):
         pipe = client.pipeline(transaction=True)
         for kind, key, value in operations:
             pipe.rpush(self.name(key), value) if kind == "append" else pipe.lrange(self.name(key), 0, -1)
@@ -64,7 +76,7 @@ class Multi(OverRedis):
 class Watch(OverRedis):
     """Reads first, then appends if nothing that was read has changed."""
 
-    def run(self, client, operations):
+    def transact(self, client, operations):
         reads = [operation for operation in operations if operation[0] == "read"]
         appends = [operation for operation in operations if operation[0] == "append"]
         with client.pipeline(transaction=True) as pipe:
@@ -96,7 +108,7 @@ for _, operation in ipairs(cjson.decode(ARGV[1])) do
 end
 return answers"""
 
-    def run(self, client, operations):
+    def transact(self, client, operations):
         given = json.dumps([[kind, self.name(key), value or 0] for kind, key, value in operations])
         answers = client.eval(self.SOURCE, 0, given)
         return [(kind, key, value if kind == "append" else numbers(answer)) for (kind, key, value), answer in zip(operations, answers)]

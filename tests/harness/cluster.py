@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -30,13 +31,16 @@ class Node(Server):
         self.keyvalue_address = f"{host}:{free_port()}"
 
     def ask(self, path: str, body: object = None, timeout: float = 5):
-        """What the HTTP listener answers to whoever has the root key."""
+        """What the HTTP listener answers to whoever has the root key. OSError: it does not."""
         request = urllib.request.Request(
             f"http://{self.host}:{self.http_port}{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self.root_key or 'dev'}"},
         )
-        return urllib.request.urlopen(request, timeout=timeout).read().decode()
+        try:
+            return urllib.request.urlopen(request, timeout=timeout).read().decode()
+        except http.client.HTTPException as broken:
+            raise OSError(f"{self.name} broke off") from broken
 
     def is_home(self) -> bool:
         try:

@@ -113,7 +113,7 @@ class Etcd:
             status = self.ask(member, "maintenance/status")
         except (OSError, ValueError):
             return False
-        return status["leader"] == status["header"]["member_id"]
+        return status.get("leader") == status["header"]["member_id"]
 
     def compact(self, member: int) -> int:
         """Drops all history as of now, as anybody may who has access. The revision below which it is gone."""
@@ -145,10 +145,10 @@ class Etcd:
         self._etcdctl(["snapshot", "save", str(file)], member)
 
     def restore(self, file: Path) -> None:
-        """All members lose what they have and begin with a snapshot's content."""
+        """All members begin with a snapshot's content. What they had is kept for `put_back`."""
         for member in range(len(self.clients)):
             self.kill(member)
-            shutil.rmtree(self.data(member))
+            self.data(member).rename(self._aside(member))
             peer = f"{self.scheme}://{self.peers[member]}"
             words = ["snapshot", "restore", str(file), f"--name={self.names[member]}", f"--data-dir={self.data(member)}"]
             words += [f"--initial-cluster={self.initial_cluster}", f"--initial-advertise-peer-urls={peer}"]
@@ -156,6 +156,19 @@ class Etcd:
         for member in range(len(self.clients)):
             self.run(member)
         self.leader()
+
+    def put_back(self) -> None:
+        """All members go on from what they had before `restore`."""
+        for member in range(len(self.clients)):
+            self.kill(member)
+            shutil.rmtree(self.data(member))
+            self._aside(member).rename(self.data(member))
+        for member in range(len(self.clients)):
+            self.run(member)
+        self.leader()
+
+    def _aside(self, member: int) -> Path:
+        return self.folder / f"{self.names[member]}-aside"
 
     def _etcdctl(self, words: list[str], member: int | None = None) -> None:
         command = ["etcdctl", *words]

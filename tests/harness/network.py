@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 BRIDGE = "machines"
 # The addresses are private to the namespaces, so every run has the same.
@@ -74,6 +75,7 @@ class Network:
 
     def __init__(self):
         self.machines: list[Machine] = []
+        self.cut_at: set[Machine] = set()
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", BRIDGE, "type", "bridge")
         run("ip", "address", "add", f"{SUBNET}.1/24", "dev", BRIDGE)
@@ -83,22 +85,22 @@ class Network:
         self.machines.append(Machine(name, len(self.machines) + 2))
         return self.machines[-1]
 
-    def cut(self, sender: "Machine", receiver: "Machine") -> None:
-        """Nothing that `sender` sends arrives at `receiver`."""
-        receiver.inside("iptables", "-w", "-A", "INPUT", "-s", sender.address, "-j", "DROP")
-
-    def cut_both(self, one: "Machine", other: "Machine") -> None:
-        self.cut(one, other)
-        self.cut(other, one)
+    def cut(self, pairs: Sequence[tuple["Machine", "Machine"]]) -> None:
+        """Nothing that the first of a pair sends arrives at the second."""
+        for receiver in {receiver for _, receiver in pairs}:
+            senders = ",".join(sender.address for sender, other in pairs if other is receiver)
+            self.cut_at.add(receiver)
+            receiver.inside("iptables", "-w", "-A", "INPUT", "-s", senders, "-j", "DROP")
 
     def dropped(self) -> int:
         """Packets that cuts have dropped since they were made."""
-        listed = (machine.inside("iptables", "-w", "-nvxL", "INPUT") for machine in self.machines)
+        listed = (machine.inside("iptables", "-w", "-nvxL", "INPUT") for machine in self.cut_at)
         return sum(int(count) for text in listed for count in re.findall(r"^\s*(\d+)\s+\d+\s+DROP", text, re.MULTILINE))
 
     def heal(self) -> None:
-        for machine in self.machines:
+        for machine in self.cut_at:
             machine.inside("iptables", "-w", "-F", "INPUT")
+        self.cut_at.clear()
 
     def close(self) -> None:
         for machine in self.machines:
@@ -120,9 +122,7 @@ class Machine:
         port = f"port-{number}"
         run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(self.process.pid))
         run("ip", "link", "set", port, "master", BRIDGE, "up")
-        self.inside("ip", "link", "set", "lo", "up")
-        self.inside("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
-        self.inside("ip", "link", "set", "eth0", "up")
+        self.inside("sh", "-c", f"ip link set lo up && ip address add {self.address}/24 dev eth0 && ip link set eth0 up")
 
     @property
     def prefix(self) -> list[str]:

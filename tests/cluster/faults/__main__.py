@@ -10,6 +10,7 @@ the end each node in turn is home, and is read.
 from __future__ import annotations
 
 import argparse
+import collections
 import os
 import random
 import subprocess
@@ -49,7 +50,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="quartet-faults-") as folder:
         registers = chosen.registers or build_registers(Path(folder))
         with World(Path(folder)) as world:
-            return run(world, chosen, registers)
+            try:
+                return run(world, chosen, registers)
+            except BaseException:
+                for node in world.nodes:
+                    print(f"{node.name} said last:\n{''.join(node.output[-25:])}")
+                raise
 
 
 def build_registers(folder: Path) -> Path:
@@ -83,7 +89,13 @@ def run(world: World, chosen: argparse.Namespace, registers: Path) -> int:
         print(*world.problems, sep="\n")
         return 1
     are_lists_good = report(workloads)
-    print(f"{operations(workloads)} operations on lists, {len(world.probe.acknowledged)} acknowledged writes kept at every node, {world.copies} copies")
+    surprises = collections.Counter(text for workload in workloads for text in workload.surprises)
+    print("answers whose outcome is unknown:", *(f"{count} x {text}" for text, count in surprises.most_common(12)), sep="\n  ")
+    assert world.compactions > 0, "etcd was never compacted"
+    print(
+        f"{operations(workloads)} operations on lists, {len(world.probe.acknowledged)} acknowledged writes kept at every node, {world.copies} copies, "
+        f"{world.compactions} compactions"
+    )
     return 0 if are_lists_good and are_registers_good else 1
 
 

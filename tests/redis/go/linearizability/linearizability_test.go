@@ -287,11 +287,20 @@ func session(h *history, to redis.Options, key string, chance *rand.Rand, budget
 		case swap:
 			out.swapped, err = compareAndSet(ctx, client, &in)
 		}
+		if wasRefused(err) {
+			time.Sleep(20 * time.Millisecond)
+			return
+		}
 		h.record(number, in, call, out, err)
 		if err != nil {
 			return
 		}
 	}
+}
+
+// wasRefused is true of answers that say that nothing was executed: no node is home, or its disk is full.
+func wasRefused(err error) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), "MASTERDOWN") || strings.HasPrefix(err.Error(), "MISCONF"))
 }
 
 func compareAndSet(ctx context.Context, client *redis.Client, in *input) (bool, error) {
