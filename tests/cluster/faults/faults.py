@@ -293,6 +293,7 @@ def disk_of_home_full(world: World) -> None:
 
     def is_refused() -> bool:
         """Another node may be home in its place."""
+        world.write_much()
         return any("No space left" in refusal for refusal in world.probe.refusals[refusals:]) or not home.is_home()
 
     until(is_refused, "writes are refused")
@@ -308,6 +309,7 @@ def disk_of_follower_full(world: World) -> None:
 
     def is_behind() -> bool:
         """Or it is home, for the home before was too slow."""
+        world.write_much()
         figures = follower.metrics()
         return figures["quartet_home"] == 1 or figures["quartet_lag_seconds"] > BEHIND_SECONDS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +26,7 @@ EXIT_NEEDS_COPY = 75
 # Logs in small pieces, so that a full disk is soon noticed, and few of them.
 OPTIONS = ["--log-segment-bytes", "2097152", "--log-retention-bytes", "33554432", "--dynamodb-access-keys", "test:test"]
 DISK_MEGABYTES = 192
+MUCH_BYTES = 1 << 19
 
 
 def until(holds: Callable[[], bool], what: str, seconds: float = COMES_WITHIN) -> float:
@@ -151,6 +153,12 @@ class World:
     def progress(self) -> float:
         """Seconds until a write is acknowledged that began after this."""
         return self.probe.wait()
+
+    def write_much(self) -> None:
+        """So that disks fill up, if somebody takes it."""
+        with contextlib.suppress(redis.RedisError, OSError, StopIteration):
+            home = next(node for node in self.nodes if node.is_home())
+            self.probe.connect(home).set("much", os.urandom(MUCH_BYTES))
 
     def _compact(self) -> None:
         """What somebody else does to an etcd that is shared: each second all history goes."""
