@@ -8,17 +8,22 @@ A cut drops packets where they would arrive, so the sender sees what it sees of 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 BRIDGE = "machines"
 # The addresses are private to the namespaces, so every run has the same.
 SUBNET = "10.77.0"
+FOLDERS = "quartet-machines-"
 INSIDE = "QUARTET_TEST_NAMESPACES"
 LEAVE_OUT = "QUARTET_TEST_WITHOUT_NAMESPACES"
 STARTED_SECONDS_MAX = 10.0
@@ -68,6 +73,28 @@ def why_not() -> str | None:
         except OSError as problem:
             return f"{needed}: {problem}"
     return None
+
+
+@contextlib.contextmanager
+def own_folder():
+    """Where everything goes that this process makes, temporary files too. Also removes what earlier ones left that were killed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
+        with contextlib.suppress(OSError), locked(old):
+            shutil.rmtree(old)
+    with tempfile.TemporaryDirectory(prefix=FOLDERS) as folder, locked(Path(folder)):
+        tempfile.tempdir = folder
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def locked(folder: Path):
+    """OSError: another process has it."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(place)
 
 
 class Network:

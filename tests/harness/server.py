@@ -186,7 +186,7 @@ class Server:
         for line in process.stdout:
             self.output.append(line)
             del self.output[:-2000]
-            if found := re.match(r"redis\s+redis://[^:]+:(\d+)", line):
+            if found := re.match(r"redis\s+redis://.*:(\d+)", line):
                 self.port = int(found.group(1))
             if found := re.match(r"http\s+http://[^:]+:(\d+)", line):
                 self.http_port = int(found.group(1))
@@ -194,7 +194,7 @@ class Server:
                 self.dynamodb_port = int(found.group(1))
             if found := re.match(r"fauna\s+https?://[^:]+:(\d+)", line):
                 self.fauna_port = int(found.group(1))
-            if found := re.match(r"keyvalue\s+\S+@[^:]+:(\d+)", line):
+            if found := re.match(r"keyvalue\s.*:(\d+)", line):
                 self.keyvalue_port = int(found.group(1))
             if line.strip() == "ready":
                 ready.set()

@@ -25,7 +25,7 @@ from consistency import known
 from consistency.clients import Workload, report
 from consistency.workloads import ALL as KINDS
 from harness.cluster import Node
-from harness.network import alone
+from harness.network import alone, own_folder
 from harness.server import ROOT
 
 from . import faults
@@ -49,9 +49,9 @@ def main() -> int:
     if wrong:
         print("the judge is wrong", *wrong, sep="\n")
         return 1
-    with tempfile.TemporaryDirectory(prefix="quartet-faults-") as folder:
-        registers = chosen.registers or build_registers(Path(folder))
-        with World(Path(folder)) as world:
+    with own_folder() as folder:
+        registers = chosen.registers or build_registers(folder)
+        with World(folder) as world:
             try:
                 return run(world, chosen, registers)
             except BaseException:
@@ -133,6 +133,7 @@ def settle(world: World) -> None:
     """Until all nodes agree who is home."""
 
     def is_settled() -> bool:
+        assert not world.problems, "\n".join(world.problems)
         try:
             figures = [node.metrics() for node in world.nodes]
         except OSError:
