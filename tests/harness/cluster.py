@@ -16,7 +16,8 @@ from harness.network import Machine
 from harness.server import Server, free_port
 
 HOME_SECONDS_MAX = 30.0
-ROOT_KEY = "the-root-key-of-a-test-0123456789"
+# It is in a cluster file of FoundationDB as well, so it has letters and digits alone.
+ROOT_KEY = "rootKeyOfATest0123456789"
 
 
 class Node(Server):

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from consistency import known
 from consistency.clients import Workload, report
+from consistency.judge import OK
 from consistency.workloads import ALL as KINDS
 from harness.cluster import Node
 from harness.network import alone, own_folder
@@ -77,6 +78,7 @@ def run(world: World, chosen: argparse.Namespace, registers: Path) -> int:
         for thread in threads:
             thread.start()
         try:
+            until(lambda: all(count_of(workload) > 0 for workload in workloads), "every kind of client has done something")
             break_things(world, chosen, lambda: operations(workloads) >= chosen.operations and time.monotonic() - began >= chosen.seconds)
         finally:
             for workload in workloads:
@@ -102,8 +104,12 @@ def run(world: World, chosen: argparse.Namespace, registers: Path) -> int:
 
 
 def operations(workloads: list[Workload]) -> int:
-    """Those that were answered."""
-    return sum(len(one.operations) for workload in workloads for one in list(workload.history) if one.outcome == "ok")
+    return sum(map(count_of, workloads))
+
+
+def count_of(workload: Workload) -> int:
+    """Of the operations that were answered."""
+    return sum(len(one.operations) for one in list(workload.history) if one.outcome == OK)
 
 
 def break_things(world: World, chosen: argparse.Namespace, is_enough) -> None:
@@ -113,11 +119,15 @@ def break_things(world: World, chosen: argparse.Namespace, is_enough) -> None:
     assert len(possible) == (len(names) or len(faults.ALL)), f"a fault is called otherwise: {[one.__name__ for one in faults.ALL]}"
     first = chance.sample(possible, len(possible))
     print(f"seed {chosen.seed}", flush=True)
+    worst = 0.0
     while first or not is_enough():
-        break_one(world, first.pop() if first else chance.choice(possible))
+        worst = max(worst, break_one(world, first.pop() if first else chance.choice(possible)))
+    print(f"the longest time until writes went on: {worst:.1f} s")
 
 
-def break_one(world: World, act) -> None:
+def break_one(world: World, act) -> float:
+    """The longest time that a write took to be acknowledged, while it was broken and afterwards."""
+    world.probe.longest = 0.0
     began, before = time.monotonic(), world.cluster.term()
     act(world)
     world.network.heal()
@@ -126,7 +136,12 @@ def break_one(world: World, act) -> None:
     settle(world)
     terms = world.cluster.term() - before
     assert not world.problems, "\n".join(world.problems)
-    print(f"{faults.title(act)}: {broken:.1f} s, {terms} terms; writes {resumed:.2f} s after it was mended", flush=True)
+    print(
+        f"{faults.title(act)}: {broken:.1f} s, {terms} terms, {world.probe.longest:.1f} s without a write; "
+        f"writes {resumed:.2f} s after it was mended",
+        flush=True,
+    )
+    return world.probe.longest
 
 
 def settle(world: World) -> None:
