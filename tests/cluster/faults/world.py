@@ -192,7 +192,7 @@ class World:
                     continue
                 self.copies += 1
                 try:
-                    node.start()
+                    self.start(node)
                 except RuntimeError as error:
                     self.problems.append(f"{node.name} did not start again: {error}")
                     self.kept_running.discard(node)
