@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.certificates import Certificates
@@ -104,6 +105,7 @@ class Etcd:
         raise TimeoutError(f"no leader; see {self.folder}")
 
     def ask(self, member: int, path: str, **body) -> dict:
+        """OSError or ValueError: it has not answered."""
         url = f"{self.scheme}://{self.clients[member]}/v3/{path}"
         request = urllib.request.Request(url, data=json.dumps(body).encode(), method="POST")
         return json.load(urllib.request.urlopen(request, timeout=1, context=self.context))
@@ -125,12 +127,32 @@ class Etcd:
         """Removes a member whose disk is lost; another takes its place with an empty one."""
         self.kill(member)
         shutil.rmtree(self.data(member))
-        members = self.ask(by_way_of, "cluster/member/list")["members"]
-        gone = next(one["ID"] for one in members if one.get("name") == self.names[member])
-        self.ask(by_way_of, "cluster/member/remove", ID=gone)
+        lost, peer = self.names[member], f"{self.scheme}://{self.peers[member]}"
         self.names[member] += "-again"
-        self.ask(by_way_of, "cluster/member/add", peerURLs=[f"{self.scheme}://{self.peers[member]}"])
+
+        def remove_or_add() -> bool:
+            """A request without an answer may have done it."""
+            members = self.ask(by_way_of, "cluster/member/list")["members"]
+            if gone := [one["ID"] for one in members if one.get("name") == lost]:
+                self.ask(by_way_of, "cluster/member/remove", ID=gone[0])
+                return False
+            if not any(peer in one["peerURLs"] for one in members):
+                self.ask(by_way_of, "cluster/member/add", peerURLs=[peer])
+                return False
+            return True
+
+        self._insist(remove_or_add)
         self.run(member, joins=True)
+
+    def _insist(self, act: Callable[[], bool]) -> None:
+        """Until it is done: a member that has just lost its leader, or is slow, refuses or is silent."""
+        deadline = time.monotonic() + LEADER_SECONDS_MAX
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+                if act():
+                    return
+            time.sleep(0.1)
+        raise TimeoutError(f"etcd does not do what it is asked for; see {self.folder}")
 
     def answers(self, member: int) -> bool:
         """True if the member has everything that was decided before, and can show it."""
@@ -142,7 +164,12 @@ class Etcd:
 
     def save(self, member: int, file: Path) -> None:
         """Writes a snapshot of everything to a file."""
-        self._etcdctl(["snapshot", "save", str(file)], member)
+
+        def save() -> bool:
+            self._etcdctl(["snapshot", "save", str(file)], member)
+            return True
+
+        self._insist(save)
 
     def restore(self, file: Path) -> None:
         """All members begin with a snapshot's content. What they had is kept for `put_back`."""

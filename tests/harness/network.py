@@ -27,7 +27,7 @@ FOLDERS = "quartet-machines-"
 INSIDE = "QUARTET_TEST_NAMESPACES"
 LEAVE_OUT = "QUARTET_TEST_WITHOUT_NAMESPACES"
 STARTED_SECONDS_MAX = 10.0
-PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "iptables": "iptables"}
+PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux", "ip": "iproute2", "iptables": "iptables"}
 
 
 def run(*command: str) -> str:
@@ -52,8 +52,10 @@ def alone(module: str) -> None:
         sys.exit(0)
     if missing:
         sys.exit(f"machines of a test's own are not possible here: {missing}; {LEAVE_OUT}=1 leaves the tests out that need them")
-    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", module, *sys.argv[1:]]
-    os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
+    # `unshare` minds no signal while it waits, so it has to be killed with this process; it kills what is inside.
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += [sys.executable, "-m", module, *sys.argv[1:]]
+    sys.exit(subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode)
 
 
 def why_not() -> str | None:
