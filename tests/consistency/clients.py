@@ -24,10 +24,11 @@ class Workload:
     """The clients of one kind, and their history. A client that has failed connects again, to any of the servers.
 
     `up`: whether the servers are meant to answer. `seconds`: how long a request may take before its outcome counts as unknown.
+    `length_max`: the operations of the longest transaction.
     """
 
-    def __init__(self, name: str, servers: Sequence[Server], up: threading.Event, seconds: float = 10.0):
-        self.name, self.servers, self.up = name, servers, up
+    def __init__(self, name: str, servers: Sequence[Server], up: threading.Event, seconds: float = 10.0, length_max: int = 4):
+        self.name, self.servers, self.up, self.length_max = name, servers, up, length_max
         self.kind = ALL[name]()
         self.kind.seconds = seconds
         self.kind.prepare(servers[0])
@@ -42,7 +43,7 @@ class Workload:
     def operations(self, chance: random.Random):
         with self.lock:
             operations = []
-            for _ in range(chance.randint(1, 4)):
+            for _ in range(chance.randint(1, self.length_max)):
                 place = chance.randrange(KEYS)
                 key = self.keys[place]
                 if chance.random() < 0.5:

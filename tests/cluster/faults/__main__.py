@@ -32,7 +32,8 @@ from harness.server import ROOT
 from . import faults
 from .world import World, until
 
-CLIENTS = 3
+CLIENTS = 6
+LENGTH_MAX = 8
 # How long a client of lists waits for an answer.
 ANSWER_SECONDS = 3.0
 
@@ -70,7 +71,7 @@ def build_registers(folder: Path) -> Path:
 def run(world: World, chosen: argparse.Namespace, registers: Path) -> int:
     up = threading.Event()
     up.set()
-    workloads = [Workload(name, world.nodes, up, ANSWER_SECONDS) for name in KINDS]
+    workloads = [Workload(name, world.nodes, up, ANSWER_SECONDS, LENGTH_MAX) for name in KINDS]
     seeds = [chosen.seed * 1000 + number for number in range(CLIENTS)]
     threads = [threading.Thread(target=workload.client, args=(seed,), daemon=True) for workload in workloads for seed in seeds]
     began = time.monotonic()
