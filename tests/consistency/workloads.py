@@ -1,12 +1,16 @@
 """Transactions that append to lists and read them, through each way in. A workload runs one on a fresh connection of its own.
 
 `run` answers the operations with what was read, or raises `Failed` (nothing was done, for certain). Any other error leaves open
-whether it was done. `connect` is called again after each error.
+whether it was done. `connect` is called again after each error; no request takes longer than `seconds`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import redis
 from botocore.exceptions import ClientError
@@ -14,19 +18,43 @@ from faunadb import query as q
 from faunadb.errors import HttpError
 
 from harness import dynamodb, fauna
-from harness.server import Server
+from harness.server import ROOT, Server
 
 
 class Failed(Exception):
     """The transaction has had no effect."""
 
 
-class OverRedis:
+class Kind:
+    seconds = 10.0
+
     def connect(self, server: Server):
-        return redis.Redis(port=server.port, socket_timeout=10, retry=None, decode_responses=True)
+        raise NotImplementedError
 
     def prepare(self, server: Server) -> None:
-        pass
+        """Makes what the lists are kept in."""
+
+    def run(self, client, operations):
+        raise NotImplementedError
+
+
+class OverRedis(Kind):
+    def connect(self, server: Server):
+        return redis.Redis(
+            host=server.host, port=server.port, password=server.root_key, socket_timeout=self.seconds, retry=None, decode_responses=True
+        )
+
+    def run(self, client, operations):
+        try:
+            return self.transact(client, operations)
+        except redis.ResponseError as error:
+            # No node is home, or its disk is full: nothing was executed.
+            if str(error).startswith(("MASTERDOWN", "MISCONF")) or isinstance(error, redis.exceptions.MasterDownError):
+                raise Failed from error
+            raise
+
+    def transact(self, client, operations):
+        raise NotImplementedError
 
     def name(self, key) -> str:
         return f"{type(self).__name__}:{key}"
@@ -37,7 +65,7 @@ def numbers(values) -> list[int]:
 
 
 class Multi(OverRedis):
-    def run(self, client, operations):
+    def transact(self, client, operations):
         pipe = client.pipeline(transaction=True)
         for kind, key, value in operations:
             pipe.rpush(self.name(key), value) if kind == "append" else pipe.lrange(self.name(key), 0, -1)
@@ -48,7 +76,7 @@ class Multi(OverRedis):
 class Watch(OverRedis):
     """Reads first, then appends if nothing that was read has changed."""
 
-    def run(self, client, operations):
+    def transact(self, client, operations):
         reads = [operation for operation in operations if operation[0] == "read"]
         appends = [operation for operation in operations if operation[0] == "append"]
         with client.pipeline(transaction=True) as pipe:
@@ -80,17 +108,17 @@ for _, operation in ipairs(cjson.decode(ARGV[1])) do
 end
 return answers"""
 
-    def run(self, client, operations):
+    def transact(self, client, operations):
         given = json.dumps([[kind, self.name(key), value or 0] for kind, key, value in operations])
         answers = client.eval(self.SOURCE, 0, given)
         return [(kind, key, value if kind == "append" else numbers(answer)) for (kind, key, value), answer in zip(operations, answers)]
 
 
-class DynamoDb:
+class DynamoDb(Kind):
     """A transaction of the service either reads or writes, and touches an item once."""
 
     def connect(self, server: Server):
-        return dynamodb.connect(server)
+        return dynamodb.connect(server, seconds=self.seconds)
 
     def prepare(self, server: Server) -> None:
         dynamodb.connect(server).create_table(
@@ -128,9 +156,9 @@ class DynamoDb:
         return [("read", key, [int(value["N"]) for value in values]) for (_, key, _), values in zip(reads, lists)]
 
 
-class Fql:
+class Fql(Kind):
     def connect(self, server: Server):
-        return fauna.connect(server)
+        return fauna.connect(server, timeout=self.seconds)
 
     def prepare(self, server: Server) -> None:
         client = fauna.connect(server)
@@ -160,4 +188,50 @@ class Fql:
         return q.ref(q.collection("lists"), str(key + 1))
 
 
-ALL = {"multi": Multi, "watch": Watch, "script": Script, "dynamodb": DynamoDb, "fql": Fql}
+class KeyValue(Kind):
+    """FoundationDB's binding on our library, which follows a server that comes back by itself. A list is one value."""
+
+    LIBRARY = Path(os.environ.get("QUARTET_FDB_C", ROOT / "target" / "release" / "libfdb_c.so"))
+    API_VERSION = 730
+    # Nothing was committed: what was read has changed, or is gone.
+    REFUSED = (1007, 1020)
+
+    def __init__(self):
+        ctypes.CDLL(str(self.LIBRARY), mode=ctypes.RTLD_GLOBAL)
+        import fdb
+
+        if not fdb.is_api_version_selected():
+            fdb.api_version(self.API_VERSION)
+        self.fdb = fdb
+        self.databases = {}
+        self.folder = tempfile.TemporaryDirectory(prefix="quartet-clusters-")
+
+    def connect(self, server: Server):
+        address = f"{server.host}:{server.keyvalue_port}"
+        if address not in self.databases:
+            file = Path(self.folder.name) / address
+            file.write_text(f"quartet:{server.root_key or 'dev'}@{address}\n")
+            self.databases[address] = self.fdb.open(str(file))
+        return self.databases[address]
+
+    def run(self, client, operations):
+        transaction = client.create_transaction()
+        transaction.options.set_timeout(int(self.seconds * 1000))
+        done = []
+        try:
+            for kind, key, value in operations:
+                name = b"lists/%d" % key
+                kept = transaction.get(name).wait()
+                values = json.loads(bytes(kept)) if kept.present() else []
+                if kind == "append":
+                    transaction.set(name, json.dumps([*values, value]).encode())
+                done.append((kind, key, value if kind == "append" else values))
+            transaction.commit().wait()
+        except self.fdb.FDBError as error:
+            if error.code in self.REFUSED:
+                raise Failed from error
+            raise
+        return done
+
+
+ALL = {"multi": Multi, "watch": Watch, "script": Script, "dynamodb": DynamoDb, "fql": Fql, "keyvalue": KeyValue}

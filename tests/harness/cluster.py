@@ -1,31 +1,62 @@
-"""Several nodes of one cluster on loopback, over three members of etcd."""
+"""Several nodes of one cluster over three members of etcd: on loopback, or each on a machine of its own."""
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 
+from harness.certificates import Certificates
 from harness.etcd import Etcd
+from harness.network import Machine
 from harness.server import Server, free_port
 
 HOME_SECONDS_MAX = 30.0
+# It is in a cluster file of FoundationDB as well, so it has letters and digits alone.
+ROOT_KEY = "rootKeyOfATest0123456789"
 
 
 class Node(Server):
-    def __init__(self, cluster: "Cluster", name: str, **options):
+    def __init__(self, cluster: "Cluster", name: str, machine: Machine | None = None, **options):
         self.name = name
-        own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"127.0.0.1:{free_port()}"]
+        self.machine = machine
+        host = machine.address if machine else "127.0.0.1"
+        own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"{host}:{free_port()}"]
+        if machine:
+            options |= {"host": host, "root_key": ROOT_KEY, "prefix": machine.prefix}
         super().__init__("always", options=[*own, *cluster.options], fixed_port=free_port(), **options)
+        self.keyvalue_address = f"{host}:{free_port()}"
+
+    def ask(self, path: str, body: object = None, timeout: float = 5):
+        """What the HTTP listener answers to whoever has the root key. OSError: it does not."""
+        request = urllib.request.Request(
+            f"http://{self.host}:{self.http_port}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.root_key or 'dev'}"},
+        )
+        try:
+            return urllib.request.urlopen(request, timeout=timeout).read().decode()
+        except http.client.HTTPException as broken:
+            raise OSError(f"{self.name} broke off") from broken
 
     def is_home(self) -> bool:
         try:
-            return urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/healthz/home", timeout=2).status == 200
-        except (OSError, urllib.error.HTTPError):
+            return bool(self.ask("/healthz/home", timeout=2))
+        except OSError:
             return False
+
+    def metrics(self) -> dict[str, float]:
+        """Those without labels."""
+        lines = (line.split() for line in self.ask("/metrics").splitlines() if line.startswith("quartet_"))
+        return {words[0]: float(words[1]) for words in lines if "{" not in words[0]}
+
+    def hand_over(self) -> None:
+        """Makes this node home without an unfinished write."""
+        self.ask("/admin/v1/cluster/hand-over", {"to": self.name}, timeout=30)
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -35,10 +66,26 @@ class Node(Server):
 
 
 class Cluster:
-    def __init__(self, nodes: int = 3, options: Sequence[str] = (), etcd_options: Sequence[str] = ()):
+    """`machines`: one for each node, then one for each of the three members of etcd; whoever talks shows a certificate of `certificates`.
+    `folders`: where the nodes keep their data, each in its own.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        options: Sequence[str] = (),
+        etcd_options: Sequence[str] = (),
+        machines: Sequence[Machine] = (),
+        certificates: Certificates | None = None,
+        folders: Sequence[str | None] = (),
+    ):
         self.options = options
-        self.etcd = Etcd(options=etcd_options)
-        self.nodes = [Node(self, f"node-{number}") for number in range(nodes)]
+        if made := certificates:
+            self.options = [*options, "--cluster-ca", made.root, "--cluster-certificate", made.certificate, "--cluster-key", made.key]
+            self.options += ["--etcd-ca", made.root, "--etcd-certificate", made.certificate, "--etcd-key", made.key]
+        self.etcd = Etcd(options=etcd_options, machines=machines[nodes:], certificates=certificates)
+        places = zip(machines or [None] * nodes, folders or [None] * nodes)
+        self.nodes = [Node(self, f"node-{number}", machine, data=folder) for number, (machine, folder) in enumerate(places)]
 
     def __enter__(self) -> "Cluster":
         try:
@@ -68,12 +115,10 @@ class Cluster:
         """The newest term that any node knows."""
         terms = [0]
         for node in self.nodes:
-            request = urllib.request.Request(f"http://127.0.0.1:{node.http_port}/metrics", headers={"Authorization": "Bearer dev"})
             try:
-                lines = urllib.request.urlopen(request, timeout=5).read().decode().splitlines()
+                terms.append(int(node.metrics()["quartet_term"]))
             except OSError:
                 continue
-            terms += [int(float(line.split()[1])) for line in lines if line.startswith("quartet_term ")]
         return max(terms)
 
     def at_one_home(self, act):

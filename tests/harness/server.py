@@ -61,7 +61,9 @@ class Server:
 
     `options` go to the command line of the target as they are. `fixed_port` is for clients that know only one port of Redis.
     `open_files` is the limit on open files that the process is given, soft and hard; `preload` a library that it loads first.
-    `clock_seconds` is by how much the clock of the next process is ahead of the machine's; it needs libfaketime.
+    `clock_seconds` is by how much the clock of the next process is ahead of the machine's; it needs libfaketime. With `clock_file` it is what that
+    file says, as libfaketime reads it, while the process runs.
+    `host` is where it listens; beyond loopback it asks for `root_key`.
     """
 
     ready_seconds_max = 30.0
@@ -79,12 +81,17 @@ class Server:
         listeners: Sequence[str] = LISTENERS,
         program: str | None = None,
         prefix: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        root_key: str | None = None,
     ):
+        self.host = host
+        self.root_key = root_key
         self.listeners = listeners
         self.program = program or binary()
         self.prefix = prefix
         self.preload = preload
         self.clock_seconds = 0
+        self.clock_file: Path | None = None
         self.open_files = open_files
         self.fixed_port = fixed_port
         self.target = target
@@ -157,10 +164,11 @@ class Server:
         return int(re.search(rf"{name}:\s+(\d+) kB", text).group(1)) * 1024
 
     def _start_quartet(self) -> None:
-        command = [*self.prefix, self.program, "serve", "--dev", "--data", self.data]
-        addresses = {"redis": f"127.0.0.1:{self.fixed_port}", "keyvalue": self.keyvalue_address}
+        command = [*self.prefix, self.program, "serve", "--data", self.data]
+        command += ["--dev"] if self.root_key is None else ["--root-key", self.root_key]
+        addresses = {"redis": f"{self.host}:{self.fixed_port}", "keyvalue": self.keyvalue_address}
         for listener in LISTENERS:
-            address = addresses.get(listener, "127.0.0.1:0") if listener in self.listeners else "off"
+            address = addresses.get(listener, f"{self.host}:0") if listener in self.listeners else "off"
             command += [f"--listen-{listener}", address]
         command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]
@@ -178,7 +186,7 @@ class Server:
         for line in process.stdout:
             self.output.append(line)
             del self.output[:-2000]
-            if found := re.match(r"redis\s+redis://[^:]+:(\d+)", line):
+            if found := re.match(r"redis\s+redis://.*:(\d+)", line):
                 self.port = int(found.group(1))
             if found := re.match(r"http\s+http://[^:]+:(\d+)", line):
                 self.http_port = int(found.group(1))
@@ -186,7 +194,7 @@ class Server:
                 self.dynamodb_port = int(found.group(1))
             if found := re.match(r"fauna\s+https?://[^:]+:(\d+)", line):
                 self.fauna_port = int(found.group(1))
-            if found := re.match(r"keyvalue\s+\S+@[^:]+:(\d+)", line):
+            if found := re.match(r"keyvalue\s.*:(\d+)", line):
                 self.keyvalue_port = int(found.group(1))
             if line.strip() == "ready":
                 ready.set()
@@ -230,6 +238,9 @@ class Server:
             environment["LD_PRELOAD"] = self.preload
         if self.clock_seconds:
             environment |= {"LD_PRELOAD": faketime(), "FAKETIME": f"{self.clock_seconds:+d}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        if self.clock_file is not None:
+            environment |= {"LD_PRELOAD": faketime(), "FAKETIME_TIMESTAMP_FILE": str(self.clock_file), "FAKETIME_CACHE_DURATION": "1"}
+            environment |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         self.process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )

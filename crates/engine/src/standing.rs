@@ -98,6 +98,9 @@ pub struct Replication {
     pub home_node: u64,
     /// True if it is this one.
     pub is_home: bool,
+    /// True if this node is home and the sequencer has left a request of its without an answer for
+    /// a second.
+    pub is_cut_off: bool,
     /// The last record that is confirmed and applied here.
     pub applied: u64,
     /// The last record that is durable in the own file log.

@@ -535,7 +535,7 @@ impl Worker {
         let Some((position, _)) = replica.position() else {
             return;
         };
-        let is_uncertain = replica.is_uncertain(now);
+        let (is_uncertain, is_cut_off) = (replica.is_uncertain(now), replica.is_cut_off(now));
         let drain_until = standing.wishes.drain_until_micros.load(Ordering::SeqCst);
         let drains = now.0.as_micros() < u128::from(drain_until);
         let mut is_news = false;
@@ -561,6 +561,7 @@ impl Worker {
         let mut figures = standing.figures.lock();
         (figures.term, figures.home_node) = (position.term.0, position.writer.node.0);
         figures.is_home = matches!(role, Role::Home { .. });
+        figures.is_cut_off = is_cut_off;
         (figures.applied, figures.synced) = (sharing.written.sequence.0, sharing.synced.0);
         (figures.lag_records, figures.lag_millis) = (lag_records, lag_millis);
         replica.note_chores(&mut figures);

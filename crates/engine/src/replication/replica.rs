@@ -172,6 +172,12 @@ impl Replica {
             .is_some_and(|serving| serving.home.is_uncertain(now) || serving.is_full || lacks_copies)
     }
 
+    /// True while a home has no answer of the sequencer, though that has room.
+    pub fn is_cut_off(&mut self, now: Moment) -> bool {
+        self.home()
+            .is_some_and(|serving| serving.home.is_uncertain(now) && !serving.is_full)
+    }
+
     /// Records behind `position` that are heard of, and milliseconds since everything was here.
     pub fn lag(&mut self, now: Moment) -> (u64, u64) {
         let Some((position, _)) = self.position() else {

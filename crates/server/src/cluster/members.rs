@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! ROOT/members/ID   JSON: name, address (host:port for other nodes), endpoints (listeners by name),
-//!                   clock_us (microseconds since 1970 when it was written)
+//!                   clock_us (microseconds since 1970 when it was written), hears (the number of
+//!                   the home that it hears, if it does)
 //! ```
 //!
 //! and reads those of all others, the nodes' reports to the log, and the running term. Nothing that
@@ -30,6 +31,8 @@ const LEASE_SECONDS: u32 = 10;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the term is read while the home is silent.
 const LOOK_AT_TERM_EVERY: Duration = Duration::from_millis(50);
+/// A node renews its key each second, so what was read first longer ago is out of date.
+const RECENT: Duration = Duration::from_secs(2);
 /// Most members that one read asks for.
 const MEMBERS_MAX: u32 = 1000;
 /// A clock that differs by more than this many microseconds from most others is off. Their keys are
@@ -46,6 +49,9 @@ pub struct Member {
     pub endpoints: BTreeMap<String, String>,
     /// Its wall clock, in microseconds since 1970.
     pub clock_us: u64,
+    /// The home that it hears.
+    #[serde(default)]
+    pub hears: Option<u64>,
 }
 
 /// The state that was read last.
@@ -59,6 +65,8 @@ pub struct View {
     pub term_read_began: Option<Instant>,
     /// Microseconds by which each member's clock was ahead of this node's.
     clocks_ahead: BTreeMap<u64, i64>,
+    /// When this node first read what it has of each member.
+    read_first: BTreeMap<u64, Instant>,
 }
 
 /// The cluster as one node sees it.
@@ -98,8 +106,14 @@ impl Members {
         self.view.read().turn(self.me, home)
     }
 
+    /// True if another node has said within its last few renewals that it hears this home.
+    pub fn is_heard_elsewhere(&self, home: NodeId) -> bool {
+        self.view.read().is_heard_elsewhere(self.me, home, Instant::now())
+    }
+
     /// Keeps this node's key and its hold, and reads the others' keys, until `is_over`.
-    /// `is_home_silent`: the term is read more often. For a thread of its own.
+    /// `is_home_silent`: the term and the others' keys are read more often; it is told to others at
+    /// once. For a thread of its own.
     ///
     /// The hold keeps the records that a node needs which stands still or is started again within
     /// the lease's ten seconds. `needed`: the first of them.
@@ -111,16 +125,17 @@ impl Members {
         is_home_silent: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
     ) {
-        let (mut lease, mut looked) = (None, None::<Instant>);
+        let (mut lease, mut looked, mut told_silence) = (None, None::<Instant>, false);
         while !is_over() {
-            if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-                looked = Some(Instant::now());
+            let is_silent = is_home_silent();
+            if told_silence != is_silent || looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+                (looked, told_silence) = (Some(Instant::now()), is_silent);
                 if let Err(error) = self.look(sequencer, &mut lease, &own(), needed()) {
                     tracing::debug!(%error, "the cluster's members could not be read");
                     lease = None;
                 }
-            } else if is_home_silent() {
-                let _ = self.read_term(sequencer);
+            } else if is_silent {
+                let _ = self.look_once(sequencer);
             }
             std::thread::sleep(LOOK_AT_TERM_EVERY);
         }
@@ -162,13 +177,14 @@ impl Members {
     }
 
     fn read_members(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
+        let began = Instant::now();
         let (from, until) = self.keys();
         let limit = MEMBERS_MAX;
         let members = ask(sequencer, Request::Range { from, until, limit })?;
         let reports = ask(sequencer, copies::reports_request(&self.place))?;
         let reports = copies::reports(&self.place, &reports);
         let mut view = self.view.write();
-        view.take_members(&self.keys().0, &members, now_us());
+        view.take_members(&self.keys().0, &members, began, now_us());
         view.reports = reports.into_iter().map(|(node, report)| (node.0, report)).collect();
         Ok(())
     }
@@ -206,7 +222,7 @@ impl Members {
 }
 
 impl View {
-    fn take_members(&mut self, prefix: &[u8], answer: &Answer, now_us: u64) {
+    fn take_members(&mut self, prefix: &[u8], answer: &Answer, now: Instant, now_us: u64) {
         let Answer::Entries { entries, .. } = answer else {
             return;
         };
@@ -215,7 +231,12 @@ impl View {
             let member: Member = serde_json::from_slice(value).ok()?;
             Some((u64::from_str_radix(id, 16).ok()?, member))
         };
-        self.members = entries.iter().filter_map(member).collect();
+        let members: BTreeMap<u64, Member> = entries.iter().filter_map(member).collect();
+        self.read_first.retain(|id, _| self.members.get(id) == members.get(id));
+        for id in members.keys() {
+            self.read_first.entry(*id).or_insert(now);
+        }
+        self.members = members;
         let ahead = |member: &Member| member.clock_us as i64 - now_us as i64;
         self.clocks_ahead = self.members.iter().map(|(id, member)| (*id, ahead(member))).collect();
     }
@@ -235,6 +256,13 @@ impl View {
             rank: before.count() as u32,
             is_clock_off: self.is_clock_off(me),
         }
+    }
+
+    /// What is older may be the word of a node that is gone.
+    fn is_heard_elsewhere(&self, me: NodeId, home: NodeId, now: Instant) -> bool {
+        let mut others = self.members.iter().filter(|(id, _)| **id != me.0 && **id != home.0);
+        let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < RECENT);
+        others.any(|(id, member)| member.hears == Some(home.0) && is_recent(id))
     }
 
     /// True if most others' clocks stand elsewhere than this node's own.
@@ -276,4 +304,67 @@ impl Members {
 pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_micros() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PREFIX: &[u8] = b"/test/members/";
+    const HOME: NodeId = NodeId(1);
+    const ME: NodeId = NodeId(2);
+
+    /// An answer that has these members, each with the home that it hears.
+    fn members(hears: &[(u64, Option<u64>)], clock_us: u64) -> Answer {
+        let entry = |(id, hears): &(u64, Option<u64>)| {
+            let member = Member {
+                name: id.to_string(),
+                address: String::new(),
+                endpoints: BTreeMap::new(),
+                clock_us,
+                hears: *hears,
+            };
+            let key = [PREFIX, format!("{id:016x}").as_bytes()].concat();
+            (key, serde_json::to_vec(&member).unwrap())
+        };
+        Answer::Entries {
+            entries: hears.iter().map(entry).collect(),
+            more: false,
+        }
+    }
+
+    /// One node that is cut off from the home does not take its place while another hears it.
+    #[test]
+    fn a_home_is_heard_elsewhere_by_those_who_have_said_so_lately() {
+        let start = Instant::now();
+        let mut view = View::default();
+        let heard = |view: &View, at: Duration| view.is_heard_elsewhere(ME, HOME, start + at);
+        view.take_members(
+            PREFIX,
+            &members(&[(1, Some(1)), (2, Some(1)), (3, Some(1))], 1),
+            start,
+            0,
+        );
+        assert!(heard(&view, Duration::from_secs(1)));
+        // The same words again are no news.
+        view.take_members(
+            PREFIX,
+            &members(&[(1, Some(1)), (2, Some(1)), (3, Some(1))], 1),
+            start + RECENT,
+            0,
+        );
+        assert!(!heard(&view, RECENT));
+        view.take_members(PREFIX, &members(&[(3, Some(1))], 2), start + RECENT, 0);
+        assert!(heard(&view, RECENT));
+        for (hears, id) in [(None, 3), (Some(3), 3), (Some(1), 1), (Some(1), 2)] {
+            view.take_members(PREFIX, &members(&[(id, hears)], 3), start, 0);
+            assert!(!heard(&view, Duration::ZERO), "{id} {hears:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_does_not_say_what_it_hears_is_read() {
+        let text = br#"{"name": "a", "address": "a:1", "endpoints": {}, "clock_us": 1}"#;
+        assert_eq!(serde_json::from_slice::<Member>(text).unwrap().hears, None);
+    }
 }

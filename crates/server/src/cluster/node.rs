@@ -364,12 +364,26 @@ impl Shared {
         signs.found_home = view
             .term_read_began
             .filter(|_| view.term.map(|term| term.writer.node) == home);
-        signs.is_time_to_try(self.home.members.turn(home), Instant::now())
+        let is_heard_elsewhere = home.is_some_and(|home| self.home.members.is_heard_elsewhere(home));
+        !is_heard_elsewhere && signs.is_time_to_try(self.home.members.turn(home), Instant::now())
     }
 
     fn is_home_silent(&self) -> bool {
         let (_, signs) = *self.signs.lock();
         signs.unreachable_since.is_some() || signs.heard.elapsed() > 2 * BEAT_EVERY
+    }
+
+    /// True if this node is home and the sequencer answers it. One that it does not answer is silent
+    /// towards other nodes, so that one of those that it answers takes over.
+    fn is_living_home(&self) -> bool {
+        let figures = self.foundation.engine.replication();
+        self.foundation.engine.is_home() && !figures.is_cut_off
+    }
+
+    /// The home that this node hears.
+    fn heard_home(&self) -> Option<u64> {
+        let (home, _) = *self.signs.lock();
+        home.filter(|_| !self.is_home_silent()).map(|home| home.0)
     }
 
     /// From now on the life signs are those of this home.
@@ -399,6 +413,7 @@ impl Shared {
             address: self.settings.address(),
             endpoints: self.foundation.sockets.addresses(),
             clock_us: now_us(),
+            hears: self.heard_home(),
         };
         let needed = || LogSequence(self.foundation.engine.replication().synced + 1);
         self.home
@@ -448,8 +463,10 @@ impl Shared {
             ["watch"] => {
                 link::accept(stream.as_mut()).await?;
                 loop {
-                    stream.write_u8(b'.').await?;
-                    stream.flush().await?;
+                    if self.is_living_home() {
+                        stream.write_u8(b'.').await?;
+                        stream.flush().await?;
+                    }
                     tokio::time::sleep(BEAT_EVERY).await;
                 }
             }
