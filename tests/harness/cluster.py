@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 
 from harness.etcd import Etcd
-from harness.server import Server, free_port
+from harness.server import Server, binary, free_port
 
 HOME_SECONDS_MAX = 30.0
+
+
+def until(holds, what: str, seconds_max: float = 60.0):
+    """What `holds` returns, once that is something."""
+    deadline = time.monotonic() + seconds_max
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"not within {seconds_max} s: {what}"
+        time.sleep(0.1)
+    return found
 
 
 class Node(Server):
     def __init__(self, cluster: "Cluster", name: str, **options):
         self.name = name
-        own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"127.0.0.1:{free_port()}"]
+        self.node_port, self.sentinel_port = free_port(), free_port()
+        own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"127.0.0.1:{self.node_port}"]
+        own += ["--listen-sentinel", f"127.0.0.1:{self.sentinel_port}"]
         super().__init__("always", options=[*own, *cluster.options], fixed_port=free_port(), **options)
+
+    def command(self, *words: str) -> subprocess.CompletedProcess:
+        """`quartet cluster` at this node."""
+        command = [binary(), "cluster", "--server", f"127.0.0.1:{self.http_port}", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def status(self) -> dict:
+        return json.loads(self.command("status", "--json").stdout)
+
+    def adopt(self, *words: str) -> subprocess.CompletedProcess:
+        """`quartet cluster adopt` with this node's settings, while it does not run."""
+        command = [binary(), "cluster", "adopt", "--dev", "--data", self.data, *self.options, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def metrics(self) -> dict[str, float]:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}/metrics", headers={"Authorization": "Bearer dev"})
+        lines = urllib.request.urlopen(request, timeout=5).read().decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
 
     def is_home(self) -> bool:
         try:
@@ -68,12 +100,10 @@ class Cluster:
         """The newest term that any node knows."""
         terms = [0]
         for node in self.nodes:
-            request = urllib.request.Request(f"http://127.0.0.1:{node.http_port}/metrics", headers={"Authorization": "Bearer dev"})
             try:
-                lines = urllib.request.urlopen(request, timeout=5).read().decode().splitlines()
+                terms.append(int(node.metrics()["quartet_term"]))
             except OSError:
                 continue
-            terms += [int(float(line.split()[1])) for line in lines if line.startswith("quartet_term ")]
         return max(terms)
 
     def at_one_home(self, act):

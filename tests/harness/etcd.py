@@ -52,6 +52,28 @@ class Etcd:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
+    def stop(self) -> None:
+        for member in range(len(self.processes)):
+            self.kill(member)
+
+    def lose(self) -> None:
+        """All members end, and nothing of what they had is left."""
+        self.stop()
+        shutil.rmtree(self.folder)
+        self.folder.mkdir()
+
+    def backed_up(self) -> Path:
+        """A copy of all members' files, taken while none runs."""
+        copy = Path(tempfile.mkdtemp(prefix="quartet-etcd-backup-"))
+        shutil.copytree(self.folder, copy, dirs_exist_ok=True)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """All members go back to what `copy` has."""
+        self.lose()
+        shutil.copytree(copy, self.folder, dirs_exist_ok=True)
+        shutil.rmtree(copy)
+
     def leader(self) -> int:
         """The member that leads, once one does."""
         deadline = time.monotonic() + LEADER_SECONDS_MAX
@@ -71,6 +93,5 @@ class Etcd:
         return status["leader"] == status["header"]["member_id"]
 
     def close(self) -> None:
-        for member in range(len(self.processes)):
-            self.kill(member)
+        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
