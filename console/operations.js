@@ -222,9 +222,22 @@ function Biggest({ database }) {
     )}</tbody></table></div></section>`;
 }
 
+/** The nodes of the cluster, as its home sees them, looked at again and again. */
+function Nodes() {
+  const { points, error } = useSeries(() => api.admin("GET", "cluster"));
+  const cluster = points.at(-1)?.values;
+  const part = (node) => (!node.is_running ? "away" : node.is_home ? "home" : "follows");
+  const figures = (node) => [count(node.lag_records), node.lag_milliseconds, count(node.synced ?? 0), node.clock_ahead_milliseconds];
+  return html`<section id="nodes"><h2>Nodes</h2><${Busy} when=${!cluster && !error} /><${Problem} error=${error} />
+    ${cluster && html`<p class="dim">Term ${String(cluster.term)}, ${String(cluster.configured)} nodes configured</p>
+    <div class="scroll"><table><thead><tr><th>node</th><th>address</th><th>part</th><th class="number">records behind</th><th class="number">ms behind</th><th class="number">on disk up to</th><th class="number">clock ahead, ms</th></tr></thead>
+      <tbody>${cluster.nodes.map((node) => html`<tr key=${node.id}><td>${node.name}</td><td class="mono">${node.address ?? ""}</td><td>${part(node)}</td>${node.is_running && figures(node).map((figure) => html`<td class="number">${String(figure)}</td>`)}</tr>`)}</tbody>
+    </table></div>`}</section>`;
+}
+
 export function Operations({ database, session }) {
   const here = session.databases.find((each) => each.name === database);
   if (!here?.redis) return html`<p>These figures need a Redis credential for <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
-  return html`<h2>Operations: ${database}</h2><${Charts} database=${database} session=${session} />
+  return html`<h2>Operations: ${database}</h2>${session.cluster && session.operator && database === "default" && html`<${Nodes} />`}<${Charts} database=${database} session=${session} />
     <div class="split"><${Slow} database=${database} /><${Biggest} database=${database} /></div>`;
 }

@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 
 const BINARY = process.env.QUARTET_BIN ?? new URL("../../target/release/quartet", import.meta.url).pathname;
 
-/** Starts a server; `options` go to its command line. */
+/** Starts a server; `options` go to its command line. Nodes of a cluster show no root key before they are ready: they are given one. */
 export async function startServer(...options) {
   const data = await mkdtemp(join(tmpdir(), "quartet-console-"));
   const listeners = ["redis", "http", "dynamodb", "fauna", "keyvalue"].flatMap((name) => [`--listen-${name}`, "127.0.0.1:0"]);
@@ -31,9 +31,9 @@ export async function startServer(...options) {
     if (listener) server.addresses[listener[1]] = listener[2];
     if (line.trim() === "ready") break;
   }
-  if (!server.addresses.console) throw new Error("the server did not get ready");
+  if (!server.addresses.http) throw new Error("the server did not get ready");
   child.stdout.resume();
-  server.url = server.addresses.console;
+  server.url = server.addresses.console ?? `${server.addresses.http}/`;
   return server;
 }
 

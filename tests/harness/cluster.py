@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import subprocess
 import time
 import urllib.request
 from collections.abc import Sequence
@@ -13,19 +14,30 @@ from collections.abc import Sequence
 from harness.certificates import Certificates
 from harness.etcd import Etcd
 from harness.network import Machine
-from harness.server import Server, free_port
+from harness.server import Server, binary, free_port
 
 HOME_SECONDS_MAX = 30.0
 # It is in a cluster file of FoundationDB as well, so it has letters and digits alone.
 ROOT_KEY = "rootKeyOfATest0123456789"
 
 
+def until(holds, what: str, seconds_max: float = 60.0):
+    """What `holds` returns, once that is something."""
+    deadline = time.monotonic() + seconds_max
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"not within {seconds_max} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
 class Node(Server):
     def __init__(self, cluster: "Cluster", name: str, machine: Machine | None = None, **options):
         self.name = name
         self.machine = machine
+        self.node_port, self.sentinel_port = free_port(), free_port()
         host = machine.address if machine else "127.0.0.1"
-        own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"{host}:{free_port()}"]
+        own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"{host}:{self.node_port}"]
+        own += ["--listen-sentinel", f"{host}:{self.sentinel_port}"]
         if machine:
             options |= {"host": host, "root_key": ROOT_KEY, "prefix": machine.prefix}
         super().__init__("always", options=[*own, *cluster.options], fixed_port=free_port(), **options)
@@ -43,6 +55,19 @@ class Node(Server):
         except http.client.HTTPException as broken:
             raise OSError(f"{self.name} broke off") from broken
 
+    def command(self, *words: str) -> subprocess.CompletedProcess:
+        """`quartet cluster` at this node."""
+        command = [binary(), "cluster", "--server", f"{self.host}:{self.http_port}", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def status(self) -> dict:
+        return json.loads(self.command("status", "--json").stdout)
+
+    def adopt(self, *words: str) -> subprocess.CompletedProcess:
+        """`quartet cluster adopt` with this node's settings, while it does not run."""
+        command = [binary(), "cluster", "adopt", "--dev", "--data", self.data, *self.options, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
     def is_home(self) -> bool:
         try:
             return bool(self.ask("/healthz/home", timeout=2))
@@ -50,9 +75,8 @@ class Node(Server):
             return False
 
     def metrics(self) -> dict[str, float]:
-        """Those without labels."""
-        lines = (line.split() for line in self.ask("/metrics").splitlines() if line.startswith("quartet_"))
-        return {words[0]: float(words[1]) for words in lines if "{" not in words[0]}
+        lines = (line.rsplit(" ", 1) for line in self.ask("/metrics").splitlines() if line.startswith("quartet_"))
+        return {name: float(value) for name, value in lines}
 
     def hand_over(self) -> None:
         """Makes this node home without an unfinished write."""

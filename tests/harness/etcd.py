@@ -101,6 +101,28 @@ class Etcd:
     def go_on(self, member: int) -> None:
         os.kill(self.processes[member].pid, signal.SIGCONT)
 
+    def stop(self) -> None:
+        for member in range(len(self.processes)):
+            self.kill(member)
+
+    def lose(self) -> None:
+        """All members end, and nothing of what they had is left."""
+        self.stop()
+        shutil.rmtree(self.folder)
+        self.folder.mkdir()
+
+    def backed_up(self) -> Path:
+        """A copy of all members' files, taken while none runs."""
+        copy = Path(tempfile.mkdtemp(prefix="quartet-etcd-backup-"))
+        shutil.copytree(self.folder, copy, dirs_exist_ok=True)
+        return copy
+
+    def go_back_to(self, copy: Path) -> None:
+        """All members go back to what `copy` has."""
+        self.lose()
+        shutil.copytree(copy, self.folder, dirs_exist_ok=True)
+        shutil.rmtree(copy)
+
     def leader(self, other_than: int | None = None) -> int:
         """The member that leads, once one does."""
         deadline = time.monotonic() + LEADER_SECONDS_MAX
@@ -213,6 +235,5 @@ class Etcd:
         subprocess.run(command, env={**os.environ, "ETCDCTL_API": "3"}, check=True, capture_output=True, timeout=60)
 
     def close(self) -> None:
-        for member in range(len(self.processes)):
-            self.kill(member)
+        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -5,22 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use quartet_env::{Clock, Disk};
-use quartet_log::{LogError, ReplayProgress};
-use quartet_model::{DatabaseId, KeyRange, LogSequence, Version};
-use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreKind, StoreOptions};
+use quartet_log::LogError;
+use quartet_model::{DatabaseId, KeyRange, Version};
+use quartet_store::{PartitionSnapshot, StoreError, StoreKind, StoreOptions};
 
 use crate::durability::log_readers::LogReaders;
 use crate::durability::pressure::Pressure;
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
 use crate::flusher::{CheckpointError, Flusher, Opened, Shares};
+use crate::partition::busy::{Listeners, Listening};
 use crate::partition::lock::PartitionLock;
 use crate::partition::shared::{FlusherTask, Shared};
 use crate::partition::state::PartitionState;
-use crate::recovery::replay::Replayer;
-use crate::replication::place::Places;
+use crate::recovery::opening::{Recovered, recover};
 use crate::replication::{self, Replicated, TRANSACTION_EFFECTS_MAX};
 use crate::standing::{Arrival, Replication, Role, Settled, Standing};
 use crate::{
@@ -100,36 +99,20 @@ impl Engine {
             reserved_bytes: options.kept_bytes,
             ..StoreOptions::default()
         };
-        let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
-        let opened = PartitionStore::open(disk.clone(), &store_options, &mut count_rows)?;
-        let position = opened.store.applied();
-        let is_all_in_memory = opened.store.kind() == StoreKind::Memory;
-        let checkpoint_bytes = opened.checkpoint.map_or(0, |found| found.summary.bytes);
-        let mut replayer = Replayer::new(opened.store);
-        let mut log_progress = |read: ReplayProgress| progress(read.into());
-        let mut places = Places::new(replicated.is_some());
-        // The record at the store's position says where in a shared log that is.
-        let from = match replicated {
-            Some(_) => position.sequence.max(LogSequence::ZERO.next()),
-            None => position.sequence.next(),
-        };
-        let mut replay = |sequence, payload: &[u8]| {
-            places.note(sequence, payload)?;
-            match sequence > position.sequence {
-                true => replayer.record(payload),
-                false => Ok(()),
-            }
-        };
-        let log = log
-            .open(from, &mut replay, &mut log_progress)
-            .map_err(|error| replayer.error(error))?;
-        places.note_last(log.as_ref()).map_err(OpenError::Log)?;
+        let Recovered {
+            store,
+            position,
+            checkpoint_bytes,
+            log,
+            last,
+            places,
+        } = recover(disk.clone(), log, &store_options, replicated.is_some(), progress)?;
+        let is_all_in_memory = store.kind() == StoreKind::Memory;
         let room = Room::new(log.room(), options.kept_bytes);
-        replayer.store.tidy();
-        let last = replayer.version;
-        let stored = StoredBytes::of(&replayer.store).map_err(quartet_store::OpenError::Store)?;
-        let unflushed_bytes = replayer.store.unflushed_bytes();
-        let mut state = PartitionState::new(replayer.store, last);
+        store.tidy();
+        let stored = StoredBytes::of(&store).map_err(quartet_store::OpenError::Store)?;
+        let unflushed_bytes = store.unflushed_bytes();
+        let mut state = PartitionState::new(store, last);
         let mut epoch_bytes_max = options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT);
         let shares = replicated.map(|replicated| {
             state.is_home = false;
@@ -146,7 +129,7 @@ impl Engine {
             runtime,
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
-            listeners: Mutex::new(Vec::new()),
+            listeners: Listeners::default(),
             log_readers: LogReaders::new(log.source(), log.tail()),
             statistics: Statistics::default(),
             memory: Arc::default(),
@@ -220,9 +203,9 @@ impl Engine {
 
     /// Calls `listener` when the lock is released after [`Engine::is_busy`] was true, from the
     /// thread that held it. It must be quick, and may be missed: whoever waits for it looks again
-    /// now and then.
-    pub fn on_free(&self, listener: Arc<dyn Fn() + Send + Sync>) {
-        self.shared.partition.announcement.listen(listener);
+    /// now and then. It listens until what is returned is dropped.
+    pub fn on_free(&self, listener: Arc<dyn Fn() + Send + Sync>) -> Listening {
+        self.shared.partition.announcement.listen(listener)
     }
 
     /// Everything up to this version is durable.
@@ -307,9 +290,9 @@ impl Engine {
     }
 
     /// Calls `listener` from the flusher each time the durable version moved while somebody waited.
-    /// It must be quick.
-    pub fn on_durable(&self, listener: Arc<dyn Fn() + Send + Sync>) {
-        self.shared.listeners.lock().push(listener);
+    /// It must be quick. It listens until what is returned is dropped.
+    pub fn on_durable(&self, listener: Arc<dyn Fn() + Send + Sync>) -> Listening {
+        self.shared.listeners.add(listener)
     }
 
     /// Blocks the calling thread until `dependency` is durable. For threads that may wait; I/O

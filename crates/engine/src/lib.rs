@@ -53,7 +53,7 @@ pub use flusher::CheckpointError;
 pub use invariants::{Finding, Findings, Invariants, Repair, Verification, decoded};
 pub use log_reader::{LogReadError, LogReader};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
-pub use partition::busy::{BriefWaits, Busy, serve_on_this_thread};
+pub use partition::busy::{BriefWaits, Busy, Listening, serve_on_this_thread};
 pub use partition::frozen::Frozen;
 pub use partition::reader::{Reader, RowValue, Visit};
 pub use partition::state::Dependency;
@@ -66,6 +66,7 @@ pub use recovery::check::{CheckReport, check};
 pub use recovery::convert::convert;
 pub use recovery::restore::{IsWanted, Restoration};
 pub use recovery::salvage::{rebuild, salvage};
+pub use replication::adopt::OwnLog;
 pub use replication::{MakeSequencer, Replicated, Waker};
 pub use space::{SPACE_BYTES, Space};
 

@@ -226,6 +226,16 @@ pub struct Announcement {
     pub port: Option<u16>,
 }
 
+impl Announcement {
+    /// The same host, for another listener.
+    pub fn without_port(&self) -> Announcement {
+        Announcement {
+            host: self.host.clone(),
+            port: None,
+        }
+    }
+}
+
 /// A part of the command set that Redis has as a module: its name, and the version of the module
 /// that it agrees with.
 pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800)];

@@ -14,8 +14,8 @@
 //! A part may be shown once its dependency is durable, so no replica has what a crash takes back.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -78,6 +78,30 @@ pub struct Follower {
     pub is_online: AtomicBool,
 }
 
+/// Another node of the cluster that this server is the home of: a replica that has its records from
+/// the log, not from this server.
+#[derive(Clone, Debug)]
+pub struct ClusterNode {
+    /// How its clients reach it.
+    pub host: String,
+    pub port: u16,
+    /// Records of the log that it has not applied.
+    pub lag_records: u64,
+    /// Since it had all of them.
+    pub lag_seconds: u64,
+}
+
+/// The cluster that this server is the home of.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterNodes {
+    /// Records of the log.
+    pub records: u64,
+    pub others: Vec<ClusterNode>,
+}
+
+/// Describes the cluster.
+pub type ListNodes = Box<dyn Fn() -> ClusterNodes + Send + Sync>;
+
 /// A replica's next bytes.
 pub enum Given {
     /// Bytes of the stream, to be sent once the dependency is durable.
@@ -103,6 +127,8 @@ pub struct Replication {
     /// Its contents are part of a first copy, and are shown to nobody.
     is_partial: AtomicBool,
     upstream: Mutex<Option<Upstream>>,
+    /// Put once, by a server that is the home of a cluster.
+    pub list_nodes: OnceLock<ListNodes>,
 }
 
 /// How replicas began, for INFO.
@@ -169,6 +195,34 @@ impl Replication {
 
     pub fn hold_part(&self, is_partial: bool) {
         self.is_partial.store(is_partial, Ordering::SeqCst);
+    }
+
+    /// The other nodes of the cluster, if this server is the home of one, and where each is in the
+    /// stream. A node does not read the stream: it is as far behind its end as the node is behind
+    /// the log, in records. While there is no stream, positions are records.
+    pub fn nodes(&self) -> Vec<(ClusterNode, u64)> {
+        let cluster = self.list_nodes.get().map(|list| list()).unwrap_or_default();
+        let end = self.end_beside(&cluster);
+        let others = cluster.others.into_iter();
+        others
+            .map(|node| {
+                let offset = end.saturating_sub(node.lag_records);
+                (node, offset)
+            })
+            .collect()
+    }
+
+    /// The end of the stream, as INFO and ROLE show it.
+    pub fn shown_end(&self) -> u64 {
+        let cluster = self.list_nodes.get().map(|list| list()).unwrap_or_default();
+        self.end_beside(&cluster)
+    }
+
+    fn end_beside(&self, cluster: &ClusterNodes) -> u64 {
+        if self.is_on() || cluster.records == 0 {
+            return self.end();
+        }
+        cluster.records
     }
 
     pub fn upstream(&self) -> Option<Upstream> {

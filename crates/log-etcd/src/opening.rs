@@ -105,6 +105,29 @@ mod tests {
     }
 
     #[test]
+    fn each_refusal_names_what_to_change() {
+        let (endpoint, version) = ("etcd.example:2379".to_owned(), "3.5.1".to_owned());
+        let (quota, needed) = (512 << 20, 1 << 30);
+        for (refusal, words) in [
+            (OpenError::OneMember, "one voting member"),
+            (
+                OpenError::ClearText { endpoint },
+                "etcd at etcd.example:2379 is beyond this machine: use TLS",
+            ),
+            (
+                OpenError::KnownLosses { version },
+                "etcd 3.5.1 is known to lose data: use 3.4.22, 3.5.6",
+            ),
+            (
+                OpenError::Quota { quota, needed },
+                "536870912 bytes is less than 1073741824, four times the log's budget: raise --quota-backend-bytes",
+            ),
+        ] {
+            assert!(refusal.to_string().contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
     fn members_are_judged_by_version_and_quota() {
         assert_eq!(check("3.4.23", 0, |_| {}), Ok(()));
         assert_eq!(check("3.7.3", 2 << 30, |_| {}), Ok(()));

@@ -1,8 +1,8 @@
 //! How nodes tell the home what they have and what they still need: two kinds of leased keys.
 //!
 //! ```text
-//! nodes/ID       QNOD | format 1 u32 | clock, microseconds since 1970 u64 | count u32
-//!                | count times: partition u32 | applied u64 | synced u64 | checksum u32
+//! nodes/ID       QNOD | format 1 u32 | cluster id u128 | clock, microseconds since 1970 u64
+//!                | count u32 | count times: partition u32 | applied u64 | synced u64 | checksum u32
 //! p/P/hold/ID    the lowest sequence needed u64 | checksum u32
 //! ```
 
@@ -11,7 +11,7 @@ use quartet_model::LogSequence;
 use crate::place::{Place, hex};
 use crate::record::{Fields, seal, unsealed};
 use crate::sequencer::{Answer, LeaseId, Operation, Request};
-use crate::words::{NodeId, PartitionId};
+use crate::words::{ClusterId, NodeId, PartitionId};
 
 const MAGIC: &[u8; 4] = b"QNOD";
 const FORMAT: u32 = 1;
@@ -21,6 +21,8 @@ const NODES_MAX: u32 = 1000;
 /// A node's account of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
+    /// The cluster whose history it has: another than the sequencer's if its own was lost.
+    pub cluster: ClusterId,
     /// Its wall clock, in microseconds since 1970. Shows a clock that is off; decides nothing.
     pub clock_us: u64,
     /// How far it has come in each partition.
@@ -46,7 +48,8 @@ impl NodeReport {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &self.clock_us.to_le_bytes()].concat();
+        let mut bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &self.cluster.0.to_le_bytes()].concat();
+        bytes.extend_from_slice(&self.clock_us.to_le_bytes());
         bytes.extend_from_slice(&(self.partitions.len() as u32).to_le_bytes());
         for reached in &self.partitions {
             bytes.extend_from_slice(&reached.partition.0.to_le_bytes());
@@ -60,7 +63,7 @@ impl NodeReport {
     fn decode(bytes: &[u8]) -> Option<NodeReport> {
         let mut fields = Fields(unsealed(bytes, bytes)?);
         let known = fields.take(4)? == MAGIC && fields.u32()? == FORMAT;
-        let (clock_us, count) = (fields.u64()?, fields.u32()?);
+        let (cluster, clock_us, count) = (ClusterId(fields.u128()?), fields.u64()?, fields.u32()?);
         let mut partitions = Vec::new();
         for _ in 0..count {
             partitions.push(Reached {
@@ -69,7 +72,11 @@ impl NodeReport {
                 synced: LogSequence(fields.u64()?),
             });
         }
-        let report = NodeReport { clock_us, partitions };
+        let report = NodeReport {
+            cluster,
+            clock_us,
+            partitions,
+        };
         (known && fields.0.is_empty()).then_some(report)
     }
 }
@@ -104,18 +111,19 @@ pub fn reports_request(place: &Place) -> Request {
     Request::Range { from, until, limit }
 }
 
-/// Returns the reports that can be read, by node. A node whose report cannot be read counts for
-/// nothing.
+/// Returns the reports on this cluster's history that can be read, by node. A node whose report
+/// cannot be read counts for nothing.
 pub fn reports(place: &Place, answer: &Answer) -> Vec<(NodeId, NodeReport)> {
     let prefix = place.nodes().0;
     let report = |(key, value): &(Vec<u8>, Vec<u8>)| {
         let node = hex(key.strip_prefix(&prefix[..])?).map(NodeId)?;
-        Some((node, NodeReport::decode(value)?))
+        let report = NodeReport::decode(value)?;
+        (report.cluster == place.cluster).then_some((node, report))
     };
     whole(answer).unwrap_or_default().iter().filter_map(report).collect()
 }
 
-fn whole(answer: &Answer) -> Option<&[(Vec<u8>, Vec<u8>)]> {
+pub(crate) fn whole(answer: &Answer) -> Option<&[(Vec<u8>, Vec<u8>)]> {
     match answer {
         Answer::Entries { entries, more: false } => Some(entries),
         _ => None,
@@ -143,6 +151,7 @@ mod tests {
             synced: LogSequence(8),
         };
         let report = NodeReport {
+            cluster: ClusterId(3),
             clock_us: 5,
             partitions: vec![reached, reached],
         };

@@ -46,13 +46,17 @@ pub fn ask(sequencer: &mut dyn Sequencer, request: Request) -> Result<Answer, Fa
 pub fn join(sequencer: &mut dyn Sequencer, root: &str, new: ClusterId) -> Result<ClusterId, Failure> {
     let place = Place::new(root, new, PartitionId(0));
     ask(sequencer, place.found())?;
+    cluster(sequencer, root)?.ok_or_else(|| Failure::Unknown("the cluster is gone again".to_owned()))
+}
+
+/// Returns the cluster whose keys are below `root`, if there is one.
+pub fn cluster(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<ClusterId>, Failure> {
     let key = meta_key(root);
-    let meta = ask(sequencer, Request::Get { key })?;
-    let cluster = match meta {
-        Answer::Value(Some(meta)) => cluster_of(&meta),
-        _ => None,
+    let Answer::Value(meta) = ask(sequencer, Request::Get { key })? else {
+        return Err(Failure::Unknown("a read of `meta`".to_owned()));
     };
-    cluster.ok_or_else(|| Failure::Denied("the root's `meta` cannot be read: another program's keys?".to_owned()))
+    let unreadable = || Failure::Denied("the root's `meta` cannot be read: another program's keys?".to_owned());
+    meta.map(|meta| cluster_of(&meta).ok_or_else(unreadable)).transpose()
 }
 
 /// Appends what `home` has in flight, all chunks of it, and returns the last outcome: `Unknown`

@@ -20,6 +20,8 @@
 
 #![warn(missing_docs)]
 
+mod adoption;
+mod configured;
 mod confirmations;
 pub mod conformance;
 pub mod copies;
@@ -36,6 +38,8 @@ mod take_over;
 mod trim;
 mod words;
 
+pub use adoption::{Adopted, Adoption, adopted};
+pub use configured::{Configured, configured, configured_request, configures, join_request, remove_request};
 pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
 pub use hold::Hold;

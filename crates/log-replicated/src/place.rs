@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! ROOT/meta                 QMET | format 1 u32 | cluster id u128 | checksum u32                      written once
+//! ROOT/adopted              QADP | format 1 u32 | cluster id u128 | sequence u64 | checksum u32      with meta, once
+//! ROOT/configured/ID        a node that is configured, or was removed (`configured`)
 //! ROOT/nodes/ID             a node's report (`copies`), leased
 //! ROOT/p/P/term             QTRM | format 1 u32 | term u64 | node u64 | incarnation u64
 //!                           | sequence u64 and hash u128 of the Term record | checksum u32            by take-over alone
@@ -19,7 +21,7 @@ use crate::record::{Fields, origin, seal, unsealed};
 use crate::sequencer::{Compare, Operation, Request};
 use crate::words::{ClusterId, NodeId, PartitionId, Position, RecordHash, Term, Writer};
 
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 const META_MAGIC: &[u8; 4] = b"QMET";
 const TERM_MAGIC: &[u8; 4] = b"QTRM";
 
@@ -123,6 +125,17 @@ impl Place {
         (path('/'), path('0'))
     }
 
+    /// `ROOT/configured/ID`.
+    pub fn configured_key(&self, node: NodeId) -> Vec<u8> {
+        format!("{}/configured/{:016x}", self.root, node.0).into_bytes()
+    }
+
+    /// `ROOT/configured/` and the end of the keys that begin so.
+    pub fn configured(&self) -> (Vec<u8>, Vec<u8>) {
+        let path = |end| format!("{}/configured{end}", self.root).into_bytes();
+        (path('/'), path('0'))
+    }
+
     /// `ROOT/nodes/ID`.
     pub fn node_key(&self, node: NodeId) -> Vec<u8> {
         format!("{}/nodes/{:016x}", self.root, node.0).into_bytes()
@@ -191,7 +204,7 @@ pub(crate) fn put(key: Vec<u8>, value: Vec<u8>) -> Operation {
     Operation::Put { key, value, lease }
 }
 
-fn meta_value(cluster: ClusterId) -> Vec<u8> {
+pub(crate) fn meta_value(cluster: ClusterId) -> Vec<u8> {
     let mut bytes = [&META_MAGIC[..], &FORMAT.to_le_bytes(), &cluster.0.to_le_bytes()].concat();
     seal(&mut bytes);
     bytes

@@ -1,4 +1,5 @@
-//! `quartet cluster`: asks a node of a cluster about all of them, and hands the home over.
+//! `quartet cluster`: asks a node of a cluster about all of them, hands the home over, removes a
+//! node, and begins a new cluster with what a node has.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::admin::{Server, exchange};
+use crate::settings::ServeArguments;
 
 #[derive(Args)]
 pub struct ClusterArguments {
@@ -30,6 +32,27 @@ enum Request {
         /// The node's name
         to: String,
     },
+    /// Removes a node that is gone for good: what it has is not waited for any more
+    Remove {
+        /// The node's name
+        node: String,
+    },
+    /// Begins a new log with what this node's folder has, while no node runs and etcd has lost the
+    /// cluster or has gone back in time; takes the options of `serve` for that node
+    Adopt(Box<AdoptArguments>),
+}
+
+#[derive(Args)]
+struct AdoptArguments {
+    /// Name of the node whose folder this is: the one that has the most records
+    #[arg(long)]
+    from: String,
+    /// Goes on although another node has more records, or etcd's log has gone on without this node:
+    /// what this node does not have is lost
+    #[arg(long)]
+    accept_loss: bool,
+    #[command(flatten)]
+    serve: ServeArguments,
 }
 
 const CLUSTER: &str = "/admin/v1/cluster";
@@ -38,14 +61,17 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn cluster(arguments: &ClusterArguments) -> Result<()> {
     let server = &arguments.server;
-    if let Request::HandOver { to } = &arguments.request {
-        hand_over(server, to)?;
+    match &arguments.request {
+        Request::HandOver { to } => hand_over(server, to)?,
+        Request::Remove { node } => remove(server, node)?,
+        Request::Adopt(adopting) => return adopt(adopting, arguments.json),
+        Request::Status | Request::Nodes => {}
     }
     let described = describe(server)?;
     match &arguments.request {
         _ if arguments.json => println!("{described:#}"),
-        Request::Status | Request::HandOver { .. } => print_status(&described),
         Request::Nodes => print_nodes(&described),
+        _ => print_status(&described),
     }
     Ok(())
 }
@@ -79,21 +105,58 @@ fn hand_over(server: &Server, to: &str) -> Result<()> {
     }
 }
 
+fn remove(server: &Server, node: &str) -> Result<()> {
+    let body = json!({ "node": node }).to_string();
+    let (status, answer) = exchange(server, "POST", &format!("{CLUSTER}/remove"), &body)?;
+    if status != 204 {
+        bail!("the server answers {status}: {}", answer.trim());
+    }
+    Ok(())
+}
+
+fn adopt(arguments: &AdoptArguments, is_json: bool) -> Result<()> {
+    let settings = arguments.serve.clone().with_file()?.validated()?;
+    let adopted = quartet_server::adopt(&settings, &arguments.from, arguments.accept_loss)?;
+    if is_json {
+        let shown = json!({
+            "cluster": adopted.cluster,
+            "from": adopted.from,
+            "last": adopted.last,
+            "term": adopted.term,
+        });
+        println!("{shown:#}");
+        return Ok(());
+    }
+    println!(
+        "cluster {} goes on behind record {} of cluster {}, in term {}",
+        adopted.cluster, adopted.last, adopted.from, adopted.term
+    );
+    println!("start {} first, then the other nodes: they copy it", arguments.from);
+    Ok(())
+}
+
 fn print_status(described: &Value) {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     println!(
-        "cluster {}, term {}, home {}",
+        "cluster {}, term {}, home {}, {} nodes configured",
         text(&described["cluster"]),
         described["term"],
-        text(&described["home"])
+        text(&described["home"]),
+        described["configured"]
     );
     for node in described["nodes"].as_array().into_iter().flatten() {
+        if node["is_running"] == false {
+            println!("{:<20}away", text(&node["name"]));
+            continue;
+        }
         let part = if node["is_home"] == true { "home" } else { "follows" };
         println!(
-            "{:<20}{part:<9}applied {:<12} on disk {:<12} clock {:+} ms",
+            "{:<20}{part:<9}applied {:<12} on disk {:<12} behind {} records, {} ms  clock {:+} ms",
             text(&node["name"]),
             text(&node["applied"]),
             text(&node["synced"]),
+            node["lag_records"],
+            node["lag_milliseconds"],
             node["clock_ahead_milliseconds"].as_i64().unwrap_or_default(),
         );
     }
@@ -102,6 +165,10 @@ fn print_status(described: &Value) {
 fn print_nodes(described: &Value) {
     for node in described["nodes"].as_array().into_iter().flatten() {
         let text = |name: &str| node[name].as_str().unwrap_or_default().to_owned();
+        if node["is_running"] == false {
+            println!("{:<20}{} is away", text("name"), text("id"));
+            continue;
+        }
         println!("{:<20}{} at {}", text("name"), text("id"), text("address"));
         for (name, address) in node["endpoints"].as_object().into_iter().flatten() {
             println!("    {name:<10}{}", address.as_str().unwrap_or_default());

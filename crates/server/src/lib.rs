@@ -35,6 +35,7 @@ use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::Version;
 
+pub use cluster::adoption::AdoptedCluster;
 pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
 pub use http::framing;
@@ -86,18 +87,12 @@ impl Server {
         settings.check(listeners::listening(&settings, layers))?;
         let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory.bytes);
-        let joined = settings.cluster.as_ref().map(|cluster| Joined::new(cluster, &settings));
-        let (mut joined, shared) = joined.transpose()?.unzip();
-        if let (Some(joined), Some(cluster)) = (&mut joined, &settings.cluster) {
-            joined.copy_if_needed(cluster, &settings, || {
-                let disk = open_disk(&settings.storage.data)?;
-                Ok(EngineParts::with_file_log(
-                    disk,
-                    Arc::new(SystemClock),
-                    log_options(&settings),
-                ))
-            })?;
-        }
+        let parts = || engine_parts(&settings);
+        let joined = settings
+            .cluster
+            .as_ref()
+            .map(|cluster| Joined::new(cluster, &settings, &parts));
+        let (joined, shared) = joined.transpose()?.unzip();
         let engine = Arc::new(open_engine(&settings, budget, shared)?);
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
@@ -261,6 +256,22 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
 }
 
 const NOT_HOME: &str = "another node is home";
+
+/// Begins a new cluster with what the folder of the node `from` has. See
+/// [`cluster::adoption::adopt`].
+pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool) -> Result<AdoptedCluster> {
+    cluster::adoption::adopt(settings, from, accepts_loss, || engine_parts(settings))
+}
+
+/// What a folder is opened with by a node of a cluster before it serves.
+fn engine_parts(settings: &Settings) -> Result<EngineParts> {
+    let disk = open_disk(&settings.storage.data)?;
+    Ok(EngineParts::with_file_log(
+        disk,
+        Arc::new(SystemClock),
+        log_options(settings),
+    ))
+}
 
 /// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);

@@ -45,6 +45,9 @@ const IDLE_CYCLE: Duration = Duration::from_secs(1);
 /// How often the databases' counters are written down.
 const USAGE_CYCLE: Duration = Duration::from_secs(5);
 
+/// How often the nodes of a cluster compare their states: each walks all of its rows for that.
+const STATE_HASH_CYCLE: Duration = Duration::from_secs(3600);
+
 /// How often it is looked whether there is another certificate.
 const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
 
@@ -346,10 +349,18 @@ impl Worker {
 }
 
 /// The periodic tasks that belong to no listener.
-fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 4] {
+fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
     let tls = tenants.parts.tls.clone();
+    let (engine, mut is_first) = (tenants.parts.engine.clone(), true);
+    let mark = move || {
+        // A home that has just begun has other work.
+        if !std::mem::take(&mut is_first) {
+            engine.mark();
+        }
+    };
     [
+        Cycle::new("state hash", STATE_HASH_CYCLE, mark),
         Cycle::new("maintenance of databases", MAINTENANCE_CYCLE, move || {
             maintained.maintain()
         }),

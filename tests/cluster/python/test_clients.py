@@ -145,10 +145,32 @@ def test_each_node_says_what_it_is(cluster):
         for node in cluster.nodes:
             assert ask(node.http_port, "/healthz")[0] == 200 and ask(node.http_port, "/readyz")[0] == 200
             assert ask(node.http_port, "/healthz/home")[0] == (200 if node is home else 503)
-            status, text = ask(node.http_port, "/metrics")
-            assert status == 200 and f"quartet_home {int(node is home)}" in text and "quartet_term " in text
 
     cluster.at_one_home(each_says_it)
+
+
+REPLICATION = [
+    *(f"quartet_{name}" for name in ("term", "home", "log_applied", "log_synced", "lag_records", "lag_seconds", "append_seconds")),
+    *(f"quartet_{name}_total" for name in ("appends", "append_bytes", "confirmations", "unknown_answers", "take_overs", "depositions")),
+    *(f"quartet_{name}_total" for name in ("roll_backs", "state_hashes", "state_hash_mismatches")),
+    *(f"quartet_log_{name}" for name in ("window_bytes", "trimmed_below")),
+]
+
+
+def test_each_node_shows_its_part_in_the_log(cluster):
+    def each_shows_it():
+        home = cluster.home()
+        assert redis.Redis(port=home.port, retry=None).set("counted", 1)
+        for node in cluster.nodes:
+            shown = node.metrics()
+            assert set(REPLICATION) <= shown.keys()
+            is_home = float(node is home)
+            assert (shown["quartet_home"], shown["quartet_term"]) == (is_home, home.metrics()["quartet_term"])
+            if node is home:
+                assert shown["quartet_appends_total"] > 0 and shown["quartet_append_bytes_total"] > 0
+                assert (shown["quartet_lag_records"], shown["quartet_lag_seconds"]) == (0, 0)
+
+    cluster.at_one_home(each_shows_it)
 
 
 def test_without_a_home_nothing_is_executed_and_clients_are_told_so(cluster):

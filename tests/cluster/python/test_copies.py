@@ -2,22 +2,16 @@
 
 import json
 import shutil
-import subprocess
 import time
 
 from harness.cluster import Cluster, Node
-from harness.server import binary
 from harness.writers import Writers
-
-
-def quartet(node, *words):
-    return subprocess.run([binary(), "cluster", "--server", f"127.0.0.1:{node.http_port}", *words], capture_output=True, text=True, timeout=60)
 
 
 def wait_until_known(cluster, name):
     """Members are read once a second."""
     deadline = time.monotonic() + 30
-    while f'"{name}"' not in quartet(cluster.home(), "nodes", "--json").stdout:
+    while f'"{name}"' not in cluster.home().command("nodes", "--json").stdout:
         assert time.monotonic() < deadline, f"{name} is not known"
         time.sleep(0.1)
 
@@ -33,16 +27,16 @@ def test_a_node_that_is_added_copies_the_home_and_can_be_it():
             assert any("copied a node" in line for line in added.output)
             writers.wait_for(500)
             wait_until_known(cluster, "added")
-            handed = quartet(cluster.others()[0], "hand-over", "added")
+            handed = cluster.others()[0].command("hand-over", "added")
             assert handed.returncode == 0, handed.stderr
             assert cluster.home() is added
             writers.wait_for(500)
         finally:
             writers.end()
         writers.verify(added)
-        shown = json.loads(quartet(cluster.nodes[0], "status", "--json").stdout)
+        shown = json.loads(cluster.nodes[0].command("status", "--json").stdout)
         assert shown["home"] == "added" and {node["name"] for node in shown["nodes"]} == {"node-0", "node-1", "node-2", "added"}
-        assert "added" in quartet(added, "nodes").stdout and "home" in quartet(added, "status").stdout
+        assert "added" in added.command("nodes").stdout and "home" in added.command("status").stdout
 
 
 def test_a_node_that_has_lost_its_disk_copies_the_home():
@@ -60,5 +54,5 @@ def test_a_node_that_has_lost_its_disk_copies_the_home():
         finally:
             writers.end()
         wait_until_known(cluster, lost.name)
-        assert quartet(cluster.home(), "hand-over", lost.name).returncode == 0
+        assert cluster.home().command("hand-over", lost.name).returncode == 0
         writers.verify(lost)

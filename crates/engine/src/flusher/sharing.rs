@@ -30,6 +30,9 @@ use crate::replication::place::placed;
 use crate::replication::replica::Happening;
 use crate::standing::{Condition, Copied, Role};
 
+/// A follower that has much to apply lets the lock go after as many bytes of records: about ten
+/// milliseconds of work.
+const APPLIED_AT_ONCE_BYTES: usize = 256 << 10;
 /// How long a server that stops waits until its last commits are confirmed.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
@@ -118,8 +121,25 @@ impl Worker {
         }
     }
 
-    /// Applies records in the log's order, and writes them down.
+    /// Applies records in the log's order, and writes them down. After an absence there are many:
+    /// the lock is let go between pieces.
     fn deliver(&mut self, sharing: &mut Sharing, deliveries: Vec<Delivery>) -> Result<(), LogError> {
+        let mut deliveries = deliveries.into_iter().peekable();
+        while deliveries.peek().is_some() {
+            let (mut piece, mut bytes) = (Vec::new(), 0);
+            while let Some(delivery) = deliveries.next_if(|_| bytes < APPLIED_AT_ONCE_BYTES) {
+                bytes += delivery.stored_bytes;
+                piece.push(delivery);
+            }
+            if !self.deliver_piece(sharing, piece)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies records in one hold of the lock. False: one cannot be applied, and nothing more is.
+    fn deliver_piece(&mut self, sharing: &mut Sharing, deliveries: Vec<Delivery>) -> Result<bool, LogError> {
         let shared = self.shared.clone();
         let mut partition = shared.partition.borrow();
         let mut failed = None;
@@ -162,7 +182,10 @@ impl Worker {
         }
         self.write_down(sharing)?;
         shared.publish_durable(version);
-        failed.map_or(Ok(()), |reason| self.ended(sharing, reason))
+        match failed {
+            None => Ok(true),
+            Some(reason) => self.ended(sharing, reason).map(|()| false),
+        }
     }
 
     /// Takes what is confirmed to the file log, as far as the disk has room.
@@ -432,6 +455,8 @@ impl Worker {
     fn end_home(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
         sharing.standing.end_home();
+        // What was asked of this home is not asked of the next one that this node is.
+        sharing.standing.wishes.drain_until_micros.store(0, Ordering::SeqCst);
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);
         let flight = sharing.flight.take();

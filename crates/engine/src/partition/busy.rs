@@ -9,8 +9,8 @@
 //! that waits for a listener checks again by itself now and then.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -62,11 +62,38 @@ pub(crate) fn is_serving_thread() -> bool {
     SERVES_CONNECTIONS.get()
 }
 
+/// A listener's own part.
+type Listen = dyn Fn() + Send + Sync;
+
+/// A listener of the engine. It is called no more once this is dropped.
+#[must_use]
+pub struct Listening {
+    _listener: Arc<Listen>,
+}
+
+/// The listeners of one kind of event. Those that have ended go when another is added.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<Vec<Weak<Listen>>>);
+
+impl Listeners {
+    pub fn add(&self, listener: Arc<Listen>) -> Listening {
+        let mut all = self.0.lock();
+        all.retain(|listener| listener.strong_count() > 0);
+        all.push(Arc::downgrade(&listener));
+        Listening { _listener: listener }
+    }
+
+    pub fn call(&self) {
+        let all = self.0.lock();
+        all.iter().filter_map(Weak::upgrade).for_each(|listener| listener());
+    }
+}
+
 /// Whether somebody has waited for the lock in vain, and whom to tell when it is free.
 #[derive(Default)]
 pub(crate) struct Announcement {
     is_busy: AtomicBool,
-    listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    listeners: Listeners,
 }
 
 impl Announcement {
@@ -87,8 +114,8 @@ impl Announcement {
         self.is_busy.store(true, Ordering::SeqCst);
     }
 
-    pub fn listen(&self, listener: Arc<dyn Fn() + Send + Sync>) {
-        self.listeners.lock().push(listener);
+    pub fn listen(&self, listener: Arc<Listen>) -> Listening {
+        self.listeners.add(listener)
     }
 
     /// The lock was released.
@@ -100,6 +127,31 @@ impl Announcement {
     }
 
     pub fn call_listeners(&self) {
-        self.listeners.lock().iter().for_each(|listener| listener());
+        self.listeners.call();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_that_was_dropped_is_neither_called_nor_kept() {
+        let (listeners, calls) = (Listeners::default(), Arc::new(AtomicU32::new(0)));
+        let listen = || {
+            let calls = calls.clone();
+            listeners.add(Arc::new(move || drop(calls.fetch_add(1, Ordering::Relaxed))))
+        };
+        let first = listen();
+        let second = listen();
+        listeners.call();
+        drop(first);
+        listeners.call();
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+        let third = listen();
+        assert_eq!(listeners.0.lock().len(), 2);
+        drop((second, third));
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use quartet_env::{Clock, Runtime, Task};
 use quartet_model::Version;
 
@@ -13,6 +12,7 @@ use crate::durability::memory::Memory;
 use crate::durability::pressure::{Pressure, is_over};
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
+use crate::partition::busy::Listeners;
 use crate::partition::lock::PartitionLock;
 use crate::partition::state::PartitionState;
 use crate::standing::Standing;
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub durable: AtomicU64,
     /// True while a thread waits for `durable` to move: the flusher then calls the listeners.
     pub waited_for: AtomicBool,
-    pub listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    pub listeners: Listeners,
     pub log_readers: LogReaders,
     pub statistics: Statistics,
     pub memory: Arc<Memory>,
@@ -60,9 +60,7 @@ impl Shared {
     /// Calls the listeners, if somebody waits.
     pub fn tell_waiting(&self) {
         if self.waited_for.swap(false, Ordering::SeqCst) {
-            for listener in self.listeners.lock().iter() {
-                listener();
-            }
+            self.listeners.call();
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod convert;
+pub(crate) mod opening;
 pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod salvage;

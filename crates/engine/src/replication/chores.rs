@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::{
-    Answer, Copies, Failure, Home, LeaseId, Moment, NodeId, Place, Request, RequestId, Sequencer, Window, trim,
+    Answer, Copies, Failure, Home, LeaseId, Moment, NodeId, Place, Request, RequestId, Sequencer, Window, configured,
+    configured_request, configures, trim,
 };
 use quartet_model::LogSequence;
 
@@ -28,6 +29,8 @@ pub(crate) struct Reached {
 enum Chore {
     Lease,
     Report,
+    /// Reads which nodes are configured.
+    Configured,
     /// Reads all reports.
     Reports,
     Holds,
@@ -37,7 +40,11 @@ enum Chore {
 
 pub(crate) struct Chores {
     node: NodeId,
+    /// As many as the operator has said there are.
+    announced: usize,
+    /// As many as there are, and those that do not count any more.
     nodes: usize,
+    removed: Vec<NodeId>,
     budget_bytes: u64,
     lease: Option<LeaseId>,
     open: BTreeMap<RequestId, Chore>,
@@ -54,7 +61,9 @@ impl Chores {
     pub fn new(node: NodeId, nodes: usize, budget_bytes: u64) -> Chores {
         Chores {
             node,
+            announced: nodes,
             nodes,
+            removed: Vec::new(),
             budget_bytes,
             lease: None,
             open: BTreeMap::new(),
@@ -112,7 +121,7 @@ impl Chores {
         }
         if self.is_home && is_due(self.trimmed, TRIM_INTERVAL) {
             self.trimmed = Some(now);
-            self.ask(Chore::Reports, copies::reports_request(place), sequencer);
+            self.ask(Chore::Configured, configured_request(place), sequencer);
         }
     }
 
@@ -137,8 +146,18 @@ impl Chores {
         match (chore, answer) {
             (Chore::Lease, Answer::Lease(lease)) => self.lease = Some(lease),
             (Chore::Lease, _) => self.lease = None,
+            (Chore::Configured, answer) if self.is_home => {
+                let Some(rows) = configured(place, &answer) else {
+                    return;
+                };
+                self.nodes = configures(self.announced, &rows);
+                let removed = rows.into_iter().filter(|(_, row)| row.is_removed);
+                self.removed = removed.map(|(node, _)| node).collect();
+                self.ask(Chore::Reports, copies::reports_request(place), sequencer);
+            }
             (Chore::Reports, answer) if self.is_home => {
-                let reports = copies::reports(place, &answer);
+                let mut reports = copies::reports(place, &answer);
+                reports.retain(|(node, _)| !self.removed.contains(node));
                 let reached = reports.iter().flat_map(|(_, report)| &report.partitions);
                 let here = reached.filter(|reached| reached.partition == place.partition);
                 self.synced = here.map(|reached| reached.synced).collect();
@@ -175,6 +194,7 @@ impl Chores {
 
 fn report(place: &Place, reached: Reached) -> NodeReport {
     NodeReport {
+        cluster: place.cluster,
         clock_us: reached.clock_us,
         partitions: vec![copies::Reached {
             partition: place.partition,

@@ -1,6 +1,7 @@
 //! A node of a log that several share: the machines of the log, driven by events, and how they are
 //! set up. The flusher applies what they deliver.
 
+pub(crate) mod adopt;
 pub(crate) mod chores;
 pub(crate) mod place;
 pub(crate) mod replica;
@@ -29,8 +30,9 @@ pub struct Replicated {
     pub place: Place,
     /// This node, and a number that no other process of it has.
     pub me: Writer,
-    /// Nodes that are configured, whether they run or not: a majority of them must have synced what
-    /// the sequencer drops.
+    /// Nodes that the operator has said there are, whether they run or not. A majority of those
+    /// that are configured (`quartet_log_replicated::configures`) must have synced what the
+    /// sequencer drops.
     pub nodes: usize,
     /// Makes the sequencer's handle.
     pub sequencer: MakeSequencer,

@@ -17,7 +17,7 @@ fn a_thread_that_serves_connections_never_waits_for_long() {
     let engine = world.open();
     let freed = Arc::new(AtomicUsize::new(0));
     let count = freed.clone();
-    engine.on_free(Arc::new(move || {
+    let _listening = engine.on_free(Arc::new(move || {
         count.fetch_add(1, Ordering::SeqCst);
     }));
     assert!(!engine.is_busy());

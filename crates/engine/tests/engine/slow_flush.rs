@@ -165,7 +165,7 @@ fn growing_writes_wait_for_the_flush_and_are_not_refused() {
     let engine = open_with(&disk, with_little_memory());
     let woken = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let wakes = woken.clone();
-    engine.on_free(Arc::new(move || {
+    let _listening = engine.on_free(Arc::new(move || {
         wakes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }));
     let hold = disk.hold();

@@ -3,7 +3,7 @@
 
 pub(crate) mod error_reply;
 pub mod errors;
-pub(crate) mod glob;
+pub mod glob;
 pub(crate) mod key_flags;
 pub mod migration;
 pub(crate) mod parse;

@@ -22,8 +22,9 @@ pub struct ClusterOptions {
     /// HOST:PORT by which they do [default: node-listen]
     #[arg(long, env = "QUARTET_NODE_ADVERTISE")]
     node_advertise: Option<String>,
-    /// How many nodes there are, whether they run or not: etcd drops what a majority of them has
-    /// [default: 3]
+    /// How many nodes there are at least, whether they run or not: etcd drops what a majority of
+    /// them has. More that join count too; one that is gone for good is removed with `quartet
+    /// cluster remove` [default: 3]
     #[arg(long, env = "QUARTET_CLUSTER_NODES")]
     cluster_nodes: Option<usize>,
     /// PEM file: the authority that signs the certificates of all nodes

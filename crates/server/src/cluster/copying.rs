@@ -24,6 +24,8 @@ use super::link::{self, Link, Stream};
 
 /// Marks a folder whose content is to be replaced by a copy.
 const NEEDS_COPY: &str = "needs-copy";
+/// Says which cluster a folder is of (`identity`).
+pub const CLUSTER_ID: &str = "cluster-id";
 /// Longest piece of a copy, in bytes: a row may have as many.
 const PIECE_BYTES_MAX: u32 = 64 << 20;
 /// The source gathers for no longer than this between two pieces.
@@ -37,7 +39,8 @@ pub fn is_needed(folder: &Path) -> Result<bool> {
         return Ok(true);
     }
     match fs::read_dir(folder) {
-        Ok(mut entries) => Ok(entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "LOCK"))),
+        Ok(mut entries) => Ok(entries
+            .all(|entry| entry.is_ok_and(|entry| ["LOCK", CLUSTER_ID].iter().any(|name| entry.file_name() == *name)))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error).with_context(|| format!("reading {}", folder.display())),
     }

@@ -113,6 +113,16 @@ impl HomeCaller {
     }
 }
 
+impl HomeCaller {
+    /// The error for a client of Redis whose connection no home has taken. It names the home that
+    /// is known, so that the client may go there.
+    fn no_home_redis(&self) -> String {
+        let home = self.members.other_home();
+        let named = home.and_then(|home| Some(format!(" The home is {} at {}.", home.name, home.redis?)));
+        format!("{NO_HOME_REDIS}{}\r\n", named.unwrap_or_default())
+    }
+}
+
 impl Entrance for ForwardEntrance {
     fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
@@ -178,7 +188,7 @@ impl Client {
     async fn pass_on(&self, mut socket: impl AsyncRead + AsyncWrite + Unpin, seen: &[u8]) -> io::Result<()> {
         let Some(mut home) = self.home.call(self.listener, self.peer).await else {
             if self.protocol == Protocol::Redis {
-                socket.write_all(NO_HOME_REDIS).await?;
+                socket.write_all(self.home.no_home_redis().as_bytes()).await?;
             }
             return socket.shutdown().await;
         };
@@ -433,7 +443,7 @@ const JSON: &str = "application/json";
 const AWS_JSON: &str = "application/x-amz-json-1.0";
 
 /// As Redis answers while its replica has no master; clients reconnect.
-const NO_HOME_REDIS: &[u8] = b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+const NO_HOME_REDIS: &str = "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 
 impl Ending {
     fn answer(self, protocol: Protocol) -> (u16, &'static str, &'static str) {

@@ -4,26 +4,33 @@
 //!
 //! ```text
 //! ROOT/members/ID   JSON: name, address (host:port for other nodes), endpoints (listeners by name),
-//!                   clock_us (microseconds since 1970 when it was written), hears (the number of
-//!                   the home that it hears, if it does)
+//!                   redis and sentinel (host:port for clients, null if there is no such listener),
+//!                   clock_us (microseconds since 1970 when it was written), lag_records, lag_millis, hears
+//!                   (the number of the home that it hears, null if it hears none)
 //! ```
 //!
-//! and reads those of all others, the nodes' reports to the log, and the running term. Nothing that
-//! the log promises rests on them.
+//! and reads those of all others, which nodes are configured, the nodes' reports to the log, and
+//! the running term. Nothing that the log promises rests on the members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::{Context, Result, bail, ensure};
 use parking_lot::RwLock;
 use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::drive::ask;
-use quartet_log_replicated::{Answer, Failure, LeaseId, NodeId, Operation, Place, Request, Sequencer, TermValue};
+use quartet_log_replicated::{
+    Answer, Configured, Failure, LeaseId, NodeId, Operation, Place, Request, Sequencer, TermValue, configured,
+    configured_request, configures, remove_request,
+};
 use quartet_model::LogSequence;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::silence::Turn;
+use crate::layers::parts::OtherNode;
 
 /// A node's key goes this long after its last renewal.
 const LEASE_SECONDS: u32 = 10;
@@ -47,17 +54,24 @@ pub struct Member {
     pub address: String,
     /// Its listeners by name, as clients reach them.
     pub endpoints: BTreeMap<String, String>,
+    /// Where clients of Redis, and of its sentinels, reach it.
+    pub redis: Option<String>,
+    pub sentinel: Option<String>,
     /// Its wall clock, in microseconds since 1970.
     pub clock_us: u64,
     /// The home that it hears.
-    #[serde(default)]
     pub hears: Option<u64>,
+    /// How far it is behind the log.
+    pub lag_records: u64,
+    pub lag_millis: u64,
 }
 
 /// The state that was read last.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub members: BTreeMap<u64, Member>,
+    /// Those that have joined, whether they run or not, and those that were removed.
+    pub configured: Vec<(NodeId, Configured)>,
     pub reports: BTreeMap<u64, NodeReport>,
     /// The running term; `None` before the first.
     pub term: Option<TermValue>,
@@ -73,16 +87,83 @@ pub struct View {
 pub struct Members {
     place: Place,
     me: NodeId,
+    /// As many nodes as the operator has said there are.
+    announced: usize,
     view: RwLock<View>,
+    /// Where clients of Redis reach the home.
+    redis_home: watch::Sender<Option<String>>,
 }
 
 impl Members {
-    pub fn new(place: Place, me: NodeId) -> Arc<Members> {
+    pub fn new(place: Place, me: NodeId, announced: usize) -> Arc<Members> {
         Arc::new(Members {
             place,
             me,
+            announced,
             view: RwLock::default(),
+            redis_home: watch::Sender::new(None),
         })
+    }
+
+    /// Tells where clients of Redis reach the home, and of each change.
+    pub fn redis_home(&self) -> watch::Receiver<Option<String>> {
+        self.redis_home.subscribe()
+    }
+
+    fn tell_of_home(&self) {
+        let view = self.view.read();
+        let home = view.term.map(|term| term.writer.node);
+        let redis = home.and_then(|home| view.members.get(&home.0)?.redis.clone());
+        // One that is not known for a moment is no change.
+        self.redis_home.send_if_modified(|told| {
+            let is_news = redis.is_some() && *told != redis;
+            if is_news {
+                *told = redis;
+            }
+            is_news
+        });
+    }
+
+    /// The nodes that run beside this one.
+    pub fn others(&self) -> Vec<OtherNode> {
+        let view = self.view.read();
+        let others = view.members.iter().filter(|(id, _)| **id != self.me.0);
+        let other = |(_, member): (&u64, &Member)| OtherNode {
+            redis: member.redis.clone(),
+            sentinel: member.sentinel.clone(),
+            lag_records: member.lag_records,
+            lag_millis: member.lag_millis,
+        };
+        others.map(other).collect()
+    }
+
+    /// True if an operator has removed this node.
+    pub fn is_removed(&self) -> bool {
+        let view = self.view.read();
+        let own = view.configured.iter().find(|(node, _)| *node == self.me);
+        own.is_some_and(|(_, row)| row.is_removed)
+    }
+
+    /// Removes the node of this name, which does not run, for good.
+    pub fn remove(&self, sequencer: &mut dyn Sequencer, name: &str) -> Result<()> {
+        self.look_once(sequencer)?;
+        let view = self.view();
+        let mut rows = view.configured.iter();
+        let node = rows.find(|(_, row)| row.name == name && !row.is_removed);
+        let (node, _) = node.with_context(|| format!("there is no node {name}"))?;
+        let term = view.term.context("no node is home")?;
+        ensure!(
+            term.writer.node != *node,
+            "{name} is home: hand over to another node first"
+        );
+        ensure!(!view.members.contains_key(&node.0), "{name} runs: stop it first");
+        let remain = configures(self.announced, &view.configured) - 1;
+        ensure!(remain >= 2, "two nodes have to remain");
+        let request = remove_request(&self.place, *node, name, term.encode(), self.key_of(*node));
+        match ask(sequencer, request)? {
+            Answer::Done { .. } => Ok(self.look_once(sequencer)?),
+            _ => bail!("{name} runs again, or another node has become home meanwhile: ask again"),
+        }
     }
 
     pub fn view(&self) -> View {
@@ -183,9 +264,13 @@ impl Members {
         let members = ask(sequencer, Request::Range { from, until, limit })?;
         let reports = ask(sequencer, copies::reports_request(&self.place))?;
         let reports = copies::reports(&self.place, &reports);
+        let rows = ask(sequencer, configured_request(&self.place))?;
         let mut view = self.view.write();
         view.take_members(&self.keys().0, &members, began, now_us());
         view.reports = reports.into_iter().map(|(node, report)| (node.0, report)).collect();
+        view.configured = configured(&self.place, &rows).unwrap_or_default();
+        drop(view);
+        self.tell_of_home();
         Ok(())
     }
 
@@ -196,13 +281,14 @@ impl Members {
             let mut view = self.view.write();
             view.term = value.as_deref().and_then(TermValue::decode);
             view.term_read_began = Some(began);
+            drop(view);
+            self.tell_of_home();
         }
         Ok(())
     }
 
     fn put(&self, own: &Member, lease: LeaseId) -> Request {
-        let (mut key, _) = self.keys();
-        key.extend_from_slice(format!("{:016x}", self.me.0).as_bytes());
+        let key = self.key_of(self.me);
         Request::Transact {
             compares: Vec::new(),
             operations: vec![Operation::Put {
@@ -212,6 +298,11 @@ impl Members {
             }],
             otherwise: Vec::new(),
         }
+    }
+
+    /// `ROOT/members/ID`.
+    fn key_of(&self, node: NodeId) -> Vec<u8> {
+        format!("{}/members/{:016x}", self.place.root(), node.0).into_bytes()
     }
 
     /// `ROOT/members/` and the end of the keys that begin so.
@@ -283,20 +374,34 @@ impl Members {
             json!({
                 "name": member.name,
                 "id": format!("{id:016x}"),
+                "is_running": true,
                 "address": member.address,
                 "endpoints": member.endpoints,
                 "is_home": home == Some(NodeId(*id)),
                 "applied": reached.map(|reached| reached.applied.0),
                 "synced": reached.map(|reached| reached.synced.0),
+                "lag_records": member.lag_records,
+                "lag_milliseconds": member.lag_millis,
                 "clock_ahead_milliseconds": view.clocks_ahead.get(id).map(|micros| micros / 1000),
             })
         };
+        let is_away = |(id, row): &&(NodeId, Configured)| !row.is_removed && !view.members.contains_key(&id.0);
+        let away = |(id, row): &(NodeId, Configured)| {
+            json!({
+                "name": row.name,
+                "id": format!("{:016x}", id.0),
+                "is_running": false,
+                "is_home": false,
+            })
+        };
         let home_member = home.and_then(|home| view.members.get(&home.0));
+        let nodes = view.members.iter().map(node);
         json!({
             "cluster": format!("{:032x}", self.place.cluster.0),
             "term": view.term.map(|term| term.term.0),
             "home": home_member.map(|member| &member.name),
-            "nodes": view.members.iter().map(node).collect::<Vec<_>>(),
+            "configured": configures(self.announced, &view.configured),
+            "nodes": nodes.chain(view.configured.iter().filter(is_away).map(away)).collect::<Vec<_>>(),
         })
     }
 }
@@ -321,8 +426,12 @@ mod tests {
                 name: id.to_string(),
                 address: String::new(),
                 endpoints: BTreeMap::new(),
+                redis: None,
+                sentinel: None,
                 clock_us,
                 hears: *hears,
+                lag_records: 0,
+                lag_millis: 0,
             };
             let key = [PREFIX, format!("{id:016x}").as_bytes()].concat();
             (key, serde_json::to_vec(&member).unwrap())
@@ -360,11 +469,5 @@ mod tests {
             view.take_members(PREFIX, &members(&[(id, hears)], 3), start, 0);
             assert!(!heard(&view, Duration::ZERO), "{id} {hears:?}");
         }
-    }
-
-    #[test]
-    fn a_member_that_does_not_say_what_it_hears_is_read() {
-        let text = br#"{"name": "a", "address": "a:1", "endpoints": {}, "clock_us": 1}"#;
-        assert_eq!(serde_json::from_slice::<Member>(text).unwrap().hears, None);
     }
 }

@@ -9,12 +9,16 @@
 //! | `standby`  | the listeners of a node that is not home                              |
 //! | `copying`  | copies of a whole node, before its data are opened                    |
 //! | `forward`  | how its clients are passed on to the home                             |
+//! | `identity` | which cluster a folder is of                                          |
+//! | `adoption` | a new cluster out of one node's folder                                |
 //!
 //! `docs/cluster.md` has the protocol. Safety is the log's alone (`quartet_log_replicated`); what
 //! is here decides how soon another node is home, and what clients see meanwhile.
 
+pub mod adoption;
 pub mod copying;
 pub mod forward;
+pub mod identity;
 pub mod link;
 pub mod members;
 pub mod node;

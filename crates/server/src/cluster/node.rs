@@ -12,6 +12,7 @@
 //! layer ever sees two terms, and none a version that came again with other content.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -21,8 +22,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use parking_lot::{Mutex, RwLock};
 use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
+use quartet_layer_redis::Announcement;
 use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
-use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer, drive};
+use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer};
 use quartet_model::LogSequence;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -30,11 +32,12 @@ use tokio::sync::watch;
 
 use super::copying;
 use super::forward::{self, HomeCaller};
+use super::identity;
 use super::link::{self, Link, Stream};
 use super::members::{Member, Members, now_us};
 use super::silence::Signs;
 use super::standby::Standby;
-use crate::layers::parts::Nodes;
+use crate::layers::parts::{Nodes, OtherNode};
 use crate::metrics::replication;
 use crate::observability::exposition::Text;
 use crate::process::system::fill_random;
@@ -48,6 +51,8 @@ const BEAT_EVERY: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The exit status of a node that is to be started again, to copy the home.
 const EXIT_NEEDS_COPY: i32 = 75;
+/// The exit status of a node that an operator has removed.
+const EXIT_REMOVED: i32 = 78;
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that the system keeps each way of a connection within this process.
@@ -95,12 +100,27 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Joins the cluster, or founds it: asks its etcd, which is judged first.
-    pub fn new(cluster: &ClusterSettings, settings: &Settings) -> Result<(Joined, Replicated)> {
+    /// Joins the cluster, or founds it: asks its etcd, which is judged first. A folder that has
+    /// nothing to go on from gets a copy of the home. `parts` open the folder.
+    pub fn new(
+        cluster: &ClusterSettings,
+        settings: &Settings,
+        parts: &dyn Fn() -> Result<Parts>,
+    ) -> Result<(Joined, Replicated)> {
         cluster.check(settings)?;
+        let folder = settings.storage.data.folder();
+        let folder = folder.context("a node keeps its log in a folder")?;
         let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
-        let id = drive::join(&mut sequencer, &cluster.root, ClusterId(random())).context("log")?;
+        let id = identity::join(&mut sequencer, cluster, folder, ClusterId(random()), parts)?;
         let place = Place::new(&cluster.root, id, PartitionId(0));
+        identity::configure(&mut sequencer, &place, cluster)?;
+        let mut joined = Joined::of(place, sequencer, cluster);
+        joined.0.copy_if_needed(cluster, settings, folder, parts)?;
+        identity::keep(folder, id)?;
+        Ok(joined)
+    }
+
+    fn of(place: Place, sequencer: Etcd, cluster: &ClusterSettings) -> (Joined, Replicated) {
         let (reports, roles) = channel();
         let etcd = cluster.etcd.clone();
         let shared = Replicated {
@@ -123,28 +143,22 @@ impl Joined {
             sequencer,
             hold: None,
         };
-        Ok((joined, shared))
+        (joined, shared)
     }
-}
 
-impl Joined {
     /// Copies the home into a folder that has nothing to go on from. Before the first term there is
     /// nothing to copy; without a home it is waited for.
-    pub fn copy_if_needed(
+    fn copy_if_needed(
         &mut self,
         cluster: &ClusterSettings,
         settings: &Settings,
-        parts: impl FnOnce() -> Result<Parts>,
+        folder: &Path,
+        parts: &dyn Fn() -> Result<Parts>,
     ) -> Result<()> {
-        let folder = settings
-            .storage
-            .data
-            .folder()
-            .context("a node keeps its log in a folder")?;
         if !copying::is_needed(folder)? {
             return Ok(());
         }
-        let members = Members::new(self.place.clone(), cluster.node());
+        let members = Members::new(self.place.clone(), cluster.node(), cluster.nodes);
         let mut is_reported = false;
         let home = loop {
             members.look_once(&mut self.sequencer).context("log")?;
@@ -184,7 +198,7 @@ fn open_again(options: &EtcdOptions, waker: Waker) -> Etcd {
     }
 }
 
-fn random() -> u128 {
+pub fn random() -> u128 {
     let mut bytes = [0; 16];
     fill_random(&mut bytes);
     u128::from_le_bytes(bytes)
@@ -201,7 +215,7 @@ impl Node {
         let settings = foundation.settings.cluster.clone().expect("a cluster was joined");
         let me = settings.node();
         let link = Link::new(place.cluster, settings.certificates.as_ref())?;
-        let members = Members::new(place, me);
+        let members = Members::new(place, me, settings.nodes);
         let listener = std::net::TcpListener::bind(settings.node_listen);
         let listener =
             listener.with_context(|| format!("cannot listen on {} (--node-listen)", settings.node_listen))?;
@@ -264,6 +278,10 @@ impl Shared {
     fn control(&self, roles: &Receiver<Role>) {
         let mut tried = None;
         while !self.is_over() {
+            if self.home.members.is_removed() {
+                tracing::error!("this node was removed from the cluster: stopping");
+                std::process::exit(EXIT_REMOVED);
+            }
             match roles.recv_timeout(LOOK_EVERY) {
                 Ok(role) => tracing::info!(?role, "this node's part in the cluster"),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -309,7 +327,11 @@ impl Shared {
             (Role::Copying, _) => self.end_for_a_copy(),
             (Role::Stopped(_), Stage::Closed) => Ok(()),
             (Role::Stopped(_), _) => {
-                tracing::error!(?role, "this node serves nothing any more");
+                tracing::error!(
+                    ?role,
+                    "this node serves nothing any more: an operator must decide; if etcd was lost or has gone back in \
+                     time, `quartet cluster adopt` begins a new log"
+                );
                 self.close_stage(&mut stage);
                 Ok(())
             }
@@ -407,18 +429,37 @@ impl Shared {
 
     // ---- other nodes
 
-    fn keep_members(&self, sequencer: &mut dyn Sequencer) {
-        let own = || Member {
+    /// This node's record about itself.
+    fn own_member(&self) -> Member {
+        let figures = self.foundation.engine.replication();
+        let endpoints = self.foundation.sockets.addresses();
+        let announcement = &self.foundation.settings.redis.announcement;
+        let reached_at = |name: &str, announcement: &Announcement| {
+            let bound = endpoints.get(name);
+            bound.map(|bound| self.settings.reached_at(bound, announcement))
+        };
+        Member {
             name: self.settings.node_name.clone(),
             address: self.settings.address(),
-            endpoints: self.foundation.sockets.addresses(),
+            redis: reached_at("redis", announcement).or_else(|| reached_at("redis-tls", announcement)),
+            sentinel: reached_at("sentinel", &announcement.without_port()),
             clock_us: now_us(),
+            lag_records: figures.lag_records,
+            lag_millis: figures.lag_millis,
             hears: self.heard_home(),
-        };
+            endpoints,
+        }
+    }
+
+    fn keep_members(&self, sequencer: &mut dyn Sequencer) {
         let needed = || LogSequence(self.foundation.engine.replication().synced + 1);
-        self.home
-            .members
-            .keep(sequencer, own, needed, || self.is_home_silent(), || self.is_over());
+        self.home.members.keep(
+            sequencer,
+            || self.own_member(),
+            needed,
+            || self.is_home_silent(),
+            || self.is_over(),
+        );
     }
 
     /// Speaks with other nodes until this one ends.
@@ -590,6 +631,27 @@ impl Nodes for Shared {
 
     fn hand_over(&self, name: &str) -> Result<()> {
         self.make_home(name)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut sequencer = Etcd::open(&self.settings.etcd).context("log")?;
+        self.home.members.remove(&mut sequencer, name)
+    }
+
+    fn redis_home(&self) -> watch::Receiver<Option<String>> {
+        self.home.members.redis_home()
+    }
+
+    fn own_redis(&self) -> Option<String> {
+        self.own_member().redis
+    }
+
+    fn others(&self) -> Vec<OtherNode> {
+        self.home.members.others()
+    }
+
+    fn records(&self) -> u64 {
+        self.foundation.engine.replication().applied
     }
 }
 

@@ -1,8 +1,10 @@
-//! The sockets of a node that is not home: it passes clients on to the home.
+//! The sockets of a node that is not home: it passes clients on to the home. A client that asks a
+//! sentinel where the home is gets the answer here, and stays when the home changes.
 
 use std::sync::Arc;
 
 use anyhow::Result;
+use quartet_layer_redis::Identity;
 use tokio::sync::watch;
 
 use super::forward::{ForwardEntrance, HomeCaller, Pages, Protocol};
@@ -10,6 +12,8 @@ use crate::connections::accept::Listener;
 use crate::connections::tls::Tls;
 use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::listeners::Endpoint;
+use crate::process::system::random_hexadecimal;
+use crate::redis::sentinel::{Sentinel, SentinelEntrance};
 use crate::serving::{Foundation, Threads};
 use crate::settings::{Listen, Settings};
 
@@ -22,7 +26,8 @@ pub struct Standby {
 
 impl Standby {
     pub fn begin(foundation: &Foundation, home: &Arc<HomeCaller>, pages: Arc<Pages>) -> Result<Standby> {
-        let tls = Tls::absent(StrangerBytes::new());
+        let stranger_bytes = StrangerBytes::new();
+        let tls = Tls::absent(stranger_bytes.clone());
         tls.change(foundation.settings.connections.tls.clone())?;
         let mut listeners = Vec::new();
         for (name, protocol, listens) in passed_on(&foundation.settings) {
@@ -43,6 +48,20 @@ impl Standby {
                 entrance: Arc::new(entrance),
             });
         }
+        let sentinel = &foundation.settings.sentinel;
+        if let Some((socket, _)) = foundation.sockets.bind(sentinel.listen.address(), SENTINEL)? {
+            let entrance = SentinelEntrance {
+                sentinel: Arc::new(sentinel_of(foundation)),
+                tls,
+                limit: foundation.limit.clone(),
+                stranger_bytes,
+            };
+            listeners.push(Listener {
+                name: SENTINEL,
+                socket,
+                entrance: Arc::new(entrance),
+            });
+        }
         let (mut threads, purges) = (Threads::new(), watch::Sender::new(()));
         threads.serve(listeners, foundation, &purges)?;
         Ok(Standby {
@@ -57,8 +76,25 @@ impl Standby {
     }
 }
 
+const SENTINEL: &str = "sentinel";
+
+fn sentinel_of(foundation: &Foundation) -> Sentinel {
+    let settings = &foundation.settings;
+    let identity = Identity {
+        run_id: random_hexadecimal(40),
+        process_id: std::process::id(),
+        ..Identity::default()
+    };
+    Sentinel {
+        master_name: settings.sentinel.master_name.clone(),
+        identity,
+        announcement: settings.redis.announcement.clone(),
+        nodes: foundation.nodes.get().cloned(),
+    }
+}
+
 /// The listeners whose clients are passed on.
-pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 7] {
+fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
     [
         ("redis", Protocol::Redis, settings.redis.listen),
         ("redis-tls", Protocol::Redis, settings.redis.listen_tls),
@@ -66,7 +102,6 @@ pub fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 7] {
         ("dynamodb", Protocol::DynamoDb, settings.dynamodb.listen),
         ("fauna", Protocol::Fauna, settings.fauna.listen),
         ("keyvalue", Protocol::KeyValue, settings.keyvalue.listen),
-        ("sentinel", Protocol::Redis, settings.sentinel.listen),
     ]
 }
 
@@ -82,5 +117,7 @@ pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
         };
         Some(Endpoint { name, text, address })
     };
-    passed_on(settings).into_iter().filter_map(endpoint).collect()
+    let sentinel = (SENTINEL, Protocol::Redis, settings.sentinel.listen);
+    let all = passed_on(settings).into_iter().chain([sentinel]);
+    all.filter_map(endpoint).collect()
 }

@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Arrival, Dependency, Durability, Engine, Settled};
+use quartet_engine::{Arrival, Dependency, Durability, Engine, Listening, Settled};
 use tokio::sync::Notify;
 
 use crate::connections::turns::ThreadTurns;
@@ -29,6 +29,8 @@ pub struct DurableWaiters {
     /// The partition's lock was released after somebody had waited for it in vain.
     released: Arc<Notify>,
     thread_turns: ThreadTurns,
+    /// Ends with the last of its users.
+    _listening: Arc<[Listening; 2]>,
 }
 
 /// How long the engine's word that the lock is free is waited for.
@@ -75,10 +77,10 @@ impl DurableWaiters {
     pub fn start(engine: Arc<Engine>, thread_turns: ThreadTurns) -> DurableWaiters {
         let moved = Arc::new(Notify::new());
         let notify = moved.clone();
-        engine.on_durable(Arc::new(move || notify.notify_one()));
+        let on_durable = engine.on_durable(Arc::new(move || notify.notify_one()));
         let released = Arc::new(Notify::new());
         let notify = released.clone();
-        engine.on_free(Arc::new(move || notify.notify_waiters()));
+        let on_free = engine.on_free(Arc::new(move || notify.notify_waiters()));
         let waiting: Arc<Mutex<AllWaiting>> = Arc::default();
         let task = tokio::task::spawn(wake_when_settled(engine.clone(), moved, waiting.clone()));
         DurableWaiters {
@@ -87,6 +89,7 @@ impl DurableWaiters {
             task: Arc::new(task),
             released,
             thread_turns,
+            _listening: Arc::new([on_durable, on_free]),
         }
     }
 

@@ -214,6 +214,7 @@ impl Console {
             &json!({
                 "development": self.is_development,
                 "operator": keyring.root_key.is_some(),
+                "cluster": self.tenants.parts.nodes.is_some(),
                 "databases": databases,
                 "endpoints": endpoints.collect::<serde_json::Map<String, Value>>(),
             }),

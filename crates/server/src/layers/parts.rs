@@ -17,13 +17,38 @@ use crate::observability::telemetry::spans::Spans;
 use crate::process::stop_request::StopRequest;
 use crate::settings::Settings;
 
-/// An operator's requests of the nodes of a cluster.
+/// The nodes of a cluster, for an operator and for clients that ask which node is home.
 pub trait Nodes: Send + Sync {
     /// The cluster as this node sees it.
     fn describe(&self) -> serde_json::Value;
 
     /// Makes the node of this name home instead of this one, without an unfinished write.
     fn hand_over(&self, name: &str) -> anyhow::Result<()>;
+
+    /// Removes the node of this name, which does not run, for good.
+    fn remove(&self, name: &str) -> anyhow::Result<()>;
+
+    /// Tells where clients of Redis reach the home (host:port), and of each change.
+    fn redis_home(&self) -> watch::Receiver<Option<String>>;
+
+    /// Where clients of Redis reach this node, if they do.
+    fn own_redis(&self) -> Option<String>;
+
+    /// The nodes that run beside this one.
+    fn others(&self) -> Vec<OtherNode>;
+
+    /// Records of the log that this node has applied.
+    fn records(&self) -> u64;
+}
+
+/// Another node of the cluster, as it says of itself.
+#[derive(Clone, Debug)]
+pub struct OtherNode {
+    /// Where clients of Redis and of its sentinels reach it (host:port), if they do.
+    pub redis: Option<String>,
+    pub sentinel: Option<String>,
+    pub lag_records: u64,
+    pub lag_millis: u64,
 }
 
 pub struct Parts {

@@ -4,21 +4,24 @@
 //! operator's API ask it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Result;
 use quartet_layer_redis::execution::client_eviction;
+use quartet_layer_redis::replication::{ClusterNode, ClusterNodes};
 use quartet_layer_redis::{Redis, RedisChanges, RedisInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
 use super::{Assembly, ServedLayer, ServedListener};
 use crate::layers::kind::{DatabaseLayer, LayerKind};
+use crate::layers::parts::{Nodes, OtherNode};
 use crate::process::cycles::Cycle;
 use crate::redis::opening::{RedisParts, configure};
 use crate::redis::{self, Conversations, RespEntrance, Takes};
+use crate::settings::cluster::split;
 use crate::tenants::Tenants;
 
 /// How often it is looked whether connections take too much.
@@ -52,6 +55,26 @@ pub const LAYER: ServedLayer = ServedLayer {
     },
 };
 
+/// The cluster that this server is the home of, as INFO and ROLE tell of it.
+fn cluster_of(nodes: &Weak<dyn Nodes>) -> ClusterNodes {
+    let Some(nodes) = nodes.upgrade() else {
+        return ClusterNodes::default();
+    };
+    let node = |node: OtherNode| {
+        let (host, port) = split(&node.redis?)?;
+        Some(ClusterNode {
+            host,
+            port,
+            lag_records: node.lag_records,
+            lag_seconds: node.lag_millis / 1000,
+        })
+    };
+    ClusterNodes {
+        records: nodes.records(),
+        others: nodes.others().into_iter().filter_map(node).collect(),
+    }
+}
+
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let (tenants, settings) = (assembly.tenants, assembly.settings);
     let bound = assembly.bind(settings.redis.listen, "redis")?;
@@ -60,6 +83,10 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let shared = Arc::new(RedisParts::new(&tenants.parts, port));
     tenants.parts.of_kinds.put(shared.clone());
     let layer = Arc::new(shared.default(&tenants.parts, tenants.directory())?);
+    if let Some(nodes) = tenants.parts.nodes.clone() {
+        // A layer is made once for each term.
+        let _ = layer.replication.list_nodes.set(Box::new(move || cluster_of(&nodes)));
+    }
     assembly.added.lent.put(layer.clone());
     let conversations = Arc::new(Conversations::default());
     conversations.replica_of.resume(&layer);

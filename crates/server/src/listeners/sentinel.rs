@@ -38,6 +38,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         master_name: settings.sentinel.master_name.clone(),
         identity,
         announcement: settings.redis.announcement.clone(),
+        nodes: parts.nodes.clone(),
     };
     let entrance = SentinelEntrance {
         sentinel: Arc::new(sentinel),

@@ -81,6 +81,11 @@ pub const TABLE: Table = Table {
             |log| log.window_bytes as f64,
         )
         .in_bytes(),
+        Metric::replication_gauge(
+            "quartet_log_trimmed_below",
+            "Records below this are dropped at the sequencer, as far as this home has done it.",
+            |log| log.trimmed_below as f64,
+        ),
     ],
 };
 

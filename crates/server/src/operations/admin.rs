@@ -7,6 +7,9 @@
 //!   PATCH  /admin/v1/databases/NAME                 changes what is given
 //!   DELETE /admin/v1/databases/NAME                 deletes it and all its rows
 //!   POST   /admin/v1/databases/NAME/credentials     new credentials that replace the old
+//!   GET    /admin/v1/cluster                        the nodes of the cluster that this server is one of
+//!   POST   /admin/v1/cluster/hand-over              {"to": NAME} makes that node home
+//!   POST   /admin/v1/cluster/remove                 {"node": NAME} removes a node that is gone for good
 //!          /admin/v1/backups…                       what `quartet backup` takes (`backups`)
 //!          /admin/v1/backup-targets…, …/backup-task  backups that the server takes itself (`backup_tasks`)
 //! ```
@@ -96,6 +99,17 @@ impl From<CatalogueError> for Refused {
 
 fn bad(text: impl ToString) -> Refused {
     Refused(BAD_REQUEST, text.to_string())
+}
+
+fn conflict(error: anyhow::Error) -> Refused {
+    Refused(CONFLICT, format!("{error:#}"))
+}
+
+/// The node that a request's body names.
+fn node_in(body: &[u8], field: &str) -> Result<String, Refused> {
+    let given: Value = serde_json::from_slice(body).map_err(bad)?;
+    let name = given[field].as_str().map(str::to_owned);
+    name.ok_or_else(|| bad(format!("\"{field}\" is the name of a node")))
 }
 
 /// Status and JSON of an answer.
@@ -188,19 +202,12 @@ impl Admin {
         let nodes = self.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
         let nodes = nodes.ok_or_else(|| Refused(NOT_FOUND, "this server is no node of a cluster".into()))?;
         match (method, path) {
-            ("GET", "") => Ok((OK, nodes.describe())),
-            ("POST", "/hand-over") => {
-                let given: Value = serde_json::from_slice(body).map_err(bad)?;
-                let to = given["to"]
-                    .as_str()
-                    .ok_or_else(|| bad("\"to\" is the name of a node"))?;
-                nodes
-                    .hand_over(to)
-                    .map_err(|error| Refused(CONFLICT, format!("{error:#}")))?;
-                Ok((NO_CONTENT, Value::Null))
-            }
-            _ => Err(Refused(NOT_FOUND, "there is no such path".into())),
+            ("GET", "") => return Ok((OK, nodes.describe())),
+            ("POST", "/hand-over") => nodes.hand_over(&node_in(body, "to")?).map_err(conflict)?,
+            ("POST", "/remove") => nodes.remove(&node_in(body, "node")?).map_err(conflict)?,
+            _ => return Err(Refused(NOT_FOUND, "there is no such path".into())),
         }
+        Ok((NO_CONTENT, Value::Null))
     }
 
     fn list(&self) -> Value {

@@ -1,15 +1,17 @@
-//! Sentinel's protocol, for clients that ask one where the server is: it names this one, and never
-//! another.
+//! Sentinel's protocol, for clients that ask one where the server is. A server that stands alone
+//! names itself, a node of a cluster the home, and the other nodes as its replicas.
 //!
 //! No credential is needed, as with a Redis Sentinel that was given no password: all that can be
 //! learned is an address. The commands are those that clients send
 //! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and that people type to
-//! look at it. A subscription is accepted and stays silent, because nothing ever changes.
+//! look at it. Subscribers hear `+switch-master` when another node has become home, and nothing
+//! else: whether a node is down is never said.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use quartet_layer_redis::command::glob;
 use quartet_layer_redis::{Announcement, Identity, REDIS_VERSION};
 use quartet_wire_resp::{Args, Arguments, Limits, Parsed, Protocol, Reply, parse};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -21,9 +23,11 @@ use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
+use crate::layers::parts::Nodes;
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::Pace;
 use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
+use crate::settings::cluster::split;
 
 /// Most bytes of requests that have arrived and are not answered.
 const INPUT_BYTES_MAX: usize = 64 << 10;
@@ -44,6 +48,36 @@ pub struct Sentinel {
     /// Where the server is; what is absent is the address at which the client has reached the
     /// sentinel.
     pub announcement: Announcement,
+    /// The cluster that the server is a node of, if it is one.
+    pub nodes: Option<Weak<dyn Nodes>>,
+}
+
+impl Sentinel {
+    fn nodes(&self) -> Option<Arc<dyn Nodes>> {
+        self.nodes.as_ref().and_then(Weak::upgrade)
+    }
+
+    /// The nodes beside the home, in the order of their addresses.
+    fn replicas(&self) -> Vec<(String, u16)> {
+        let Some(nodes) = self.nodes() else {
+            return Vec::new();
+        };
+        let home = nodes.redis_home().borrow().clone();
+        let others = nodes.others().into_iter().filter_map(|node| node.redis);
+        let mut all: Vec<String> = others
+            .chain(nodes.own_redis())
+            .filter(|node| Some(node) != home.as_ref())
+            .collect();
+        all.sort();
+        all.iter().filter_map(|address| split(address)).collect()
+    }
+
+    /// The sentinels of the other nodes.
+    fn others(&self) -> Vec<(String, u16)> {
+        let others = self.nodes().map(|nodes| nodes.others()).unwrap_or_default();
+        let sentinels = others.into_iter().filter_map(|node| node.sentinel);
+        sentinels.filter_map(|address| split(&address)).collect()
+    }
 }
 
 /// The way to a sentinel.
@@ -131,8 +165,21 @@ struct Connection {
 impl Connection {
     async fn run(mut self, mut socket: impl AsyncRead + AsyncWrite + Unpin, mut kept: StrangerInput) -> io::Result<()> {
         let (mut input, mut output) = (Vec::new(), Vec::new());
+        let mut home = self.sentinel.nodes().map(|nodes| nodes.redis_home());
+        let mut master = home.as_mut().and_then(|home| home.borrow_and_update().clone());
         loop {
-            if socket.read_buf(&mut input).await? == 0 {
+            let read = tokio::select! {
+                read = socket.read_buf(&mut input) => read?,
+                next = next_home(&mut home) => {
+                    if let Some(old) = master.replace(next.clone()) {
+                        self.switched(&old, &next, &mut output);
+                        PACE.write_all(&mut socket, &output).await?;
+                        output.clear();
+                    }
+                    continue;
+                }
+            };
+            if read == 0 {
                 return Ok(());
             }
             let mut goes_on = true;
@@ -148,6 +195,35 @@ impl Connection {
             if !goes_on || input.len() > INPUT_BYTES_MAX || !kept.set(input.len()) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Tells subscribers that the master is another: as Redis' sentinels do, by name, old and new
+    /// address.
+    fn switched(&self, old: &str, new: &str, output: &mut Vec<u8>) {
+        const CHANNEL: &[u8] = b"+switch-master";
+        let (Some((old_host, old_port)), Some((new_host, new_port))) = (split(old), split(new)) else {
+            return;
+        };
+        let name = &self.sentinel.master_name;
+        let message = format!("{name} {old_host} {old_port} {new_host} {new_port}");
+        let mut reply = Reply::new(output, self.protocol);
+        for (kind, channel) in &self.channels {
+            let is_pattern = *kind == b'p';
+            match is_pattern {
+                true if glob::matches(channel, CHANNEL) => {
+                    reply.push(4);
+                    reply.bulk(b"pmessage");
+                    reply.bulk(channel);
+                }
+                false if channel == CHANNEL => {
+                    reply.push(3);
+                    reply.bulk(b"message");
+                }
+                _ => continue,
+            }
+            reply.bulk(CHANNEL);
+            reply.bulk(message.as_bytes());
         }
     }
 
@@ -302,13 +378,22 @@ impl Connection {
                 reply.bulk(b"*");
                 reply.integer(0);
             }
-            b"get-master-addr-by-name" if is_master => self.address(reply),
+            b"get-master-addr-by-name" if is_master && self.announced().is_some() => self.address(reply),
             b"get-master-addr-by-name" => reply.null_array(),
             b"master" | b"sentinels" | b"replicas" | b"slaves" | b"ckquorum" | b"failover" if !is_master => {
                 reply.error("ERR No such master with that name")
             }
             b"master" => self.master(reply),
-            b"sentinels" | b"replicas" | b"slaves" => reply.array(0),
+            b"sentinels" => {
+                let others = self.sentinel.others();
+                reply.array(others.len());
+                others.iter().for_each(|other| describe("sentinel", other, reply));
+            }
+            b"replicas" | b"slaves" => {
+                let replicas = self.sentinel.replicas();
+                reply.array(replicas.len());
+                replicas.iter().for_each(|replica| describe("slave", replica, reply));
+            }
             b"ckquorum" => {
                 reply.simple("OK 1 usable Sentinels. Quorum and failover authorization can be reached");
             }
@@ -320,28 +405,36 @@ impl Connection {
         }
     }
 
-    fn announced(&self) -> (String, u16) {
+    /// Where the master is; `None`: no home is known yet.
+    fn announced(&self) -> Option<(String, u16)> {
+        if self.sentinel.nodes.is_some() {
+            let home = self.sentinel.nodes()?.redis_home().borrow().clone();
+            return split(&home?);
+        }
         let announcement = &self.sentinel.announcement;
         let host = announcement.host.clone().unwrap_or_else(|| self.here.ip().to_string());
-        (host, announcement.port.unwrap_or(self.sentinel.identity.tcp_port))
+        Some((host, announcement.port.unwrap_or(self.sentinel.identity.tcp_port)))
     }
 
     fn address(&self, reply: &mut Reply<'_>) {
-        let (host, port) = self.announced();
+        let (host, port) = self.announced().unwrap_or_default();
         reply.array(2);
         reply.bulk(host.as_bytes());
         reply.bulk(port.to_string().as_bytes());
     }
 
     fn master(&self, reply: &mut Reply<'_>) {
-        let (host, port) = self.announced();
+        let is_known = self.announced().is_some();
+        let (host, port) = self.announced().unwrap_or_default();
         let port = port.to_string();
+        let replicas = self.sentinel.replicas().len().to_string();
+        let sentinels = self.sentinel.others().len().to_string();
         let fields = [
             ("name", self.sentinel.master_name.as_str()),
             ("ip", &host),
             ("port", &port),
             ("runid", &self.sentinel.identity.run_id),
-            ("flags", "master"),
+            ("flags", if is_known { "master" } else { "s_down,master" }),
             ("link-pending-commands", "0"),
             ("link-refcount", "1"),
             ("last-ping-sent", "0"),
@@ -352,8 +445,8 @@ impl Connection {
             ("role-reported", "master"),
             ("role-reported-time", "0"),
             ("config-epoch", "0"),
-            ("num-slaves", "0"),
-            ("num-other-sentinels", "0"),
+            ("num-slaves", &replicas),
+            ("num-other-sentinels", &sentinels),
             ("quorum", "1"),
             ("failover-timeout", "180000"),
             ("parallel-syncs", "1"),
@@ -366,17 +459,50 @@ impl Connection {
     }
 
     fn info(&self) -> String {
-        let (host, port) = self.announced();
+        let (host, port) = self.announced().unwrap_or_default();
+        let (replicas, sentinels) = (self.sentinel.replicas().len(), self.sentinel.others().len() + 1);
         let Identity { run_id, process_id, .. } = &self.sentinel.identity;
         let name = &self.sentinel.master_name;
         format!(
             "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:sentinel\r\nrun_id:{run_id}\r\nprocess_id:{process_id}\r\n\
              tcp_port:{}\r\n\r\n# Sentinel\r\nsentinel_masters:1\r\nsentinel_tilt:0\r\nsentinel_tilt_since_seconds:-1\r\n\
              sentinel_running_scripts:0\r\nsentinel_scripts_queue_length:0\r\nsentinel_simulate_failure_flags:0\r\n\
-             master0:name={name},status=ok,address={host}:{port},slaves=0,sentinels=1\r\n",
+             master0:name={name},status=ok,address={host}:{port},slaves={replicas},sentinels={sentinels}\r\n",
             self.here.port()
         )
     }
+}
+
+/// Another node, with the fields that clients look at.
+fn describe(kind: &str, (host, port): &(String, u16), reply: &mut Reply<'_>) {
+    let port = port.to_string();
+    let name = format!("{host}:{port}");
+    let fields = [
+        ("name", name.as_str()),
+        ("ip", host),
+        ("port", &port),
+        ("runid", ""),
+        ("flags", kind),
+        ("master-link-status", "ok"),
+    ];
+    reply.map(fields.len());
+    for (name, value) in fields {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}
+
+/// Completes when another node has become home.
+async fn next_home(home: &mut Option<watch::Receiver<Option<String>>>) -> String {
+    while let Some(known) = home {
+        if known.changed().await.is_err() {
+            break;
+        }
+        if let Some(next) = known.borrow_and_update().clone() {
+            return next;
+        }
+    }
+    std::future::pending().await
 }
 
 /// As much of a peer's word as an error repeats.
@@ -400,6 +526,7 @@ mod tests {
                     ..Identity::default()
                 },
                 announcement: Announcement::default(),
+                nodes: None,
             }),
             here: "192.0.2.1:26379".parse().unwrap(),
             protocol: Protocol::Resp2,
@@ -425,6 +552,24 @@ mod tests {
             "-ERR No such master with that name\r\n",
         );
         check(&mut connection, "SENTINEL slaves mymaster", "*0\r\n");
+    }
+
+    #[test]
+    fn subscribers_hear_that_the_master_is_another() {
+        let mut connection = connection();
+        let mut heard = |request: &str| {
+            let (mut input, mut output) = (format!("{request}\r\n").into_bytes(), Vec::new());
+            connection.answer_all(&mut input, &mut output);
+            output.clear();
+            connection.switched("10.0.0.1:6379", "[fd00::2]:6380", &mut output);
+            String::from_utf8(output).unwrap()
+        };
+        assert_eq!(heard("SUBSCRIBE +sdown"), "");
+        let message = "$14\r\n+switch-master\r\n$35\r\nmymaster 10.0.0.1 6379 fd00::2 6380\r\n";
+        let by_name = format!("*3\r\n$7\r\nmessage\r\n{message}");
+        assert_eq!(heard("SUBSCRIBE +switch-master"), by_name);
+        let by_pattern = format!("*4\r\n$8\r\npmessage\r\n$8\r\n+switch*\r\n{message}");
+        assert_eq!(heard("PSUBSCRIBE +switch*"), format!("{by_name}{by_pattern}"));
     }
 
     #[test]

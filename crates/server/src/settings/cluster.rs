@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use quartet_layer_redis::Announcement;
 use quartet_log_etcd::EtcdOptions;
 use quartet_log_replicated::NodeId;
 use sha2::{Digest, Sha256};
 
-use crate::settings::{Data, Listen, Settings};
+use crate::settings::{Data, Settings};
 
 /// The certificates by which the nodes of a cluster know each other, all PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,8 @@ pub struct ClusterSettings {
     pub node_listen: SocketAddr,
     /// The host and port by which they do; `None`: `node_listen`.
     pub node_advertise: Option<String>,
-    /// How many nodes there are, whether they run or not.
+    /// How many nodes there are at least, whether they run or not. Those that have joined count too,
+    /// and those that were removed do not.
     pub nodes: usize,
     /// `None`: in clear text, on loopback.
     pub certificates: Option<NodeCertificates>,
@@ -63,9 +65,8 @@ impl ClusterSettings {
             settings.redis.users_file.is_none(),
             "redis-users-file: the users of a cluster are in its data, where every node has them"
         );
-        let names_itself = settings.redis.emulates_cluster || settings.sentinel.listen != Listen::Off;
         ensure!(
-            !names_itself || settings.redis.announcement.host.is_some(),
+            !settings.redis.emulates_cluster || settings.redis.announcement.host.is_some(),
             "redis-announce: clients that come through another node have to be given this node's address"
         );
         Ok(())
@@ -79,6 +80,34 @@ impl ClusterSettings {
         let listen = || self.node_listen.to_string();
         self.node_advertise.clone().unwrap_or_else(listen)
     }
+
+    /// Where clients reach the listener that is bound to `bound`. A listener on all addresses is
+    /// reached at the host that other nodes know.
+    pub fn reached_at(&self, bound: &str, announcement: &Announcement) -> String {
+        let Ok(bound) = bound.parse::<SocketAddr>() else {
+            return bound.to_owned();
+        };
+        let host = announcement.host.clone().unwrap_or_else(|| match bound.ip() {
+            ip if ip.is_unspecified() => split(&self.address()).map_or_else(|| ip.to_string(), |(host, _)| host),
+            ip => ip.to_string(),
+        });
+        joined(&host, announcement.port.unwrap_or(bound.port()))
+    }
+}
+
+/// HOST:PORT out of its two parts.
+pub fn joined(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+/// The two parts of HOST:PORT.
+pub fn split(address: &str) -> Option<(String, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some((host.to_owned(), port.parse().ok()?))
 }
 
 /// The number of the node of this name.
@@ -110,6 +139,25 @@ mod tests {
     }
 
     #[test]
+    fn clients_are_given_an_address_that_they_reach() {
+        checked(|cluster, _| {
+            let reached = |cluster: &ClusterSettings, bound: &str, host: Option<&str>, port| {
+                let host = host.map(str::to_owned);
+                cluster.reached_at(bound, &Announcement { host, port })
+            };
+            assert_eq!(reached(cluster, "10.0.0.1:6379", None, None), "10.0.0.1:6379");
+            assert_eq!(reached(cluster, "0.0.0.0:6379", None, None), "127.0.0.1:6379");
+            assert_eq!(
+                reached(cluster, "10.0.0.1:6379", Some("redis.example"), Some(1)),
+                "redis.example:1"
+            );
+            assert_eq!(reached(cluster, "[::1]:6379", None, None), "[::1]:6379");
+            cluster.node_advertise = Some("[fd00::1]:7000".to_owned());
+            assert_eq!(reached(cluster, "[::]:6379", None, None), "[fd00::1]:6379");
+        });
+    }
+
+    #[test]
     fn unsafe_settings_are_refused_by_name() {
         assert_eq!(checked(|_, _| {}), None);
         let refused = |option: &str, error: Option<String>| assert!(error.unwrap().starts_with(option), "{option}");
@@ -122,10 +170,9 @@ mod tests {
             "redis-users-file",
             checked(|_, settings| settings.redis.users_file = users),
         );
-        let sentinel = Listen::On(beyond);
         refused(
             "redis-announce",
-            checked(|_, settings| settings.sentinel.listen = sentinel),
+            checked(|_, settings| settings.redis.emulates_cluster = true),
         );
         let anywhere = "0.0.0.0:7000".parse().unwrap();
         let with_certificates = |cluster: &mut ClusterSettings| {

@@ -3,7 +3,7 @@
 //! A listener's settings are one struct, in a file of their own; the row of the listener in
 //! `listeners` takes them from [`Settings`].
 
-mod cluster;
+pub mod cluster;
 mod dynamodb;
 #[cfg(test)]
 mod echo;

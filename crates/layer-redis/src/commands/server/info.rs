@@ -371,7 +371,7 @@ fn replication(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "master_replid", &context.process().identity.run_id);
     line(out, "master_replid2", "0".repeat(40));
     let (start, length) = context.replication().backlog();
-    line(out, "master_repl_offset", start + length);
+    line(out, "master_repl_offset", context.replication().shown_end());
     line(out, "second_repl_offset", -1);
     line(out, "repl_backlog_active", u8::from(context.replication().is_on()));
     line(out, "repl_backlog_size", context.config().text_of("repl-backlog-size"));

@@ -11,7 +11,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::handler::groups::Groups;
 use crate::layer::Redis;
-use crate::replication::{Follower, LinkState};
+use crate::replication::{ClusterNode, Follower, LinkState};
 use crate::{command::errors, command::parse};
 
 /// Words that a replica may say of itself and that change nothing here.
@@ -154,23 +154,27 @@ pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Error
         context.reply.integer(upstream.offset as i64);
         return Ok(());
     }
-    let followers = context.replication().followers();
+    let (followers, nodes) = (context.replication().followers(), context.replication().nodes());
+    let end = context.replication().shown_end();
     context.reply.array(3);
     context.reply.bulk(b"master");
-    context.reply.integer(context.replication().end() as i64);
-    context.reply.array(followers.len());
-    for follower in followers {
+    context.reply.integer(end as i64);
+    context.reply.array(followers.len() + nodes.len());
+    let of_follower = |follower: &Arc<Follower>| {
+        let acknowledged = follower.acknowledged.load(Ordering::Relaxed);
+        (follower.host.clone(), follower.port, acknowledged)
+    };
+    let nodes = nodes.into_iter().map(|(node, offset)| (node.host, node.port, offset));
+    for (host, port, offset) in followers.iter().map(of_follower).chain(nodes) {
         context.reply.array(3);
-        context.reply.bulk(follower.host.as_bytes());
-        context.reply.bulk(follower.port.to_string().as_bytes());
-        context
-            .reply
-            .bulk(follower.acknowledged.load(Ordering::Relaxed).to_string().as_bytes());
+        context.reply.bulk(host.as_bytes());
+        context.reply.bulk(port.to_string().as_bytes());
+        context.reply.bulk(offset.to_string().as_bytes());
     }
     Ok(())
 }
 
-/// A line of INFO for each replica.
+/// A line of INFO for each replica, and for each other node of the cluster.
 pub fn lines(groups: Groups<'_>) -> Vec<String> {
     let now_micros = groups.engine().now_micros();
     let line = |follower: &Arc<Follower>| {
@@ -187,5 +191,16 @@ pub fn lines(groups: Groups<'_>) -> Vec<String> {
             follower.host, follower.port
         )
     };
-    groups.replication().followers().iter().map(line).collect()
+    let line_of_node = |(node, offset): &(ClusterNode, u64)| {
+        format!(
+            "ip={},port={},state=online,offset={offset},lag={}",
+            node.host, node.port, node.lag_seconds
+        )
+    };
+    let (followers, nodes) = (groups.replication().followers(), groups.replication().nodes());
+    followers
+        .iter()
+        .map(line)
+        .chain(nodes.iter().map(line_of_node))
+        .collect()
 }

@@ -1,0 +1,67 @@
+//! What a partition's files hold: the store's, and the log behind them.
+
+use std::sync::Arc;
+
+use quartet_env::Disk;
+use quartet_log::{Log, LogOpener, ReplayProgress};
+use quartet_model::{LogSequence, Version};
+use quartet_store::{PartitionStore, Position, Store, StoreOptions};
+
+use crate::recovery::replay::Replayer;
+use crate::replication::place::Places;
+use crate::{OpenError, OpenProgress};
+
+/// A partition as its files have it.
+pub(crate) struct Recovered {
+    pub store: PartitionStore,
+    /// Where the store's files end.
+    pub position: Position,
+    pub checkpoint_bytes: u64,
+    pub log: Box<dyn Log>,
+    /// The version of the newest transaction.
+    pub last: Version,
+    /// Where in a shared log its own one ends.
+    pub places: Places,
+}
+
+/// Opens the store and the log, and applies what the log has behind the store's files. `is_shared`:
+/// the log is that of a node that shares it.
+pub(crate) fn recover(
+    disk: Arc<dyn Disk>,
+    log: Box<dyn LogOpener>,
+    store_options: &StoreOptions,
+    is_shared: bool,
+    progress: &mut dyn FnMut(OpenProgress),
+) -> Result<Recovered, OpenError> {
+    let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
+    let opened = PartitionStore::open(disk, store_options, &mut count_rows)?;
+    let position = opened.store.applied();
+    let checkpoint_bytes = opened.checkpoint.map_or(0, |found| found.summary.bytes);
+    let mut replayer = Replayer::new(opened.store);
+    let mut log_progress = |read: ReplayProgress| progress(read.into());
+    let mut places = Places::new(is_shared);
+    // The record at the store's position says where in a shared log that is.
+    let from = match is_shared {
+        true => position.sequence.max(LogSequence::ZERO.next()),
+        false => position.sequence.next(),
+    };
+    let mut replay = |sequence, payload: &[u8]| {
+        places.note(sequence, payload)?;
+        match sequence > position.sequence {
+            true => replayer.record(payload),
+            false => Ok(()),
+        }
+    };
+    let log = log
+        .open(from, &mut replay, &mut log_progress)
+        .map_err(|error| replayer.error(error))?;
+    places.note_last(log.as_ref()).map_err(OpenError::Log)?;
+    Ok(Recovered {
+        last: replayer.version,
+        store: replayer.store,
+        position,
+        checkpoint_bytes,
+        log,
+        places,
+    })
+}

@@ -1,0 +1,179 @@
+//! Which cluster a data folder is of, and whether the one at the sequencer is it.
+//!
+//! ```text
+//! DATA/cluster-id   32 hexadecimal digits | newline
+//! ```
+//!
+//! | folder    | sequencer               |                                                        |
+//! |-----------|-------------------------|--------------------------------------------------------|
+//! | of none   | has none                | founds one                                             |
+//! | of none   | has one                 | joins it                                               |
+//! | of it     | has it                  | goes on                                                |
+//! | of one    | has none                | refused: the sequencer is lost, or is another          |
+//! | of one    | has another             | refused                                                |
+//! | of one    | has one that adopted it | copies, unless the folder has more than was adopted    |
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use quartet_engine::{OwnLog, Parts};
+use quartet_log_replicated::copies::{self, NodeReport};
+use quartet_log_replicated::drive::{self, ask};
+use quartet_log_replicated::{
+    Adopted, Adoption, Answer, ClusterId, Configured, NodeId, PartitionId, Place, Position, Request, Sequencer,
+    adopted, configured, configured_request, join_request,
+};
+
+use super::copying::{self, CLUSTER_ID};
+use super::members::now_us;
+use crate::settings::ClusterSettings;
+
+/// How long a node that is refused is seen by who adopts.
+const SEEN_SECONDS: u32 = 600;
+
+/// The cluster that a folder is of; `None` if it is of none yet.
+pub fn of(folder: &Path) -> Result<Option<ClusterId>> {
+    let path = folder.join(CLUSTER_ID);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    let id = u128::from_str_radix(text.trim(), 16);
+    Ok(Some(ClusterId(
+        id.with_context(|| format!("reading {}", path.display()))?,
+    )))
+}
+
+/// Makes the folder one of this cluster.
+pub fn keep(folder: &Path, cluster: ClusterId) -> Result<()> {
+    if of(folder)? == Some(cluster) {
+        return Ok(());
+    }
+    let (path, new) = (folder.join(CLUSTER_ID), folder.join("cluster-id.new"));
+    let write = || {
+        fs::create_dir_all(folder)?;
+        fs::write(&new, format!("{:032x}\n", cluster.0))?;
+        fs::File::open(&new)?.sync_all()?;
+        fs::rename(&new, &path)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
+/// Returns the cluster that a node with this folder joins, or founds as `new`. `parts` open the
+/// folder.
+pub fn join(
+    sequencer: &mut dyn Sequencer,
+    settings: &ClusterSettings,
+    folder: &Path,
+    new: ClusterId,
+    parts: impl FnOnce() -> Result<Parts>,
+) -> Result<ClusterId> {
+    let root = &settings.root;
+    let own = of(folder)?;
+    let there = drive::cluster(sequencer, root).context("log")?;
+    match (own, there) {
+        (None, _) => drive::join(sequencer, root, new).context("log"),
+        (Some(own), Some(there)) if own == there => Ok(there),
+        (Some(own), Some(there)) => {
+            let origin = origin(sequencer, root)?.filter(|origin| origin.from == own);
+            let Some(origin) = origin else {
+                bail!(
+                    "log: {} is of cluster {:032x}, and etcd holds cluster {:032x} below {root}",
+                    folder.display(),
+                    own.0,
+                    there.0
+                );
+            };
+            let place = Place::new(root, own, PartitionId(0));
+            let has = OwnLog::open(parts()?, None, &place)?.position().sequence;
+            ensure!(
+                has <= origin.last,
+                "log: the cluster was adopted with its records up to {}, and {} has records up to {}: what this node \
+                 alone has is not part of the cluster; empty the folder to copy the home",
+                origin.last.0,
+                folder.display(),
+                has.0
+            );
+            copying::mark(folder)?;
+            Ok(there)
+        }
+        (Some(own), None) => {
+            let place = Place::new(root, own, PartitionId(0));
+            let position = OwnLog::open(parts()?, None, &place)?.position();
+            show(sequencer, &place, settings.node(), &position)?;
+            bail!(
+                "log: {} is of cluster {:032x} and has its records up to {} of term {}, and etcd holds no cluster below \
+                 {root}: if it is the right etcd and has lost its data, `quartet cluster adopt` goes on from the node \
+                 that has the most records",
+                folder.display(),
+                own.0,
+                position.sequence.0,
+                position.term.0
+            );
+        }
+    }
+}
+
+/// The origin of the cluster below `root`, if it was adopted.
+pub fn origin(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Adopted>> {
+    match ask(sequencer, Adoption::origin_request(root)).context("log")? {
+        Answer::Value(Some(value)) => Ok(Some(adopted(&value).context("log: the key `adopted` cannot be read")?)),
+        _ => Ok(None),
+    }
+}
+
+/// Shows who adopts how far this node has come.
+fn show(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId, position: &Position) -> Result<()> {
+    let report = NodeReport {
+        cluster: place.cluster,
+        clock_us: now_us(),
+        partitions: vec![copies::Reached {
+            partition: place.partition,
+            applied: position.sequence,
+            synced: position.sequence,
+        }],
+    };
+    let seconds = SEEN_SECONDS;
+    if let Answer::Lease(lease) = ask(sequencer, Request::Grant { seconds }).context("log")? {
+        ask(sequencer, report.request(place, node, lease)).context("log")?;
+    }
+    Ok(())
+}
+
+/// Counts this node among those that are configured, unless it was removed.
+pub fn configure(sequencer: &mut dyn Sequencer, place: &Place, settings: &ClusterSettings) -> Result<()> {
+    let node = settings.node();
+    ask(sequencer, join_request(place, node, &settings.node_name)).context("log")?;
+    let answer = ask(sequencer, configured_request(place)).context("log")?;
+    let rows = configured(place, &answer).context("log: the configured nodes cannot be read")?;
+    let own = rows.into_iter().find(|(id, _)| *id == node);
+    let (_, Configured { is_removed, .. }) = own.context("log: this node could not be added to the cluster")?;
+    ensure!(
+        !is_removed,
+        "node-name: {} was removed from the cluster: give the node another name",
+        settings.node_name
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_keeps_its_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("data");
+        assert_eq!(of(&folder).unwrap(), None);
+        keep(&folder, ClusterId(7)).unwrap();
+        assert_eq!(of(&folder).unwrap(), Some(ClusterId(7)));
+        keep(&folder, ClusterId(8)).unwrap();
+        assert_eq!(of(&folder).unwrap(), Some(ClusterId(8)));
+        fs::write(folder.join(CLUSTER_ID), "garbage").unwrap();
+        assert!(of(&folder).is_err());
+    }
+}

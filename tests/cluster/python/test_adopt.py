@@ -1,0 +1,102 @@
+"""etcd is lost, or has gone back in time: a new log begins with what the most advanced node has."""
+
+import pytest
+import redis
+from harness.cluster import Cluster, until
+
+
+def write(node, first, last):
+    client = redis.Redis(port=node.port, retry=None)
+    for number in range(first, last):
+        assert client.set(f"key:{number}", number)
+
+
+def all_have(nodes, count):
+    for node in nodes:
+        found = redis.Redis(port=node.port, decode_responses=True).mget([f"key:{number}" for number in range(count)])
+        assert found == [str(number) for number in range(count)], node.name
+
+
+def wait_until_alike(cluster):
+    """Every node has applied what the home has."""
+
+    def are_alike():
+        applied = {node.metrics()["quartet_log_applied"] for node in cluster.nodes if node.alive()}
+        return len(applied) == 1
+
+    until(are_alike, "all nodes have the same records")
+
+
+def stop_all(cluster):
+    for node in cluster.nodes:
+        node.kill()
+
+
+def test_etcd_is_lost_and_a_new_log_begins_with_all_that_was_acknowledged():
+    with Cluster() as cluster:
+        write(cluster.home(), 0, 100)
+        wait_until_alike(cluster)
+        behind = cluster.others()[-1]
+        behind.kill()
+        home = cluster.home()
+        write(home, 100, 200)
+        wait_until_alike(cluster)
+        stop_all(cluster)
+        cluster.etcd.lose()
+        cluster.etcd.start()
+
+        for node in cluster.nodes:
+            with pytest.raises(RuntimeError, match=r"etcd holds no cluster below /test.*quartet cluster adopt"):
+                node.start()
+        refused = behind.adopt("--from", behind.name)
+        assert refused.returncode == 1 and "adopt from that one, or say --accept-loss" in refused.stderr, refused.stderr
+        refused = home.adopt("--from", behind.name)
+        assert refused.returncode == 1 and f"these are the settings of {home.name}" in refused.stderr, refused.stderr
+        adopted = home.adopt("--from", home.name)
+        assert adopted.returncode == 0, adopted.stderr
+        assert f"start {home.name} first" in adopted.stdout
+
+        home.start()
+        cluster.home()
+        for node in cluster.nodes:
+            if node is not home:
+                node.start()
+                assert any("copied a node" in line for line in node.output)
+        all_have(cluster.nodes, 200)
+        write(cluster.home(), 200, 300)
+        all_have(cluster.nodes, 300)
+        # A restart finds its own cluster again.
+        behind.restart()
+        all_have([behind], 300)
+
+
+def test_etcd_goes_back_in_time_and_a_new_log_begins_with_all_that_was_acknowledged():
+    with Cluster() as cluster:
+        write(cluster.home(), 0, 50)
+        wait_until_alike(cluster)
+        stop_all(cluster)
+        home = cluster.nodes[0]
+        refused = home.adopt("--from", home.name)
+        assert refused.returncode == 1 and "there is nothing to adopt" in refused.stderr, refused.stderr
+        cluster.etcd.stop()
+        yesterday = cluster.etcd.backed_up()
+        cluster.etcd.start()
+        for node in cluster.nodes:
+            node.start()
+        home = cluster.home()
+        write(home, 50, 100)
+        wait_until_alike(cluster)
+        cluster.etcd.go_back_to(yesterday)
+        cluster.etcd.start()
+        for node in cluster.nodes:
+            until(lambda node=node: any("`quartet cluster adopt`" in line for line in node.output), f"{node.name} has stopped by itself")
+        stop_all(cluster)
+        adopted = home.adopt("--from", home.name, "--json")
+        assert adopted.returncode == 0 and '"from"' in adopted.stdout, adopted.stderr
+        home.start()
+        for node in cluster.nodes:
+            if node is not home:
+                node.start()
+        all_have(cluster.nodes, 100)
+        write(cluster.home(), 100, 150)
+        all_have(cluster.nodes, 150)

@@ -1,0 +1,95 @@
+"""What clients of Redis see of a cluster: INFO, ROLE and the sentinels of its nodes."""
+
+import pytest
+import redis
+from harness.cluster import Cluster, until
+from redis.sentinel import Sentinel
+
+NAME = "mymaster"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster() as cluster:
+        yield cluster
+
+
+def sentinels(cluster):
+    ports = [("127.0.0.1", node.sentinel_port) for node in cluster.nodes]
+    return Sentinel(ports, socket_timeout=10)
+
+
+def wait_until_known(cluster, count):
+    """Members are read once a second."""
+    until(lambda: len([node for node in cluster.home().status()["nodes"] if node["is_running"]]) == count, f"{count} nodes are known")
+
+
+def test_every_node_shows_the_home_with_the_others_as_its_replicas(cluster):
+    wait_until_known(cluster, 3)
+
+    def each_shows_it():
+        home = cluster.home()
+        others = {node.port for node in cluster.others()}
+        for node in cluster.nodes:
+            client = redis.Redis(port=node.port, decode_responses=True, retry=None)
+            info = client.info("replication")
+            assert (info["role"], info["connected_slaves"]) == ("master", 2)
+            replicas = [info["slave0"], info["slave1"]]
+            assert {replica["port"] for replica in replicas} == others
+            for replica in replicas:
+                assert (replica["ip"], replica["state"]) == ("127.0.0.1", "online")
+                assert 0 <= replica["offset"] <= info["master_repl_offset"] and replica["lag"] >= 0
+            role, offset, listed = client.execute_command("ROLE")
+            assert role == "master" and int(offset) > 0
+            assert {int(port) for _, port, _ in listed} == others
+        assert home is cluster.home()
+
+    cluster.at_one_home(each_shows_it)
+
+
+def test_sentinels_name_the_home_and_follow_it(cluster):
+    wait_until_known(cluster, 3)
+    sentinel = sentinels(cluster)
+    client = sentinel.master_for(NAME, socket_timeout=10, decode_responses=True)
+    until(lambda: sentinel.discover_master(NAME) == ("127.0.0.1", cluster.home().port), "the home is named")
+    found = {port for _, port in sentinel.discover_slaves(NAME)}
+    assert cluster.home().port not in found and found <= {node.port for node in cluster.nodes}
+    assert len(found) == 2
+    state = sentinel.sentinels[0].sentinel_master(NAME)
+    assert (state["num-slaves"], state["num-other-sentinels"]) == (2, 2)
+    assert client.set("through", "the sentinel")
+
+    home = cluster.home()
+    home.kill()
+    until(lambda: any(node.is_home() for node in cluster.nodes if node.alive()), "another node is home")
+    until(lambda: sentinel.discover_master(NAME) == ("127.0.0.1", cluster.home().port), "the new home is named")
+
+    def is_read():
+        try:
+            return client.get("through") == "the sentinel"
+        except redis.RedisError:
+            return False
+
+    until(is_read, "the client is at the new home")
+    home.start()
+    wait_until_known(cluster, 3)
+
+
+def test_subscribers_of_a_sentinel_hear_of_a_new_home(cluster):
+    """At a node that follows before and after: the connection of one that becomes home, or was it, closes."""
+    for _ in range(5):
+        wait_until_known(cluster, 3)
+        term = cluster.term()
+        old = cluster.home()
+        new, listening = cluster.others()
+        client = redis.Redis(port=listening.sentinel_port, decode_responses=True, socket_timeout=10)
+        heard = client.pubsub(ignore_subscribe_messages=False)
+        heard.subscribe("+switch-master")
+        assert heard.get_message(timeout=10)["type"] == "subscribe"
+        assert old.command("hand-over", new.name).returncode == 0
+        message = heard.get_message(timeout=30)
+        # A home that was silent for a moment on a loaded machine was replaced meanwhile: once more.
+        if cluster.term() == term + 1:
+            break
+    assert message is not None and message["channel"] == "+switch-master", message
+    assert message["data"] == f"{NAME} 127.0.0.1 {old.port} 127.0.0.1 {new.port}"

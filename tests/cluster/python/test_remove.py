@@ -1,0 +1,50 @@
+"""A node that is gone for good is removed, and no longer counts for what etcd may drop."""
+
+import pytest
+import redis
+from harness.cluster import Cluster, Node, until
+
+
+def names(described):
+    return {node["name"] for node in described["nodes"]}
+
+
+def test_a_node_that_is_gone_for_good_is_removed_and_no_longer_counts():
+    with Cluster() as cluster:
+        fourth = Node(cluster, "fourth")
+        cluster.nodes.append(fourth)
+        fourth.start()
+        until(lambda: cluster.home().status()["configured"] == 4, "the fourth node is counted")
+        home, gone, away = cluster.home(), *cluster.others()[:2]
+        for name, reason in ((home.name, "is home"), (gone.name, "runs"), ("nobody", "there is no node")):
+            refused = home.command("remove", name)
+            assert refused.returncode == 1 and reason in refused.stderr, refused.stderr
+
+        # Two of four have what is written from here on: that is not a majority, and etcd keeps it.
+        gone.kill()
+        away.kill()
+        had = cluster.home().metrics()["quartet_log_applied"]
+        client = redis.Redis(port=home.port)
+        for number in range(50):
+            cluster.at_one_home(lambda number=number: client.set(f"key:{number}", number))
+
+        def are_known_to_be_away():
+            nodes = cluster.home().status()["nodes"]
+            return not any(node["is_running"] for node in nodes if node["name"] in (gone.name, away.name))
+
+        until(are_known_to_be_away, "two nodes are away")
+        held = cluster.home().metrics()["quartet_log_trimmed_below"]
+        assert held <= had + 1
+
+        removed = cluster.others()[-1].command("remove", gone.name, "--json")
+        assert removed.returncode == 0, removed.stderr
+        assert '"configured": 3' in removed.stdout
+        assert names(cluster.home().status()) == {node.name for node in cluster.nodes} - {gone.name}
+        until(lambda: cluster.home().metrics()["quartet_log_trimmed_below"] > had + 1, "what two of three have is dropped")
+
+        with pytest.raises(RuntimeError, match=f"{gone.name} was removed from the cluster"):
+            gone.start()
+        away.start()
+        assert redis.Redis(port=away.port).get("key:49") == b"49"
+        cluster.nodes.remove(gone)
+        gone.close()
