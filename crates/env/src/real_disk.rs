@@ -321,6 +321,10 @@ impl File for RealFile {
 #[cfg(target_os = "linux")]
 pub(crate) fn allocate(file: &fs::File, bytes: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
+    // The system refuses to reserve nothing.
+    if bytes == 0 {
+        return Ok(());
+    }
     match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(error) => Err(error.into()),
@@ -356,6 +360,16 @@ mod tests {
         assert_eq!(RealDisk::open(&path).err().unwrap().kind(), io::ErrorKind::ResourceBusy);
         drop(reader);
         RealDisk::open(&path).unwrap();
+    }
+
+    /// A checkpoint of an empty database needs no room.
+    #[test]
+    fn nothing_is_reserved_without_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(directory.path()).unwrap();
+        let file = disk.create("a").unwrap();
+        file.allocate(0).unwrap();
+        file.allocate(1).unwrap();
     }
 
     #[test]

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	registersAtATime    = 12
+	registersAtATime    = 24
 	clientsPerRegister  = 3
 	operationsPerClient = 60
 	// A client waits this long for an answer; nodes that are cut off give none.
