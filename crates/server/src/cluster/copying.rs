@@ -8,12 +8,14 @@
 //!
 //! A node copies before it opens its data: an empty folder while the cluster has a home, or one
 //! with the file [`NEEDS_COPY`], whose content goes. A hold keeps the sequencer's records
-//! meanwhile, and until the node has caught up.
+//! meanwhile, while what was copied is opened, and until the node has caught up.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use quartet_engine::{CopySource, CopyTarget, Engine, Parts, StoreKind};
@@ -67,12 +69,49 @@ pub fn clear(folder: &Path) -> Result<()> {
     fs::remove_file(folder.join(NEEDS_COPY)).context("removing the mark")
 }
 
-/// Fills an empty folder with what the node at `address` has. `hold` is kept meanwhile.
-pub fn fetch(link: &Link, address: &str, parts: Parts, kind: StoreKind, hold: &mut Hold) -> Result<()> {
+/// A hold that a thread of its own keeps until this is dropped, however long a step of the copy
+/// takes.
+pub struct KeptHold {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl KeptHold {
+    pub fn new(mut hold: Hold) -> std::io::Result<KeptHold> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let keep = move || {
+            while !over.load(Ordering::Relaxed) {
+                if let Err(error) = hold.keep() {
+                    tracing::warn!(%error, "the records that this node still needs may be dropped");
+                }
+                std::thread::park_timeout(KEEP_EVERY);
+            }
+            hold.end();
+        };
+        let thread = Some(std::thread::Builder::new().name("hold".into()).spawn(keep)?);
+        Ok(KeptHold { is_over, thread })
+    }
+}
+
+impl Drop for KeptHold {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("the thread that keeps a hold panicked");
+            }
+        }
+    }
+}
+
+/// Fills an empty folder with what the node at `address` has. A hold is kept meanwhile.
+pub fn fetch(link: &Link, address: &str, parts: Parts, kind: StoreKind) -> Result<()> {
     let mut target = CopyTarget::begin(parts, kind)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut stream = runtime.block_on(link.call(address, "copy"))?;
-    let (mut kept, mut bytes) = (Instant::now(), 0);
+    let mut bytes = 0;
     loop {
         let piece = async { tokio::time::timeout(PIECE_TIMEOUT, read_piece(stream.as_mut())).await };
         let Some(piece) = runtime.block_on(piece).context("the source is silent")?? else {
@@ -80,10 +119,6 @@ pub fn fetch(link: &Link, address: &str, parts: Parts, kind: StoreKind, hold: &m
         };
         bytes += piece.len();
         target.take(&piece)?;
-        if kept.elapsed() >= KEEP_EVERY {
-            hold.keep()?;
-            kept = Instant::now();
-        }
     }
     target.finish()?;
     tracing::info!(bytes, address, "copied a node");
@@ -104,22 +139,15 @@ async fn read_piece(stream: &mut dyn Stream) -> Result<Option<Vec<u8>>> {
 }
 
 /// Keeps the hold until the engine has caught up, or `is_over`. For a thread of its own.
-pub fn keep_until_caught_up(mut hold: Hold, engine: &Engine, is_over: impl Fn() -> bool) {
-    let mut kept = Instant::now();
-    while !is_over() {
+pub fn keep_until_caught_up(hold: KeptHold, engine: &Engine, is_over: impl Fn() -> bool) {
+    let has_caught_up = || {
         let figures = engine.replication();
-        if figures.is_home || figures.term > 0 && figures.lag_records == 0 && figures.lag_millis < 1000 {
-            break;
-        }
-        if kept.elapsed() >= KEEP_EVERY {
-            kept = Instant::now();
-            if let Err(error) = hold.keep() {
-                tracing::warn!(%error, "the records that this node still needs may be dropped");
-            }
-        }
+        figures.is_home || figures.term > 0 && figures.lag_records == 0 && figures.lag_millis < 1000
+    };
+    while !is_over() && !has_caught_up() {
         std::thread::sleep(Duration::from_millis(100));
     }
-    hold.end();
+    drop(hold);
 }
 
 /// Gives the caller everything that this node has.

@@ -30,7 +30,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-use super::copying;
+use super::copying::{self, KeptHold};
 use super::forward::{self, HomeCaller};
 use super::identity;
 use super::link::{self, Link, Stream};
@@ -96,7 +96,7 @@ pub struct Joined {
     /// For the members' thread.
     sequencer: Etcd,
     /// Keeps the records behind a copy that was just made.
-    hold: Option<Hold>,
+    hold: Option<KeptHold>,
 }
 
 impl Joined {
@@ -176,10 +176,11 @@ impl Joined {
         };
         (settings.status)(&format!("copying {}", home.name));
         copying::clear(folder)?;
-        let mut hold = Hold::begin(Box::new(Etcd::open(&cluster.etcd)?), &self.place, cluster.node())?;
+        let hold = Hold::begin(Box::new(Etcd::open(&cluster.etcd)?), &self.place, cluster.node())?;
+        let hold = KeptHold::new(hold).context("keeping a hold")?;
         let link = Link::new(self.place.cluster, cluster.certificates.as_ref())?;
         let kind = settings.storage.engine.unwrap_or(StoreKind::Memory);
-        copying::fetch(&link, &home.address, parts()?, kind, &mut hold)
+        copying::fetch(&link, &home.address, parts()?, kind)
             .or_else(|error| copying::mark(folder).and(Err(error)))
             .with_context(|| format!("copying {}", home.name))?;
         self.hold = Some(hold);
