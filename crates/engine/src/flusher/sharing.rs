@@ -373,6 +373,11 @@ impl Worker {
     /// it.
     fn reached_edge(&mut self, sharing: &mut Sharing, edge: Edge, version: Version) -> Result<(), LogError> {
         if let Some(snapshot) = edge.copied {
+            // While the disk is full the file log ends before the state.
+            if !sharing.unwritten.is_empty() {
+                sharing.standing.wishes.copy.store(true, Ordering::SeqCst);
+                return self.reached_edge(sharing, Edge { copied: None, ..edge }, version);
+            }
             let place = sharing.written;
             *sharing.standing.copied.lock() = Some(Copied {
                 snapshot,
@@ -432,6 +437,8 @@ impl Worker {
     fn end_home(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
         sharing.standing.end_home();
+        // What was to be handed over is.
+        sharing.standing.wishes.drain_until_micros.store(0, Ordering::SeqCst);
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);
         let flight = sharing.flight.take();

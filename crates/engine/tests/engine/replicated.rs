@@ -437,6 +437,34 @@ fn a_drained_home_hands_over_and_loses_nothing() {
     assert_eq!(first.engine().replication().roll_backs, 0);
 }
 
+/// A home that had handed over and took over again within ten seconds still refused commits.
+#[test]
+fn a_home_that_has_handed_over_commits_when_it_is_home_again() {
+    let shelf = founded();
+    let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    first.engine().drain();
+    until("commits are refused", || refused(first.engine()));
+    second.become_home();
+    first
+        .engine()
+        .settled(Dependency::ZERO, first.engine().arrival(Durability::Always));
+    until("it follows", || matches!(first.engine().role(), Role::Following { .. }));
+    first.roles.lock().clear();
+    first.become_home();
+    let drains = |role: &Role| {
+        matches!(
+            role,
+            Role::Home {
+                condition: Condition::Draining | Condition::Drained,
+                ..
+            }
+        )
+    };
+    let roles = first.roles.lock();
+    assert!(!roles.iter().any(drains), "{roles:?}");
+}
+
 #[test]
 fn all_nodes_take_their_hash_at_the_same_record() {
     let shelf = founded();
