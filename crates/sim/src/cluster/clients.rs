@@ -141,7 +141,7 @@ impl Cluster {
     fn value(&mut self) -> Vec<u8> {
         self.written += 1;
         let mut value = self.written.to_be_bytes().to_vec();
-        match self.random.one_in(400) {
+        match self.random.one_in(600) {
             // Such as no compression makes smaller.
             true => value.extend((0..LARGE_BYTES / 8).flat_map(|_| self.random.next().to_le_bytes())),
             false => value.resize(8 + self.random.below(200) as usize, 0),

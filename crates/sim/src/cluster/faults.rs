@@ -13,6 +13,9 @@ use crate::cluster::state::Cluster;
 const HOUR_MICROS: u64 = 3_600_000_000;
 
 impl Cluster {
+    /// The disk of a node that is filled with a copy has no faults but loss: a thread beside the
+    /// simulation's writes to it (`Restoration`), and when it meets a fault is not the seed's to
+    /// say.
     pub fn disturb(&mut self) -> Result<(), Violation> {
         let at = self.random.below(NODES as u64) as usize;
         match self.random.below(6_000) {
@@ -41,7 +44,7 @@ impl Cluster {
                     self.reach("hand-over asked for");
                 }
             }
-            28..31 => {
+            28..31 if !self.nodes[at].is_empty => {
                 self.nodes[at].fill_disk();
                 self.reach("disk full");
             }
@@ -51,7 +54,7 @@ impl Cluster {
                 self.nodes[at].slow_disk(until, sync_takes);
                 self.reach("disk slow");
             }
-            35..37 => self.nodes[at].order_fault(&mut self.random),
+            35..37 if !self.nodes[at].is_empty => self.nodes[at].order_fault(&mut self.random),
             37 => self.lose_disk(at),
             40..75 => self.nodes[at].empty_disk(),
             _ => {}

@@ -325,10 +325,6 @@ impl Node {
         self.incarnation
     }
 
-    pub fn is_down(&self) -> bool {
-        self.engine.is_none()
-    }
-
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::SeqCst)
     }
