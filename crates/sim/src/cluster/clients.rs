@@ -111,7 +111,6 @@ impl Cluster {
     fn promise(&mut self, node: usize, arrival: Arrival, dependency: Dependency, answer: Answered) {
         self.replies.push(Reply {
             node,
-            incarnation: self.nodes[node].incarnation(),
             arrival,
             dependency,
             answer,
@@ -405,37 +404,48 @@ impl Cluster {
 
     /// Gives the replies that may leave.
     pub fn reply(&mut self) -> Result<(), Violation> {
-        for mut reply in std::mem::take(&mut self.replies) {
-            let node = &self.nodes[reply.node];
-            if node.incarnation() != reply.incarnation {
-                continue;
-            }
-            let Some(engine) = node.engine.as_ref().filter(|_| node.asleep_until <= self.now) else {
-                self.replies.push(reply);
-                continue;
-            };
-            let is_relaxed = matches!(reply.answer, Answered::Relaxed(_));
-            let settled = match (self.mistake, &reply.answer) {
-                (Some(Mistake::EarlyReply), Answered::Wrote(..)) => Settled::Yes,
-                (Some(Mistake::UnsettledRead), Answered::Read { .. }) => {
-                    engine.settled(Dependency::ZERO, reply.arrival)
-                }
-                (Some(Mistake::RelaxedForever), Answered::Relaxed(_)) => Settled::Yes,
-                _ => engine.settled(reply.dependency, reply.arrival),
-            };
-            let is_durable = reply.dependency <= engine.durable();
-            match (self.mistake, settled) {
-                (Some(Mistake::ForgottenTerm), Settled::Lost) if !is_relaxed => {
-                    reply.arrival = engine.arrival(Durability::Always);
-                    self.replies.push(reply);
-                }
-                (Some(Mistake::NoConfirmation), Settled::NotYet) if !is_relaxed && is_durable => self.give(reply)?,
-                (_, Settled::Yes) => self.give(reply)?,
-                (_, Settled::NotYet) => self.replies.push(reply),
-                (_, Settled::Lost) => self.reach("reply lost"),
+        let settled: Vec<Settled> = self.replies.iter().map(|reply| self.settled(reply)).collect();
+        if settled.iter().all(|settled| *settled == Settled::NotYet) {
+            return Ok(());
+        }
+        for (reply, settled) in std::mem::take(&mut self.replies).into_iter().zip(settled) {
+            match settled {
+                Settled::Yes => self.give(reply)?,
+                Settled::NotYet => self.replies.push(reply),
+                Settled::Lost if self.mistake == Some(Mistake::ForgottenTerm) => self.wait_for_the_next(reply),
+                Settled::Lost => self.reach("reply lost"),
             }
         }
         Ok(())
+    }
+
+    fn settled(&self, reply: &Reply) -> Settled {
+        let node = &self.nodes[reply.node];
+        let Some(engine) = node.engine.as_ref().filter(|_| self.is_awake(reply.node)) else {
+            return Settled::NotYet;
+        };
+        let is_relaxed = matches!(reply.answer, Answered::Relaxed(_));
+        let settled = match (self.mistake, &reply.answer) {
+            (Some(Mistake::EarlyReply), Answered::Wrote(..)) => Settled::Yes,
+            (Some(Mistake::UnsettledRead), Answered::Read { .. }) => engine.settled(Dependency::ZERO, reply.arrival),
+            (Some(Mistake::RelaxedForever), Answered::Relaxed(_)) => Settled::Yes,
+            _ => engine.settled(reply.dependency, reply.arrival),
+        };
+        let is_durable = reply.dependency <= engine.durable();
+        match (self.mistake, settled) {
+            (Some(Mistake::NoConfirmation), Settled::NotYet) if !is_relaxed && is_durable => Settled::Yes,
+            (_, settled) => settled,
+        }
+    }
+
+    /// A mistake: the home is over, and the reply is given by the node's next term.
+    fn wait_for_the_next(&mut self, mut reply: Reply) {
+        if let Some(engine) = &self.nodes[reply.node].engine
+            && !matches!(reply.answer, Answered::Relaxed(_))
+        {
+            reply.arrival = engine.arrival(Durability::Always);
+            self.replies.push(reply);
+        }
     }
 
     fn give(&mut self, reply: Reply) -> Result<(), Violation> {

@@ -68,9 +68,9 @@ pub struct ArrivedRead {
     pub due: Duration,
 }
 
+/// A reply of a process that runs: those of one that has ended are forgotten.
 pub struct Reply {
     pub node: usize,
-    pub incarnation: u64,
     pub arrival: Arrival,
     pub dependency: Dependency,
     pub answer: Answered,
