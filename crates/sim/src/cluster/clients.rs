@@ -21,10 +21,13 @@ pub const MONEY: u64 = ACCOUNTS * OPENING_BALANCE;
 /// Lists in use at a time, and values after which others are used.
 const LISTS: u64 = 3;
 const LIST_VALUES: u64 = 60;
-/// A value that takes several records of the shared log.
-const LARGE_BYTES: usize = 600_000;
+/// Two such values in one epoch take several records of the shared log; one fits a record.
+const LARGE_BYTES: usize = 300_000;
 /// Longest time that a request waits before it executes.
 const WAITS_MILLIS: u64 = 1_500;
+
+/// By up to so much a confirmation is begun too early, as a mistake.
+const EARLIER: Duration = Duration::from_millis(300);
 
 pub fn space(durability: Durability) -> Space {
     Space {
@@ -101,9 +104,12 @@ impl Cluster {
         if durability != Durability::Always {
             return arrival;
         }
-        let before = self.earlier[at].replace(arrival);
-        match self.mistake {
-            Some(Mistake::EarlyConfirmation) => before.unwrap_or(arrival),
+        let is_old = |(_, at): &(Arrival, Duration)| self.now - *at > EARLIER;
+        if self.earlier[at].as_ref().is_none_or(is_old) {
+            self.earlier[at] = Some((arrival, self.now));
+        }
+        match (self.mistake, self.earlier[at]) {
+            (Some(Mistake::EarlyConfirmation), Some((earlier, _))) => earlier,
             _ => arrival,
         }
     }
@@ -137,20 +143,22 @@ impl Cluster {
         None
     }
 
-    fn value(&mut self) -> Vec<u8> {
-        self.written += 1;
-        let mut value = self.written.to_be_bytes().to_vec();
-        match self.random.one_in(600) {
-            // Such as no compression makes smaller.
-            true => value.extend((0..LARGE_BYTES / 8).flat_map(|_| self.random.next().to_le_bytes())),
-            false => value.resize(8 + self.random.below(200) as usize, 0),
+    fn write(&mut self, at: usize, durability: Durability) {
+        if self.random.one_in(600) {
+            (0..2).for_each(|_| self.write_value(at, durability, LARGE_BYTES));
+        } else {
+            let bytes = self.random.below(200) as usize;
+            self.write_value(at, durability, bytes);
         }
-        value
     }
 
-    fn write(&mut self, at: usize, durability: Durability) {
+    /// Writes a value of about so many bytes, which no compression makes smaller.
+    fn write_value(&mut self, at: usize, durability: Durability, bytes: usize) {
         let arrival = self.arrival(at, durability);
-        let mut writes = vec![(register(self.random.below(REGISTERS)), self.value())];
+        self.written += 1;
+        let noise = (0..bytes / 8).flat_map(|_| self.random.next().to_le_bytes());
+        let value = self.written.to_be_bytes().into_iter().chain(noise).collect();
+        let mut writes = vec![(register(self.random.below(REGISTERS)), value)];
         let executed = self.execute(at, durability, |tx| {
             if tx.get(&account(0)).is_none() {
                 let opened = |number| (account(number), OPENING_BALANCE.to_be_bytes().to_vec());

@@ -88,7 +88,7 @@ pub struct Copying {
 pub enum Stage {
     /// The source is to give its state.
     Asked(Given),
-    Carries(CopySource, Box<CopyTarget>),
+    Carries(Box<(CopySource, CopyTarget)>),
 }
 
 /// What a step of a copy has led to.
@@ -108,23 +108,28 @@ impl Stage {
                     None => (Some(Stage::Asked(given)), Copied::NotYet),
                     Some(Err(_)) => (None, Copied::Failed),
                     Some(Ok(source)) => match target() {
-                        Ok(target) => (Some(Stage::Carries(source, Box::new(target))), Copied::NotYet),
+                        Ok(target) => (Some(Stage::Carries(Box::new((source, target)))), Copied::NotYet),
                         Err(_) => (None, Copied::Failed),
                     },
                 }
             }
-            Stage::Carries(mut source, mut target) => match source.next() {
-                Ok(Some(piece)) => match target.take(&piece) {
-                    Ok(()) => (Some(Stage::Carries(source, target)), Copied::NotYet),
-                    Err(_) => (None, Copied::Failed),
-                },
-                Ok(None) => match target.finish() {
+            Stage::Carries(mut ends) => match carried(&mut ends) {
+                Ok(true) => match ends.1.finish() {
                     Ok(()) => (None, Copied::Done),
                     Err(_) => (None, Copied::Failed),
                 },
+                Ok(false) => (Some(Stage::Carries(ends)), Copied::NotYet),
                 Err(_) => (None, Copied::Failed),
             },
         }
+    }
+}
+
+/// Carries a piece; true if there is none any more.
+fn carried((source, target): &mut (CopySource, CopyTarget)) -> Result<bool, CopyError> {
+    match source.next()? {
+        Some(piece) => target.take(&piece).map(|()| false),
+        None => Ok(true),
     }
 }
 

@@ -50,8 +50,8 @@ impl Cluster {
             }
             31..35 => {
                 let until = self.now + Duration::from_millis(self.random.below(5_000));
-                let sync_takes = Duration::from_millis(5 + self.random.below(800));
-                self.nodes[at].slow_disk(until, sync_takes);
+                let sync_takes = self.random.pick(&[20, 200, 1_000, 4_000]);
+                self.nodes[at].slow_disk(until, Duration::from_millis(sync_takes));
                 self.reach("disk slow");
             }
             35..37 if !self.nodes[at].is_empty => self.nodes[at].order_fault(&mut self.random),
@@ -148,7 +148,7 @@ impl Cluster {
         let drains = |at: usize| matches!(self.condition(at), Some(Condition::Drained));
         let patience = match home {
             Some(home) if drains(home) => 20,
-            Some(_) => 1_000,
+            Some(_) => 500,
             None => 150,
         };
         if self.random.one_in(patience) {

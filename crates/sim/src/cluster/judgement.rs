@@ -252,15 +252,15 @@ impl Judge {
         is_held.then_some(()).ok_or(Violation::PhantomRead { node })
     }
 
-    /// A node shows a state, which is confirmed; `rows` visits all of it.
+    /// A node shows a state, which is confirmed; `visit_all` visits its rows.
     pub fn shows(
         &self,
         node: usize,
         version: Version,
-        rows: &dyn Fn(&mut dyn FnMut(&[u8], &[u8])),
+        visit_all: impl Fn(&mut dyn FnMut(&[u8], &[u8])),
     ) -> Result<(), Violation> {
         let (mut found, mut is_held) = (0, true);
-        rows(&mut |key, value| {
+        visit_all(&mut |key, value| {
             found += 1;
             let held = self.row_at(key, version).and_then(|(_, held)| held.as_deref());
             is_held &= held == Some(value);

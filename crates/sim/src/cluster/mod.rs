@@ -128,7 +128,7 @@ impl Cluster {
             if matches!(node.role(), Some(Role::Following { .. }))
                 && let Some(version) = node.version(space)
             {
-                self.judge.shows(at, version, &|visit| _ = node.rows(space, visit))?;
+                self.judge.shows(at, version, |visit| _ = node.rows(space, visit))?;
             }
         }
         Ok(())

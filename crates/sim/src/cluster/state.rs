@@ -31,8 +31,8 @@ pub struct Cluster {
     pub replies: Vec<Reply>,
     /// Reads that have arrived and are not executed yet.
     pub arrived: Vec<ArrivedRead>,
-    /// Arrivals of each node's request before, for a mistake.
-    pub earlier: Vec<Option<Arrival>>,
+    /// The arrival of an earlier request at each node, for a mistake.
+    pub earlier: Vec<Option<(Arrival, Duration)>>,
     pub written: u64,
     pub acknowledged_at_end: u64,
     /// Transactions whose reads are answered and that are not committed.
