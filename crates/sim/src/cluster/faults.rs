@@ -118,8 +118,9 @@ impl Cluster {
 
     /// Starts a node, unless it runs or waits for its copy.
     fn start(&mut self, at: usize) -> Result<(), Violation> {
+        let now = self.now;
         let node = &mut self.nodes[at];
-        match node.engine.is_none() && !node.is_empty {
+        match node.engine.is_none() && !node.is_empty && !node.is_ahead(now) {
             true => node.start(),
             false => Ok(()),
         }

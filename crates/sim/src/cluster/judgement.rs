@@ -37,8 +37,8 @@ pub enum Violation {
     Lists(Anomaly),
     #[error("node {node} cannot be opened: {why}")]
     NotOpened { node: usize, why: String },
-    #[error("the accounts hold {found}, not {expected}")]
-    Money { found: u64, expected: u64 },
+    #[error("the accounts of node {node} hold {found}, those of the log {in_the_log}")]
+    Money { node: usize, found: u64, in_the_log: u64 },
     #[error("versions do not ascend at {version}")]
     VersionAgain { version: u64 },
     #[error("nothing was acknowledged at the end")]
@@ -199,6 +199,13 @@ impl Judge {
         let history = self.rows.get(key)?;
         let count = history.partition_point(|(at, _)| *at <= version);
         history.get(count.checked_sub(1)?)
+    }
+
+    /// The sum of what the log's last rows hold, of the keys that count.
+    pub fn sum(&self, counts: fn(&[u8]) -> bool, number: fn(&[u8]) -> u64) -> u64 {
+        let keys = self.rows.keys().filter(|key| counts(key));
+        let rows = keys.filter_map(|key| self.row_at(key, Version::MAX));
+        rows.filter_map(|(_, value)| value.as_deref()).map(number).sum()
     }
 
     /// A client hears that these writes are durable.

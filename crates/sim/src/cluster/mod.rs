@@ -105,6 +105,9 @@ impl Cluster {
             node.stood_still = true;
             return Ok(());
         }
+        if node.is_ahead(now) {
+            return Ok(());
+        }
         if std::mem::take(&mut node.stood_still) {
             node.wake(now - TICK);
         }
@@ -145,8 +148,12 @@ impl Cluster {
                 found += if is_account(key) { number(value) } else { 0 };
             });
             if found != MONEY && found != 0 {
-                let expected = MONEY;
-                return Err(Violation::Money { found, expected });
+                let in_the_log = self.judge.sum(is_account, number);
+                return Err(Violation::Money {
+                    node: at,
+                    found,
+                    in_the_log,
+                });
             }
             self.observe(found);
         }

@@ -337,6 +337,12 @@ impl Node {
         self.engine.as_ref().is_some_and(|engine| engine.is_home())
     }
 
+    /// True if its time has run ahead of the world's, as when it has waited for its own work: what
+    /// it does next lies in the world's future.
+    pub fn is_ahead(&self, now: Duration) -> bool {
+        self.runtime.now() > now
+    }
+
     /// The time in which it stood still is gone.
     pub fn wake(&self, now: Duration) {
         self.runtime.skip(now.saturating_sub(self.runtime.now()));

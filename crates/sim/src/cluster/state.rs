@@ -168,7 +168,7 @@ impl Cluster {
     /// True if the node runs and does not stand still.
     pub fn is_awake(&self, at: usize) -> bool {
         let node = &self.nodes[at];
-        node.engine.is_some() && node.asleep_until <= self.now
+        node.engine.is_some() && node.asleep_until <= self.now && !node.is_ahead(self.now)
     }
 
     /// Its process is over: nobody hears from it any more.
