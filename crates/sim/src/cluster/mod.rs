@@ -142,13 +142,17 @@ impl Cluster {
             return Err(Violation::NoProgress);
         }
         self.compare()?;
+        let in_the_log = self.judge.sum(is_account, number);
         for at in 0..NODES {
+            // A home may not know yet that it is over: what it has committed since never happened.
+            if !matches!(self.nodes[at].role(), Some(Role::Following { .. })) {
+                continue;
+            }
             let mut found = 0;
             self.nodes[at].rows(space(Durability::Always), &mut |key, value| {
                 found += if is_account(key) { number(value) } else { 0 };
             });
-            if found != MONEY && found != 0 {
-                let in_the_log = self.judge.sum(is_account, number);
+            if [found, in_the_log].iter().any(|sum| *sum != MONEY && *sum != 0) {
                 return Err(Violation::Money {
                     node: at,
                     found,
