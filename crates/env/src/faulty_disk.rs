@@ -7,6 +7,7 @@
 //! - `fail` makes the n-th operation of a kind from now fail, once. A failed sync leaves its
 //!   sectors visible but clean, as Linux does: a second sync would succeed without writing them,
 //!   and a crash would take them back.
+//! - `before_syncs` is called before each sync of a file, and may let time pass: a slow disk.
 //! - `lie_about_syncs` makes syncs of files do nothing and answer that they did.
 //! - `set_capacity` bounds what all files may take: what is reserved for a file, or its length, in
 //!   whole blocks. The space of a removed file comes back when the directory has been synced.
@@ -113,6 +114,7 @@ struct State {
     faults: Vec<(Operation, u64, Fault)>,
     /// Syncs of files answer, and carry nothing over.
     lies: bool,
+    before_syncs: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Bytes that all files may take; none: as many as memory has.
     capacity: Option<u64>,
 }
@@ -177,6 +179,11 @@ impl FaultyDisk {
     /// True if a failure ordered with `fail` has not come up yet.
     pub fn fault_pending(&self) -> bool {
         !self.state.lock().faults.is_empty()
+    }
+
+    /// Calls `wait` before each sync of a file. Forks keep it.
+    pub fn before_syncs(&self, wait: Arc<dyn Fn() + Send + Sync>) {
+        self.state.lock().before_syncs = Some(wait);
     }
 
     /// From now on a sync of a file answers that it is done, and does nothing.
@@ -530,6 +537,10 @@ impl File for FaultyFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        let wait = self.state.lock().before_syncs.clone();
+        if let Some(wait) = wait {
+            wait();
+        }
         self.with(|state, id| {
             let fault = state.next_fault(Operation::Sync);
             let lies = state.lies;

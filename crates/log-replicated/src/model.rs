@@ -2,8 +2,9 @@
 //!
 //! The store does each request at one instant. The network delays every message by chance, so
 //! requests overtake each other; it loses requests and answers, delivers requests twice, seconds
-//! apart, and cuts clients off for a while, during which some of what they send arrives late. A
-//! client hears `Unknown` of everything that has no answer after half a second.
+//! apart, and cuts clients off for a while, in one direction or both, during which some of what
+//! they send arrives late. A client hears `Unknown` of everything that has no answer after half a
+//! second.
 //!
 //! The store keeps a journal of all changes, for a judge.
 
@@ -200,6 +201,7 @@ pub struct World {
     made: u64,
     clients: Vec<Client>,
     digest: Xxh3,
+    counts: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -208,7 +210,8 @@ struct Client {
     open: BTreeSet<RequestId>,
     watches: Vec<(Vec<u8>, Vec<u8>)>,
     inbox: VecDeque<Event>,
-    cut_until: Duration,
+    requests_cut_until: Duration,
+    answers_cut_until: Duration,
 }
 
 #[derive(Debug)]
@@ -231,6 +234,7 @@ impl World {
             made: 0,
             clients: Vec::new(),
             digest: Xxh3::new(),
+            counts: BTreeMap::new(),
         }))
     }
 
@@ -254,9 +258,25 @@ impl World {
         self.digest.digest()
     }
 
+    /// Returns how often the network has done each of its faults.
+    pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
+        &self.counts
+    }
+
     /// Cuts a client off for a while.
     pub fn cut(&mut self, client: usize, lasts: Duration) {
-        self.clients[client].cut_until = self.now + lasts;
+        self.cut_requests(client, lasts);
+        self.cut_answers(client, lasts);
+    }
+
+    /// Lets none of a client's requests through for a while, or late; it gets answers and hints.
+    pub fn cut_requests(&mut self, client: usize, lasts: Duration) {
+        self.clients[client].requests_cut_until = self.now + lasts;
+    }
+
+    /// Lets neither answers nor hints through to a client for a while; its requests arrive.
+    pub fn cut_answers(&mut self, client: usize, lasts: Duration) {
+        self.clients[client].answers_cut_until = self.now + lasts;
     }
 
     /// Forgets what a client waits for, as when its process has ended. Its requests still arrive.
@@ -319,15 +339,35 @@ impl World {
         }
     }
 
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// True once in `times`, which is counted.
+    fn happens(&mut self, times: u64, what: &'static str) -> bool {
+        let happens = self.random.one_in(times);
+        if happens {
+            self.count(what);
+        }
+        happens
+    }
+
     fn execute(&mut self, client: usize, id: RequestId, request: &Request) {
+        if !self.clients[client].open.contains(&id) {
+            self.count("request executed after its sender had given it up");
+        }
         let changes = self.store.journal.len();
         let answer = self.store.execute(client, self.now, request);
         for change in changes..self.store.journal.len() {
             self.hint_of(change);
         }
-        let is_cut = self.clients[client].cut_until > self.now;
-        if !is_cut && !self.random.one_in(self.chaos.lost_answers) {
-            let is_late = self.random.one_in(self.chaos.late_answers);
+        let chaos = self.chaos;
+        let is_cut = self.clients[client].answers_cut_until > self.now;
+        if is_cut {
+            self.count("answer cut off");
+        }
+        if !is_cut && !self.happens(chaos.lost_answers, "answer lost") {
+            let is_late = self.happens(chaos.late_answers, "answer late");
             let delay = if is_late {
                 self.random.within(Duration::ZERO, TIMEOUT)
             } else {
@@ -349,8 +389,8 @@ impl World {
             let Hint::Put { key, .. } = &hint else { continue };
             let watches = &self.clients[client].watches;
             let is_watched = watches.iter().any(|(from, until)| (from..until).contains(&key));
-            let is_cut = self.clients[client].cut_until > self.now;
-            if is_watched && !is_cut && !self.random.one_in(self.chaos.lost_hints) {
+            let is_cut = self.clients[client].answers_cut_until > self.now;
+            if is_watched && !is_cut && !self.happens(self.chaos.lost_hints, "hint lost") {
                 let delay = self.delay();
                 self.post(delay, Message::Hint(client, hint.clone()));
             }
@@ -363,16 +403,17 @@ impl World {
         let id = RequestId(self.clients[client].requests);
         self.clients[client].open.insert(id);
         self.post(TIMEOUT, Message::GiveUp(client, id));
-        let cut_for = self.clients[client].cut_until.saturating_sub(self.now);
-        let is_lost = self.random.one_in(chaos.lost_requests) || (!cut_for.is_zero() && self.random.one_in(2));
+        let cut_for = self.clients[client].requests_cut_until.saturating_sub(self.now);
+        let is_lost = self.happens(chaos.lost_requests, "request lost")
+            || (!cut_for.is_zero() && self.happens(2, "request cut off"));
         if is_lost {
             return id;
         }
-        if self.random.one_in(chaos.duplicates) {
+        if self.happens(chaos.duplicates, "request twice") {
             let late = self.late();
             self.post(cut_for + late, Message::Request(client, id, request.clone()));
         }
-        let is_late = self.random.one_in(chaos.late_requests);
+        let is_late = self.happens(chaos.late_requests, "request late");
         let delay = if is_late { self.late() } else { self.delay() };
         self.post(cut_for + delay, Message::Request(client, id, request));
         id

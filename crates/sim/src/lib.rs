@@ -7,6 +7,7 @@
 pub mod cluster;
 mod judgement;
 mod model;
+mod own_thread;
 mod random;
 mod runtime;
 mod workload;

@@ -1,5 +1,5 @@
-//! `quartet-sim --seeds 1000` runs seeds 0 to 999; `quartet-sim --seed 7` runs one of them again
-//! and shows its hash. `--cluster`: three engines that share a log instead of one.
+//! `quartet-sim --seeds 1000` runs seeds 0 to 999, `--first 1000` those behind them; `--seed 7` runs
+//! one of them again and shows its hash. `--cluster`: three engines that share a log instead of one.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,9 +10,12 @@ use quartet_sim::cluster::{Mistake, first_finding};
 /// Runs the engine in seeded worlds and judges what it did.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seeds to run, from 0 on.
+    /// How many seeds to run.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
     /// Only this one.
     #[arg(long)]
     seed: Option<u64>,
@@ -28,7 +31,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
-        None => 0..arguments.seeds,
+        None => arguments.first..arguments.first + arguments.seeds,
     };
     if arguments.mistakes {
         return find_mistakes(seeds);

@@ -3,6 +3,9 @@
 //!
 //! A step runs to its end before another begins; whoever pauses lets others take steps meanwhile.
 //! So what may happen between two steps is decided by chance, and what happens inside one is not.
+//!
+//! Work that waits within a step while clients go on has a thread of its own, of which one runs at
+//! a time: a pause there hands the turn back until its time has come (`own_thread`).
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -11,7 +14,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_env::{ManualClock, Next, Runtime, Step, Task};
 
+use crate::own_thread::{self, Said, Thread};
 use crate::random::Random;
+
+/// Work that has a thread of its own. It holds no lock that others take while it waits.
+const OWN_THREADS: [&str; 2] = ["checkpoint", COPY];
+/// Work that begins a copy and waits for the flusher.
+pub const COPY: &str = "copy";
 
 pub struct SeededRuntime {
     state: Mutex<State>,
@@ -25,14 +34,34 @@ struct State {
     random: Random,
     works: Vec<Work>,
     next_id: u64,
+    /// No step begins before.
+    stalled_until: Duration,
 }
 
 struct Work {
     id: u64,
+    name: &'static str,
     /// Gone while a step runs.
-    step: Option<Step>,
+    doing: Option<Doing>,
     due: Duration,
     is_woken: bool,
+}
+
+enum Doing {
+    /// Between two steps.
+    Rests(Step),
+    /// Within a step, on its own thread.
+    Waits(Thread),
+}
+
+impl Work {
+    fn due(&self, now: Duration, stalled_until: Duration) -> Option<Duration> {
+        match self.doing.as_ref()? {
+            Doing::Waits(_) => Some(self.due),
+            Doing::Rests(_) if self.is_woken => Some(now.max(stalled_until)),
+            Doing::Rests(_) => Some(self.due.max(stalled_until)),
+        }
+    }
 }
 
 impl SeededRuntime {
@@ -43,6 +72,7 @@ impl SeededRuntime {
                 random: Random::new(seed),
                 works: Vec::new(),
                 next_id: 0,
+                stalled_until: Duration::ZERO,
             }),
             clock,
             itself: itself.clone(),
@@ -55,56 +85,100 @@ impl SeededRuntime {
         self.clock.advance(time.as_micros() as u64);
     }
 
+    /// Waits within a step that has a thread of its own; elsewhere it does nothing.
+    pub fn wait_within(&self, time: Duration) {
+        own_thread::wait(time);
+    }
+
+    /// Lets no step begin for a while, as when the disk is slow.
+    pub fn stall(&self, lasts: Duration) {
+        let mut state = self.state.lock();
+        state.stalled_until = state.now + lasts;
+    }
+
+    /// True while no step begins.
+    pub fn is_stalled(&self) -> bool {
+        let state = self.state.lock();
+        state.stalled_until > state.now
+    }
+
+    /// True while work of this name is within a step and waits.
+    pub fn waits_within(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        let is_it = |work: &Work| work.name == name && matches!(work.doing, Some(Doing::Waits(_)));
+        state.works.iter().any(is_it)
+    }
+
     /// Ends all work where it is, as a loss of power does.
     pub fn kill(&self) {
         let works = std::mem::take(&mut self.state.lock().works);
-        drop(works);
+        for work in works {
+            if let Some(Doing::Waits(thread)) = work.doing {
+                thread.kill();
+            }
+        }
+        self.state.lock().stalled_until = Duration::ZERO;
     }
 
     /// Takes one step of some work that is due by `until`, after letting the time pass that it
     /// waits for. False if there is none.
     fn step(&self, until: Duration) -> bool {
-        let Some((id, mut step)) = self.begin_step(until) else {
+        let Some((id, name, doing)) = self.begin_step(until) else {
             return false;
         };
-        let next = step();
-        self.end_step(id, step, next);
+        let said = match doing {
+            Doing::Waits(thread) => thread.go_on(),
+            Doing::Rests(step) if OWN_THREADS.contains(&name) => own_thread::begin(step),
+            Doing::Rests(mut step) => {
+                let next = step();
+                Said::Ended(step, next)
+            }
+        };
+        self.end_step(id, said);
         true
     }
 
-    fn begin_step(&self, until: Duration) -> Option<(u64, Step)> {
+    fn begin_step(&self, until: Duration) -> Option<(u64, &'static str, Doing)> {
         let mut state = self.state.lock();
-        let State { now, random, works, .. } = &mut *state;
-        let waiting = works.iter().filter(|work| work.step.is_some());
-        let earliest = waiting.map(|work| if work.is_woken { *now } else { work.due }).min()?;
+        let State {
+            now,
+            random,
+            works,
+            stalled_until,
+            ..
+        } = &mut *state;
+        let due = |work: &Work, now| work.due(now, *stalled_until);
+        let earliest = works.iter().filter_map(|work| due(work, *now)).min()?;
         if earliest > until {
             return None;
         }
         let before = *now;
         *now = earliest.max(*now);
         self.clock.advance((*now - before).as_micros() as u64);
-        let due: Vec<usize> = (0..works.len())
-            .filter(|&at| works[at].step.is_some() && (works[at].is_woken || works[at].due <= *now))
-            .collect();
-        let work = &mut works[random.pick(&due)];
-        work.is_woken = false;
-        work.step.take().map(|step| (work.id, step))
+        let is_due = |work: &Work| due(work, *now).is_some_and(|due| due <= *now);
+        let all_due: Vec<usize> = (0..works.len()).filter(|&at| is_due(&works[at])).collect();
+        let work = &mut works[random.pick(&all_due)];
+        if let Some(Doing::Rests(_)) = work.doing {
+            work.is_woken = false;
+        }
+        work.doing.take().map(|doing| (work.id, work.name, doing))
     }
 
-    fn end_step(&self, id: u64, step: Step, next: Next) {
+    fn end_step(&self, id: u64, said: Said) {
         let mut state = self.state.lock();
         let now = state.now;
         // It may have been killed meanwhile.
         let Some(at) = state.works.iter().position(|work| work.id == id) else {
             return;
         };
-        let rest = match next {
-            Next::Done => return drop(state.works.remove(at)),
-            Next::Again => Duration::ZERO,
-            Next::Rest(time) => time,
+        let (doing, rest) = match said {
+            Said::Waits(thread, time) => (Doing::Waits(thread), time),
+            Said::Ended(_, Next::Done) => return drop(state.works.remove(at)),
+            Said::Ended(step, Next::Again) => (Doing::Rests(step), Duration::ZERO),
+            Said::Ended(step, Next::Rest(time)) => (Doing::Rests(step), time),
         };
         let work = &mut state.works[at];
-        work.step = Some(step);
+        work.doing = Some(doing);
         work.due = now + rest;
     }
 }
@@ -115,6 +189,9 @@ impl Runtime for SeededRuntime {
     }
 
     fn pause(&self, time: Duration) {
+        if own_thread::wait(time) {
+            return;
+        }
         let until = self.now() + time;
         while self.step(until) {}
         let mut state = self.state.lock();
@@ -128,13 +205,14 @@ impl Runtime for SeededRuntime {
         self.state.lock().random.next()
     }
 
-    fn start(&self, _: &'static str, step: Step) -> io::Result<Arc<dyn Task>> {
+    fn start(&self, name: &'static str, step: Step) -> io::Result<Arc<dyn Task>> {
         let mut state = self.state.lock();
         state.next_id += 1;
         let (id, due) = (state.next_id, state.now);
         state.works.push(Work {
             id,
-            step: Some(step),
+            name,
+            doing: Some(Doing::Rests(step)),
             due,
             is_woken: false,
         });
@@ -204,6 +282,45 @@ mod tests {
     fn a_seed_gives_one_order_and_seeds_differ() {
         assert_eq!(order(1), order(1));
         assert!((2..20).any(|seed| order(seed) != order(1)));
+    }
+
+    /// Work that waits within a step lets others go on, and may be ended there.
+    #[test]
+    fn work_with_a_thread_of_its_own_waits_within_a_step() {
+        let runtime = SeededRuntime::new(1, Arc::default());
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let start = |rests: u64| {
+            let (said, within) = (said.clone(), runtime.clone());
+            let step = move || {
+                said.lock().push("begun");
+                within.pause(Duration::from_millis(rests));
+                said.lock().push("done");
+                Next::Done
+            };
+            runtime.start("checkpoint", Box::new(step)).unwrap()
+        };
+        let task = start(5);
+        runtime.pause(Duration::from_millis(3));
+        assert!(runtime.waits_within("checkpoint") && !task.is_finished());
+        runtime.pause(Duration::from_millis(3));
+        assert_eq!((said.lock().clone(), task.is_finished()), (vec!["begun", "done"], true));
+        start(5);
+        runtime.pause(Duration::from_millis(3));
+        runtime.kill();
+        runtime.pause(Duration::from_millis(9));
+        assert_eq!(said.lock().clone(), ["begun", "done", "begun"]);
+    }
+
+    #[test]
+    fn a_stall_lets_no_step_begin() {
+        let runtime = SeededRuntime::new(1, Arc::default());
+        let task = runtime.start("work", Box::new(|| Next::Done)).unwrap();
+        runtime.stall(Duration::from_millis(5));
+        task.wake();
+        runtime.pause(Duration::from_millis(4));
+        assert!(runtime.is_stalled() && !task.is_finished());
+        runtime.pause(Duration::from_millis(2));
+        assert!(task.is_finished());
     }
 
     #[test]

@@ -547,6 +547,11 @@ impl Worker {
             self.append(&epoch)?;
         }
         self.sync()?;
+        if self.sharing.is_some() {
+            // Its records are not among those that `sync` knows; the store's files must not be ahead
+            // of them.
+            self.log.sync()?;
+        }
         self.flush_store_at_end()?;
         self.log.close()
     }

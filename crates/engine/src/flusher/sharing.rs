@@ -396,6 +396,11 @@ impl Worker {
     /// it.
     fn reached_edge(&mut self, sharing: &mut Sharing, edge: Edge, version: Version) -> Result<(), LogError> {
         if let Some(snapshot) = edge.copied {
+            // While the disk is full the file log ends before the state.
+            if !sharing.unwritten.is_empty() {
+                sharing.standing.wishes.copy.store(true, Ordering::SeqCst);
+                return self.reached_edge(sharing, Edge { copied: None, ..edge }, version);
+            }
             let place = sharing.written;
             *sharing.standing.copied.lock() = Some(Copied {
                 snapshot,

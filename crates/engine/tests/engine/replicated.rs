@@ -8,7 +8,8 @@ use quartet_engine::{
     CommitError, CommitRequest, Condition, CopyError, CopyTarget, Dependency, Durability, Engine, EngineOptions,
     ExecuteError, Mutation, Parts, Replicated, Role, Settled, StoreKind,
 };
-use quartet_env::{FaultyDisk, ManualClock};
+use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
+use quartet_log::LogError;
 use quartet_log_replicated::{ClusterId, NodeId, PartitionId, Place, StopReason, Writer};
 use quartet_model::{EffectsReader, KeyRange, Version};
 
@@ -40,19 +41,27 @@ static INCARNATIONS: AtomicUsize = AtomicUsize::new(1);
 
 impl Node {
     fn new(shelf: &Shelf, id: u64) -> Node {
-        let mut node = Node {
+        let mut node = Node::down(shelf, id);
+        node.start();
+        node
+    }
+
+    fn down(shelf: &Shelf, id: u64) -> Node {
+        Node {
             id,
             shelf: shelf.clone(),
             world: World::default(),
             client: 0,
             roles: Arc::default(),
             engine: None,
-        };
-        node.start();
-        node
+        }
     }
 
     fn start(&mut self) {
+        self.start_with(Box::new(|error| panic!("the own log failed: {error}")));
+    }
+
+    fn start_with(&mut self, failure: Box<dyn Fn(&LogError) + Send>) {
         self.engine = None;
         self.client = self.shelf.next_client();
         let roles = self.roles.clone();
@@ -72,7 +81,6 @@ impl Node {
             store: self.world.store,
             ..EngineOptions::default()
         };
-        let failure = Box::new(|error: &_| panic!("the own log failed: {error}"));
         self.engine = Some(Engine::open_replicated(parts, options, replicated, failure, &mut |_| {}).unwrap());
     }
 
@@ -435,6 +443,55 @@ fn a_drained_home_hands_over_and_loses_nothing() {
         .settled(Dependency::ZERO, first.engine().arrival(Durability::Always));
     until("it follows", || matches!(first.engine().role(), Role::Following { .. }));
     assert_eq!(first.engine().replication().roll_backs, 0);
+}
+
+/// A home that had handed over and took over again within ten seconds still refused commits.
+#[test]
+fn a_home_that_has_handed_over_commits_when_it_is_home_again() {
+    let shelf = founded();
+    let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    first.engine().drain();
+    until("commits are refused", || refused(first.engine()));
+    second.become_home();
+    first
+        .engine()
+        .settled(Dependency::ZERO, first.engine().arrival(Durability::Always));
+    until("it follows", || matches!(first.engine().role(), Role::Following { .. }));
+    first.roles.lock().clear();
+    first.become_home();
+    let drains = |role: &Role| {
+        matches!(
+            role,
+            Role::Home {
+                condition: Condition::Draining | Condition::Drained,
+                ..
+            }
+        )
+    };
+    let roles = first.roles.lock();
+    assert!(!roles.iter().any(drains), "{roles:?}");
+}
+
+/// A node of a cluster that stopped flushed its ssd store before its own log was synced. A loss of
+/// power between the two left a store that was ahead of the log, which could not be opened.
+#[test]
+fn a_store_is_not_flushed_ahead_of_its_log_at_the_end() {
+    let shelf = founded();
+    let home = Node::new(&shelf, 1);
+    home.become_home();
+    let mut node = Node::down(&shelf, 2);
+    node.world.store = Some(StoreKind::Ssd);
+    for nth in 1..10 {
+        node.start_with(Box::new(|_| {}));
+        home.set(b"key", &[nth]);
+        node.until_shown(b"key", &[nth]);
+        node.world.disk.fail(Operation::Sync, nth.into(), Fault::Error);
+        let _ = node.engine.take().unwrap().close();
+        node.crash();
+    }
+    node.start();
+    node.until_shown(b"key", &[9]);
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::cluster::histories::Anomaly;
 use quartet_log_replicated::model::{Change, Store};
 use quartet_log_replicated::{Body, EVIDENCE_LASTS, Operation, Place, Record, StopReason};
 use quartet_model::{Effect, EffectsReader, LogSequence, Version};
-
-use crate::model::Rows;
 
 /// The judge's finding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,79 +31,21 @@ pub enum Violation {
     HashDiffers { node: usize },
     #[error("node {node} stopped: {reason}")]
     Stopped { node: usize, reason: StopReason },
+    #[error("node {node} reported record {synced} as synced, and opened at record {found}")]
+    LostSynced { node: usize, synced: u64, found: u64 },
+    #[error("lists: {0}")]
+    Lists(Anomaly),
     #[error("node {node} cannot be opened: {why}")]
     NotOpened { node: usize, why: String },
-    #[error("the accounts hold {found}, not {expected}")]
-    Money { found: u64, expected: u64 },
+    #[error("the accounts of node {node} hold {found}, those of the log {in_the_log}")]
+    Money { node: usize, found: u64, in_the_log: u64 },
     #[error("versions do not ascend at {version}")]
     VersionAgain { version: u64 },
     #[error("nothing was acknowledged at the end")]
     NoProgress,
 }
 
-/// A mistake made on purpose, for the judge to find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
-    /// Appends do not compare that the record before is there.
-    WithoutPredecessor,
-    /// Appends compare neither the term nor the record before.
-    WithoutTerm,
-    /// After an unknown answer another epoch is sent for the same place.
-    ChangedEpoch,
-    /// Clients are answered when a transaction has committed here.
-    EarlyReply,
-    /// A reply takes a confirmation begun before its request arrived.
-    EarlyConfirmation,
-    /// Relaxed replies leave however old the evidence is.
-    RelaxedForever,
-    /// A layer's memory is kept when its home is deposed.
-    KeptCaches,
-    /// The home trims what only the sequencer has.
-    TrimWithoutCopies,
-    /// A follower goes on behind a record that it has not applied.
-    SkippedGap,
-}
-
-impl Mistake {
-    pub const ALL: [Mistake; 9] = [
-        Mistake::WithoutPredecessor,
-        Mistake::WithoutTerm,
-        Mistake::ChangedEpoch,
-        Mistake::EarlyReply,
-        Mistake::EarlyConfirmation,
-        Mistake::RelaxedForever,
-        Mistake::KeptCaches,
-        Mistake::TrimWithoutCopies,
-        Mistake::SkippedGap,
-    ];
-
-    /// True if the violation is one that the mistake leads to.
-    pub fn explains(self, violation: &Violation) -> bool {
-        match self {
-            Mistake::WithoutPredecessor | Mistake::WithoutTerm => {
-                matches!(violation, Violation::WrittenAgain { .. } | Violation::Hole { .. })
-            }
-            Mistake::ChangedEpoch => matches!(
-                violation,
-                Violation::Stopped { .. } | Violation::NotInTheLog { .. } | Violation::Diverged { .. }
-            ),
-            Mistake::EarlyReply => matches!(violation, Violation::NotInTheLog { .. } | Violation::PhantomRead { .. }),
-            Mistake::EarlyConfirmation => matches!(violation, Violation::StaleRead { .. }),
-            Mistake::RelaxedForever => matches!(violation, Violation::AcknowledgedTooLong { .. }),
-            Mistake::KeptCaches => matches!(violation, Violation::PhantomRead { .. }),
-            Mistake::TrimWithoutCopies => matches!(violation, Violation::TrimmedWithoutCopies { .. }),
-            Mistake::SkippedGap => matches!(
-                violation,
-                Violation::Diverged { .. }
-                    | Violation::HashDiffers { .. }
-                    | Violation::Stopped { .. }
-                    | Violation::PhantomRead { .. }
-            ),
-        }
-    }
-}
-
-/// The tick of the world, with which ages are exact.
+/// How exact ages are: a tick of the world, and what an answer needs.
 const TICK: Duration = Duration::from_millis(5);
 
 /// A version and the value that it gave a key, or none.
@@ -116,6 +57,10 @@ pub struct Judge {
     last: LogSequence,
     version: Version,
     group: Vec<u8>,
+    /// Terms that began since they were taken, and groups that they cut.
+    begun: Vec<usize>,
+    groups_cut: u64,
+    trims: u64,
     /// The values of each key, by the version that gave it.
     rows: BTreeMap<Vec<u8>, Vec<Written>>,
     acknowledged: BTreeMap<Vec<u8>, Version>,
@@ -132,6 +77,9 @@ impl Judge {
             last: LogSequence::ZERO,
             version: Version::ZERO,
             group: Vec::new(),
+            begun: Vec::new(),
+            groups_cut: 0,
+            trims: 0,
             rows: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             trimmed_below: LogSequence::ZERO,
@@ -185,9 +133,12 @@ impl Judge {
                 }
             }
             Body::Term { floor } => {
+                self.groups_cut += u64::from(!self.group.is_empty());
                 self.group.clear();
                 self.version = self.version.max(floor);
-                self.terms.push((when, record.writer.node.0 as usize));
+                let home = record.writer.node.0 as usize;
+                self.terms.push((when, home));
+                self.begun.push(home);
                 Ok(())
             }
             Body::Mark | Body::Hash { .. } => Ok(()),
@@ -226,7 +177,21 @@ impl Judge {
             return Err(Violation::TrimmedWithoutCopies { at, copies });
         }
         self.trimmed_below = below;
+        self.trims += 1;
         Ok(())
+    }
+
+    /// Returns the homes of the terms that have begun since the last call.
+    pub fn take_begun(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.begun)
+    }
+
+    /// Returns how often it has seen each rare state.
+    pub fn counts(&self) -> [(&'static str, u64); 2] {
+        [
+            ("chunk group cut by a term", self.groups_cut),
+            ("records trimmed", self.trims),
+        ]
     }
 
     /// A key's row in the log as of a version: by which version, and what.
@@ -234,6 +199,13 @@ impl Judge {
         let history = self.rows.get(key)?;
         let count = history.partition_point(|(at, _)| *at <= version);
         history.get(count.checked_sub(1)?)
+    }
+
+    /// The sum of what the log's last rows hold, of the keys that count.
+    pub fn sum(&self, counts: fn(&[u8]) -> bool, number: fn(&[u8]) -> u64) -> u64 {
+        let keys = self.rows.keys().filter(|key| counts(key));
+        let rows = keys.filter_map(|key| self.row_at(key, Version::MAX));
+        rows.filter_map(|(_, value)| value.as_deref()).map(number).sum()
     }
 
     /// A client hears that these writes are durable.
@@ -287,18 +259,23 @@ impl Judge {
         is_held.then_some(()).ok_or(Violation::PhantomRead { node })
     }
 
-    /// A node shows this state, which is confirmed.
-    pub fn shows(&self, node: usize, version: Version, rows: &Rows) -> Result<(), Violation> {
-        let diverged = Violation::Diverged {
-            node,
-            version: version.0,
-        };
-        let mut expected = BTreeMap::new();
-        for key in self.rows.keys() {
-            if let Some((_, Some(value))) = self.row_at(key, version) {
-                expected.insert(key.clone(), value.clone());
-            }
-        }
-        (expected == *rows).then_some(()).ok_or(diverged)
+    /// A node shows a state, which is confirmed; `visit_all` visits its rows.
+    pub fn shows(
+        &self,
+        node: usize,
+        version: Version,
+        visit_all: impl Fn(&mut dyn FnMut(&[u8], &[u8])),
+    ) -> Result<(), Violation> {
+        let (mut found, mut is_held) = (0, true);
+        visit_all(&mut |key, value| {
+            found += 1;
+            let held = self.row_at(key, version).and_then(|(_, held)| held.as_deref());
+            is_held &= held == Some(value);
+        });
+        let is_there = |key: &&Vec<u8>| self.row_at(key, version).is_some_and(|(_, held)| held.is_some());
+        let expected = self.rows.keys().filter(is_there).count();
+        let version = version.0;
+        let is_right = is_held && found == expected;
+        is_right.then_some(()).ok_or(Violation::Diverged { node, version })
     }
 }

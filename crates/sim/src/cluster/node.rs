@@ -3,25 +3,31 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use quartet_engine::{Engine, EngineOptions, Parts, Replicated, Role, Space};
-use quartet_env::{FaultyDisk, ManualClock, Runtime};
+use parking_lot::Mutex;
+use quartet_engine::{
+    CopyError, CopySource, CopyTarget, Engine, EngineOptions, Parts, Replicated, Role, Space, StoreKind,
+};
+use quartet_env::{Clock, Fault, FaultyDisk, ManualClock, Next, Operation, Runtime};
 use quartet_log::{FileLogOpener, FileLogOptions};
 use quartet_log_replicated::{NodeId, Place, Writer};
 use quartet_model::{LogSequence, Version};
 
-use crate::cluster::judgement::{Mistake, Violation};
+use crate::cluster::judgement::Violation;
+use crate::cluster::mistake::Mistake;
 use crate::cluster::post::Post;
-use crate::model::Rows;
 use crate::random::Random;
-use crate::runtime::SeededRuntime;
+use crate::runtime::{COPY, SeededRuntime};
 
 /// Nodes of the cluster.
 pub const NODES: usize = 3;
 /// Records that the sequencer may hold, in bytes.
-const BUDGET_BYTES: u64 = 1 << 20;
+const BUDGET_BYTES: u64 = 3 << 20;
+
+/// The answer of a node that was asked for a copy of itself.
+pub type Given = Arc<Mutex<Option<Result<CopySource, CopyError>>>>;
 
 pub struct Node {
     pub id: usize,
@@ -33,12 +39,21 @@ pub struct Node {
     pub runtime: Arc<SeededRuntime>,
     options: EngineOptions,
     log: FileLogOptions,
-    pub engine: Option<Engine>,
+    pub engine: Option<Arc<Engine>>,
+    /// Its disk is empty and is to be filled with a copy.
+    pub is_empty: bool,
+    /// Its disk is slow until then; the longest time that a sync takes meanwhile.
+    slow_until: Duration,
+    sync_micros: Arc<AtomicU64>,
     /// It stands still until then.
     pub asleep_until: Duration,
-    pub slept_since: Option<Duration>,
+    pub stood_still: bool,
     /// The highest record that it has ever reported as durable.
     pub synced: LogSequence,
+    /// The record at which it must open at least.
+    kept: LogSequence,
+    /// How often its processes have reached each state.
+    pub counts: BTreeMap<&'static str, u64>,
     /// A layer's memory: what the row of a key says, by version.
     cache: BTreeMap<(Vec<u8>, Version), Vec<u8>>,
     /// The cache is to be dropped.
@@ -48,22 +63,35 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(id: usize, place: &Place, post: Post, random: &mut Random, mistake: Option<Mistake>) -> Node {
+    pub fn new(
+        id: usize,
+        place: &Place,
+        post: Post,
+        store: StoreKind,
+        random: &mut Random,
+        mistake: Option<Mistake>,
+    ) -> Node {
         // One node's clock is an hour ahead: behind its terms, versions go on one by one.
         let ahead = if id == 0 { 3_600_000_000 } else { 0 };
         let clock = Arc::new(ManualClock::new(1_700_000_000_000_000 + ahead));
         let segment_bytes = random.pick(&[16 << 10, 64 << 10]);
+        let runtime = SeededRuntime::new(random.next(), clock.clone());
+        let (disk, sync_micros) = (FaultyDisk::new(), Arc::new(AtomicU64::new(0)));
+        slow_syncs(&disk, &sync_micros, &runtime);
         Node {
             id,
             incarnation: 0,
             place: place.clone(),
             post,
-            disk: FaultyDisk::new(),
-            runtime: SeededRuntime::new(random.next(), clock.clone()),
+            disk,
+            runtime,
             clock,
             options: EngineOptions {
+                store: Some(store),
                 kept_bytes: segment_bytes / 4,
                 checkpoint_log_bytes: random.pick(&[16 << 10, 256 << 10]),
+                unflushed_log_bytes: random.pick(&[16 << 10, 256 << 10]),
+                cache_bytes: 256 << 10,
                 log_retention_bytes: 1 << 20,
                 ..EngineOptions::default()
             },
@@ -72,9 +100,14 @@ impl Node {
                 salt: random.next(),
             },
             engine: None,
+            is_empty: false,
+            slow_until: Duration::ZERO,
+            sync_micros,
             asleep_until: Duration::ZERO,
-            slept_since: None,
+            stood_still: false,
             synced: LogSequence::ZERO,
+            kept: LogSequence::ZERO,
+            counts: BTreeMap::new(),
             cache: BTreeMap::new(),
             was_deposed: Arc::default(),
             mistake,
@@ -95,7 +128,11 @@ impl Node {
         }
     }
 
-    /// A new process over the same disk.
+    pub fn store(&self) -> StoreKind {
+        self.options.store.expect("a node's store is chosen")
+    }
+
+    /// A new process over the same disk. If the disk fails meanwhile, the node stays down.
     pub fn start(&mut self) -> Result<(), Violation> {
         self.incarnation += 1;
         self.cache.clear();
@@ -119,27 +156,131 @@ impl Node {
         };
         let failure = Box::new(move |_: &_| failed.store(true, Ordering::SeqCst));
         let opened = Engine::open_replicated(self.parts(), self.options.clone(), replicated, failure, &mut |_| {});
-        let node = self.id;
-        let engine = opened.map_err(|error| Violation::NotOpened {
-            node,
-            why: error.to_string(),
-        })?;
-        self.engine = Some(engine);
+        match opened {
+            Ok(engine) => self.engine = Some(Arc::new(engine)),
+            Err(error) if error.is_damage() => {
+                let (node, why) = (self.id, error.to_string());
+                return Err(Violation::NotOpened { node, why });
+            }
+            Err(_) => {
+                self.count("opening failed");
+                self.runtime.kill();
+                self.disk.crash();
+            }
+        }
         Ok(())
+    }
+
+    fn count(&mut self, state: &'static str) {
+        *self.counts.entry(state).or_default() += 1;
     }
 
     /// The process ends, and with it what the disk has not synced.
     pub fn crash(&mut self, random: &mut Random) {
-        self.runtime.kill();
+        // What the process does at its end is not on the disk any more.
         let disk = self.disk.fork();
+        if self.runtime.waits_within("checkpoint") {
+            self.count("crash within a checkpoint");
+        }
         match random.below(3) {
             0 => disk.crash(),
             _ => disk.crash_keeping_some(random.next()),
         }
-        self.engine = None;
+        self.end_process();
         self.disk = disk;
-        self.slept_since = None;
+    }
+
+    /// The process ends in order, with its file log closed.
+    pub fn stop(&mut self) {
+        self.sum_up();
+        if let Some(engine) = self.engine.take().and_then(Arc::into_inner)
+            && engine.close().is_err()
+        {
+            self.count("closing failed");
+        }
+        self.runtime.kill();
+        self.disk.crash();
         self.asleep_until = Duration::ZERO;
+    }
+
+    /// Everything that it had is gone.
+    pub fn empty(&mut self) {
+        self.end_process();
+        self.disk = FaultyDisk::new();
+        slow_syncs(&self.disk, &self.sync_micros, &self.runtime);
+        self.is_empty = true;
+        self.kept = LogSequence::ZERO;
+    }
+
+    fn end_process(&mut self) {
+        self.sum_up();
+        self.runtime.kill();
+        self.engine = None;
+        self.asleep_until = Duration::ZERO;
+    }
+
+    /// Adds what the process has counted, which ends with it.
+    pub fn sum_up(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        let (figures, statistics) = (engine.replication(), engine.statistics());
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (written, failed) = match self.store() {
+            StoreKind::Memory => ("checkpoint written", "checkpoint failed"),
+            StoreKind::Ssd => ("ssd store flushed", "flush of the ssd store failed"),
+        };
+        for (state, count) in [
+            ("take-over", figures.take_overs),
+            ("deposed", figures.depositions),
+            ("rolled back", figures.roll_backs),
+            ("state hash taken", figures.marks),
+            (written, read(&statistics.checkpoints)),
+            (failed, read(&statistics.checkpoints_failed)),
+        ] {
+            *self.counts.entry(state).or_default() += count;
+        }
+    }
+
+    /// An operation of its disk fails, soon.
+    pub fn order_fault(&self, random: &mut Random) {
+        let operation = random.pick(&[
+            Operation::Write,
+            Operation::Write,
+            Operation::Sync,
+            Operation::Create,
+            Operation::Rename,
+            Operation::Remove,
+            Operation::Allocate,
+        ]);
+        let fault = random.pick(&[Fault::Error, Fault::Error, Fault::NoSpace, Fault::Short]);
+        self.disk.fail(operation, 1 + random.below(80), fault);
+    }
+
+    /// Makes its disk slow for a while: what waits for it waits for up to `sync_takes` each time.
+    pub fn slow_disk(&mut self, until: Duration, sync_takes: Duration) {
+        self.slow_until = until;
+        self.sync_micros.store(sync_takes.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    pub fn is_disk_slow(&self, now: Duration) -> bool {
+        self.slow_until > now
+    }
+
+    /// The flusher waits for the slow disk, now and then.
+    pub fn drag(&mut self, now: Duration, random: &mut Random) {
+        let micros = self.sync_micros.load(Ordering::SeqCst);
+        if micros == 0 {
+            return;
+        }
+        if !self.is_disk_slow(now) {
+            self.sync_micros.store(0, Ordering::SeqCst);
+        } else if random.one_in(40) && !self.runtime.is_stalled() {
+            self.runtime.stall(Duration::from_micros(random.below(micros)));
+            self.count("waited for a slow disk");
+        }
+    }
+
+    pub fn is_disk_full(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.is_disk_full())
     }
 
     /// Nothing more fits on its disk.
@@ -151,18 +292,37 @@ impl Node {
         self.disk.set_capacity(None);
     }
 
-    /// Everything it had is gone; a copy comes in its place.
-    pub fn empty(&mut self) {
-        self.engine = None;
-        self.disk = FaultyDisk::new();
+    pub fn set_clock_back(&self, micros: u64) {
+        self.clock.set(self.clock.now_micros().saturating_sub(micros));
+    }
+
+    /// Begins to fill its empty directory.
+    pub fn begin_target(&self) -> Result<CopyTarget, CopyError> {
+        CopyTarget::begin(self.parts(), self.store())
+    }
+
+    pub fn clear_faults(&self) {
+        self.disk.clear_faults();
+    }
+
+    /// Asks for a copy of this node, which the process gives in its own time.
+    pub fn begin_copy(&self) -> Option<Given> {
+        let (engine, given) = (self.engine.clone()?, Given::default());
+        let slot = given.clone();
+        let mut engine = Some(engine);
+        let step = move || {
+            if let Some(engine) = engine.take() {
+                let source = engine.copy_source();
+                *slot.lock() = Some(source);
+            }
+            Next::Done
+        };
+        self.runtime.start(COPY, Box::new(step)).expect("simulated work");
+        Some(given)
     }
 
     pub fn incarnation(&self) -> u64 {
         self.incarnation
-    }
-
-    pub fn is_down(&self) -> bool {
-        self.engine.is_none()
     }
 
     pub fn has_failed(&self) -> bool {
@@ -170,21 +330,40 @@ impl Node {
     }
 
     pub fn role(&self) -> Option<Role> {
-        self.engine.as_ref().map(Engine::role)
+        self.engine.as_ref().map(|engine| engine.role())
     }
 
     pub fn is_home(&self) -> bool {
-        self.engine.as_ref().is_some_and(Engine::is_home)
+        self.engine.as_ref().is_some_and(|engine| engine.is_home())
     }
 
-    /// Lets `time` pass for it.
-    pub fn live(&mut self, time: Duration) {
+    /// True if its time has run ahead of the world's, as when it has waited for its own work: what
+    /// it does next lies in the world's future.
+    pub fn is_ahead(&self, now: Duration) -> bool {
+        self.runtime.now() > now
+    }
+
+    /// The time in which it stood still is gone.
+    pub fn wake(&self, now: Duration) {
+        self.runtime.skip(now.saturating_sub(self.runtime.now()));
+    }
+
+    /// Lets time pass for it up to `now`.
+    pub fn live(&mut self, now: Duration) -> Result<(), Violation> {
         self.post.carry();
-        self.runtime.pause(time);
+        let behind = now.saturating_sub(self.runtime.now());
+        self.runtime.pause(behind);
         self.post.carry();
-        if let Some(engine) = &self.engine {
-            self.synced = self.synced.max(LogSequence(engine.replication().synced));
+        let Some(engine) = &self.engine else { return Ok(()) };
+        let figures = engine.replication();
+        let (synced, applied) = (LogSequence(figures.synced), LogSequence(figures.applied));
+        if applied < self.kept && applied > LogSequence::ZERO {
+            let (node, synced, found) = (self.id, self.kept.0, applied.0);
+            return Err(Violation::LostSynced { node, synced, found });
         }
+        self.kept = self.kept.max(synced);
+        self.synced = self.synced.max(synced);
+        Ok(())
     }
 
     /// Returns a layer's answer for a row: out of its memory, where it knows the row's version.
@@ -196,14 +375,35 @@ impl Node {
         self.cache.entry((key.to_vec(), version)).or_insert(value).clone()
     }
 
-    /// All rows, by full key, and the version that they are at.
-    pub fn rows(&self, space: Space) -> Option<(Version, Rows)> {
+    /// Visits all rows, by full key, and returns the version that they are at.
+    pub fn rows(&self, space: Space, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Version> {
         let reader = self.engine.as_ref()?.reader(space).ok()?;
-        let mut rows = Rows::new();
-        reader.scan(b"", b"\xff", false, &mut |key, value| {
-            rows.insert([&space.prefix()[..], key].concat(), value.to_vec());
+        reader.scan_rows(b"", b"\xff", &mut |row| {
+            visit(row.key(), row.value());
             ControlFlow::Continue(())
         });
-        Some((reader.version, rows))
+        Some(reader.version)
     }
+
+    /// The version of its rows.
+    pub fn version(&self, space: Space) -> Option<Version> {
+        Some(self.engine.as_ref()?.reader(space).ok()?.version)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.runtime.kill();
+    }
+}
+
+/// Work on a thread of its own waits before each sync, while the disk is slow.
+fn slow_syncs(disk: &FaultyDisk, sync_micros: &Arc<AtomicU64>, runtime: &Arc<SeededRuntime>) {
+    let (sync_micros, runtime) = (sync_micros.clone(), Arc::downgrade(runtime));
+    disk.before_syncs(Arc::new(move || {
+        let micros = sync_micros.load(Ordering::SeqCst);
+        if let Some(runtime) = runtime.upgrade().filter(|_| micros > 0) {
+            runtime.wait_within(Duration::from_micros(micros));
+        }
+    }));
 }

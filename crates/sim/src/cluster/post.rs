@@ -10,11 +10,12 @@ use parking_lot::Mutex;
 use quartet_engine::Waker;
 use quartet_log_replicated::model::ModelSequencer;
 use quartet_log_replicated::{
-    Answer, Body, Compare, Event, Hint, Operation, Place, Record, RecordHash, Request, RequestId, Sequencer, hash,
+    Answer, Body, Compare, Event, Failure, Hint, LeaseId, NodeId, Operation, Place, Record, RecordHash, Request,
+    RequestId, Sequencer, copies, hash,
 };
 use quartet_model::LogSequence;
 
-use crate::cluster::judgement::Mistake;
+use crate::cluster::mistake::Mistake;
 
 #[derive(Default)]
 struct Mailbox {
@@ -47,19 +48,38 @@ impl Sequencer for Mail {
     }
 }
 
+/// The part of a request that its answer is understood by.
+enum Sent {
+    /// A record, the value of `term` that it rests on, and the kind of record.
+    Append {
+        term: Vec<u8>,
+        record: Vec<u8>,
+        kind: &'static str,
+    },
+    /// A new value of `term`.
+    Claim(Vec<u8>),
+    ReadTerm,
+    Other,
+}
+
 /// The world's end of a node's mailbox.
 pub struct Post {
     place: Place,
     sequencer: ModelSequencer,
     mailbox: Arc<Mutex<Mailbox>>,
     /// The node's number of each request under way.
-    under_way: BTreeMap<RequestId, RequestId>,
+    under_way: BTreeMap<RequestId, (RequestId, Sent)>,
     mistake: Option<Mistake>,
     /// The record that was appended last, and whether its answer was missing.
     last_append: Option<LogSequence>,
-    /// The chain as this node was shown it, since it was first deceived.
-    shown: BTreeMap<LogSequence, RecordHash>,
-    pub unknown: u64,
+    /// The value of `term` by which the node has become home.
+    home_by: Option<Vec<u8>>,
+    /// The records that this node was shown, since it was first deceived.
+    shown: BTreeMap<LogSequence, Vec<u8>>,
+    /// The chunks as they are.
+    chunks: BTreeMap<LogSequence, Vec<u8>>,
+    /// How often each kind of answer has come.
+    pub counts: BTreeMap<&'static str, u64>,
 }
 
 impl Post {
@@ -71,8 +91,10 @@ impl Post {
             under_way: BTreeMap::new(),
             mistake,
             last_append: None,
+            home_by: None,
             shown: BTreeMap::new(),
-            unknown: 0,
+            chunks: BTreeMap::new(),
+            counts: BTreeMap::new(),
         }
     }
 
@@ -80,10 +102,19 @@ impl Post {
         self.sequencer.client()
     }
 
+    /// The kind of record whose append has no answer yet.
+    pub fn appends(&self) -> Option<&'static str> {
+        self.under_way.values().find_map(|(_, sent)| match sent {
+            Sent::Append { kind, .. } => Some(*kind),
+            _ => None,
+        })
+    }
+
     /// A new process' handle; the one before gets nothing any more.
     pub fn handle(&mut self) -> impl FnOnce(Waker) -> Box<dyn Sequencer + Send> + Send + use<> {
         self.mailbox = Arc::default();
         self.under_way.clear();
+        self.home_by = None;
         let mailbox = self.mailbox.clone();
         move |waker| {
             mailbox.lock().waker = Some(waker);
@@ -101,19 +132,20 @@ impl Post {
             self.sequencer.watch(from, until);
         }
         for (id, request) in sent {
+            let sent = self.sent(&request);
             let request = self.on_its_way(request);
             let number = self.sequencer.send(request);
-            self.under_way.insert(number, id);
+            self.under_way.insert(number, (id, sent));
         }
         let mut has_news = false;
         while let Some(event) = self.sequencer.arrived() {
             let event = match event {
                 Event::Answered(number, answer) => {
-                    self.unknown += u64::from(answer.is_err());
-                    let Some(id) = self.under_way.remove(&number) else {
+                    let Some((id, sent)) = self.under_way.remove(&number) else {
                         continue;
                     };
-                    Event::Answered(id, answer.map(|answer| self.shown_answer(answer)))
+                    self.count(&sent, &answer);
+                    Event::Answered(id, self.shown_answer(&sent, answer))
                 }
                 Event::Hint(hint) => Event::Hint(self.shown_hint(hint)),
             };
@@ -126,6 +158,64 @@ impl Post {
         }
     }
 
+    fn sent(&self, request: &Request) -> Sent {
+        match request {
+            Request::Get { key } if *key == self.place.term_key() => Sent::ReadTerm,
+            Request::Transact {
+                compares, operations, ..
+            } => match &operations[..] {
+                [Operation::Put { key, value, .. }] if self.place.sequence_of(key).is_some() => Sent::Append {
+                    term: compared(compares),
+                    record: value.clone(),
+                    kind: kind_of(value),
+                },
+                [Operation::Put { .. }, Operation::Put { value, .. }] => Sent::Claim(value.clone()),
+                _ => Sent::Other,
+            },
+            _ => Sent::Other,
+        }
+    }
+
+    /// Counts what an answer says, and notes whether the node is home.
+    fn count(&mut self, sent: &Sent, answer: &Result<Answer, Failure>) {
+        let what = match (sent, answer) {
+            (Sent::Append { .. }, Err(_)) => "append unknown",
+            (Sent::Append { term, record, .. }, Ok(Answer::Refused { found })) => {
+                let is_there = found.get(1).is_some_and(|found| found.as_ref() == Some(record));
+                match (
+                    found.first().is_some_and(|found| found.as_ref() == Some(term)),
+                    is_there,
+                ) {
+                    (true, true) => "append had landed before",
+                    (true, false) => "append refused within its term",
+                    (false, true) => "deposed: the append had landed",
+                    (false, false) => "deposed: the append never happened",
+                }
+            }
+            (Sent::Claim(_), Err(_)) => "claim unknown",
+            (Sent::Claim(term), Ok(answer)) => {
+                let has_landed =
+                    |found: &[Option<Vec<u8>>]| found.first().is_some_and(|found| found.as_ref() == Some(term));
+                let outcome = match answer {
+                    Answer::Refused { found } if !has_landed(found) => "claim refused",
+                    Answer::Refused { .. } => "claim had landed before",
+                    _ => "claim won",
+                };
+                if outcome != "claim refused" {
+                    self.home_by = Some(term.clone());
+                }
+                outcome
+            }
+            (Sent::ReadTerm, Err(_)) => "read of the term unknown",
+            (_, Err(_)) => "other answer unknown",
+            _ => return,
+        };
+        *self.counts.entry(what).or_default() += 1;
+        if what.starts_with("deposed") {
+            self.home_by = None;
+        }
+    }
+
     fn on_its_way(&mut self, mut request: Request) -> Request {
         let (place, mistake) = (self.place.clone(), self.mistake);
         let Request::Transact {
@@ -135,6 +225,13 @@ impl Post {
             return request;
         };
         match (&mut operations[..], mistake) {
+            ([Operation::Put { key, value, lease }], Some(Mistake::ReportBeforeSync)) => {
+                if let (None, Some(lease)) = (place.sequence_of(key), *lease)
+                    && let Some(early) = reported_early(&place, key, value, lease)
+                {
+                    return early;
+                }
+            }
             ([Operation::Put { key, value, .. }], Some(mistake)) => {
                 let Some(at) = place.sequence_of(key) else {
                     return request;
@@ -170,40 +267,109 @@ impl Post {
         }
     }
 
-    fn shown_answer(&mut self, answer: Answer) -> Answer {
-        let Answer::Entries { entries, more } = answer else {
-            return answer;
-        };
-        let shown = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let value = self.shown_record(&key, value);
-            (key, value)
-        };
-        let entries = entries.into_iter().map(shown).collect();
-        Answer::Entries { entries, more }
+    fn shown_answer(&mut self, sent: &Sent, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
+        match (self.mistake, sent, answer) {
+            (Some(Mistake::UnknownTakenAsDone), Sent::Append { .. }, Err(_)) => Ok(Answer::Done { revision: 0 }),
+            (Some(Mistake::StaleConfirmation), Sent::ReadTerm, Ok(answer)) => Ok(match &self.home_by {
+                Some(term) => Answer::Value(Some(term.clone())),
+                None => answer,
+            }),
+            (_, _, Ok(Answer::Entries { entries, more })) => {
+                let shown = |(key, value): (Vec<u8>, Vec<u8>)| {
+                    let value = self.shown_record(&key, value);
+                    (key, value)
+                };
+                let entries = entries.into_iter().map(shown).collect();
+                Ok(Answer::Entries { entries, more })
+            }
+            (_, _, answer) => answer,
+        }
     }
 
-    /// A follower that skips a record applies nothing of it and goes on behind it.
+    /// Shows a node something else than a record, and what is behind it as fitting that.
     fn shown_record(&mut self, key: &[u8], value: Vec<u8>) -> Vec<u8> {
-        let at = self.place.sequence_of(key);
-        let (Some(at), Some(Mistake::SkippedGap)) = (at, self.mistake) else {
+        let (Some(at), Some(mistake)) = (self.place.sequence_of(key), self.mistake) else {
             return value;
         };
-        let Ok(mut record) = Record::decode(&value) else {
+        let Ok(record) = Record::decode(&value) else {
             return value;
+        };
+        if let Some(shown) = self.shown.get(&at) {
+            return shown.clone();
+        }
+        let body = match (mistake, &record.body) {
+            (Mistake::SkippedGap, Body::Epoch(_)) if at.0.is_multiple_of(97) => Some(Body::Epoch(Vec::new())),
+            (Mistake::CutGroupApplied, Body::Chunk { index, .. }) => self.applied_at_once(at, *index, &value),
+            _ => None,
         };
         let before = self.shown.get(&LogSequence(at.0.saturating_sub(1)));
-        let is_skipped = at.0.is_multiple_of(97) && matches!(record.body, Body::Epoch(_));
-        if before.is_none() && !is_skipped {
+        if before.is_none() && body.is_none() {
             return value;
         }
-        record.before = before.copied().unwrap_or(record.before);
-        if is_skipped {
-            record.body = Body::Epoch(Vec::new());
-        }
-        let value = record.encode();
-        self.shown.insert(at, hash(&value));
+        let before: RecordHash = before.map_or(record.before, |before| hash(before));
+        let body = body.unwrap_or(record.body);
+        let value = Record { before, body, ..record }.encode();
+        self.shown.insert(at, value.clone());
         value
     }
+
+    /// The whole transactions that a chunk completes, as an epoch.
+    fn applied_at_once(&mut self, at: LogSequence, index: u32, chunk: &[u8]) -> Option<Body> {
+        self.chunks.insert(at, chunk.to_vec());
+        let first = at.0 - u64::from(index);
+        let mut bytes = Vec::new();
+        let mut had = 0;
+        for at in first..=at.0 {
+            had = whole_transactions(&bytes);
+            let Body::Chunk { bytes: more, .. } = Record::decode(self.chunks.get(&LogSequence(at))?).ok()?.body else {
+                return None;
+            };
+            bytes.extend_from_slice(&more);
+        }
+        let has = whole_transactions(&bytes);
+        Some(Body::Epoch(bytes[had..has].to_vec()))
+    }
+}
+
+/// How many bytes whole transactions take at the beginning: each is a version, a length, and as
+/// many bytes.
+fn whole_transactions(bytes: &[u8]) -> usize {
+    let mut whole = 0;
+    while let Some(length) = bytes[whole..].get(8..12) {
+        let length = u32::from_le_bytes(length.try_into().expect("four bytes"));
+        let end = whole + 12 + length as usize;
+        if end > bytes.len() {
+            break;
+        }
+        whole = end;
+    }
+    whole
+}
+
+fn compared(compares: &[Compare]) -> Vec<u8> {
+    let value = compares.iter().find_map(|compare| match compare {
+        Compare::Value { value, .. } => Some(value.clone()),
+        _ => None,
+    });
+    value.unwrap_or_default()
+}
+
+fn kind_of(record: &[u8]) -> &'static str {
+    match Record::decode(record).map(|record| record.body) {
+        Ok(Body::Chunk { .. }) => "take-over while a chunk is in flight",
+        Ok(Body::Mark | Body::Hash { .. }) => "take-over while a mark or hash is in flight",
+        _ => "take-over while an epoch is in flight",
+    }
+}
+
+/// A node's report that calls synced what is applied.
+fn reported_early(place: &Place, key: &[u8], value: &[u8], lease: LeaseId) -> Option<Request> {
+    let entries = vec![(key.to_vec(), value.to_vec())];
+    let (node, mut report): (NodeId, _) = copies::reports(place, &Answer::Entries { entries, more: false }).pop()?;
+    for reached in &mut report.partitions {
+        reached.synced = reached.applied;
+    }
+    Some(report.request(place, node, lease))
 }
 
 /// The record with another epoch.

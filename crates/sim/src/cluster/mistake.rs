@@ -1,0 +1,101 @@
+//! The mistakes that are made on purpose, and what each is found by.
+
+use crate::cluster::judgement::Violation;
+
+/// A mistake made on purpose, for the judge to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// Appends do not compare that the record before is there.
+    WithoutPredecessor,
+    /// Appends compare neither the term nor the record before.
+    WithoutTerm,
+    /// After an unknown answer another epoch is sent for the same place.
+    ChangedEpoch,
+    /// A missing answer to an append is taken for its success.
+    UnknownTakenAsDone,
+    /// Clients are answered when a transaction has committed here.
+    EarlyReply,
+    /// Reads are answered before what they have read is durable.
+    UnsettledRead,
+    /// A reply of a home that is over waits for the next one.
+    ForgottenTerm,
+    /// A reply takes a confirmation begun before its request arrived.
+    EarlyConfirmation,
+    /// A reply leaves without a confirmation.
+    NoConfirmation,
+    /// A home's reads of `term` are answered with what it was.
+    StaleConfirmation,
+    /// Relaxed replies leave however old the evidence is.
+    RelaxedForever,
+    /// A layer's memory is kept when its home is deposed.
+    KeptCaches,
+    /// The home trims what only the sequencer has.
+    TrimWithoutCopies,
+    /// A node reports as synced what it has applied.
+    ReportBeforeSync,
+    /// A follower goes on behind a record that it has not applied.
+    SkippedGap,
+    /// Chunks are applied as they come, so also those of a group that a term has cut.
+    CutGroupApplied,
+    /// Interactive transactions are not judged by what they have read.
+    UncertifiedReads,
+}
+
+impl Mistake {
+    pub const ALL: [Mistake; 17] = [
+        Mistake::WithoutPredecessor,
+        Mistake::WithoutTerm,
+        Mistake::ChangedEpoch,
+        Mistake::UnknownTakenAsDone,
+        Mistake::EarlyReply,
+        Mistake::UnsettledRead,
+        Mistake::ForgottenTerm,
+        Mistake::EarlyConfirmation,
+        Mistake::NoConfirmation,
+        Mistake::StaleConfirmation,
+        Mistake::RelaxedForever,
+        Mistake::KeptCaches,
+        Mistake::TrimWithoutCopies,
+        Mistake::ReportBeforeSync,
+        Mistake::SkippedGap,
+        Mistake::CutGroupApplied,
+        Mistake::UncertifiedReads,
+    ];
+
+    /// True if the violation is one that the mistake leads to.
+    pub fn explains(self, violation: &Violation) -> bool {
+        use Violation as V;
+        match self {
+            Mistake::WithoutPredecessor | Mistake::WithoutTerm => {
+                matches!(violation, V::WrittenAgain { .. } | V::Hole { .. })
+            }
+            Mistake::ChangedEpoch => matches!(
+                violation,
+                V::Stopped { .. } | V::NotInTheLog { .. } | V::Diverged { .. } | V::PhantomRead { .. }
+            ),
+            Mistake::UnknownTakenAsDone => {
+                matches!(
+                    violation,
+                    V::NotInTheLog { .. } | V::PhantomRead { .. } | V::Stopped { .. }
+                )
+            }
+            Mistake::EarlyReply => matches!(violation, V::NotInTheLog { .. } | V::PhantomRead { .. } | V::Lists(_)),
+            Mistake::UnsettledRead => matches!(violation, V::PhantomRead { .. } | V::Lists(_)),
+            Mistake::ForgottenTerm => matches!(violation, V::NotInTheLog { .. } | V::PhantomRead { .. } | V::Lists(_)),
+            Mistake::EarlyConfirmation | Mistake::NoConfirmation | Mistake::StaleConfirmation => {
+                matches!(violation, V::StaleRead { .. } | V::Lists(_))
+            }
+            Mistake::RelaxedForever => matches!(violation, V::AcknowledgedTooLong { .. }),
+            Mistake::KeptCaches => matches!(violation, V::PhantomRead { .. }),
+            Mistake::TrimWithoutCopies | Mistake::ReportBeforeSync => {
+                matches!(violation, V::TrimmedWithoutCopies { .. })
+            }
+            Mistake::SkippedGap => matches!(
+                violation,
+                V::Diverged { .. } | V::HashDiffers { .. } | V::Stopped { .. } | V::PhantomRead { .. }
+            ),
+            Mistake::CutGroupApplied => matches!(violation, V::Diverged { .. } | V::HashDiffers { .. }),
+            Mistake::UncertifiedReads => matches!(violation, V::Lists(_) | V::Money { .. }),
+        }
+    }
+}

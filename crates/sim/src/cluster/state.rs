@@ -1,0 +1,181 @@
+//! The cluster: its nodes, the world between them, and what clients wait for.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use quartet_engine::{Arrival, Dependency, StoreKind};
+use quartet_log_replicated::model::{Chaos, ModelSequencer, World};
+use quartet_log_replicated::{ClusterId, PartitionId, Place};
+use quartet_model::Version;
+
+use crate::cluster::copying::{Copying, Holding};
+use crate::cluster::histories::Transaction;
+use crate::cluster::judgement::{Judge, Violation};
+use crate::cluster::mistake::Mistake;
+use crate::cluster::node::{NODES, Node};
+use crate::cluster::post::Post;
+use crate::random::{Random, mixed};
+
+pub struct Cluster {
+    pub random: Random,
+    pub world: Rc<RefCell<World>>,
+    pub nodes: Vec<Node>,
+    /// The copy that each node is filled with.
+    pub copies: Vec<Option<Copying>>,
+    pub holds: Vec<Holding>,
+    pub judge: Judge,
+    pub mistake: Option<Mistake>,
+    pub now: Duration,
+    pub replies: Vec<Reply>,
+    /// Reads that have arrived and are not executed yet.
+    pub arrived: Vec<ArrivedRead>,
+    /// The arrival of an earlier request at each node, for a mistake.
+    pub earlier: Vec<Option<(Arrival, Duration)>>,
+    pub written: u64,
+    pub acknowledged_at_end: u64,
+    /// Transactions whose reads are answered and that are not committed.
+    pub open: Vec<Transfer>,
+    pub open_lists: Vec<OpenLists>,
+    pub history: Vec<Transaction>,
+    /// The home seen last, and the one before it.
+    pub homes: (usize, usize),
+    pub hash: u64,
+    pub reached: BTreeMap<&'static str, u64>,
+}
+
+/// A transfer that has read and not committed.
+pub struct Transfer {
+    pub version: Version,
+    pub writes: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A transaction over lists that has read and not committed.
+pub struct OpenLists {
+    pub version: Version,
+    pub transaction: Transaction,
+}
+
+/// A read that waits to be executed.
+pub struct ArrivedRead {
+    pub node: usize,
+    pub incarnation: u64,
+    pub arrival: Arrival,
+    pub key: Vec<u8>,
+    /// It must see this version.
+    pub required: Version,
+    pub due: Duration,
+}
+
+/// A reply of a process that runs: those of one that has ended are forgotten.
+pub struct Reply {
+    pub node: usize,
+    pub arrival: Arrival,
+    pub dependency: Dependency,
+    pub answer: Answered,
+}
+
+pub enum Answered {
+    Wrote(Version, Vec<(Vec<u8>, Vec<u8>)>),
+    Relaxed(u64),
+    Began(Transfer),
+    BeganLists(OpenLists),
+    /// The transaction of the history.
+    Lists(usize),
+    Read {
+        key: Vec<u8>,
+        found: Version,
+        value: Option<Vec<u8>>,
+        required: Version,
+    },
+}
+
+pub fn wild() -> Chaos {
+    Chaos {
+        lost_requests: 100,
+        lost_answers: 100,
+        duplicates: 50,
+        late_requests: 50,
+        late_answers: 50,
+        lost_hints: 20,
+        late: Duration::from_secs(3),
+    }
+}
+
+impl Cluster {
+    /// Even seeds have all rows in memory, odd ones in the ssd store.
+    pub fn begin(seed: u64, mistake: Option<Mistake>) -> Result<Cluster, Violation> {
+        let mut random = Random::new(seed);
+        let store = match seed % 2 {
+            0 => StoreKind::Memory,
+            _ => StoreKind::Ssd,
+        };
+        let place = Place::new("/sim", ClusterId(u128::from(seed) + 1), PartitionId(0));
+        let world = World::new(random.next(), wild());
+        let mut nodes = Vec::new();
+        for id in 0..NODES {
+            let post = Post::new(place.clone(), ModelSequencer::new(&world), mistake);
+            nodes.push(Node::new(id, &place, post, store, &mut random, mistake));
+        }
+        let holds = (0..NODES).map(|id| Holding::new(ModelSequencer::new(&world), &place, id));
+        let mut cluster = Cluster {
+            random,
+            holds: holds.collect(),
+            world,
+            nodes,
+            copies: (0..NODES).map(|_| None).collect(),
+            judge: Judge::new(place.clone()),
+            mistake,
+            now: Duration::ZERO,
+            replies: Vec::new(),
+            arrived: Vec::new(),
+            earlier: vec![None; NODES],
+            written: 0,
+            acknowledged_at_end: 0,
+            open: Vec::new(),
+            open_lists: Vec::new(),
+            history: Vec::new(),
+            homes: (0, 1),
+            hash: seed,
+            reached: BTreeMap::new(),
+        };
+        cluster.found(&place);
+        for node in &mut cluster.nodes {
+            node.runtime.skip(cluster.now);
+            node.start()?;
+        }
+        Ok(cluster)
+    }
+
+    fn found(&mut self, place: &Place) {
+        let mut founder = ModelSequencer::new(&self.world);
+        self.world.borrow_mut().behave(Chaos::default());
+        quartet_log_replicated::drive::ask(&mut founder, place.found()).expect("a calm network");
+        self.world.borrow_mut().behave(wild());
+        self.now = self.world.borrow().now();
+    }
+
+    pub fn reach(&mut self, state: &'static str) {
+        *self.reached.entry(state).or_default() += 1;
+        self.observe(self.now.as_micros() as u64);
+    }
+
+    pub fn observe(&mut self, value: u64) {
+        self.hash = mixed(self.hash ^ value);
+    }
+
+    /// True if the node runs and does not stand still.
+    pub fn is_awake(&self, at: usize) -> bool {
+        let node = &self.nodes[at];
+        node.engine.is_some() && node.asleep_until <= self.now && !node.is_ahead(self.now)
+    }
+
+    /// Its process is over: nobody hears from it any more.
+    pub fn forget(&mut self, at: usize) {
+        self.world.borrow_mut().forget(self.nodes[at].post.client());
+        self.replies.retain(|reply| reply.node != at);
+        self.arrived.retain(|read| read.node != at);
+        self.earlier[at] = None;
+    }
+}
