@@ -7,6 +7,7 @@
 //! 'x' id                     a document that is gone while its postings are still there
 //! 'g' field value id         a TAG value of a document; no value
 //! 'n' field number id        a number of a document; no value
+//! 'l' field cell id          a place of a document, as its cell of the grid; no value
 //! 'i' field id               the document lacks the field (INDEXMISSING); no value
 //! 'v' field id               a vector: its components as the client sent them
 //! 'w' term                   a term of the settled documents: how many have it, and its newest postings
@@ -19,6 +20,8 @@
 //! [`TERM_BYTES_MAX`] is cut, and a hash of the whole is put behind it.
 
 use xxhash_rust::xxh3::xxh3_128;
+
+use crate::geo::Cell;
 
 /// Counts up from 1 within an index.
 pub type DocumentId = u64;
@@ -81,6 +84,20 @@ pub fn number_prefix(field: u16, number: f64) -> Vec<u8> {
 pub fn number_of(sorted: [u8; 8]) -> f64 {
     let sorted = u64::from_be_bytes(sorted);
     f64::from_bits(if sorted >> 63 == 1 { sorted ^ (1 << 63) } else { !sorted })
+}
+
+pub fn place_row(field: u16, cell: Cell, id: DocumentId) -> Vec<u8> {
+    with_id(place_prefix(field, cell), id)
+}
+
+/// The prefix of the rows of one cell. Sorts as cells do.
+pub fn place_prefix(field: u16, cell: Cell) -> Vec<u8> {
+    with_id(field_prefix(b'l', field), cell.0)
+}
+
+/// The cell of a row of [`place_row`].
+pub fn cell_of(key: &[u8]) -> Cell {
+    Cell(id_of(&key[..key.len() - 8]))
 }
 
 pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {
@@ -223,8 +240,12 @@ impl<'a> Cursor<'a> {
     }
 
     pub fn float(&mut self) -> f64 {
+        f64::from_bits(self.fixed())
+    }
+
+    pub fn fixed(&mut self) -> u64 {
         let bytes = self.take(8).try_into().expect("eight bytes");
-        f64::from_be_bytes(bytes)
+        u64::from_be_bytes(bytes)
     }
 }
 
