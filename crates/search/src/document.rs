@@ -19,8 +19,8 @@ use crate::geo::{Cell, Place};
 use crate::layout::{Cursor, DocumentId, push_bytes, push_number};
 use crate::layout::{missing_row, number_row, place_row, tag_row, vector_row};
 use crate::schema::{Field, FieldKind, FieldMask};
-pub use crate::values::Json;
 use crate::values::Values;
+pub use crate::values::{Json, Sortable};
 
 /// How many words could stand between two values of one field, which no phrase reaches over.
 const POSITIONS_BETWEEN_VALUES: u32 = 99;
@@ -34,15 +34,6 @@ pub struct Occurrences {
     pub fields: FieldMask,
     /// Positions of its words among all of the document, ascending, the first is 1.
     pub positions: Vec<u32>,
-}
-
-/// A value by which documents are sorted and grouped without looking at their keys.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Sortable {
-    /// The value of a NUMERIC field.
-    Number(f64),
-    /// The value of any other field, in lower case.
-    Text(Vec<u8>),
 }
 
 /// A value with a row of its own, beside the document's words.

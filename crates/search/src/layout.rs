@@ -9,7 +9,10 @@
 //! 'n' field number id        a number of a document; no value
 //! 'l' field cell id          a place of a document, as its cell of the grid; no value
 //! 'i' field id               the document lacks the field (INDEXMISSING); no value
-//! 'v' field id               a vector: its components as the client sent them
+//! 'v' field id               the vectors of a document, one after the other
+//! 'h' field                  a graph of vectors: see `graph`
+//! 'u' field id               a vector's node in the graph
+//! 'y' field id               a node whose document is gone; no value
 //! 'w' term                   a term of the settled documents: how many have it, and its newest postings
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
@@ -106,6 +109,26 @@ pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {
 
 pub fn vector_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'v', field), id)
+}
+
+pub fn graph_row(field: u16) -> Vec<u8> {
+    field_prefix(b'h', field)
+}
+
+pub fn node_row(field: u16, id: DocumentId) -> Vec<u8> {
+    with_id(field_prefix(b'u', field), id)
+}
+
+pub fn gone_node_row(field: u16, id: DocumentId) -> Vec<u8> {
+    with_id(field_prefix(b'y', field), id)
+}
+
+/// The field of a row of vectors; nothing if the row is another.
+pub fn field_of_vector(key: &[u8]) -> Option<u16> {
+    match key {
+        [b'v', high, low, ..] => Some(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    }
 }
 
 pub fn term_row(term: &[u8]) -> Vec<u8> {

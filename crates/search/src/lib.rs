@@ -24,6 +24,7 @@ pub mod analysis;
 pub mod document;
 pub mod error;
 pub mod geo;
+pub mod graph;
 pub mod index;
 mod layout;
 mod postings;

@@ -1,6 +1,5 @@
-//! What a key holds for a field, as the field takes it.
+//! The values that a key holds for a field, as the field takes them.
 
-use crate::document::Sortable;
 use crate::schema::{Field, FieldKind};
 use crate::vectors::VectorKind;
 
@@ -21,10 +20,19 @@ pub enum Json {
     Object,
 }
 
+/// A value by which documents are sorted and grouped without looking at their keys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sortable {
+    /// The value of a NUMERIC field.
+    Number(f64),
+    /// The value of any other field, in lower case.
+    Text(Vec<u8>),
+}
+
 /// A field's values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
-    /// Of TEXT, TAG and GEO.
+    /// Those of TEXT, TAG and GEO.
     Texts(Vec<Vec<u8>>),
     Numbers(Vec<f64>),
     /// Vectors one after the other.
@@ -32,7 +40,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    /// What a hash holds: one value.
+    /// A hash holds one value.
     pub fn of_bytes(field: &Field, value: Vec<u8>) -> Result<Values, String> {
         Ok(match &field.kind {
             FieldKind::Text { .. } | FieldKind::Tag { .. } | FieldKind::Geo => Values::Texts(vec![value]),
@@ -49,7 +57,7 @@ impl Values {
         })
     }
 
-    /// What a JSON path leads to, which is something. Several values count like one array of them.
+    /// A JSON path leads to one value or more. Several count like one array of them.
     pub fn of_json(field: &Field, mut found: Vec<Json>) -> Result<Values, String> {
         if let FieldKind::Vector(kind) = &field.kind {
             return vectors(kind, found);

@@ -274,12 +274,11 @@ impl VectorKind {
     /// A stored vector, ready to be compared with others.
     pub(crate) fn compared(&self, stored: &[u8]) -> QueryVector {
         let components = self.components(stored);
-        let norm = self.norm(&components);
         QueryVector {
             kind: *self,
             singles: components.iter().map(|component| *component as f32).collect(),
+            norm: self.norm(&components),
             components,
-            norm,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::query::tree::{HybridPolicy, Nearest, NearestOptions, Node, NodeKind, 
 use crate::schema::{Field, FieldKind};
 use crate::vectors::VectorKind;
 
-/// What may be set on the parts that are about vectors only.
+/// Attributes of the parts that are about vectors only.
 const OF_VECTORS: [&str; 5] = [
     "yield_distance_as",
     "epsilon",

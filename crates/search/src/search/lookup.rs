@@ -15,8 +15,8 @@ use crate::rows::Rows;
 use crate::schema::FieldKind;
 use crate::search::Request;
 use crate::search::affixes;
+use crate::search::comparison::{compare_all, kind_of};
 use crate::search::matcher::{IdRows, Matcher, Words};
-use crate::search::nearness::{compare_all, kind_of};
 use crate::{Schema, SearchError};
 
 pub(super) struct Lookup<'l> {

@@ -5,6 +5,7 @@
 //! that are equal by key.
 
 mod affixes;
+mod comparison;
 mod lookup;
 mod matcher;
 mod nearness;

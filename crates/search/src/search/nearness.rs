@@ -2,19 +2,19 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::ops::ControlFlow;
 
-use crate::layout::{DocumentId, after, field_prefix, id_of, vector_row};
+use crate::graph::{Head, Walk, gone_nodes};
+use crate::layout::{DocumentId, vector_row};
 use crate::query::Nearest;
-use crate::rows::Rows;
-use crate::schema::FieldKind;
+use crate::search::comparison::{compare_all, compare_from, kind_of};
 use crate::search::matcher::Matcher;
 use crate::search::{Found, HITS_MAX, Hit, Search};
 use crate::vectors::{QueryVector, VectorKind};
 use crate::{Schema, SearchError};
 
-/// After how many vectors a comparison asks whether it has to end.
-const VECTORS_BETWEEN_CHECKS: u64 = 1024;
+/// A search of a graph keeps this many times the candidates that were asked for. The original finds
+/// 0.95 of the ten nearest with ten candidates at best; this many find that on data without clusters.
+const CANDIDATES_FACTOR: usize = 4;
 
 /// Greater is farther. Equally far documents stand in the order of their keys.
 struct Near {
@@ -68,40 +68,6 @@ impl NearestHits {
     }
 }
 
-/// The vectors of a field that the grammar has found to be one of vectors.
-pub(super) fn kind_of(schema: &Schema, field: u16) -> &VectorKind {
-    match &schema.field(field).kind {
-        FieldKind::Vector(kind) => kind,
-        _ => unreachable!("the grammar asks for a VECTOR field"),
-    }
-}
-
-/// Compares every vector of a field, in the order of ids.
-pub(super) fn compare_all(
-    rows: &mut dyn Rows,
-    field: u16,
-    vector: &QueryVector,
-    is_over: &dyn Fn() -> bool,
-    visit: &mut dyn FnMut(f64, DocumentId),
-) -> Result<(), SearchError> {
-    let prefix = field_prefix(b'v', field);
-    let (mut compared, mut took_too_long) = (0, false);
-    rows.scan(&prefix, &after(&prefix), &mut |key, stored| {
-        visit(vector.least_distance(stored), id_of(key));
-        compared += 1;
-        took_too_long = u64::is_multiple_of(compared, VECTORS_BETWEEN_CHECKS) && is_over();
-        match took_too_long {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    if took_too_long {
-        Err(SearchError::Timeout)
-    } else {
-        Ok(())
-    }
-}
-
 impl Search<'_> {
     pub(super) fn nearest(
         &mut self,
@@ -114,13 +80,20 @@ impl Search<'_> {
                 "KNN K parameter is too large, the maximum is {HITS_MAX}"
             )));
         }
-        let vector = kind_of(schema, nearest.field).query(&nearest.vector)?;
+        let kind = kind_of(schema, nearest.field);
+        let vector = kind.query(&nearest.vector)?;
         let mut hits = NearestHits {
             count: nearest.count,
             best: BinaryHeap::new(),
         };
-        match matcher {
-            Matcher::All(..) => {
+        match (&matcher, kind.graph()) {
+            (Matcher::All(..), Some(graph)) if self.request.keys.is_none() => {
+                let candidates = nearest.options.candidates.unwrap_or(graph.search_candidates);
+                for (distance, id) in self.by_graph(nearest, (kind, candidates), &vector)? {
+                    hits.offer(distance, || self.hit(&Matcher::Empty, id));
+                }
+            }
+            (Matcher::All(..), _) => {
                 for (distance, id) in self.all_vectors(nearest.field, &vector)? {
                     hits.offer(distance, || self.hit(&Matcher::Empty, id));
                 }
@@ -137,6 +110,36 @@ impl Search<'_> {
             }
         }
         Ok(self.ordered(hits.best.into_sorted_vec()))
+    }
+
+    /// The nearest that the graph leads to, and all vectors that it does not have yet.
+    fn by_graph(
+        &mut self,
+        nearest: &Nearest,
+        (kind, candidates): (&VectorKind, usize),
+        vector: &QueryVector,
+    ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
+        let field = nearest.field;
+        let head = Head::read(self.rows, field);
+        let mut found = Vec::new();
+        if head.first > 0 {
+            let gone = gone_nodes(self.rows, field, usize::MAX);
+            let count = candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR);
+            let mut walk = Walk::new(self.rows, field, kind);
+            let near = walk.nearest(vector, head.first, count, &|id| !gone.contains(&id), self.is_over)?;
+            found.extend(near.into_iter().map(|near| (near.distance, near.id)));
+        }
+        compare_from(
+            self.rows,
+            field,
+            head.reached + 1,
+            vector,
+            self.is_over,
+            &mut |distance, id| {
+                found.push((distance, id));
+            },
+        )?;
+        Ok(found)
     }
 
     /// The nearest first, unless another order was asked for.
