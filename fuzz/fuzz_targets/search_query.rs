@@ -21,6 +21,7 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         Field::numeric("n"),
         missing,
         Field::new("v", FieldKind::Vector(vector)),
+        Field::new("l", FieldKind::Geo),
     ];
     Schema::new(fields).unwrap()
 });
@@ -31,6 +32,7 @@ static ROWS: LazyLock<[MemoryRows; 2]> = LazyLock::new(|| {
     for (at, text) in ["hello world", "running in the world", "", "foo bar foo"].iter().enumerate() {
         let document = Document::new(&SCHEMA, at.to_string().as_bytes(), |field| match field.path.as_str() {
             "n" => Some(at.to_string().into()),
+            "l" => Some(format!("{at},{at}").into()),
             "v" => Some((at as f32).to_le_bytes().into()),
             "m" => None,
             _ => Some(text.as_bytes().to_vec()),

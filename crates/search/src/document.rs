@@ -3,7 +3,7 @@
 //! ```text
 //! row:     tokens, highest frequency, score (8 bytes), key,
 //!          count of terms, each: term, frequency, fields, positions (their bytes; each is the distance to the last)
-//!          the rows beside it, each: tag of its key, field, value
+//!          the rows beside it, each: tag of its key, field, value (a vector's stands in its own row only)
 //!          sortable values, each: 's', field, value
 //! ```
 //!
@@ -15,9 +15,15 @@ use std::collections::BTreeMap;
 use crate::Schema;
 use crate::analysis::{STEM_PREFIX, STEMMED_BYTES_MIN, Stemmer, folded, tokens};
 use crate::error::IndexingFailure;
+use crate::geo::{Cell, Place};
 use crate::layout::{Cursor, DocumentId, push_bytes, push_number};
-use crate::layout::{missing_row, number_row, tag_row, vector_row};
+use crate::layout::{missing_row, number_row, place_row, tag_row, vector_row};
 use crate::schema::{Field, FieldKind, FieldMask};
+use crate::values::Values;
+pub use crate::values::{Json, Sortable};
+
+/// How many words could stand between two values of one field, which no phrase reaches over.
+const POSITIONS_BETWEEN_VALUES: u32 = 99;
 
 /// Where a term stands in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,20 +36,12 @@ pub struct Occurrences {
     pub positions: Vec<u32>,
 }
 
-/// A value by which documents are sorted and grouped without looking at their keys.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Sortable {
-    /// The value of a NUMERIC field.
-    Number(f64),
-    /// The value of any other field, in lower case.
-    Text(Vec<u8>),
-}
-
 /// A value with a row of its own, beside the document's words.
 #[derive(Clone, Debug, PartialEq)]
 enum Beside {
     Tag(u16, Vec<u8>),
     Number(u16, f64),
+    Place(u16, Cell),
     Missing(u16),
     Vector(u16, Vec<u8>),
 }
@@ -72,6 +70,28 @@ impl Document {
         key: &[u8],
         mut value: impl FnMut(&Field) -> Option<Vec<u8>>,
     ) -> Result<Document, IndexingFailure> {
+        Document::of_values(schema, key, |field| {
+            value(field).map(|value| Values::of_bytes(field, value)).transpose()
+        })
+    }
+
+    /// The same for what JSON paths lead to: nothing, one value or several.
+    pub fn of_json(
+        schema: &Schema,
+        key: &[u8],
+        mut found: impl FnMut(&Field) -> Vec<Json>,
+    ) -> Result<Document, IndexingFailure> {
+        Document::of_values(schema, key, |field| {
+            let found = Some(found(field)).filter(|found| !found.is_empty());
+            found.map(|found| Values::of_json(field, found)).transpose()
+        })
+    }
+
+    fn of_values(
+        schema: &Schema,
+        key: &[u8],
+        mut values: impl FnMut(&Field) -> Result<Option<Values>, String>,
+    ) -> Result<Document, IndexingFailure> {
         let mut document = Document {
             key: key.to_vec(),
             score: 1.0,
@@ -80,8 +100,9 @@ impl Document {
         let stemmer = Stemmer::new(schema.language);
         let mut position = 0;
         for (at, field) in schema.fields() {
-            match value(field) {
-                Some(value) => document.add(schema, &stemmer, &mut position, (at, field), &value)?,
+            let failure = |reason| IndexingFailure { field: at, reason };
+            match values(field).map_err(failure)? {
+                Some(values) => document.add(schema, &stemmer, &mut position, (at, field), values)?,
                 None if field.index_missing => document.beside.push(Beside::Missing(at)),
                 None => {}
             }
@@ -95,46 +116,54 @@ impl Document {
         stemmer: &Stemmer,
         position: &mut u32,
         (at, field): (u16, &Field),
-        value: &[u8],
+        values: Values,
     ) -> Result<(), IndexingFailure> {
         if field.sortable {
-            self.sortables.push((at, sortable(at, field, value)?));
+            self.sortables.extend(values.sortable(field).map(|value| (at, value)));
         }
         if field.no_index {
             return Ok(());
         }
-        let failure = |reason| IndexingFailure { field: at, reason };
-        match &field.kind {
-            FieldKind::Text { weight, no_stem } => {
+        match (&field.kind, values) {
+            (FieldKind::Text { weight, no_stem }, Values::Texts(texts)) => {
                 let stemmer = (!no_stem).then_some(stemmer);
-                self.add_text(schema, stemmer, position, (schema.bit(at), *weight), value);
-                if value.is_empty() && field.index_empty {
-                    self.add_word(b"", 0, schema.bit(at), 1);
+                for (number, text) in texts.iter().enumerate() {
+                    if number > 0 {
+                        *position = position.saturating_add(POSITIONS_BETWEEN_VALUES);
+                    }
+                    self.add_text(schema, stemmer, position, (schema.bit(at), *weight), text);
+                    if text.is_empty() && field.index_empty {
+                        self.add_word(b"", 0, schema.bit(at), 1);
+                    }
                 }
             }
-            FieldKind::Tag {
-                separator,
-                case_sensitive,
-            } => {
-                let values = value.split(|byte| Some(*byte) == *separator).map(<[u8]>::trim_ascii);
-                let values = values.filter(|value| !value.is_empty() || field.index_empty);
-                let of_case = |value: &[u8]| if *case_sensitive { value.to_vec() } else { folded(value) };
-                let mut values: Vec<_> = values.map(of_case).collect();
+            (FieldKind::Tag { .. }, Values::Texts(texts)) => {
+                let mut values: Vec<_> = texts.iter().flat_map(|text| tags(field, text)).collect();
                 values.sort();
                 values.dedup();
                 self.beside
                     .extend(values.into_iter().map(|value| Beside::Tag(at, value)));
             }
-            FieldKind::Numeric => self.beside.push(Beside::Number(at, number(value).map_err(failure)?)),
-            FieldKind::Vector(kind) => {
-                if value.len() != kind.bytes() {
-                    let (is, expected) = (value.len(), kind.bytes());
-                    return Err(failure(format!(
-                        "Could not add vector with blob size {is} (expected size {expected})"
-                    )));
+            (FieldKind::Geo, Values::Texts(texts)) => {
+                let mut cells = Vec::new();
+                for text in texts {
+                    let place = Place::parse(&text).ok_or_else(|| "Invalid geo string".to_owned());
+                    let cell = place.and_then(|place| place.cell());
+                    cells.push(cell.map_err(|reason| IndexingFailure { field: at, reason })?);
                 }
-                self.beside.push(Beside::Vector(at, value.to_vec()));
+                cells.sort();
+                cells.dedup();
+                self.beside
+                    .extend(cells.into_iter().map(|cell| Beside::Place(at, cell)));
             }
+            (_, Values::Numbers(mut numbers)) => {
+                numbers.sort_by(f64::total_cmp);
+                numbers.dedup();
+                self.beside
+                    .extend(numbers.into_iter().map(|number| Beside::Number(at, number)));
+            }
+            (_, Values::Vectors(vectors)) if !vectors.is_empty() => self.beside.push(Beside::Vector(at, vectors)),
+            _ => {}
         }
         Ok(())
     }
@@ -199,22 +228,18 @@ impl Document {
     }
 }
 
-fn sortable(at: u16, field: &Field, value: &[u8]) -> Result<Sortable, IndexingFailure> {
-    match field.kind {
-        FieldKind::Numeric => {
-            let failure = |reason| IndexingFailure { field: at, reason };
-            Ok(Sortable::Number(number(value).map_err(failure)?))
-        }
-        _ => Ok(Sortable::Text(folded(value))),
-    }
-}
-
-/// Reads a number as a NUMERIC field does. Infinities are numbers, `nan` is not.
-fn number(value: &[u8]) -> Result<f64, String> {
-    let text = std::str::from_utf8(value).ok().map(str::trim_ascii_start);
-    let number = text.and_then(|text| text.parse::<f64>().ok());
-    let refused = || format!("Invalid numeric value: '{}'", String::from_utf8_lossy(value));
-    number.filter(|number| !number.is_nan()).ok_or_else(refused)
+/// The values of a TAG field in one text.
+fn tags<'t>(field: &'t Field, text: &'t [u8]) -> impl Iterator<Item = Vec<u8>> + 't {
+    let FieldKind::Tag {
+        separator,
+        case_sensitive,
+    } = field.kind
+    else {
+        unreachable!("only TAG fields have tags");
+    };
+    let values = text.split(move |byte| Some(*byte) == separator).map(<[u8]>::trim_ascii);
+    let values = values.filter(|value| !value.is_empty() || field.index_empty);
+    values.map(move |value| if case_sensitive { value.to_vec() } else { folded(value) })
 }
 
 impl Beside {
@@ -222,6 +247,7 @@ impl Beside {
         match self {
             Beside::Tag(field, value) => tag_row(*field, value, id),
             Beside::Number(field, number) => number_row(*field, *number, id),
+            Beside::Place(field, cell) => place_row(*field, *cell, id),
             Beside::Missing(field) => missing_row(*field, id),
             Beside::Vector(field, _) => vector_row(*field, id),
         }
@@ -239,6 +265,7 @@ impl Beside {
         let (tag, field) = match self {
             Beside::Tag(field, _) => (b'g', *field),
             Beside::Number(field, _) => (b'n', *field),
+            Beside::Place(field, _) => (b'l', *field),
             Beside::Missing(field) => (b'i', *field),
             Beside::Vector(field, _) => (b'v', *field),
         };
@@ -247,6 +274,7 @@ impl Beside {
         match self {
             Beside::Tag(_, value) => push_bytes(row, value),
             Beside::Number(_, number) => row.extend(number.to_be_bytes()),
+            Beside::Place(_, cell) => row.extend(cell.0.to_be_bytes()),
             Beside::Missing(_) | Beside::Vector(..) => {}
         }
     }
@@ -353,6 +381,7 @@ impl<'a> DocumentRow<'a> {
             match tag {
                 b'g' => visit(tag_row(field, self.rest.bytes(), id)),
                 b'n' => visit(number_row(field, self.rest.float(), id)),
+                b'l' => visit(place_row(field, Cell(self.rest.fixed()), id)),
                 b'i' => visit(missing_row(field, id)),
                 b'v' => visit(vector_row(field, id)),
                 _ => _ = read_sortable(&mut self.rest),
@@ -367,7 +396,7 @@ impl<'a> DocumentRow<'a> {
             let field = self.rest.number() as u16;
             match tag {
                 b'g' => _ = self.rest.bytes(),
-                b'n' => _ = self.rest.float(),
+                b'n' | b'l' => _ = self.rest.take(8),
                 b'i' | b'v' => {}
                 _ => {
                     let value = read_sortable(&mut self.rest);

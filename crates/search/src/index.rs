@@ -16,7 +16,9 @@ use std::ops::ControlFlow;
 
 use crate::Document;
 use crate::document::{DocumentRow, OccurrencesRow};
-use crate::layout::{DocumentId, INDEX, document_row, id_of, key_row, removed_row, removed_rows};
+use crate::graph;
+use crate::layout::{DocumentId, INDEX, document_row, field_of_vector, id_of, key_row};
+use crate::layout::{removed_row, removed_rows};
 use crate::postings::{self, Posting};
 use crate::rows::{Rows, WriteRows};
 
@@ -110,7 +112,12 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
     state.documents -= 1;
     state.tokens -= u64::from(document.length);
     document.terms(|_, _| {});
-    document.rows_beside(id, |key| rows.clear(&key));
+    document.rows_beside(id, |key| {
+        let is_in_graph = field_of_vector(&key).is_some_and(|field| graph::leave(rows, field, id));
+        if !is_in_graph {
+            rows.clear(&key);
+        }
+    });
     rows.clear(&key_row(key));
     rows.clear(&document_row(id));
     if id <= state.settled {

@@ -7,8 +7,12 @@
 //! 'x' id                     a document that is gone while its postings are still there
 //! 'g' field value id         a TAG value of a document; no value
 //! 'n' field number id        a number of a document; no value
+//! 'l' field cell id          a place of a document, as its cell of the grid; no value
 //! 'i' field id               the document lacks the field (INDEXMISSING); no value
-//! 'v' field id               a vector: its components as the client sent them
+//! 'v' field id               the vectors of a document, one after the other
+//! 'h' field                  a graph of vectors: see `graph`
+//! 'u' field id               a vector's node in the graph
+//! 'y' field id               a node whose document is gone; no value
 //! 'w' term                   a term of the settled documents: how many have it, and its newest postings
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
@@ -19,6 +23,8 @@
 //! [`TERM_BYTES_MAX`] is cut, and a hash of the whole is put behind it.
 
 use xxhash_rust::xxh3::xxh3_128;
+
+use crate::geo::Cell;
 
 /// Counts up from 1 within an index.
 pub type DocumentId = u64;
@@ -83,12 +89,46 @@ pub fn number_of(sorted: [u8; 8]) -> f64 {
     f64::from_bits(if sorted >> 63 == 1 { sorted ^ (1 << 63) } else { !sorted })
 }
 
+pub fn place_row(field: u16, cell: Cell, id: DocumentId) -> Vec<u8> {
+    with_id(place_prefix(field, cell), id)
+}
+
+/// The prefix of the rows of one cell. Sorts as cells do.
+pub fn place_prefix(field: u16, cell: Cell) -> Vec<u8> {
+    with_id(field_prefix(b'l', field), cell.0)
+}
+
+/// The cell of a row of [`place_row`].
+pub fn cell_of(key: &[u8]) -> Cell {
+    Cell(id_of(&key[..key.len() - 8]))
+}
+
 pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'i', field), id)
 }
 
 pub fn vector_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'v', field), id)
+}
+
+pub fn graph_row(field: u16) -> Vec<u8> {
+    field_prefix(b'h', field)
+}
+
+pub fn node_row(field: u16, id: DocumentId) -> Vec<u8> {
+    with_id(field_prefix(b'u', field), id)
+}
+
+pub fn gone_node_row(field: u16, id: DocumentId) -> Vec<u8> {
+    with_id(field_prefix(b'y', field), id)
+}
+
+/// The field of a row of vectors; nothing if the row is another.
+pub fn field_of_vector(key: &[u8]) -> Option<u16> {
+    match key {
+        [b'v', high, low, ..] => Some(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    }
 }
 
 pub fn term_row(term: &[u8]) -> Vec<u8> {
@@ -223,8 +263,12 @@ impl<'a> Cursor<'a> {
     }
 
     pub fn float(&mut self) -> f64 {
+        f64::from_bits(self.fixed())
+    }
+
+    pub fn fixed(&mut self) -> u64 {
         let bytes = self.take(8).try_into().expect("eight bytes");
-        f64::from_be_bytes(bytes)
+        u64::from_be_bytes(bytes)
     }
 }
 

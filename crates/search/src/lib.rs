@@ -1,4 +1,4 @@
-//! Full-text, tag, numeric and vector search over ordered rows.
+//! Full-text, tag, numeric, geographic and vector search over ordered rows.
 //!
 //! ```text
 //!   document --analysis--> terms, tags, numbers, vectors --index--> rows, in the writer's transaction
@@ -23,6 +23,8 @@ pub mod aggregate;
 pub mod analysis;
 pub mod document;
 pub mod error;
+pub mod geo;
+pub mod graph;
 pub mod index;
 mod layout;
 mod postings;
@@ -30,9 +32,10 @@ pub mod query;
 pub mod rows;
 pub mod schema;
 pub mod search;
+mod values;
 pub mod vectors;
 
-pub use document::Document;
+pub use document::{Document, Json};
 pub use error::SearchError;
 pub use rows::{MemoryRows, Rows, WriteRows};
 pub use schema::{Field, FieldKind, Schema};

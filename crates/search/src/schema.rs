@@ -35,6 +35,8 @@ pub enum FieldKind {
     },
     /// Numbers, in ranges.
     Numeric,
+    /// Places, in circles.
+    Geo,
     /// Vectors, by nearness.
     Vector(VectorKind),
 }
@@ -46,6 +48,7 @@ impl FieldKind {
             FieldKind::Text { .. } => "TEXT",
             FieldKind::Tag { .. } => "TAG",
             FieldKind::Numeric => "NUMERIC",
+            FieldKind::Geo => "GEO",
             FieldKind::Vector(_) => "VECTOR",
         }
     }
@@ -62,6 +65,8 @@ pub struct Field {
     pub kind: FieldKind,
     /// Its value is kept with the document, for sorting and aggregation.
     pub sortable: bool,
+    /// The value kept for sorting is as it came, not in lower case.
+    pub unnormalized: bool,
     /// Kept for sorting, not searched.
     pub no_index: bool,
     /// Documents without it can be asked for.
@@ -78,6 +83,7 @@ impl Field {
             name: name.into(),
             kind,
             sortable: false,
+            unnormalized: false,
             no_index: false,
             index_missing: false,
             index_empty: false,

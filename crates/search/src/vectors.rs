@@ -15,6 +15,14 @@ pub enum Component {
     Float32,
     /// Eight bytes.
     Float64,
+    /// Two bytes: a sign, five bits of exponent, ten of fraction.
+    Float16,
+    /// Two bytes: the first half of a `Float32`.
+    BFloat16,
+    /// One byte with a sign.
+    Int8,
+    /// One byte.
+    Uint8,
 }
 
 impl Component {
@@ -23,7 +31,23 @@ impl Component {
         match name.to_ascii_uppercase().as_str() {
             "FLOAT32" => Some(Component::Float32),
             "FLOAT64" => Some(Component::Float64),
+            "FLOAT16" => Some(Component::Float16),
+            "BFLOAT16" => Some(Component::BFloat16),
+            "INT8" => Some(Component::Int8),
+            "UINT8" => Some(Component::Uint8),
             _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::Float32 => "FLOAT32",
+            Component::Float64 => "FLOAT64",
+            Component::Float16 => "FLOAT16",
+            Component::BFloat16 => "BFLOAT16",
+            Component::Int8 => "INT8",
+            Component::Uint8 => "UINT8",
         }
     }
 
@@ -31,7 +55,67 @@ impl Component {
         match self {
             Component::Float32 => 4,
             Component::Float64 => 8,
+            Component::Float16 | Component::BFloat16 => 2,
+            Component::Int8 | Component::Uint8 => 1,
         }
+    }
+
+    fn is_integer(self) -> bool {
+        matches!(self, Component::Int8 | Component::Uint8)
+    }
+
+    fn push(self, number: f64, blob: &mut Vec<u8>) {
+        match self {
+            Component::Float32 => blob.extend((number as f32).to_le_bytes()),
+            Component::Float64 => blob.extend(number.to_le_bytes()),
+            Component::Float16 => blob.extend(half_of(number as f32).to_le_bytes()),
+            Component::BFloat16 => blob.extend(brain_half_of(number as f32).to_le_bytes()),
+            Component::Int8 => blob.push(number as i8 as u8),
+            Component::Uint8 => blob.push(number as u8),
+        }
+    }
+}
+
+fn float32([a, b, c, d]: [u8; 4]) -> f64 {
+    f32::from_le_bytes([a, b, c, d]).into()
+}
+
+fn float16(bytes: [u8; 2]) -> f64 {
+    let bits = u32::from(u16::from_le_bytes(bytes));
+    let (sign, exponent, fraction) = (bits >> 15, bits >> 10 & 0x1f, bits & 0x3ff);
+    let size = match exponent {
+        0 => fraction as f32 / 16_777_216.0,
+        31 => f32::from_bits(0x7f80_0000 | fraction << 13),
+        _ => f32::from_bits((exponent + 112) << 23 | fraction << 13),
+    };
+    f64::from(if sign == 1 { -size } else { size })
+}
+
+/// The nearest number of sixteen bits; of two that are equally near the even one.
+fn half_of(number: f32) -> u16 {
+    let sign = (number.to_bits() >> 16) as u16 & 0x8000;
+    let size = number.abs();
+    let bits = size.to_bits();
+    sign | if size.is_nan() {
+        0x7e00
+    } else if size >= 65_520.0 {
+        0x7c00
+    } else if size < 1.0 / 16_384.0 {
+        (size * 16_777_216.0).round_ties_even() as u16
+    } else {
+        ((bits + 0xfff + (bits >> 13 & 1)) >> 13) as u16 - (112 << 10)
+    }
+}
+
+fn bfloat16(bytes: [u8; 2]) -> f64 {
+    f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16).into()
+}
+
+fn brain_half_of(number: f32) -> u16 {
+    let bits = number.to_bits();
+    match number.is_nan() {
+        true => 0x7fc0,
+        false => ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16,
     }
 }
 
@@ -58,16 +142,42 @@ impl Metric {
     }
 }
 
-/// The vectors of a field. Each is compared with the query's, so answers are exact (FLAT).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a graph of near vectors is built and searched (HNSW).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Graph {
+    /// How many neighbours a vector is linked to; twice as many at the lowest level.
+    pub links: usize,
+    /// How many candidates are kept while the neighbours of a new vector are looked for.
+    pub build_candidates: usize,
+    /// How many candidates a search keeps.
+    pub search_candidates: usize,
+    /// How much farther than its radius a search of a range looks, as a share of it.
+    pub epsilon: f64,
+}
+
+impl Default for Graph {
+    fn default() -> Graph {
+        Graph {
+            links: 16,
+            build_candidates: 200,
+            search_candidates: 10,
+            epsilon: 0.01,
+        }
+    }
+}
+
+/// The vectors of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VectorKind {
     component: Component,
     dimensions: usize,
     metric: Metric,
+    graph: Option<Graph>,
 }
 
 impl VectorKind {
-    /// Vectors of `1..=DIMENSIONS_MAX` components.
+    /// Vectors of `1..=DIMENSIONS_MAX` components, each of which is compared with the query's
+    /// (FLAT).
     pub fn new(component: Component, dimensions: usize, metric: Metric) -> Result<VectorKind, SearchError> {
         if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
             let text = format!("Invalid vector dimension {dimensions}: it must be from 1 to {DIMENSIONS_MAX}");
@@ -77,12 +187,75 @@ impl VectorKind {
             component,
             dimensions,
             metric,
+            graph: None,
         })
+    }
+
+    /// The same with a graph.
+    pub fn with_graph(self, graph: Graph) -> VectorKind {
+        VectorKind {
+            graph: Some(graph),
+            ..self
+        }
+    }
+
+    /// The graph; nothing if each vector is compared.
+    pub fn graph(&self) -> Option<&Graph> {
+        self.graph.as_ref()
     }
 
     /// Length of a vector, in bytes.
     pub fn bytes(&self) -> usize {
         self.component.bytes() * self.dimensions
+    }
+
+    /// How many components a vector has.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// The type of its components.
+    pub fn component(&self) -> Component {
+        self.component
+    }
+
+    /// The measure of nearness.
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// Appends a component to a vector. Nothing if it cannot be one.
+    pub(crate) fn push(&self, number: f64, blob: &mut Vec<u8>) -> Option<()> {
+        let fits = match self.component {
+            Component::Int8 => number.fract() == 0.0 && (-128.0..=127.0).contains(&number),
+            Component::Uint8 => number.fract() == 0.0 && (0.0..=255.0).contains(&number),
+            _ => true,
+        };
+        fits.then(|| self.component.push(number, blob))
+    }
+
+    /// The vector as it is stored: of length one if only angles count. So it is at the original,
+    /// which shows in components of 16 bits.
+    pub(crate) fn stored(&self, blob: &[u8]) -> Vec<u8> {
+        if !self.is_normalized() {
+            return blob.to_vec();
+        }
+        let components = self.components(blob);
+        let norm = self.norm(&components);
+        let mut stored = Vec::with_capacity(blob.len());
+        for component in components {
+            self.component.push(component / norm, &mut stored);
+        }
+        stored
+    }
+
+    fn is_normalized(&self) -> bool {
+        self.metric == Metric::Cosine && !self.component.is_integer()
+    }
+
+    fn norm(&self, components: &[f64]) -> f64 {
+        let squares = components.iter().map(|component| component * component);
+        squares.sum::<f64>().sqrt()
     }
 
     /// Reads the vector of a query, which has to be of the right length.
@@ -95,33 +268,43 @@ impl VectorKind {
             );
             return Err(SearchError::Value(text));
         }
-        let components: Vec<f64> = self.components(blob).collect();
-        let norm = product(&components, components.iter().copied()).sqrt();
-        Ok(QueryVector {
-            kind: *self,
-            components,
-            norm,
-        })
+        Ok(self.compared(&self.stored(blob)))
     }
 
-    fn components<'a>(&self, blob: &'a [u8]) -> Box<dyn Iterator<Item = f64> + 'a> {
+    /// A stored vector, ready to be compared with others.
+    pub(crate) fn compared(&self, stored: &[u8]) -> QueryVector {
+        let components = self.components(stored);
+        QueryVector {
+            kind: *self,
+            singles: components.iter().map(|component| *component as f32).collect(),
+            norm: self.norm(&components),
+            components,
+        }
+    }
+
+    fn components(&self, blob: &[u8]) -> Vec<f64> {
         match self.component {
-            Component::Float32 => {
-                let chunks = blob.chunks_exact(4);
-                Box::new(chunks.map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")).into()))
-            }
-            Component::Float64 => {
-                let chunks = blob.chunks_exact(8);
-                Box::new(chunks.map(|bytes| f64::from_le_bytes(bytes.try_into().expect("eight bytes"))))
-            }
+            Component::Float32 => decoded(blob, float32),
+            Component::Float64 => decoded(blob, f64::from_le_bytes),
+            Component::Float16 => decoded(blob, float16),
+            Component::BFloat16 => decoded(blob, bfloat16),
+            Component::Int8 => decoded(blob, |[byte]| f64::from(byte as i8)),
+            Component::Uint8 => decoded(blob, |[byte]| f64::from(byte)),
         }
     }
 }
 
-/// The vector of a query, ready to be compared.
+fn decoded<const BYTES: usize>(blob: &[u8], decode: impl Fn([u8; BYTES]) -> f64) -> Vec<f64> {
+    let chunks = blob.as_chunks::<BYTES>().0;
+    chunks.iter().map(|bytes| decode(*bytes)).collect()
+}
+
+/// A vector, ready to be compared with stored ones.
 pub struct QueryVector {
     kind: VectorKind,
     components: Vec<f64>,
+    /// The same, rounded.
+    singles: Vec<f32>,
     norm: f64,
 }
 
@@ -129,28 +312,66 @@ impl QueryVector {
     /// How far a stored vector is. Infinitely far if a component is not a number, or a COSINE has
     /// no angle.
     pub fn distance(&self, stored: &[u8]) -> f64 {
-        let distance = self.number(stored);
+        let distance = match self.kind.metric {
+            Metric::L2 => self.sum(stored, |a, b| (a - b) * (a - b), |a, b| (a - b) * (a - b)),
+            Metric::InnerProduct => 1.0 - self.product(stored),
+            Metric::Cosine if self.kind.is_normalized() => 1.0 - self.product(stored),
+            Metric::Cosine => {
+                let norm = self.kind.norm(&self.kind.components(stored));
+                1.0 - self.product(stored) / (self.norm * norm)
+            }
+        };
         if distance.is_nan() { f64::INFINITY } else { distance }
     }
 
-    fn number(&self, stored: &[u8]) -> f64 {
-        let other: Vec<f64> = self.kind.components(stored).collect();
-        match self.kind.metric {
-            Metric::L2 => {
-                let differences = self.components.iter().zip(&other).map(|(a, b)| a - b);
-                differences.map(|difference| difference * difference).sum()
+    /// The least distance of several vectors that are stored one after the other.
+    pub fn least_distance(&self, stored: &[u8]) -> f64 {
+        let distances = stored.chunks_exact(self.kind.bytes()).map(|one| self.distance(one));
+        distances.fold(f64::INFINITY, f64::min)
+    }
+
+    fn product(&self, stored: &[u8]) -> f64 {
+        self.sum(stored, |a, b| a * b, |a, b| a * b)
+    }
+
+    /// The sum of what each pair of components gives.
+    fn sum(&self, stored: &[u8], of_singles: impl Fn(f32, f32) -> f32, of_doubles: impl Fn(f64, f64) -> f64) -> f64 {
+        match self.kind.component {
+            Component::Float32 => summed(&self.singles, stored, f32::from_le_bytes, of_singles),
+            Component::Float64 => {
+                let pairs = self.components.iter().zip(stored.as_chunks::<8>().0);
+                pairs.map(|(a, bytes)| of_doubles(*a, f64::from_le_bytes(*bytes))).sum()
             }
-            Metric::InnerProduct => 1.0 - product(&self.components, other.iter().copied()),
-            Metric::Cosine => {
-                let norm = product(&other, other.iter().copied()).sqrt();
-                1.0 - product(&self.components, other.iter().copied()) / (self.norm * norm)
-            }
+            Component::Float16 => summed(&self.singles, stored, |bytes| float16(bytes) as f32, of_singles),
+            Component::BFloat16 => summed(&self.singles, stored, |bytes| bfloat16(bytes) as f32, of_singles),
+            Component::Int8 => summed(&self.singles, stored, |[byte]| f32::from(byte as i8), of_singles),
+            Component::Uint8 => summed(&self.singles, stored, |[byte]| f32::from(byte), of_singles),
         }
     }
 }
 
-fn product(a: &[f64], b: impl Iterator<Item = f64>) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+/// Sums that are kept beside each other, so that a processor can do them at once.
+const LANES: usize = 16;
+
+fn summed<const BYTES: usize>(
+    singles: &[f32],
+    stored: &[u8],
+    decode: impl Fn([u8; BYTES]) -> f32,
+    of_pair: impl Fn(f32, f32) -> f32,
+) -> f64 {
+    let mut lanes = [0.0f32; LANES];
+    let (rows, rest) = singles.as_chunks::<LANES>();
+    let stored = stored.as_chunks::<BYTES>().0;
+    let (stored_rows, stored_rest) = stored.as_chunks::<LANES>();
+    for (row, stored) in rows.iter().zip(stored_rows) {
+        for lane in 0..LANES {
+            lanes[lane] += of_pair(row[lane], decode(stored[lane]));
+        }
+    }
+    for (lane, (single, stored)) in rest.iter().zip(stored_rest).enumerate() {
+        lanes[lane] += of_pair(*single, decode(*stored));
+    }
+    lanes.iter().map(|lane| f64::from(*lane)).sum()
 }
 
 #[cfg(test)]
@@ -167,7 +388,8 @@ mod tests {
     fn check(metric: Metric, expected: f64) {
         let kind = VectorKind::new(Component::Float32, 2, metric).unwrap();
         let query = kind.query(&blob(&[3.0, 4.0])).unwrap();
-        assert_eq!(query.distance(&blob(&[3.0, 0.0])), expected);
+        let found = query.distance(&kind.stored(&blob(&[3.0, 0.0])));
+        assert!((found - expected).abs() < 1e-6, "{found}");
     }
 
     #[test]
@@ -175,6 +397,41 @@ mod tests {
         check(Metric::L2, 16.0);
         check(Metric::InnerProduct, -8.0);
         check(Metric::Cosine, 0.4);
+    }
+
+    #[test]
+    fn small_floats_come_back() {
+        for number in [
+            0.0,
+            1.0,
+            -2.5,
+            65_504.0,
+            1.0 / 16_777_216.0,
+            0.000_061_035_156,
+            f32::INFINITY,
+        ] {
+            assert_eq!(float16(half_of(number).to_le_bytes()), f64::from(number));
+            assert_eq!(float16(half_of(-number).to_le_bytes()), f64::from(-number));
+        }
+        assert_eq!(half_of(65_520.0), half_of(f32::INFINITY));
+        assert_eq!(
+            (half_of(1.0 + 1.0 / 2048.0), half_of(1.0 + 3.0 / 2048.0)),
+            (0x3c00, 0x3c02)
+        );
+        assert_eq!(
+            (brain_half_of(1.0), brain_half_of(-1.0 - 3.0 / 256.0)),
+            (0x3f80, 0xbf82)
+        );
+        assert!(float16(half_of(f32::NAN).to_le_bytes()).is_nan());
+    }
+
+    #[test]
+    fn integers_are_compared_as_they_are() {
+        let kind = VectorKind::new(Component::Int8, 2, Metric::Cosine).unwrap();
+        let query = kind.query(&[3, 4]).unwrap();
+        assert!((query.distance(&kind.stored(&[3, 0])) - 0.4).abs() < 1e-6);
+        let kind = VectorKind::new(Component::Uint8, 1, Metric::L2).unwrap();
+        assert_eq!(kind.query(&[255]).unwrap().least_distance(&[0, 250]), 25.0);
     }
 
     #[test]

@@ -43,6 +43,13 @@ const OF_QUERIES: &[&str] = &[
     "@g",
     "@n",
     "@v",
+    "@l",
+    "@l:[1 1 200 km]",
+    "@v:[VECTOR_RANGE 1 $v]",
+    "VECTOR_RANGE",
+    "$yield_distance_as",
+    "HYBRID_POLICY",
+    "km",
     "@m",
     "@none",
     "ismissing",
@@ -63,8 +70,40 @@ const OF_QUERIES: &[&str] = &[
 ];
 
 const OF_EXPRESSIONS: &[&str] = &[
-    "@n", "@t", "@none", "1", "-2.5", "\"a\"", "'b", "+", " - ", "*", "/", "%", "^", "==", "<", "&&", "||", "!", "(",
-    ")", ",", "lower(", "substr(", "format(", "\"%s\"", "split(", "case(", "exists(", "year(", "log(", "é", "\\", " ",
+    "@n",
+    "@t",
+    "@none",
+    "1",
+    "-2.5",
+    "\"a\"",
+    "'b",
+    "+",
+    " - ",
+    "*",
+    "/",
+    "%",
+    "^",
+    "==",
+    "<",
+    "&&",
+    "||",
+    "!",
+    "(",
+    ")",
+    ",",
+    "lower(",
+    "substr(",
+    "geodistance(",
+    "format(",
+    "\"%s\"",
+    "split(",
+    "case(",
+    "exists(",
+    "year(",
+    "log(",
+    "é",
+    "\\",
+    " ",
 ];
 
 fn pieces(of: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -82,6 +121,7 @@ fn schema() -> Schema {
         Field::numeric("n"),
         missing,
         vector,
+        Field::new("l", FieldKind::Geo),
     ])
     .unwrap()
 }
@@ -95,6 +135,7 @@ fn rows(schema: &Schema) -> [MemoryRows; 2] {
     {
         let document = Document::new(schema, at.to_string().as_bytes(), |field| match field.name.as_str() {
             "n" => Some(at.to_string().into()),
+            "l" => Some(format!("{at},{at}").into()),
             "v" => Some((at as f32).to_le_bytes().into()),
             "m" => None,
             _ => Some(text.as_bytes().to_vec()),

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use quartet_search::query::{Parameters, parse};
 use quartet_search::search::{Request, Revision, Scorer, search};
-use quartet_search::vectors::{Component, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, SearchError, index};
+use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
+use quartet_search::{Document, Field, FieldKind, Json, MemoryRows, Schema, SearchError, index};
 use serde_json::Value;
 
 fn recordings(name: &str) -> Vec<Value> {
@@ -35,6 +35,8 @@ fn explained_schema() -> Schema {
         },
     );
     let vector = VectorKind::new(Component::Float32, 2, Metric::L2).unwrap();
+    let graph = VectorKind::new(Component::Float32, 2, Metric::Cosine).unwrap();
+    let graph = graph.with_graph(Graph::default());
     let fields = vec![
         Field::text("t", 1.0),
         Field::text("b", 3.0),
@@ -43,6 +45,8 @@ fn explained_schema() -> Schema {
         Field::tag("g"),
         Field::numeric("n"),
         Field::new("v", FieldKind::Vector(vector)),
+        Field::new("h", FieldKind::Vector(graph)),
+        Field::new("l", FieldKind::Geo),
     ];
     Schema::new(fields).unwrap()
 }
@@ -53,6 +57,9 @@ const READ_OTHERWISE: &[(&str, &str)] = &[
     ("@n:hello", "8.x refuses a field of another type"),
     ("@t:{x}", "8.x refuses a field of another type"),
     ("@t:[1 2]", "8.x refuses a field of another type"),
+    ("@zz:[13 38 100 km]", "8.x refuses an unknown field"),
+    ("@n:[13 38 100 km]", "8.x refuses a field of another type"),
+    ("@t:[VECTOR_RANGE 4 $q]", "8.x refuses a field of another type"),
     ("--hello", "8.x takes two negations for none"),
     ("@s:running", "8.x expands no word of fields without stems"),
     ("@s|t:running", "8.x expands no word of fields without stems"),
@@ -254,4 +261,192 @@ fn neither_settling_nor_what_was_there_before_shows() {
         while index::settle(&mut rows, settled_at_a_time) {}
         check(&mut rows, &schema, &recording.searches);
     }
+}
+
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(truth) => Json::Bool(*truth),
+        Value::Number(number) => Json::Number(number.as_f64().unwrap()),
+        Value::String(text) => Json::Text(text.as_bytes().to_vec()),
+        Value::Array(values) => Json::List(values.iter().map(json).collect()),
+        Value::Object(_) => Json::Object,
+    }
+}
+
+fn declared(declaration: &str) -> Field {
+    let mut words = declaration.split(' ');
+    let mut field = match words.next().unwrap() {
+        "TEXT" => Field::text("f", 1.0),
+        "NUMERIC" => Field::numeric("f"),
+        "GEO" => Field::new("f", FieldKind::Geo),
+        "VECTOR" => {
+            let kind = VectorKind::new(Component::Float32, 2, Metric::L2).unwrap();
+            Field::new("f", FieldKind::Vector(kind))
+        }
+        _ => {
+            let (separator, case_sensitive) = (declaration.contains("SEPARATOR").then_some(b','), false);
+            let kind = FieldKind::Tag {
+                separator,
+                case_sensitive,
+            };
+            Field::new("f", kind)
+        }
+    };
+    field.index_missing = declaration.contains("INDEXMISSING");
+    field.index_empty = declaration.contains("INDEXEMPTY");
+    field
+}
+
+#[test]
+fn json_values_are_indexed_as_the_original_indexes_them() {
+    let blob: Vec<u8> = [1f32, 2.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let parameters: Parameters = [("b".to_owned(), blob)].into();
+    for line in recordings("values.jsonl") {
+        let schema = Schema::new(vec![declared(line["field"].as_str().unwrap())]).unwrap();
+        let found: Vec<Json> = line["found"].as_array().unwrap().iter().map(json).collect();
+        let document = match Document::of_json(&schema, b"k", |_| found.clone()) {
+            Ok(document) => document,
+            Err(failure) => {
+                assert_eq!(Some(failure.reason.as_str()), line["error"].as_str(), "{line}");
+                continue;
+            }
+        };
+        assert!(line["error"].is_null(), "{line}");
+        let mut rows = MemoryRows::default();
+        index::put(&mut rows, &document);
+        for query in line["asked"].as_array().unwrap() {
+            let matches = line["matches"].as_array().unwrap().contains(query);
+            let query = parse(&schema, query.as_str().unwrap().as_bytes(), &parameters, false).unwrap();
+            let found = search(&mut rows, &schema, &query, &Request::default(), &|| false).unwrap();
+            assert_eq!(found.total, u64::from(matches), "{line}: {query:?}");
+        }
+        assert!(index::remove(&mut rows, b"k"));
+        assert_eq!(rows.len(), 1, "only the counts are left: {line}");
+    }
+}
+
+const DIMENSIONS: usize = 19;
+
+/// Name, component and metric of each VECTOR field of the recording.
+fn vector_fields() -> Vec<(String, VectorKind)> {
+    let mut fields = Vec::new();
+    for component in ["FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16"] {
+        for metric in ["L2", "IP", "COSINE"] {
+            let (of_name, of_metric) = (Component::of_name(component), Metric::of_name(metric));
+            let kind = VectorKind::new(of_name.unwrap(), DIMENSIONS, of_metric.unwrap()).unwrap();
+            fields.push((format!("{component}_{metric}"), kind));
+        }
+    }
+    fields
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    let numbers = value.as_array().unwrap().iter();
+    numbers.map(|number| number.as_f64().unwrap()).collect()
+}
+
+/// The recording's numbers have few digits, so those of sixteen bits are exact.
+fn blob(component: Component, numbers: &[f64]) -> Vec<u8> {
+    let half = |number: f64| match number == 0.0 {
+        true => 0,
+        false => {
+            let bits = (number as f32).to_bits();
+            ((bits >> 31) << 15 | ((bits >> 23 & 0xff) - 112) << 10 | bits >> 13 & 0x3ff) as u16
+        }
+    };
+    let bytes = |number: &f64| match component {
+        Component::Float32 => (*number as f32).to_le_bytes().to_vec(),
+        Component::Float64 => number.to_le_bytes().to_vec(),
+        Component::Float16 => half(*number).to_le_bytes().to_vec(),
+        _ => (*number as f32).to_le_bytes()[2..].to_vec(),
+    };
+    numbers.iter().flat_map(bytes).collect()
+}
+
+fn fields_schema() -> Schema {
+    let mut fields = vec![
+        Field::text("t", 1.0),
+        Field::tag("g"),
+        Field::numeric("n"),
+        Field::new("l", FieldKind::Geo),
+    ];
+    let vectors = vector_fields().into_iter();
+    fields.extend(vectors.map(|(name, kind)| Field::new(&name, FieldKind::Vector(kind))));
+    Schema::new(fields).unwrap()
+}
+
+fn near(found: f64, expected: f64) -> bool {
+    (found - expected).abs() <= 1e-6 * expected.abs().max(1.0)
+}
+
+#[test]
+fn places_and_vectors_are_found_as_the_original_finds_them() {
+    let schema = fields_schema();
+    let (documents, searches): (Vec<_>, Vec<_>) = recordings("fields.jsonl")
+        .into_iter()
+        .partition(|line| line.get("key").is_some());
+    let mut rows = MemoryRows::default();
+    for line in &documents {
+        let vector = numbers(&line["vector"]);
+        let value = |field: &Field| match &field.kind {
+            FieldKind::Vector(kind) => Some(blob(kind.component(), &vector)),
+            _ => Some(line["fields"][&field.path].as_str().unwrap().as_bytes().to_vec()),
+        };
+        let document = Document::new(&schema, line["key"].as_str().unwrap().as_bytes(), value).unwrap();
+        index::put(&mut rows, &document);
+    }
+    for _ in 0..2 {
+        let differences: Vec<_> = searches
+            .iter()
+            .filter_map(|line| difference(&mut rows, &schema, line))
+            .collect();
+        let (wrong, all) = (differences.len(), searches.len());
+        assert!(differences.is_empty(), "{wrong} of {all}:\n{}", differences.join("\n"));
+        while index::settle(&mut rows, 100) {}
+    }
+}
+
+fn difference(rows: &mut MemoryRows, schema: &Schema, line: &Value) -> Option<String> {
+    let text = line["query"].as_str().unwrap();
+    let vector = line.get("vector").map(numbers);
+    let parameters: Parameters = vector_fields()
+        .into_iter()
+        .filter_map(|(name, kind)| Some((name, blob(kind.component(), vector.as_ref()?))))
+        .collect();
+    let query = parse(schema, text.as_bytes(), &parameters, false).unwrap();
+    let request = Request {
+        count: 1000,
+        scorer: Scorer::Bm25Std(Revision::Search2_10),
+        ..Request::default()
+    };
+    let found = search(rows, schema, &query, &request, &|| false).unwrap();
+    let expected = line["hits"].as_array().unwrap();
+    let mut ours: Vec<_> = found.hits.iter().map(|hit| String::from_utf8_lossy(&hit.key)).collect();
+    let mut theirs: Vec<_> = expected.iter().map(|hit| hit[0].as_str().unwrap()).collect();
+    ours.sort();
+    theirs.sort();
+    if ours != theirs {
+        return Some(format!("{text}: {ours:?}, not {theirs:?}"));
+    }
+    for hit in &found.hits {
+        let of_key = |other: &&Value| other[0].as_str().unwrap().as_bytes() == hit.key;
+        let expected = expected.iter().find(of_key).unwrap();
+        if !near(hit.score, expected[1].as_f64().unwrap()) {
+            return Some(format!("{text}: score {} of {expected}", hit.score));
+        }
+        let mut distances: BTreeMap<_, _> = hit.range_distances.iter().cloned().collect();
+        let nearest = query.nearest.as_ref().zip(hit.distance);
+        distances.extend(nearest.map(|(nearest, distance)| (nearest.distance_name.clone(), distance)));
+        let theirs = expected[2].as_object().unwrap();
+        let same = theirs.iter().all(|(name, distance)| {
+            distances
+                .get(name)
+                .is_some_and(|found| near(*found, distance.as_f64().unwrap()))
+        });
+        if !same || theirs.len() != distances.len() {
+            return Some(format!("{text}: {distances:?} of {expected}"));
+        }
+    }
+    None
 }

@@ -5,6 +5,7 @@
 
 use crate::SearchError;
 use crate::aggregate::Value;
+use crate::geo::Place;
 
 /// A function, by what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
     }),
     ("to_number", 1, 1, to_number),
     ("to_str", 1, 1, |values| Ok(Value::Text(values[0].bytes()))),
+    ("geodistance", 2, 4, geodistance),
     ("minute", 1, 1, |values| {
         time(values, |seconds| (seconds - seconds % 60) as f64)
     }),
@@ -214,6 +216,28 @@ fn to_number(values: &[Value]) -> Result<Value, SearchError> {
     let text = values[0].to_string();
     let missing = || refused(format!("to_number: cannot convert string '{text}'"));
     values[0].number().map(Value::Number).ok_or_else(missing)
+}
+
+/// In metres, to the centimetre. Each place is one text, or two numbers.
+fn geodistance(values: &[Value]) -> Result<Value, SearchError> {
+    let refused = || refused("Invalid geo string".into());
+    let of_text = |value: &Value| Place::parse(&value.bytes()).ok_or_else(refused);
+    let of_numbers = |longitude: &Value, latitude: &Value| {
+        let (longitude, latitude) = (longitude.number(), latitude.number());
+        let pair = longitude.zip(latitude);
+        pair.map(|(longitude, latitude)| Place { longitude, latitude })
+            .ok_or_else(refused)
+    };
+    let (from, to) = match values {
+        [from, to] => (of_text(from)?, of_text(to)?),
+        [Value::Text(_), longitude, latitude] => (of_text(&values[0])?, of_numbers(longitude, latitude)?),
+        [longitude, latitude, to] => (of_numbers(longitude, latitude)?, of_text(to)?),
+        [longitude, latitude, to_longitude, to_latitude] => {
+            (of_numbers(longitude, latitude)?, of_numbers(to_longitude, to_latitude)?)
+        }
+        _ => return Err(refused()),
+    };
+    Ok(Value::Number((from.meters_to(&to) * 100.0).round() / 100.0))
 }
 
 const DAY_SECONDS: i64 = 86_400;

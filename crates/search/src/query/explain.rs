@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use crate::Schema;
-use crate::query::tree::{Affix, Nearest, Node, NodeKind, NumberRange, Query};
+use crate::aggregate::Value;
+use crate::geo::Place;
+use crate::query::tree::{Affix, Nearest, Node, NodeKind, NumberRange, Query, VectorRange};
 use crate::schema::ALL_FIELDS;
 
 impl Query {
@@ -75,6 +77,14 @@ impl Explained<'_> {
                 let name = format!("TAG:@{} {{", self.schema.field(*field).name);
                 self.block(&name, values, depth);
             }
+            NodeKind::Geo { field, circle } => {
+                let (name, Place { longitude, latitude }) = (&self.schema.field(*field).name, circle.center);
+                let (radius, unit) = (shown_number(circle.radius), circle.unit.name());
+                self.write(format_args!(
+                    "GEO {name}:{{{longitude:.6},{latitude:.6} --> {radius} {unit}}}"
+                ));
+            }
+            NodeKind::VectorRange(range) => self.vector_range(range),
             NodeKind::Missing(field) => {
                 let name = &self.schema.field(*field).name;
                 self.write(format_args!("ISMISSING{{{name}}}"));
@@ -141,6 +151,22 @@ impl Explained<'_> {
         self.out.push_str(" }");
     }
 
+    fn vector_range(&mut self, range: &VectorRange) {
+        let (name, radius) = (&self.schema.field(range.field).name, Value::Number(range.radius));
+        self.write(format_args!(
+            "VECTOR {{Vectors that are within {radius} distance radius from `${}` in vector index associated with field \
+             @{name}",
+            range.parameter
+        ));
+        if let Some(epsilon) = range.epsilon {
+            self.write(format_args!(", EPSILON = {epsilon}"));
+        }
+        if let Some(distance) = &range.distance_name {
+            self.write(format_args!(", yields distance as `{distance}`"));
+        }
+        self.out.push('}');
+    }
+
     fn nearest(&mut self, nearest: &Nearest, filter: &Node) {
         self.out.push_str("VECTOR {");
         if filter.kind != NodeKind::All {
@@ -153,12 +179,22 @@ impl Explained<'_> {
             count,
             parameter,
             distance_name,
+            options,
             ..
         } = nearest;
         self.write(format_args!(
-            "K={count} nearest vectors to `${parameter}` in vector index associated with field @{field}, yields \
-             distance as `{distance_name}`}}\n"
+            "K={count} nearest vectors to `${parameter}` in vector index associated with field @{field}"
         ));
+        if let Some(policy) = options.policy {
+            self.write(format_args!(", HYBRID_POLICY = {}", policy.name()));
+        }
+        if let Some(size) = options.batch_size {
+            self.write(format_args!(", BATCH_SIZE = {size}"));
+        }
+        if let Some(candidates) = options.candidates {
+            self.write(format_args!(", EF_RUNTIME = {candidates}"));
+        }
+        self.write(format_args!(", yields distance as `{distance_name}`}}\n"));
     }
 }
 

@@ -7,9 +7,11 @@ mod explain;
 mod lexer;
 mod parser;
 mod tree;
+mod vectors;
 
 pub use parser::parse;
-pub use tree::{Affix, Nearest, Node, NodeKind, NumberRange, Options, Parameters, Query};
+pub use tree::VectorRange;
+pub use tree::{Affix, HybridPolicy, Nearest, NearestOptions, Node, NodeKind, NumberRange, Options, Parameters, Query};
 
 /// Most levels of a query's tree.
 pub const DEPTH_MAX: usize = 128;

@@ -7,12 +7,13 @@
 //! unary      = ( "-" | "~" ) unary | primary { attributes }
 //! attributes = "=>" "{" [ "$" name ":" value { ";" … } ] "}"
 //! primary    = "(" either ")" | word | "phrase" | affix | fuzzy | ismissing(@field)
-//!            | @field { "|" name } ":" ( primary | "{" values "}" | "[" range "]" ) | @field comparison number
+//!            | @field { "|" name } ":" ( primary | "{" values "}" | "[" range | place | near "]" ) | @field comparison number
 //! ```
 
 use crate::analysis::{Stemmer, folded};
+use crate::geo::{Circle, Place};
 use crate::query::lexer::{Comparison, Kind, Token, tokens, unescaped};
-use crate::query::tree::{Affix, Nearest, Node, NodeKind, NumberRange, Parameters, Query};
+use crate::query::tree::{Affix, Node, NodeKind, NumberRange, Parameters, Query};
 use crate::query::{DEPTH_MAX, LEAVES_MAX};
 use crate::schema::{ALL_FIELDS, Field, FieldKind, FieldMask};
 use crate::{Schema, SearchError};
@@ -33,19 +34,20 @@ pub fn parse(schema: &Schema, query: &[u8], parameters: &Parameters, verbatim: b
         let text = format!("Query has more than {LEAVES_MAX} words, values and ranges");
         return Err(SearchError::Limit(text));
     }
+    parser.check_names(&query)?;
     if !verbatim && query.nearest.is_none() {
         query.root.expand(schema, &Stemmer::new(schema.language));
     }
     Ok(query)
 }
 
-type Parsed<T> = Result<T, SearchError>;
+pub(super) type Parsed<T> = Result<T, SearchError>;
 
-struct Parser<'a> {
-    schema: &'a Schema,
+pub(super) struct Parser<'a> {
+    pub schema: &'a Schema,
     parameters: &'a Parameters,
     tokens: Vec<Token>,
-    next: usize,
+    pub next: usize,
     depth: usize,
 }
 
@@ -62,7 +64,8 @@ impl<'a> Parser<'a> {
         };
         if self.peek() == Kind::Arrow {
             self.advance();
-            query.nearest = Some(self.nearest()?);
+            let filters = query.root.kind != NodeKind::All;
+            query.nearest = Some(self.nearest(filters)?);
         }
         match self.peek() {
             Kind::End => Ok(query),
@@ -175,8 +178,10 @@ impl<'a> Parser<'a> {
         while self.peek() == Kind::Arrow && self.peek_behind() == Kind::Mark(b'{') {
             self.next += 2;
             for (name, value) in self.attributes()? {
-                if let Some(node) = &mut found {
-                    set_attribute(node, &name, &value)?;
+                match &mut found {
+                    Some(node) if self.is_of_vectors(node, &name) => self.set_vector_attribute(node, &name, &value)?,
+                    Some(node) => set_attribute(node, &name, &value)?,
+                    None => {}
                 }
             }
         }
@@ -184,7 +189,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `$name: value; …}`
-    fn attributes(&mut self) -> Parsed<Vec<(String, String)>> {
+    pub(super) fn attributes(&mut self) -> Parsed<Vec<(String, String)>> {
         let mut attributes = Vec::new();
         while !self.take(b'}') {
             if self.take(b';') && !attributes.is_empty() {
@@ -353,11 +358,16 @@ impl<'a> Parser<'a> {
     }
 
     fn range(&mut self, token: &Token) -> Parsed<Node> {
-        let field = self.numeric_field(token)?;
         self.expect_mark(b'[')?;
+        if self.is_vector_range() {
+            return self.vector_range(token);
+        }
         if self.peek() == Kind::Word {
             // The original takes it for a predicate of shapes, and misses what follows.
             self.advance();
+            if self.peek() == Kind::Number {
+                self.advance();
+            }
             return Err(self.unexpected());
         }
         let from_included = !self.take(b'(');
@@ -366,7 +376,12 @@ impl<'a> Parser<'a> {
             Kind::Mark(b']') if from_included => (true, from),
             _ => (!self.take(b'('), self.number()?),
         };
+        if from_included && to_included && self.is_at_number() {
+            let (longitude, latitude) = (from, to);
+            return self.circle(token, Place { longitude, latitude });
+        }
         self.expect_mark(b']')?;
+        let field = self.numeric_field(token)?;
         Ok(Node::of(NodeKind::Numeric(NumberRange {
             field,
             from,
@@ -374,6 +389,16 @@ impl<'a> Parser<'a> {
             to,
             to_included,
         })))
+    }
+
+    /// Behind the place in the middle: radius, unit and the bracket.
+    fn circle(&mut self, token: &Token, center: Place) -> Parsed<Node> {
+        let radius = self.number()?;
+        let unit = self.word_text()?;
+        self.expect_mark(b']')?;
+        let (field, _) = self.field_of(token, |kind| *kind == FieldKind::Geo, "GEO")?;
+        let circle = Circle::new(center, radius, &String::from_utf8_lossy(&unit))?;
+        Ok(Node::of(NodeKind::Geo { field, circle }))
     }
 
     fn comparison(&mut self, token: &Token, comparison: Comparison) -> Parsed<Node> {
@@ -404,8 +429,16 @@ impl<'a> Parser<'a> {
         Ok(field)
     }
 
+    fn is_at_number(&self) -> bool {
+        match self.peek() {
+            Kind::Number | Kind::Parameter => true,
+            Kind::Mark(b'-') => self.peek_behind() == Kind::Parameter,
+            _ => false,
+        }
+    }
+
     /// A number, or a parameter that holds one; a sign may stand before the parameter.
-    fn number(&mut self) -> Parsed<f64> {
+    pub(super) fn number(&mut self) -> Parsed<f64> {
         let is_negative = self.peek() == Kind::Mark(b'-') && self.peek_behind() == Kind::Parameter;
         if is_negative {
             self.advance();
@@ -425,57 +458,7 @@ impl<'a> Parser<'a> {
         Ok(if is_negative { -number } else { number })
     }
 
-    /// Behind `=>`: `[KNN count @field $vector AS name]` and attributes.
-    fn nearest(&mut self) -> Parsed<Nearest> {
-        self.expect_mark(b'[')?;
-        let command = self.expect(Kind::Word)?;
-        if !command.text.eq_ignore_ascii_case(b"KNN") {
-            let what = "Syntax error: Expecting Vector Similarity command";
-            return Err(SearchError::Syntax(field_error(what, &command)));
-        }
-        let count = self.count()?;
-        let token = self.expect(Kind::Field)?;
-        let (field, of_schema) = self.field_of(&token, |kind| matches!(kind, FieldKind::Vector(_)), "VECTOR")?;
-        let default_name = format!("__{}_score", of_schema.name);
-        let parameter = self.expect(Kind::Parameter)?;
-        let vector = self.parameter(&parameter.text)?.to_vec();
-        let mut name = None;
-        if self.peek() == Kind::Word && self.tokens[self.next].text.eq_ignore_ascii_case(b"as") {
-            self.advance();
-            name = Some(String::from_utf8_lossy(&self.word_text()?).into_owned());
-        }
-        self.expect_mark(b']')?;
-        let yielded = self.yielded_name()?;
-        if let (Some(name), Some(other)) = (&name, &yielded) {
-            let text = format!("Distance field was specified twice for vector query: {name} and {other}");
-            return Err(SearchError::Attribute(text));
-        }
-        Ok(Nearest {
-            count,
-            field,
-            vector,
-            parameter: String::from_utf8_lossy(&parameter.text).into_owned(),
-            distance_name: name.or(yielded).unwrap_or(default_name),
-        })
-    }
-
-    fn yielded_name(&mut self) -> Parsed<Option<String>> {
-        if self.peek() != Kind::Arrow {
-            return Ok(None);
-        }
-        self.advance();
-        self.expect_mark(b'{')?;
-        let mut name = None;
-        for (attribute, value) in self.attributes()? {
-            match attribute.to_ascii_lowercase().as_str() {
-                "yield_distance_as" => name = Some(value),
-                _ => return Err(SearchError::Attribute(format!("Invalid attribute {attribute}"))),
-            }
-        }
-        Ok(name)
-    }
-
-    fn count(&mut self) -> Parsed<usize> {
+    pub(super) fn count(&mut self) -> Parsed<usize> {
         let token = self.advance();
         let text = match token.kind {
             Kind::Number => &token.text,
@@ -494,7 +477,7 @@ impl<'a> Parser<'a> {
         self.schema.find(&token.text).ok_or_else(unknown)
     }
 
-    fn field_of(&self, token: &Token, is: fn(&FieldKind) -> bool, kind: &str) -> Parsed<(u16, &'a Field)> {
+    pub(super) fn field_of(&self, token: &Token, is: fn(&FieldKind) -> bool, kind: &str) -> Parsed<(u16, &'a Field)> {
         let (position, field) = self.field(token)?;
         match is(&field.kind) {
             true => Ok((position, field)),
@@ -505,7 +488,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn parameter(&self, name: &[u8]) -> Parsed<&[u8]> {
+    pub(super) fn parameter(&self, name: &[u8]) -> Parsed<&[u8]> {
         let name = String::from_utf8_lossy(name);
         let value = self.parameters.get(&*name);
         value
@@ -514,7 +497,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A word as it stands, or what a parameter holds.
-    fn word_text(&mut self) -> Parsed<Vec<u8>> {
+    pub(super) fn word_text(&mut self) -> Parsed<Vec<u8>> {
         let token = self.advance();
         match token.kind {
             Kind::Word | Kind::Number => Ok(token.text),
@@ -526,7 +509,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn peek(&self) -> Kind {
+    pub(super) fn peek(&self) -> Kind {
         self.tokens[self.next].kind
     }
 
@@ -535,7 +518,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The next token. The end is not passed, but counts as taken.
-    fn advance(&mut self) -> Token {
+    pub(super) fn advance(&mut self) -> Token {
         let token = self.tokens[self.next].clone();
         self.next += 1;
         if token.kind == Kind::End {
@@ -544,27 +527,32 @@ impl<'a> Parser<'a> {
         token
     }
 
+    /// Whether the next token is this word, in any case.
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        self.peek() == Kind::Word && self.tokens[self.next].text.eq_ignore_ascii_case(word.as_bytes())
+    }
+
     fn take(&mut self, mark: u8) -> bool {
         let is_next = self.peek() == Kind::Mark(mark);
         self.next += usize::from(is_next);
         is_next
     }
 
-    fn expect_mark(&mut self, mark: u8) -> Parsed<()> {
+    pub(super) fn expect_mark(&mut self, mark: u8) -> Parsed<()> {
         match self.take(mark) {
             true => Ok(()),
             false => Err(self.unexpected()),
         }
     }
 
-    fn expect(&mut self, kind: Kind) -> Parsed<Token> {
+    pub(super) fn expect(&mut self, kind: Kind) -> Parsed<Token> {
         match self.peek() == kind {
             true => Ok(self.advance()),
             false => Err(self.unexpected()),
         }
     }
 
-    fn unexpected(&self) -> SearchError {
+    pub(super) fn unexpected(&self) -> SearchError {
         self.syntax_at(self.next)
     }
 
@@ -582,7 +570,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn field_error(what: &str, token: &Token) -> String {
+pub(super) fn field_error(what: &str, token: &Token) -> String {
     format!(
         "{what} at offset {} near {}",
         token.at,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::Schema;
 use crate::analysis::{STEM_PREFIX, Stemmer};
+use crate::geo::Circle;
 use crate::schema::{ALL_FIELDS, FieldMask};
 
 /// A whole query.
@@ -28,6 +29,55 @@ pub struct Nearest {
     pub parameter: String,
     /// The name under which the distance is given.
     pub distance_name: String,
+    /// How it is looked for.
+    pub options: NearestOptions,
+}
+
+/// How the nearest are looked for. Answers depend on the candidates of a graph alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NearestOptions {
+    /// How many candidates a graph keeps (EF_RUNTIME).
+    pub candidates: Option<usize>,
+    /// How a filter and nearness are brought together.
+    pub policy: Option<HybridPolicy>,
+    /// How many of the nearest the filter gets at a time.
+    pub batch_size: Option<usize>,
+}
+
+/// How a filter and nearness are brought together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HybridPolicy {
+    /// Every vector that the filter lets pass is compared.
+    AdHoc,
+    /// The filter gets the nearest, some at a time.
+    Batches,
+}
+
+impl HybridPolicy {
+    /// Its name in queries.
+    pub fn name(self) -> &'static str {
+        match self {
+            HybridPolicy::AdHoc => "ADHOC_BF",
+            HybridPolicy::Batches => "BATCHES",
+        }
+    }
+}
+
+/// `@field:[VECTOR_RANGE radius $vector]`: the documents whose vectors are at most so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VectorRange {
+    /// The field's position in the schema.
+    pub field: u16,
+    /// The greatest distance.
+    pub radius: f64,
+    /// The query's vector as the client sent it.
+    pub vector: Vec<u8>,
+    /// The name of the parameter that held it.
+    pub parameter: String,
+    /// The name under which the distance is given, if it is.
+    pub distance_name: Option<String>,
+    /// How much farther a search of a graph looks, as a share of the radius.
+    pub epsilon: Option<f64>,
 }
 
 /// One condition, and the options that were set on it.
@@ -142,6 +192,15 @@ pub enum NodeKind {
     Optional(Box<Node>),
     /// A number is in a range.
     Numeric(NumberRange),
+    /// A place is in a circle.
+    Geo {
+        /// The field's position in the schema.
+        field: u16,
+        /// The circle.
+        circle: Circle,
+    },
+    /// A vector is near.
+    VectorRange(Box<VectorRange>),
     /// A TAG field has one of the values: words, affixes, or several words that are one value.
     Tag {
         /// The field's position in the schema.
@@ -151,6 +210,16 @@ pub enum NodeKind {
     },
     /// The document lacks the field.
     Missing(u16),
+}
+
+impl Query {
+    /// The names under which distances are given.
+    pub fn distance_names(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        self.root.distance_names(&mut names);
+        names.extend(self.nearest.as_ref().map(|nearest| nearest.distance_name.as_str()));
+        names
+    }
 }
 
 impl Node {
@@ -165,6 +234,17 @@ impl Node {
     /// A word of the query.
     pub fn word(term: Vec<u8>) -> Node {
         Node::of(NodeKind::Word { term, expanded: false })
+    }
+
+    fn distance_names<'n>(&'n self, names: &mut Vec<&'n str>) {
+        match &self.kind {
+            NodeKind::Every { children, .. } | NodeKind::Any(children) => {
+                children.iter().for_each(|child| child.distance_names(names));
+            }
+            NodeKind::Not(child) | NodeKind::Optional(child) => child.distance_names(names),
+            NodeKind::VectorRange(range) => names.extend(range.distance_name.as_deref()),
+            _ => {}
+        }
     }
 
     /// Restricts the words of this node to some fields.

@@ -5,14 +5,17 @@ use std::ops::ControlFlow;
 
 use crate::analysis::folded;
 use crate::document::DocumentRow;
+use crate::geo::Circle;
 use crate::index::{DocumentRows, State, gone, unsettled_documents};
-use crate::layout::{DocumentId, after, field_prefix, id_of, number_of, number_prefix, tag_prefix, term_row};
+use crate::layout::{DocumentId, after, cell_of, field_prefix, id_of};
+use crate::layout::{number_of, number_prefix, place_prefix, tag_prefix, term_row};
 use crate::postings::{Posting, documents_of};
-use crate::query::{Affix, Node, NodeKind, NumberRange, Options};
+use crate::query::{Affix, Node, NodeKind, NumberRange, Options, VectorRange};
 use crate::rows::Rows;
 use crate::schema::FieldKind;
 use crate::search::Request;
 use crate::search::affixes;
+use crate::search::comparison::{compare_all, kind_of};
 use crate::search::matcher::{IdRows, Matcher, Words};
 use crate::{Schema, SearchError};
 
@@ -111,8 +114,8 @@ impl<'l> Lookup<'l> {
     }
 
     /// The matcher of a node whose terms were read.
-    pub fn matcher(&mut self, node: &Node) -> Matcher {
-        match &node.kind {
+    pub fn matcher(&mut self, node: &Node) -> Result<Matcher, SearchError> {
+        Ok(match &node.kind {
             NodeKind::Empty => Matcher::Empty,
             NodeKind::All => Matcher::all(node.options.weight),
             NodeKind::Word { term, .. } => self.word(term, &node.options),
@@ -129,20 +132,22 @@ impl<'l> Lookup<'l> {
                 });
                 Matcher::any(words.collect(), node.options.weight)
             }
-            NodeKind::Every { children, exact } => self.every(children, *exact, &node.options),
+            NodeKind::Every { children, exact } => self.every(children, *exact, &node.options)?,
             NodeKind::Any(children) => {
-                let children = children.iter().map(|child| self.matcher(child)).collect();
-                Matcher::any(children, node.options.weight)
+                let children = children.iter().map(|child| self.matcher(child));
+                Matcher::any(children.collect::<Result<_, _>>()?, node.options.weight)
             }
-            NodeKind::Not(child) => Matcher::not(self.matcher(child)),
-            NodeKind::Optional(child) => Matcher::optional(self.matcher(child)),
-            NodeKind::Numeric(range) => self.numbers(range, node.options.weight),
+            NodeKind::Not(child) => Matcher::not(self.matcher(child)?),
+            NodeKind::Optional(child) => Matcher::optional(self.matcher(child)?),
+            NodeKind::Numeric(range) => self.numbers(range),
+            NodeKind::Geo { field, circle } => self.places(*field, circle),
+            NodeKind::VectorRange(range) => self.vectors(range)?,
             NodeKind::Tag { field, values } => self.tags(*field, values, node.options.weight),
             NodeKind::Missing(field) => {
                 let rows = IdRows::new(field_prefix(b'i', *field));
                 Matcher::of_rows(rows, None, node.options.weight)
             }
-        }
+        })
     }
 
     fn word(&mut self, term: &[u8], options: &Options) -> Matcher {
@@ -159,8 +164,9 @@ impl<'l> Lookup<'l> {
         )))
     }
 
-    fn every(&mut self, children: &[Node], exact: bool, options: &Options) -> Matcher {
-        let children: Vec<_> = children.iter().map(|child| self.matcher(child)).collect();
+    fn every(&mut self, children: &[Node], exact: bool, options: &Options) -> Result<Matcher, SearchError> {
+        let children = children.iter().map(|child| self.matcher(child));
+        let children = children.collect::<Result<_, _>>()?;
         let (slop, in_order) = match exact {
             true => (Some(0), true),
             false => (
@@ -168,7 +174,7 @@ impl<'l> Lookup<'l> {
                 options.in_order || self.request.in_order,
             ),
         };
-        Matcher::every(children, (slop, in_order), options.weight)
+        Ok(Matcher::every(children, (slop, in_order), options.weight))
     }
 
     fn tags(&mut self, field: u16, values: &[Node], weight: f64) -> Matcher {
@@ -222,7 +228,7 @@ impl<'l> Lookup<'l> {
     }
 
     /// Numbers stand in their own order, so the ids of a range are sorted first.
-    fn numbers(&mut self, range: &NumberRange, weight: f64) -> Matcher {
+    fn numbers(&mut self, range: &NumberRange) -> Matcher {
         let prefix = field_prefix(b'n', range.field);
         let start = number_prefix(range.field, range.from);
         let end = after(&number_prefix(range.field, range.to));
@@ -237,8 +243,34 @@ impl<'l> Lookup<'l> {
                 ControlFlow::Continue(())
             });
         }
-        ids.sort_unstable();
-        Matcher::of_ids(ids, weight)
+        Matcher::of_ids(ids)
+    }
+
+    fn places(&mut self, field: u16, circle: &Circle) -> Matcher {
+        let mut ids = Vec::new();
+        for (first, last) in circle.covering() {
+            let (start, end) = (place_prefix(field, first), after(&place_prefix(field, last)));
+            self.rows.scan(&start, &end, &mut |key, _| {
+                if circle.contains(cell_of(key)) {
+                    ids.push(id_of(key));
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        Matcher::of_ids(ids)
+    }
+
+    /// Every vector is compared, so a range is exact with a graph too.
+    fn vectors(&mut self, range: &VectorRange) -> Result<Matcher, SearchError> {
+        let vector = kind_of(self.schema, range.field).query(&range.vector)?;
+        let mut near = Vec::new();
+        let is_near = |distance: f64| distance <= range.radius;
+        compare_all(self.rows, range.field, &vector, self.is_over, &mut |distance, id| {
+            if is_near(distance) {
+                near.push((id, distance));
+            }
+        })?;
+        Ok(Matcher::near(near, range.distance_name.clone()))
     }
 }
 

@@ -30,7 +30,12 @@ pub(super) enum Matcher {
     Ids {
         ids: Vec<DocumentId>,
         next: usize,
-        weight: f64,
+    },
+    /// Documents whose vectors are near, with how far they are, and the name that this has.
+    Near {
+        near: Vec<(DocumentId, f64)>,
+        next: usize,
+        name: Option<String>,
     },
     Every(Box<Every>),
     Any {
@@ -69,8 +74,16 @@ impl Matcher {
         }
     }
 
-    pub fn of_ids(ids: Vec<DocumentId>, weight: f64) -> Matcher {
-        Matcher::Ids { ids, next: 0, weight }
+    /// Ids in any order.
+    pub fn of_ids(mut ids: Vec<DocumentId>) -> Matcher {
+        ids.sort_unstable();
+        ids.dedup();
+        Matcher::Ids { ids, next: 0 }
+    }
+
+    /// Ids that ascend, each with a distance.
+    pub fn near(near: Vec<(DocumentId, f64)>, name: Option<String>) -> Matcher {
+        Matcher::Near { near, next: 0, name }
     }
 
     pub fn any(mut children: Vec<Matcher>, weight: f64) -> Matcher {
@@ -120,7 +133,8 @@ impl Matcher {
             Matcher::Empty => None,
             Matcher::All(rows, _) | Matcher::Rows { rows, .. } => rows.at(),
             Matcher::Words(words) => words.at,
-            Matcher::Ids { ids, next, .. } => ids.get(*next).copied(),
+            Matcher::Ids { ids, next } => ids.get(*next).copied(),
+            Matcher::Near { near, next, .. } => near.get(*next).map(|(id, _)| *id),
             Matcher::Every(every) => every.at,
             Matcher::Any { at, .. } => *at,
             Matcher::Not { all, .. } | Matcher::Optional { all, .. } => all.at(),
@@ -134,7 +148,11 @@ impl Matcher {
             Matcher::All(all, _) => all.seek(rows, id),
             Matcher::Rows { rows: of_value, .. } => of_value.seek(rows, id),
             Matcher::Words(words) => words.seek(rows, id),
-            Matcher::Ids { ids, next, .. } => {
+            Matcher::Near { near, next, .. } => {
+                *next += near[*next..].partition_point(|(other, _)| *other < id);
+                near.get(*next).map(|(id, _)| *id)
+            }
+            Matcher::Ids { ids, next } => {
                 *next += ids[*next..].partition_point(|other| *other < id);
                 ids.get(*next).copied()
             }
@@ -155,6 +173,24 @@ impl Matcher {
                 child.seek(rows, candidate);
                 Some(candidate)
             }
+        }
+    }
+
+    /// Adds the distances that have a name and take part in the match at `id`.
+    pub fn add_distances(&self, id: DocumentId, found: &mut Vec<(String, f64)>) {
+        if self.at() != Some(id) {
+            return;
+        }
+        match self {
+            Matcher::Near {
+                near,
+                next,
+                name: Some(name),
+            } => found.push((name.clone(), near[*next].1)),
+            Matcher::Every(every) => every.children.iter().for_each(|child| child.add_distances(id, found)),
+            Matcher::Any { children, .. } => children.iter().for_each(|child| child.add_distances(id, found)),
+            Matcher::Optional { child, .. } => child.add_distances(id, found),
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@
 //! that are equal by key.
 
 mod affixes;
+mod comparison;
 mod lookup;
 mod matcher;
 mod nearness;
@@ -43,6 +44,8 @@ pub struct Request {
     pub scorer: Scorer,
     /// The SORTABLE field whose values order the hits instead of scores, and whether they ascend.
     pub sort_by: Option<(u16, bool)>,
+    /// The name of the distance that orders the hits, and whether it ascends.
+    pub sort_by_distance: Option<(String, bool)>,
     /// How many other words may stand between those of an intersection that says nothing itself.
     pub slop: Option<u32>,
     /// Words of every intersection stand in their order.
@@ -58,6 +61,7 @@ impl Default for Request {
             count: 10,
             scorer: Scorer::default(),
             sort_by: None,
+            sort_by_distance: None,
             slop: None,
             in_order: false,
             keys: None,
@@ -76,6 +80,8 @@ pub struct Hit {
     pub score: f64,
     /// How far its vector is, if nearness was asked for.
     pub distance: Option<f64>,
+    /// How far its vectors are for ranges, by the names that the query gives them.
+    pub range_distances: Vec<(String, f64)>,
     /// The value that it was sorted by.
     pub sorted_by: Option<Sortable>,
 }
@@ -104,7 +110,7 @@ pub fn search(
     let state = State::read(rows);
     let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
     lookup.read(&query.root)?;
-    let matcher = lookup.matcher(&query.root);
+    let matcher = lookup.matcher(&query.root)?;
     let mut search = Search {
         rows,
         request,
@@ -128,17 +134,15 @@ struct Search<'s> {
 
 impl Search<'_> {
     fn ranked(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
-        let request = self.request;
-        let ascends = request.sort_by.is_some_and(|(_, ascends)| ascends);
-        let mut ranking = Ranking::new(request.offset, request.count, ascends);
+        let mut ranking = self.ranking();
         let (mut total, mut best, mut from) = (0, 0.0_f64, 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
             self.check()?;
-            if let Some(candidate) = self.candidate(&matcher, id) {
+            if let Some(hit) = self.hit(&matcher, id) {
                 total += 1;
-                best = best.max(candidate.hit.score);
-                ranking.add(candidate);
+                best = best.max(hit.score);
+                ranking.add(self.candidate(hit));
             }
         }
         let mut found = Found {
@@ -149,8 +153,29 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// The candidate at `id`; nothing if only other keys are asked for.
-    fn candidate(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Candidate> {
+    fn ranking(&self) -> Ranking {
+        let request = self.request;
+        let by_distance = request.sort_by_distance.as_ref().map(|(_, ascends)| *ascends);
+        let ascends = request.sort_by.map(|(_, ascends)| ascends).or(by_distance);
+        Ranking::new(request.offset, request.count, ascends.unwrap_or(false))
+    }
+
+    fn is_sorted(&self) -> bool {
+        self.request.sort_by.is_some() || self.request.sort_by_distance.is_some()
+    }
+
+    fn candidate(&self, mut hit: Hit) -> Candidate {
+        if let Some((name, _)) = &self.request.sort_by_distance {
+            let of_range = hit.range_distances.iter().find(|(known, _)| known == name);
+            let distance = of_range.map(|(_, distance)| *distance).or(hit.distance);
+            hit.sorted_by = distance.map(Sortable::Number);
+        }
+        let is_sorted = self.is_sorted();
+        Candidate { is_sorted, hit }
+    }
+
+    /// The hit at `id`; nothing if only other keys are asked for.
+    fn hit(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Hit> {
         let row = self
             .rows
             .get(&document_row(id))
@@ -166,16 +191,15 @@ impl Search<'_> {
             document.terms(|_, _| {});
             document.sortable(field)
         });
-        let is_sorted = self.request.sort_by.is_some();
-        Some(Candidate {
-            is_sorted,
-            hit: Hit {
-                id,
-                key,
-                score,
-                distance: None,
-                sorted_by,
-            },
+        let mut range_distances = Vec::new();
+        matcher.add_distances(id, &mut range_distances);
+        Some(Hit {
+            id,
+            key,
+            score,
+            distance: None,
+            range_distances,
+            sorted_by,
         })
     }
 

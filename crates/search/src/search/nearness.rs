@@ -1,31 +1,32 @@
-//! The documents whose vectors are nearest, of all or of those that match a condition. Each vector
-//! is compared, so the answer is exact.
+//! The documents whose vectors are nearest, of all or of those that match a condition.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::ops::ControlFlow;
 
-use crate::document::DocumentRow;
-use crate::layout::{DocumentId, after, document_row, field_prefix, id_of, vector_row};
+use crate::graph::{Head, Walk, gone_nodes};
+use crate::layout::{DocumentId, vector_row};
 use crate::query::Nearest;
-use crate::schema::FieldKind;
+use crate::search::comparison::{compare_all, compare_from, kind_of};
 use crate::search::matcher::Matcher;
 use crate::search::{Found, HITS_MAX, Hit, Search};
-use crate::vectors::QueryVector;
+use crate::vectors::{QueryVector, VectorKind};
 use crate::{Schema, SearchError};
+
+/// A search of a graph keeps this many times the candidates that were asked for. The original finds
+/// 0.95 of the ten nearest with ten candidates at best; this many find that on data without clusters.
+const CANDIDATES_FACTOR: usize = 4;
 
 /// Greater is farther. Equally far documents stand in the order of their keys.
 struct Near {
     distance: f64,
-    key: Vec<u8>,
-    id: DocumentId,
+    hit: Hit,
 }
 
 impl Ord for Near {
     fn cmp(&self, other: &Near) -> Ordering {
         self.distance
             .total_cmp(&other.distance)
-            .then_with(|| self.key.cmp(&other.key))
+            .then_with(|| self.hit.key.cmp(&other.hit.key))
     }
 }
 
@@ -43,6 +44,30 @@ impl PartialEq for Near {
 
 impl Eq for Near {}
 
+/// The nearest of those that were offered.
+struct NearestHits {
+    count: usize,
+    best: BinaryHeap<Near>,
+}
+
+impl NearestHits {
+    /// Makes the hit only if it is near enough.
+    fn offer(&mut self, distance: f64, hit: impl FnOnce() -> Option<Hit>) {
+        let is_near = self.best.len() < self.count || self.best.peek().is_some_and(|worst| distance <= worst.distance);
+        if self.count == 0 || !is_near {
+            return;
+        }
+        let Some(mut hit) = hit() else {
+            return;
+        };
+        hit.distance = Some(distance);
+        self.best.push(Near { distance, hit });
+        if self.best.len() > self.count {
+            self.best.pop();
+        }
+    }
+}
+
 impl Search<'_> {
     pub(super) fn nearest(
         &mut self,
@@ -50,91 +75,92 @@ impl Search<'_> {
         nearest: &Nearest,
         mut matcher: Matcher,
     ) -> Result<Found, SearchError> {
-        let FieldKind::Vector(kind) = &schema.field(nearest.field).kind else {
-            unreachable!("the grammar asks for a VECTOR field");
-        };
         if nearest.count > HITS_MAX {
             return Err(SearchError::Limit(format!(
                 "KNN K parameter is too large, the maximum is {HITS_MAX}"
             )));
         }
+        let kind = kind_of(schema, nearest.field);
         let vector = kind.query(&nearest.vector)?;
-        let candidates = match matcher {
-            Matcher::All(..) => self.all_vectors(nearest.field, &vector)?,
-            _ => self.vectors_of(&mut matcher, nearest.field, &vector)?,
+        let mut hits = NearestHits {
+            count: nearest.count,
+            best: BinaryHeap::new(),
         };
-        let mut best: BinaryHeap<Near> = BinaryHeap::new();
-        for (distance, id) in candidates {
-            let is_near = best.len() < nearest.count || best.peek().is_some_and(|worst| distance <= worst.distance);
-            if !is_near || nearest.count == 0 {
-                continue;
+        match (&matcher, kind.graph()) {
+            (Matcher::All(..), Some(graph)) if self.request.keys.is_none() => {
+                let candidates = nearest.options.candidates.unwrap_or(graph.search_candidates);
+                for (distance, id) in self.by_graph(nearest, (kind, candidates), &vector)? {
+                    hits.offer(distance, || self.hit(&Matcher::Empty, id));
+                }
             }
-            let Some(key) = self.key_of(id) else {
-                continue;
-            };
-            best.push(Near { distance, key, id });
-            if best.len() > nearest.count {
-                best.pop();
+            (Matcher::All(..), _) => {
+                for (distance, id) in self.all_vectors(nearest.field, &vector)? {
+                    hits.offer(distance, || self.hit(&Matcher::Empty, id));
+                }
+            }
+            _ => {
+                let mut from = 1;
+                while let Some(id) = matcher.seek(self.rows, from) {
+                    from = id + 1;
+                    self.check()?;
+                    if let Some(stored) = self.rows.get(&vector_row(nearest.field, id)) {
+                        hits.offer(vector.least_distance(&stored), || self.hit(&matcher, id));
+                    }
+                }
             }
         }
-        Ok(self.found(best.into_sorted_vec()))
+        Ok(self.ordered(hits.best.into_sorted_vec()))
     }
 
-    fn found(&self, near: Vec<Near>) -> Found {
+    /// The nearest that the graph leads to, and all vectors that it does not have yet.
+    fn by_graph(
+        &mut self,
+        nearest: &Nearest,
+        (kind, candidates): (&VectorKind, usize),
+        vector: &QueryVector,
+    ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
+        let field = nearest.field;
+        let head = Head::read(self.rows, field);
+        let mut found = Vec::new();
+        if head.first > 0 {
+            let gone = gone_nodes(self.rows, field, usize::MAX);
+            let count = candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR);
+            let mut walk = Walk::new(self.rows, field, kind);
+            let near = walk.nearest(vector, head.first, count, &|id| !gone.contains(&id), self.is_over)?;
+            found.extend(near.into_iter().map(|near| (near.distance, near.id)));
+        }
+        compare_from(
+            self.rows,
+            field,
+            head.reached + 1,
+            vector,
+            self.is_over,
+            &mut |distance, id| {
+                found.push((distance, id));
+            },
+        )?;
+        Ok(found)
+    }
+
+    /// The nearest first, unless another order was asked for.
+    fn ordered(&self, near: Vec<Near>) -> Found {
         let total = near.len() as u64;
-        let wanted = near.into_iter().skip(self.request.offset).take(self.request.count);
-        let hits = wanted.map(|Near { distance, key, id }| Hit {
-            id,
-            key,
-            score: 0.0,
-            distance: Some(distance),
-            sorted_by: None,
-        });
-        Found {
-            total,
-            hits: hits.collect(),
+        let hits = near.into_iter().map(|near| near.hit);
+        if !self.is_sorted() {
+            let hits = hits.skip(self.request.offset).take(self.request.count).collect();
+            return Found { total, hits };
         }
-    }
-
-    fn key_of(&mut self, id: DocumentId) -> Option<Vec<u8>> {
-        let row = self
-            .rows
-            .get(&document_row(id))
-            .expect("a vector leads to its document");
-        let key = DocumentRow::read(&row).key.to_vec();
-        let keys = self.request.keys.as_ref();
-        keys.is_none_or(|keys| keys.contains(&key)).then_some(key)
+        let mut ranking = self.ranking();
+        hits.for_each(|hit| ranking.add(self.candidate(hit)));
+        let hits = ranking.into_hits();
+        Found { total, hits }
     }
 
     fn all_vectors(&mut self, field: u16, vector: &QueryVector) -> Result<Vec<(f64, DocumentId)>, SearchError> {
-        let prefix = field_prefix(b'v', field);
-        let (mut found, mut is_over) = (Vec::new(), false);
-        let asked = self.is_over;
-        self.rows.scan(&prefix, &after(&prefix), &mut |key, stored| {
-            found.push((vector.distance(stored), id_of(key)));
-            is_over = found.len().is_multiple_of(1024) && asked();
-            match is_over {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
-        if is_over { Err(SearchError::Timeout) } else { Ok(found) }
-    }
-
-    fn vectors_of(
-        &mut self,
-        matcher: &mut Matcher,
-        field: u16,
-        vector: &QueryVector,
-    ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
-        let (mut found, mut from) = (Vec::new(), 1);
-        while let Some(id) = matcher.seek(self.rows, from) {
-            from = id + 1;
-            self.check()?;
-            if let Some(stored) = self.rows.get(&vector_row(field, id)) {
-                found.push((vector.distance(&stored), id));
-            }
-        }
+        let mut found = Vec::new();
+        compare_all(self.rows, field, vector, self.is_over, &mut |distance, id| {
+            found.push((distance, id));
+        })?;
         Ok(found)
     }
 }

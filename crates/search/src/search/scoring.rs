@@ -123,7 +123,7 @@ impl Scoring {
 
     fn parts(&self, matcher: &Matcher, length: f64) -> f64 {
         match matcher {
-            Matcher::Empty | Matcher::Not { .. } => 0.0,
+            Matcher::Empty | Matcher::Not { .. } | Matcher::Near { .. } => 0.0,
             Matcher::All(_, weight) => self.everything(*weight, length),
             Matcher::Words(words) => {
                 let frequency = f64::from(words.found().occurrences.frequency);
@@ -134,7 +134,9 @@ impl Scoring {
                 weight,
                 ..
             } => self.word(*documents, 1.0, *weight, length),
-            Matcher::Rows { weight, .. } | Matcher::Ids { weight, .. } => self.without_words(*weight),
+            Matcher::Rows { weight, .. } => self.without_words(*weight),
+            // As at the original, which does not look at the weight.
+            Matcher::Ids { .. } => self.without_words(1.0),
             Matcher::Every(every) => every.weight * self.children(&every.children, matcher, length, false),
             Matcher::Any { children, weight, .. } => weight * self.children(children, matcher, length, true),
             Matcher::Optional { child, .. } => match child.at() == matcher.at() {
