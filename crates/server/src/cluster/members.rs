@@ -193,8 +193,8 @@ impl Members {
     }
 
     /// Keeps this node's key and its hold, and reads the others' keys, until `is_over`.
-    /// `is_home_silent`: the term and the others' keys are read more often; it is told to others at
-    /// once. For a thread of its own.
+    /// `is_home_silent`: the term and the others' keys are read more often, and this node's key
+    /// says so at once. For a thread of its own.
     ///
     /// The hold keeps the records that a node needs which stands still or is started again within
     /// the lease's ten seconds. `needed`: the first of them.
@@ -206,11 +206,11 @@ impl Members {
         is_home_silent: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
     ) {
-        let (mut lease, mut looked, mut told_silence) = (None, None::<Instant>, false);
+        let (mut lease, mut looked, mut was_silent) = (None, None::<Instant>, false);
         while !is_over() {
             let is_silent = is_home_silent();
-            if told_silence != is_silent || looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-                (looked, told_silence) = (Some(Instant::now()), is_silent);
+            if was_silent != is_silent || looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+                (looked, was_silent) = (Some(Instant::now()), is_silent);
                 if let Err(error) = self.look(sequencer, &mut lease, &own(), needed()) {
                     tracing::debug!(%error, "the cluster's members could not be read");
                     lease = None;
@@ -349,7 +349,7 @@ impl View {
         }
     }
 
-    /// What is older may be the word of a node that is gone.
+    /// An older key may be the word of a node that is gone.
     fn is_heard_elsewhere(&self, me: NodeId, home: NodeId, now: Instant) -> bool {
         let mut others = self.members.iter().filter(|(id, _)| **id != me.0 && **id != home.0);
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < RECENT);
