@@ -1,5 +1,5 @@
 //! The nodes that are configured: those that have joined the cluster and were not removed from it,
-//! whether they run or not. What is dropped at the sequencer rests on their number.
+//! whether they run or not. The sequencer's records are dropped by a majority of their number.
 //!
 //! ```text
 //! configured/ID  QCNF | format 1 u32 | state u8: 1 joined, 2 removed | name | checksum u32

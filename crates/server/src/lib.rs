@@ -263,7 +263,7 @@ pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool) -> Result<Adop
     cluster::adoption::adopt(settings, from, accepts_loss, || engine_parts(settings))
 }
 
-/// What a folder is opened with by a node of a cluster before it serves.
+/// The parts that open the folder of a node of a cluster before it serves.
 fn engine_parts(settings: &Settings) -> Result<EngineParts> {
     let disk = open_disk(&settings.storage.data)?;
     Ok(EngineParts::with_file_log(

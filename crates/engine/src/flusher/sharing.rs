@@ -460,7 +460,7 @@ impl Worker {
     fn end_home(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
         sharing.standing.end_home();
-        // What was asked of this home is not asked of the next one that this node is.
+        // A hand-over was asked of this term, not of a later one of this node.
         sharing.standing.wishes.drain_until_micros.store(0, Ordering::SeqCst);
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);

@@ -1,4 +1,4 @@
-//! What a partition's files hold: the store's, and the log behind them.
+//! The content of a partition's files: the store's, and the log behind them.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! A node of a log that several share: the machines of the log, driven by events, and how they are
 //! set up. The flusher applies what they deliver.
 
-pub(crate) mod adopt;
 pub(crate) mod chores;
 pub(crate) mod place;
 pub(crate) mod replica;

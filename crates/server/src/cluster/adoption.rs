@@ -17,7 +17,7 @@ use super::members::now_us;
 use super::node::random;
 use crate::settings::{ClusterSettings, Settings};
 
-/// What the new cluster begins with.
+/// The beginning of a new cluster.
 #[derive(Clone, Debug)]
 pub struct AdoptedCluster {
     /// The new cluster's id.

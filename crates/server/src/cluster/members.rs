@@ -115,10 +115,10 @@ impl Members {
         let home = view.term.map(|term| term.writer.node);
         let redis = home.and_then(|home| view.members.get(&home.0)?.redis.clone());
         // One that is not known for a moment is no change.
-        self.redis_home.send_if_modified(|told| {
-            let is_news = redis.is_some() && *told != redis;
+        self.redis_home.send_if_modified(|known| {
+            let is_news = redis.is_some() && *known != redis;
             if is_news {
-                *told = redis;
+                *known = redis;
             }
             is_news
         });

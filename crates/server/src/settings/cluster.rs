@@ -31,8 +31,8 @@ pub struct ClusterSettings {
     pub node_listen: SocketAddr,
     /// The host and port by which they do; `None`: `node_listen`.
     pub node_advertise: Option<String>,
-    /// How many nodes there are at least, whether they run or not. Those that have joined count too,
-    /// and those that were removed do not.
+    /// How many nodes there are at least, whether they run or not. Those that have joined count
+    /// too, and those that were removed do not.
     pub nodes: usize,
     /// `None`: in clear text, on loopback.
     pub certificates: Option<NodeCertificates>,
