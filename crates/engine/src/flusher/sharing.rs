@@ -437,7 +437,7 @@ impl Worker {
     fn end_home(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
         sharing.standing.end_home();
-        // What was to be handed over is.
+        // The hand-over is done.
         sharing.standing.wishes.drain_until_micros.store(0, Ordering::SeqCst);
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);
