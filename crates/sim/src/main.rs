@@ -1,5 +1,6 @@
-//! `quartet-sim --seeds 1000` runs seeds 0 to 999, `--first 1000` those behind them; `--seed 7` runs
-//! one of them again and shows its hash. `--cluster`: three engines that share a log instead of one.
+//! `quartet-sim --seeds 1000` runs seeds 0 to 999, `--first 1000` those behind them; `--seed 7`
+//! runs one of them again and shows its hash. `--cluster`: three engines that share a log instead
+//! of one.
 
 use std::process::ExitCode;
 use std::time::Instant;

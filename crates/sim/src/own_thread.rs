@@ -24,7 +24,7 @@ enum FromThread {
     Ended(Step, Next),
 }
 
-/// What has come of a step, or of a part of it.
+/// The outcome of a step, or of a part of it.
 pub enum Said {
     /// It waits for so long: then it is to go on.
     Waits(Thread, Duration),
@@ -38,7 +38,7 @@ pub struct Thread {
     handle: JoinHandle<()>,
 }
 
-/// What unwinds a thread that is killed.
+/// Unwinds a thread that is killed.
 struct Killed;
 
 /// Runs a step up to its end, or its first wait.

@@ -548,8 +548,7 @@ impl Worker {
         }
         self.sync()?;
         if self.sharing.is_some() {
-            // Its records are not among those that `sync` knows; the store's files must not be ahead
-            // of them.
+            // `sync` does not know its records, and the store's files must not be ahead of them.
             self.log.sync()?;
         }
         self.flush_store_at_end()?;

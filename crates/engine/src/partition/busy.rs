@@ -142,7 +142,9 @@ mod tests {
         let (listeners, calls) = (Listeners::default(), Arc::new(AtomicU32::new(0)));
         let listen = || {
             let calls = calls.clone();
-            listeners.add(Arc::new(move || drop(calls.fetch_add(1, Ordering::Relaxed))))
+            listeners.add(Arc::new(move || {
+                calls.fetch_add(1, Ordering::Relaxed);
+            }))
         };
         let first = listen();
         let second = listen();

@@ -26,7 +26,7 @@ const LARGE_BYTES: usize = 300_000;
 /// Longest time that a request waits before it executes.
 const WAITS_MILLIS: u64 = 1_500;
 
-/// By up to so much a confirmation is begun too early, as a mistake.
+/// A confirmation is begun too early by up to this time, as a mistake.
 const EARLIER: Duration = Duration::from_millis(300);
 
 pub fn space(durability: Durability) -> Space {
@@ -152,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// Writes a value of about so many bytes, which no compression makes smaller.
+    /// Writes a value of about `bytes` bytes, which no compression makes smaller.
     fn write_value(&mut self, at: usize, durability: Durability, bytes: usize) {
         let arrival = self.arrival(at, durability);
         self.written += 1;

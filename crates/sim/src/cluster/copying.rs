@@ -11,7 +11,7 @@ use quartet_model::LogSequence;
 
 use crate::cluster::node::Given;
 
-/// A hold is kept this often, and ends by itself after so many seconds.
+/// How often a hold is kept, and the seconds after which it ends by itself.
 const KEEP_EVERY: Duration = Duration::from_secs(3);
 const LEASE_SECONDS: u32 = 10;
 
@@ -91,7 +91,7 @@ pub enum Stage {
     Carries(Box<(CopySource, CopyTarget)>),
 }
 
-/// What a step of a copy has led to.
+/// The outcome of a step of a copy.
 pub enum Copied {
     NotYet,
     Done,
@@ -133,7 +133,7 @@ fn carried((source, target): &mut (CopySource, CopyTarget)) -> Result<bool, Copy
     }
 }
 
-/// What a copy that is done is counted as.
+/// The state that a finished copy is counted as.
 pub fn done_of(store: StoreKind) -> &'static str {
     match store {
         StoreKind::Memory => "copied a store in memory",

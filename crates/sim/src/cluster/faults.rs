@@ -1,4 +1,4 @@
-//! What befalls the nodes, who takes over, and how nodes get back to work.
+//! The faults of the nodes, who takes over, and how nodes get back to work.
 
 use std::time::Duration;
 

@@ -90,7 +90,7 @@ pub fn judge(history: &[Transaction]) -> Result<Shown, Anomaly> {
     })
 }
 
-/// What a transaction that committed has seen of each list, with its own append.
+/// Each list as a transaction that committed has seen it, with its own append.
 fn seen(transaction: &Transaction) -> impl Iterator<Item = (&Vec<u8>, List)> {
     transaction.reads.iter().map(|(key, read)| {
         let own = transaction.appends.iter().filter(|(of, _)| of == key);

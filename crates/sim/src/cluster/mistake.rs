@@ -94,7 +94,13 @@ impl Mistake {
                 violation,
                 V::Diverged { .. } | V::HashDiffers { .. } | V::Stopped { .. } | V::PhantomRead { .. }
             ),
-            Mistake::CutGroupApplied => matches!(violation, V::Diverged { .. } | V::HashDiffers { .. }),
+            // Its history is another than the log's: the chain shows it as well.
+            Mistake::CutGroupApplied => {
+                matches!(
+                    violation,
+                    V::Diverged { .. } | V::HashDiffers { .. } | V::Stopped { .. }
+                )
+            }
             Mistake::UncertifiedReads => matches!(violation, V::Lists(_) | V::Money { .. }),
         }
     }

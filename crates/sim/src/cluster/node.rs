@@ -177,7 +177,7 @@ impl Node {
 
     /// The process ends, and with it what the disk has not synced.
     pub fn crash(&mut self, random: &mut Random) {
-        // What the process does at its end is not on the disk any more.
+        // The disk as it is now: the process changes nothing at its end.
         let disk = self.disk.fork();
         if self.runtime.waits_within("checkpoint") {
             self.count("crash within a checkpoint");

@@ -178,6 +178,12 @@ impl Post {
 
     /// Counts what an answer says, and notes whether the node is home.
     fn count(&mut self, sent: &Sent, answer: &Result<Answer, Failure>) {
+        if let (Sent::ReadTerm, Ok(Answer::Value(term))) = (sent, answer)
+            && self.mistake != Some(Mistake::StaleConfirmation)
+            && *term != self.home_by
+        {
+            self.home_by = None;
+        }
         let what = match (sent, answer) {
             (Sent::Append { .. }, Err(_)) => "append unknown",
             (Sent::Append { term, record, .. }, Ok(Answer::Refused { found })) => {
@@ -294,6 +300,10 @@ impl Post {
         let Ok(record) = Record::decode(&value) else {
             return value;
         };
+        // A home knows its records as it has written them.
+        if mistake == Mistake::CutGroupApplied && self.home_by.is_some() {
+            return value;
+        }
         if let Some(shown) = self.shown.get(&at) {
             return shown.clone();
         }
