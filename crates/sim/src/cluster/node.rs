@@ -198,6 +198,7 @@ impl Node {
         {
             self.count("closing failed");
         }
+        self.post.close();
         self.runtime.kill();
         self.disk.crash();
         self.asleep_until = Duration::ZERO;

@@ -122,6 +122,12 @@ impl Post {
         }
     }
 
+    /// The process has ended: what it has not sent yet it never sends.
+    pub fn close(&mut self) {
+        self.mailbox = Arc::default();
+        self.under_way.clear();
+    }
+
     /// Carries what was sent and what has arrived.
     pub fn carry(&mut self) {
         let (watches, sent) = {
