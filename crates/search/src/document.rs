@@ -35,7 +35,7 @@ pub struct Occurrences {
 pub enum Sortable {
     /// The value of a NUMERIC field.
     Number(f64),
-    /// The value of any other field, in lower case.
+    /// The value of any other field, in lower case unless the field keeps its case.
     Text(Vec<u8>),
 }
 
@@ -205,6 +205,7 @@ fn sortable(at: u16, field: &Field, value: &[u8]) -> Result<Sortable, IndexingFa
             let failure = |reason| IndexingFailure { field: at, reason };
             Ok(Sortable::Number(number(value).map_err(failure)?))
         }
+        _ if field.keeps_case => Ok(Sortable::Text(value.to_vec())),
         _ => Ok(Sortable::Text(folded(value))),
     }
 }

@@ -16,7 +16,9 @@ use std::ops::ControlFlow;
 
 use crate::Document;
 use crate::document::{DocumentRow, OccurrencesRow};
-use crate::layout::{DocumentId, INDEX, document_row, id_of, key_row, removed_row, removed_rows};
+use crate::layout::{
+    DocumentId, INDEX, after, document_row, field_prefix, id_of, key_row, removed_row, removed_rows, tag_of,
+};
 use crate::postings::{self, Posting};
 use crate::rows::{Rows, WriteRows};
 
@@ -117,6 +119,47 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
         rows.set(&removed_row(id), &row);
     }
     true
+}
+
+/// How many documents wait to be settled: those that came, and those that went while their postings
+/// are still there. Each search reads them all.
+pub fn waiting(rows: &mut dyn Rows) -> u64 {
+    let (start, end) = removed_rows();
+    State::read(rows).unsettled() + rows.count(&start, &end)
+}
+
+/// How many terms the settled documents have.
+pub fn term_count(rows: &mut dyn Rows) -> u64 {
+    rows.count(b"w", b"x")
+}
+
+/// The different values of the TAG field at a position, in byte order; at most `count_max`. Takes
+/// as long as there are values, however many documents have them.
+pub fn tag_values(rows: &mut dyn Rows, field: u16, count_max: usize) -> Vec<Vec<u8>> {
+    let prefix = field_prefix(b'g', field);
+    let (mut start, end) = (prefix.clone(), after(&prefix));
+    let mut values = Vec::new();
+    while values.len() < count_max {
+        let mut found = None;
+        rows.scan(&start, &end, &mut |key, _| {
+            found = Some(key.to_vec());
+            ControlFlow::Break(())
+        });
+        let Some(key) = found else { break };
+        start = after(&key[..key.len() - 8]);
+        values.push(tag_of(&key));
+    }
+    values
+}
+
+/// The keys of all documents, in byte order.
+pub fn keys(rows: &mut dyn Rows) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    rows.scan(&key_row(b""), &after(&key_row(b"")), &mut |key, _| {
+        keys.push(key[1..].to_vec());
+        ControlFlow::Continue(())
+    });
+    keys
 }
 
 /// The id of the document with this key.
@@ -261,6 +304,20 @@ mod tests {
         assert_eq!(rows.get(&term_row(b"one")), None);
         let two = rows.get(&term_row(b"two")).unwrap();
         assert_eq!(postings::documents_of(&two), 1);
+    }
+
+    #[test]
+    fn values_of_tags_come_once_each() {
+        let mut rows = MemoryRows::default();
+        for (key, text) in [("a", "Red,blue"), ("b", "red"), ("c", "green")] {
+            put(&mut rows, &document(key, text));
+        }
+        assert_eq!(tag_values(&mut rows, 1, 100), [&b"blue"[..], b"green", b"red"]);
+        assert_eq!(tag_values(&mut rows, 1, 2).len(), 2);
+        assert_eq!((waiting(&mut rows), term_count(&mut rows)), (3, 0));
+        settle_all(&mut rows);
+        remove(&mut rows, b"c");
+        assert_eq!((waiting(&mut rows), term_count(&mut rows)), (1, 3));
     }
 
     #[test]

@@ -27,6 +27,14 @@ impl Component {
         }
     }
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::Float32 => "FLOAT32",
+            Component::Float64 => "FLOAT64",
+        }
+    }
+
     fn bytes(self) -> usize {
         match self {
             Component::Float32 => 4,
@@ -56,6 +64,15 @@ impl Metric {
             _ => None,
         }
     }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::L2 => "L2",
+            Metric::InnerProduct => "IP",
+            Metric::Cosine => "COSINE",
+        }
+    }
 }
 
 /// The vectors of a field. Each is compared with the query's, so answers are exact (FLAT).
@@ -78,6 +95,21 @@ impl VectorKind {
             dimensions,
             metric,
         })
+    }
+
+    /// The type of its components.
+    pub fn component(&self) -> Component {
+        self.component
+    }
+
+    /// Number of components.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// The measure of nearness.
+    pub fn metric(&self) -> Metric {
+        self.metric
     }
 
     /// Length of a vector, in bytes.

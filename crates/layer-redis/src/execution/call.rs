@@ -115,6 +115,7 @@ fn conclude(layer: &Redis, executed: Result<(Answer, Dependency), ExecuteError<A
         Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
     };
     layer.changes.take();
+    layer.forget_indexes();
     layer.outbox.discard(dependency);
     layer.replication.discard();
     Ended { outcome, dependency }
@@ -140,6 +141,8 @@ fn handle(
     if !keeps_effects(&outcome) {
         return outcome;
     }
+    let now_ms = context.expires_up_to_ms();
+    layer.follow_changes(context.tx, now_ms);
     if layer.changes.are_wanted() {
         let (changes, expired_fields) = layer.changes.take_with_fields();
         layer.notify(Some((command, arguments)), &changes);
