@@ -75,14 +75,19 @@ impl State {
     }
 }
 
-/// Puts a document into the index instead of the one with its key. Returns its id.
+/// Puts a document into the index instead of the one with its key. Returns its id. Writes nothing if
+/// it is there as it is.
 pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
+    let row = document.to_row();
+    if let Some(id) = same(rows, document, &row) {
+        return id;
+    }
     let mut state = State::read(rows);
     take_out(rows, &mut state, &document.key);
     state.last_id += 1;
     let id = state.last_id;
     rows.set(&key_row(&document.key), &id.to_be_bytes());
-    rows.set(&document_row(id), &document.to_row());
+    rows.set(&document_row(id), &row);
     for (key, value) in document.rows_beside(id) {
         rows.set(&key, value);
     }
@@ -90,6 +95,16 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     state.tokens += u64::from(document.length);
     state.write(rows);
     id
+}
+
+/// The id of the document if the index has it with this row and with its vectors.
+fn same(rows: &mut dyn WriteRows, document: &Document, row: &[u8]) -> Option<DocumentId> {
+    let id = id_of_key(rows, &document.key)?;
+    let is_same = rows.get(&document_row(id)).as_deref() == Some(row)
+        && document
+            .rows_beside(id)
+            .all(|(key, value)| value.is_empty() || rows.get(&key).as_deref() == Some(value));
+    is_same.then_some(id)
 }
 
 /// Takes the document with this key out of the index. Returns true if there was one.
@@ -256,7 +271,8 @@ fn rows_between(rows: &mut dyn Rows, start: &[u8], end: &[u8], count_max: usize)
 mod tests {
     use super::*;
     use crate::layout::term_row;
-    use crate::{Field, MemoryRows, Schema};
+    use crate::vectors::{Component, Metric, VectorKind};
+    use crate::{Field, FieldKind, MemoryRows, Schema};
 
     fn document(key: &str, text: &str) -> Document {
         let mut tag = Field::tag("tag");
@@ -304,6 +320,32 @@ mod tests {
         assert_eq!(rows.get(&term_row(b"one")), None);
         let two = rows.get(&term_row(b"two")).unwrap();
         assert_eq!(postings::documents_of(&two), 1);
+    }
+
+    #[test]
+    fn a_document_that_is_there_as_it_is_is_not_written_again() {
+        let mut vector = Field::new(
+            "v",
+            FieldKind::Vector(VectorKind::new(Component::Float32, 1, Metric::L2).unwrap()),
+        );
+        vector.path = "v".into();
+        let schema = Schema::new(vec![Field::text("t", 1.0), vector]).unwrap();
+        let document = |vector: &[u8]| {
+            let value = |field: &Field| {
+                Some(if field.name == "v" {
+                    vector.to_vec()
+                } else {
+                    b"word".to_vec()
+                })
+            };
+            Document::new(&schema, b"a", value).unwrap()
+        };
+        let mut rows = MemoryRows::default();
+        assert_eq!(put(&mut rows, &document(&[0; 4])), 1);
+        let before = rows.clone();
+        assert_eq!(put(&mut rows, &document(&[0; 4])), 1);
+        assert_eq!(rows, before);
+        assert_eq!(put(&mut rows, &document(&[1; 4])), 2);
     }
 
     #[test]

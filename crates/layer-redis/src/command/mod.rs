@@ -199,7 +199,7 @@ impl Group {
             Group::Stream => "stream",
             Group::Geo => "geo",
             Group::Json => "json",
-            Group::Search => "module",
+            Group::Search => "search",
             Group::Generic => "generic",
             Group::Transactions => "transactions",
             Group::Scripting => "scripting",

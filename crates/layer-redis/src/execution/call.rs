@@ -106,6 +106,7 @@ fn conclude(layer: &Redis, executed: Result<(Answer, Dependency), ExecuteError<A
         Ok((outcome, dependency)) => {
             layer.outbox.commit(dependency);
             layer.replication.commit(dependency);
+            layer.indexes.commit();
             return Ended { outcome, dependency };
         }
         Err(ExecuteError::Layer(outcome, dependency)) => (outcome, dependency),

@@ -48,7 +48,7 @@ impl Redis {
     pub fn forget_indexes(&self) {
         self.changes.take_unindexed();
         self.changes.index(true);
-        self.indexes.forget();
+        self.indexes.discard();
     }
 
     /// Fills indexes that are not full yet. Call it about ten times a second.

@@ -32,6 +32,7 @@ pub use rows::{Overlay, TransactionRows};
 pub use words::Words;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::{Transaction, UniqueId};
@@ -42,12 +43,23 @@ use crate::command::error_reply::ErrorReply;
 #[derive(Default)]
 pub struct Indexes {
     latest: Mutex<Option<Arc<Catalogue>>>,
+    /// What is known was read in a transaction that has not ended yet.
+    uncertain: AtomicBool,
 }
 
 impl Indexes {
-    /// What is known may come from a transaction that was taken back.
-    pub fn forget(&self) {
-        *self.latest.lock() = None;
+    /// The transaction was committed.
+    #[inline]
+    pub fn commit(&self) {
+        self.uncertain.store(false, Ordering::Relaxed);
+    }
+
+    /// The transaction was taken back. Another may give its marks again, so what was read in it is
+    /// forgotten.
+    pub fn discard(&self) {
+        if self.uncertain.swap(false, Ordering::Relaxed) {
+            *self.latest.lock() = None;
+        }
     }
 
     /// The definitions as the transaction sees them.
@@ -60,6 +72,7 @@ impl Indexes {
         }
         let read = Arc::new(Catalogue::read(tx, mark.map(<[u8]>::to_vec)));
         *latest = Some(read.clone());
+        self.uncertain.store(true, Ordering::Relaxed);
         read
     }
 }

@@ -12,6 +12,9 @@ mod query;
 mod settings;
 pub(crate) mod upkeep;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use quartet_search::SearchError;
