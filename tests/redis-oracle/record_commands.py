@@ -26,7 +26,7 @@ FT.CREATE i ON HASH SCHEMA t TEXT
 HSET d:1 t 'hello world' g 'a;B' n 1.5 v '{ZERO}{TWO}' k Foo m Zed p 10 b 'running shoes'
 HSET d:2 t 'Hello there' g B n 3 v '{TWO}{TWO}' p 5 x 9
 HSET d:3 t bad n abc
-HSET d:4 t 'nothing else' n 7 g c k bar v '{TWO}{ZERO}' b 'run the race'
+HSET d:4 t 'nothing else' g c n 7 v '{TWO}{ZERO}' k bar b 'run the race'
 HSET e:1 t hello
 SET d:5 hello
 FT.SEARCH i hello DIALECT 2 SCORER TFIDF

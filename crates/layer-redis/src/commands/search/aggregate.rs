@@ -344,12 +344,11 @@ impl Source<'_> {
         if self.asked.loads_all {
             for (name, value) in content::fields(context, &entry) {
                 let of_path = schema.fields().find(|(_, field)| field.path.as_bytes() == name);
-                let name = String::from_utf8_lossy(&name).into_owned();
-                let (name, value) = match of_path {
-                    Some((_, field)) => (field.name.clone(), content::property(field, value, true)),
-                    None => (name, Value::Text(value)),
+                let value = match of_path {
+                    Some((_, field)) => content::property(field, value, true),
+                    None => Value::Text(value),
                 };
-                record.set(&name, value);
+                record.set(&String::from_utf8_lossy(&name), value);
             }
         }
         for name in self.wanted {
