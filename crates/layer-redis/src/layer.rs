@@ -21,6 +21,7 @@ use crate::connections::outbox::Outbox;
 use crate::connections::pause::Pause;
 use crate::connections::pending_disconnects::PendingDisconnects;
 use crate::connections::tracking::Tracking;
+use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::KeyCount;
 use crate::keyspace::changes::Changes;
 use crate::keyspace::found_expired::FoundExpired;
@@ -43,6 +44,9 @@ pub struct Redis {
     pub table: &'static Table,
     pub config: Config,
     pub changes: Changes,
+    /// Search indexes, as far as they are known in memory.
+    pub indexes: Indexes,
+    pub cursors: Cursors,
     pub outbox: Outbox,
     /// The stream to replicas.
     pub replication: Replication,
@@ -238,7 +242,7 @@ impl Announcement {
 
 /// A part of the command set that Redis has as a module: its name, and the version of the module
 /// that it agrees with.
-pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800)];
+pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800), ("search", 20_810)];
 
 impl Identity {
     /// The name of the server's mode in HELLO and INFO.

@@ -18,6 +18,7 @@ mod connections;
 pub mod execution;
 mod facts;
 mod handler;
+mod indexes;
 mod invariants;
 pub mod keyspace;
 mod layer;

@@ -28,6 +28,8 @@ impl Redis {
             table: commands::table(),
             config,
             changes: Default::default(),
+            indexes: Default::default(),
+            cursors: Default::default(),
             outbox: Default::default(),
             replication: Default::default(),
             reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),

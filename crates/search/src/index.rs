@@ -17,8 +17,10 @@ use std::ops::ControlFlow;
 use crate::Document;
 use crate::document::{DocumentRow, OccurrencesRow};
 use crate::graph;
-use crate::layout::{DocumentId, INDEX, document_row, field_of_vector, id_of, key_row};
-use crate::layout::{removed_row, removed_rows};
+use crate::layout::{
+    DocumentId, INDEX, after, document_row, field_of_vector, field_prefix, id_of, key_row, removed_row, removed_rows,
+    tag_of,
+};
 use crate::postings::{self, Posting};
 use crate::rows::{Rows, WriteRows};
 
@@ -75,14 +77,19 @@ impl State {
     }
 }
 
-/// Puts a document into the index instead of the one with its key. Returns its id.
+/// Puts a document into the index instead of the one with its key. Returns its id. Writes nothing if
+/// it is there as it is.
 pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
+    let row = document.to_row();
+    if let Some(id) = same(rows, document, &row) {
+        return id;
+    }
     let mut state = State::read(rows);
     take_out(rows, &mut state, &document.key);
     state.last_id += 1;
     let id = state.last_id;
     rows.set(&key_row(&document.key), &id.to_be_bytes());
-    rows.set(&document_row(id), &document.to_row());
+    rows.set(&document_row(id), &row);
     for (key, value) in document.rows_beside(id) {
         rows.set(&key, value);
     }
@@ -90,6 +97,16 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     state.tokens += u64::from(document.length);
     state.write(rows);
     id
+}
+
+/// The id of the document if the index has it with this row and with its vectors.
+fn same(rows: &mut dyn WriteRows, document: &Document, row: &[u8]) -> Option<DocumentId> {
+    let id = id_of_key(rows, &document.key)?;
+    let is_same = rows.get(&document_row(id)).as_deref() == Some(row)
+        && document
+            .rows_beside(id)
+            .all(|(key, value)| value.is_empty() || rows.get(&key).as_deref() == Some(value));
+    is_same.then_some(id)
 }
 
 /// Takes the document with this key out of the index. Returns true if there was one.
@@ -124,6 +141,47 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
         rows.set(&removed_row(id), &row);
     }
     true
+}
+
+/// How many documents wait to be settled: those that came, and those that went while their postings
+/// are still there. Each search reads them all.
+pub fn waiting(rows: &mut dyn Rows) -> u64 {
+    let (start, end) = removed_rows();
+    State::read(rows).unsettled() + rows.count(&start, &end)
+}
+
+/// How many terms the settled documents have.
+pub fn term_count(rows: &mut dyn Rows) -> u64 {
+    rows.count(b"w", b"x")
+}
+
+/// The different values of the TAG field at a position, in byte order; at most `count_max`. Takes
+/// as long as there are values, however many documents have them.
+pub fn tag_values(rows: &mut dyn Rows, field: u16, count_max: usize) -> Vec<Vec<u8>> {
+    let prefix = field_prefix(b'g', field);
+    let (mut start, end) = (prefix.clone(), after(&prefix));
+    let mut values = Vec::new();
+    while values.len() < count_max {
+        let mut found = None;
+        rows.scan(&start, &end, &mut |key, _| {
+            found = Some(key.to_vec());
+            ControlFlow::Break(())
+        });
+        let Some(key) = found else { break };
+        start = after(&key[..key.len() - 8]);
+        values.push(tag_of(&key));
+    }
+    values
+}
+
+/// The keys of all documents, in byte order.
+pub fn keys(rows: &mut dyn Rows) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    rows.scan(&key_row(b""), &after(&key_row(b"")), &mut |key, _| {
+        keys.push(key[1..].to_vec());
+        ControlFlow::Continue(())
+    });
+    keys
 }
 
 /// The id of the document with this key.
@@ -220,7 +278,8 @@ fn rows_between(rows: &mut dyn Rows, start: &[u8], end: &[u8], count_max: usize)
 mod tests {
     use super::*;
     use crate::layout::term_row;
-    use crate::{Field, MemoryRows, Schema};
+    use crate::vectors::{Component, Metric, VectorKind};
+    use crate::{Field, FieldKind, MemoryRows, Schema};
 
     fn document(key: &str, text: &str) -> Document {
         let mut tag = Field::tag("tag");
@@ -268,6 +327,46 @@ mod tests {
         assert_eq!(rows.get(&term_row(b"one")), None);
         let two = rows.get(&term_row(b"two")).unwrap();
         assert_eq!(postings::documents_of(&two), 1);
+    }
+
+    #[test]
+    fn a_document_that_is_there_as_it_is_is_not_written_again() {
+        let mut vector = Field::new(
+            "v",
+            FieldKind::Vector(VectorKind::new(Component::Float32, 1, Metric::L2).unwrap()),
+        );
+        vector.path = "v".into();
+        let schema = Schema::new(vec![Field::text("t", 1.0), vector]).unwrap();
+        let document = |vector: &[u8]| {
+            let value = |field: &Field| {
+                Some(if field.name == "v" {
+                    vector.to_vec()
+                } else {
+                    b"word".to_vec()
+                })
+            };
+            Document::new(&schema, b"a", value).unwrap()
+        };
+        let mut rows = MemoryRows::default();
+        assert_eq!(put(&mut rows, &document(&[0; 4])), 1);
+        let before = rows.clone();
+        assert_eq!(put(&mut rows, &document(&[0; 4])), 1);
+        assert_eq!(rows, before);
+        assert_eq!(put(&mut rows, &document(&[1; 4])), 2);
+    }
+
+    #[test]
+    fn values_of_tags_come_once_each() {
+        let mut rows = MemoryRows::default();
+        for (key, text) in [("a", "Red,blue"), ("b", "red"), ("c", "green")] {
+            put(&mut rows, &document(key, text));
+        }
+        assert_eq!(tag_values(&mut rows, 1, 100), [&b"blue"[..], b"green", b"red"]);
+        assert_eq!(tag_values(&mut rows, 1, 2).len(), 2);
+        assert_eq!((waiting(&mut rows), term_count(&mut rows)), (3, 0));
+        settle_all(&mut rows);
+        remove(&mut rows, b"c");
+        assert_eq!((waiting(&mut rows), term_count(&mut rows)), (1, 3));
     }
 
     #[test]

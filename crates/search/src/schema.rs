@@ -65,8 +65,8 @@ pub struct Field {
     pub kind: FieldKind,
     /// Its value is kept with the document, for sorting and aggregation.
     pub sortable: bool,
-    /// The value kept for sorting is as it came, not in lower case.
-    pub unnormalized: bool,
+    /// The value that is kept for sorting is as it came, not in lower case.
+    pub keeps_case: bool,
     /// Kept for sorting, not searched.
     pub no_index: bool,
     /// Documents without it can be asked for.
@@ -83,7 +83,7 @@ impl Field {
             name: name.into(),
             kind,
             sortable: false,
-            unnormalized: false,
+            keeps_case: false,
             no_index: false,
             index_missing: false,
             index_empty: false,

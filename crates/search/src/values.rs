@@ -78,7 +78,7 @@ impl Values {
     /// The value by which documents are sorted: the first.
     pub fn sortable(&self, field: &Field) -> Option<Sortable> {
         match self {
-            Values::Texts(texts) if field.unnormalized => texts.first().map(|text| Sortable::Text(text.clone())),
+            Values::Texts(texts) if field.keeps_case => texts.first().map(|text| Sortable::Text(text.clone())),
             Values::Texts(texts) => texts.first().map(|text| Sortable::Text(crate::analysis::folded(text))),
             Values::Numbers(numbers) => numbers.first().map(|number| Sortable::Number(*number)),
             Values::Vectors(_) => None,

@@ -140,6 +140,15 @@ impl Metric {
             _ => None,
         }
     }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::L2 => "L2",
+            Metric::InnerProduct => "IP",
+            Metric::Cosine => "COSINE",
+        }
+    }
 }
 
 /// How a graph of near vectors is built and searched (HNSW).
@@ -204,24 +213,24 @@ impl VectorKind {
         self.graph.as_ref()
     }
 
-    /// Length of a vector, in bytes.
-    pub fn bytes(&self) -> usize {
-        self.component.bytes() * self.dimensions
-    }
-
-    /// How many components a vector has.
-    pub fn dimensions(&self) -> usize {
-        self.dimensions
-    }
-
     /// The type of its components.
     pub fn component(&self) -> Component {
         self.component
     }
 
+    /// Number of components.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
     /// The measure of nearness.
     pub fn metric(&self) -> Metric {
         self.metric
+    }
+
+    /// Length of a vector, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.component.bytes() * self.dimensions
     }
 
     /// Appends a component to a vector. Nothing if it cannot be one.

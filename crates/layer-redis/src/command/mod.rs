@@ -175,6 +175,7 @@ pub enum Group {
     Stream,
     Geo,
     Json,
+    Search,
     Generic,
     Transactions,
     Scripting,
@@ -198,6 +199,7 @@ impl Group {
             Group::Stream => "stream",
             Group::Geo => "geo",
             Group::Json => "json",
+            Group::Search => "search",
             Group::Generic => "generic",
             Group::Transactions => "transactions",
             Group::Scripting => "scripting",
@@ -222,6 +224,7 @@ impl Group {
             Group::Stream => Some("stream"),
             Group::Geo => Some("geo"),
             Group::Json => Some("json"),
+            Group::Search => Some("search"),
             Group::Generic => Some("keyspace"),
             Group::Transactions => Some("transaction"),
             Group::Scripting => Some("scripting"),
@@ -310,6 +313,7 @@ pub const CATEGORIES: &[&str] = &[
     "transaction",
     "scripting",
     "json",
+    "search",
 ];
 
 impl Command {

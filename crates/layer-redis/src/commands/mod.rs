@@ -13,6 +13,7 @@ pub(crate) mod lists;
 pub(crate) mod migration;
 pub(crate) mod pubsub;
 pub(crate) mod scripting;
+pub(crate) mod search;
 pub(crate) mod serialization;
 pub(crate) mod server;
 pub(crate) mod sets;
@@ -39,6 +40,7 @@ static FAMILIES: &[&[Definition]] = &[
     streams::COMMANDS,
     geo::COMMANDS,
     json::COMMANDS,
+    search::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
     serialization::COMMANDS,

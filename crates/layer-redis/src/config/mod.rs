@@ -47,6 +47,8 @@ parameters! {
     zset_max_listpack_value = 64;
     stream_node_max_entries = 100;
     stream_node_max_bytes = 4096;
+    search_timeout = 500;
+    search_default_dialect = 2;
     slowlog_log_slower_than = 10_000;
     slowlog_max_len = 128;
     commandlog_request_larger_than = 1 << 20;

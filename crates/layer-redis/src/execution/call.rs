@@ -106,6 +106,7 @@ fn conclude(layer: &Redis, executed: Result<(Answer, Dependency), ExecuteError<A
         Ok((outcome, dependency)) => {
             layer.outbox.commit(dependency);
             layer.replication.commit(dependency);
+            layer.indexes.commit();
             return Ended { outcome, dependency };
         }
         Err(ExecuteError::Layer(outcome, dependency)) => (outcome, dependency),
@@ -115,6 +116,7 @@ fn conclude(layer: &Redis, executed: Result<(Answer, Dependency), ExecuteError<A
         Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
     };
     layer.changes.take();
+    layer.forget_indexes();
     layer.outbox.discard(dependency);
     layer.replication.discard();
     Ended { outcome, dependency }
@@ -140,6 +142,8 @@ fn handle(
     if !keeps_effects(&outcome) {
         return outcome;
     }
+    let now_ms = context.expires_up_to_ms();
+    layer.follow_changes(context.tx, now_ms);
     if layer.changes.are_wanted() {
         let (changes, expired_fields) = layer.changes.take_with_fields();
         layer.notify(Some((command, arguments)), &changes);

@@ -60,11 +60,13 @@ impl Redis {
                 return Ok(false);
             };
             self.keyspace(tx, victim.db, now_ms).evict(&victim.name);
+            self.follow_changes(tx, now_ms);
             Ok(true)
         });
         let Ok((evicted, dependency)) = executed else {
             // The disk is full.
             self.changes.take();
+            self.forget_indexes();
             return false;
         };
         if evicted {

@@ -45,6 +45,7 @@ impl Redis {
                     removed += 1;
                 }
             }
+            self.follow_changes(tx, now_ms);
             Ok(removed)
         });
         let (removed, dependency) = removed.unwrap_or_default();
@@ -87,6 +88,7 @@ impl Redis {
         self.observation.statistics.sample_rate(now_micros);
         self.keep_replicas(now_micros);
         self.observation.statistics.used_peak(self.used_bytes());
+        self.fill_indexes();
         if self.connections.tracking.is_on()
             && let Ok(_home) = self.partition_in_time()
         {
@@ -118,6 +120,7 @@ impl Redis {
             for (db, _, name) in &due {
                 self.keyspace(tx, *db, now_ms).remove(name);
             }
+            self.follow_changes(tx, now_ms);
             Ok(due.len())
         });
         let Ok((removed, dependency)) = removed else {
@@ -134,6 +137,7 @@ impl Redis {
     /// The disk is full, and the transaction was taken back: nobody is notified.
     fn removed_nothing(&self) -> usize {
         self.changes.take();
+        self.forget_indexes();
         self.replication.discard();
         0
     }
@@ -146,6 +150,7 @@ impl Redis {
             for (db, _, name) in &due {
                 fields += commands::hashes::expire_fields(&mut self.keyspace(tx, *db, now_ms), name);
             }
+            self.follow_changes(tx, now_ms);
             Ok((due.len(), fields))
         });
         let Ok(((hashes, fields), dependency)) = removed else {

@@ -42,6 +42,7 @@ impl LongRun {
     /// Runs the request to its end. Blocks the calling thread as long as it takes.
     pub fn run(&mut self) {
         let layer = self.layer.clone();
+        layer.await_filled_indexes();
         let mut partition = layer.engine.partition_for_long();
         self.client.may_take_long = true;
         let ended = self.call(&mut partition);

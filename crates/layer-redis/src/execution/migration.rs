@@ -75,6 +75,7 @@ impl Migration {
                 retry_for: None,
             };
             let changed = taken.iter().filter(|sent| !self.remove_key(&mut context, sent)).count();
+            layer.follow_changes(context.tx, now_ms);
             self.tell(layer, &context);
             Ok::<usize, ()>(changed)
         });
@@ -88,6 +89,7 @@ impl Migration {
             }
             Err(_) => {
                 layer.changes.take();
+                layer.forget_indexes();
                 (taken.len(), Dependency::ZERO)
             }
         }

@@ -10,6 +10,7 @@ pub(crate) mod eviction;
 pub(crate) mod expiry;
 pub(crate) mod feed;
 pub mod image;
+pub(crate) mod indexing;
 pub(crate) mod latency;
 pub(crate) mod long_run;
 pub(crate) mod migration;

@@ -86,6 +86,15 @@ const OF_EVERYTHING: &[&str] = &[
     "function|restore",
     "publish",
     "spublish",
+    "ft.create",
+    "ft._createifnx",
+    "ft.alter",
+    "ft._alterifnx",
+    "ft.aliasadd",
+    "ft._aliasaddifnx",
+    "ft.aliasupdate",
+    "ft.aliasdel",
+    "ft._aliasdelifx",
 ];
 
 /// Commands that waited, and what they did in the end to the only key that they changed.
@@ -112,6 +121,9 @@ pub fn gather(
     if OF_EVERYTHING.contains(&command.name) {
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(context.client.db, &words);
+    }
+    if matches!(command.name, "ft.dropindex" | "ft._dropindexifx") {
+        return gather_dropped(layer, context, &arguments[1], changes);
     }
     // A group's work among its consumers is noted as no change of the key.
     match command.name {
@@ -188,6 +200,17 @@ pub fn gather(
             }
         }
     }
+}
+
+/// The keys that went with an index one by one: a replica may lack the index.
+fn gather_dropped(layer: &Redis, context: &mut Context<'_, '_>, index: &[u8], changes: &[Change]) {
+    let now_ms = context.now_ms;
+    for (db, name) in changed_keys(changes) {
+        layer.gather_key(context.tx, db, name, now_ms);
+    }
+    layer
+        .replication
+        .gather(context.client.db, &[b"FT._DROPINDEXIFX".as_slice(), index]);
 }
 
 /// Returns the elements that a command has taken. `None` too if the key is gone by a command that

@@ -10,6 +10,7 @@ use crate::command::table::Table;
 use crate::config::Config;
 use crate::connections::clients::ClientState;
 use crate::connections::outbox::Outbox;
+use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::eviction_policy::Policy;
 use crate::keyspace::random::Random;
@@ -48,6 +49,14 @@ impl<'c> Groups<'c> {
     #[inline]
     pub fn changes(self) -> &'c Changes {
         &self.layer.changes
+    }
+
+    pub fn indexes(self) -> &'c Indexes {
+        &self.layer.indexes
+    }
+
+    pub fn cursors(self) -> &'c Cursors {
+        &self.layer.cursors
     }
 
     pub fn outbox(self) -> &'c Outbox {

@@ -1,10 +1,10 @@
 //! The changes of keys by the command that runs, in order: the source of keyspace notifications and
-//! client-side caching.
+//! client-side caching, and of the keys that search indexes have to look at again.
 //!
 //! [`Keyspace`](crate::keyspace::Keyspace) notes every change; handlers need not know. While nobody
-//! wants to hear of changes, noting one is one load.
+//! wants to hear of changes and there is no index, noting one is one load.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
@@ -61,30 +61,97 @@ pub struct Change {
     pub what: What,
 }
 
-#[derive(Default)]
+/// Listeners, replicas or caching clients want to hear of changes.
+const WANTED: u8 = 1;
+/// There may be a search index. Set from the start: who looks for one and finds none says so.
+const INDEXED: u8 = 2;
+
 pub struct Changes {
-    wanted: AtomicBool,
+    /// `WANTED` and `INDEXED`.
+    purposes: AtomicU8,
     noted: Mutex<Vec<Change>>,
     expired_fields: Mutex<Vec<ExpiredField>>,
+    /// Names of keys of database 0 that are something else than when indexes last looked. A name
+    /// too many does no harm.
+    unindexed: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Default for Changes {
+    fn default() -> Changes {
+        Changes {
+            purposes: INDEXED.into(),
+            noted: Mutex::default(),
+            expired_fields: Mutex::default(),
+            unindexed: Mutex::default(),
+        }
+    }
 }
 
 impl Changes {
+    fn set(&self, purpose: u8, is_set: bool) {
+        match is_set {
+            true => self.purposes.fetch_or(purpose, Ordering::Relaxed),
+            false => self.purposes.fetch_and(!purpose, Ordering::Relaxed),
+        };
+    }
+
+    fn has(&self, purposes: u8) -> bool {
+        self.purposes.load(Ordering::Relaxed) & purposes != 0
+    }
+
     /// Sets whether anybody wants to hear of changes from now on.
     pub fn want(&self, wanted: bool) {
-        self.wanted.store(wanted, Ordering::Relaxed);
+        self.set(WANTED, wanted);
+    }
+
+    /// Sets whether keys that change are noted for indexes.
+    pub fn index(&self, indexed: bool) {
+        self.set(INDEXED, indexed);
     }
 
     #[inline]
     pub fn are_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
+        self.has(WANTED)
+    }
+
+    #[inline]
+    pub fn are_indexed(&self) -> bool {
+        self.has(INDEXED)
+    }
+
+    #[inline]
+    pub fn are_noted(&self) -> bool {
+        self.has(WANTED | INDEXED)
     }
 
     #[inline]
     pub fn note(&self, db: u8, name: &[u8], what: What) {
+        if self.are_noted() {
+            self.note_for(db, name, what);
+        }
+    }
+
+    fn note_for(&self, db: u8, name: &[u8], what: What) {
+        if db == 0 && self.are_indexed() && what.changes_key() {
+            self.unindexed.lock().push(name.to_vec());
+        }
         if self.are_wanted() {
             let name = name.to_vec();
             self.noted.lock().push(Change { db, name, what });
         }
+    }
+
+    /// A key of database 0 goes with many others, which nobody is told one by one.
+    pub fn note_unindexed(&self, name: &[u8]) {
+        self.unindexed.lock().push(name.to_vec());
+    }
+
+    /// The names noted for indexes since the last call, each once.
+    pub fn take_unindexed(&self) -> Vec<Vec<u8>> {
+        let mut names = std::mem::take(&mut *self.unindexed.lock());
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     pub fn note_expired_field(&self, db: u8, name: &[u8], field: &[u8]) {

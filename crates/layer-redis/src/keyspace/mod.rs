@@ -6,6 +6,7 @@
 //! 'T' deadline db name            the key expires at the deadline; no value
 //! 'F' deadline db name            the hash's first expiring field does so at the deadline; no value
 //! 'L' ...                         libraries of functions: see `commands::scripting::libraries`
+//! 'S' ...                         search indexes: see `indexes`
 //!
 //! header:  kind and flags (1 byte), expiry in ms since the Unix epoch (8 bytes, if HAS_EXPIRY)
 //! payload: the family's own bytes; a large collection's begins with its id (10 bytes),
@@ -457,7 +458,7 @@ impl Keyspace<'_, '_> {
 
     #[inline]
     fn note_put(&self, name: &[u8], old: Option<Deadlines>) {
-        if !self.changes.are_wanted() {
+        if !self.changes.are_noted() {
             return;
         }
         let Some(old) = old else {
@@ -562,11 +563,15 @@ impl Keyspace<'_, '_> {
     /// Removes every key of the database. Returns how many there were.
     pub fn clear(&mut self) -> u64 {
         let mut owned: Vec<(Vec<u8>, Deadlines, Option<Elements>)> = Vec::new();
+        let mut cleared: Vec<Vec<u8>> = Vec::new();
         let (start, end) = keys_range(self.db);
         self.tx.scan(&start, &end, false, &mut |row| {
             let entry = Entry::from_row(row.clone());
             let elements = entry.is_large().then(|| entry.elements());
             let deadlines = entry.deadlines();
+            if self.changes.are_indexed() && self.db == 0 {
+                cleared.push(name_of(row).to_vec());
+            }
             if elements.is_some() || deadlines != Deadlines::default() {
                 owned.push((name_of(row).to_vec(), deadlines, elements));
             }
@@ -578,6 +583,7 @@ impl Keyspace<'_, '_> {
                 elements.clear_all(self.tx);
             }
         }
+        cleared.iter().for_each(|name| self.changes.note_unindexed(name));
         self.tx.clear_range(&start, &end)
     }
 
@@ -786,9 +792,10 @@ impl Elements {
     }
 }
 
-/// Removes every key of every database: the rows of all kinds, without looking at them.
+/// Removes every key of every database, and the search indexes: the rows of all kinds, without
+/// looking at them.
 pub fn clear_everything(tx: &mut Transaction<'_>) {
-    for tag in [b'K', b'E', b'T', b'F'] {
+    for tag in [b'K', b'E', b'T', b'F', b'S'] {
         tx.clear_range(&[tag], &[tag + 1]);
     }
 }

@@ -64,6 +64,18 @@ pub enum Step {
 }
 
 impl Step {
+    /// The original's words for a property that nothing gives.
+    fn lacks(&self, name: &str) -> String {
+        match self {
+            Step::GroupBy { properties, .. } if properties.iter().any(|known| known == name) => {
+                format!("No such property `{name}`")
+            }
+            Step::GroupBy { .. } => format!("Property `{name}` not present in document or pipeline"),
+            Step::SortBy { .. } => format!("Property `{name}` not loaded nor in schema"),
+            _ => format!("Property `{name}` not loaded nor in pipeline"),
+        }
+    }
+
     fn properties(&self) -> Vec<&str> {
         match self {
             Step::GroupBy { properties, reducers } => {
@@ -95,8 +107,7 @@ pub fn wanted(steps: &[Step], is_known: &dyn Fn(&str) -> bool) -> Result<Vec<Str
                 continue;
             }
             if is_grouped || !is_known(name) {
-                let text = format!("Property `{name}` not loaded nor in pipeline");
-                return Err(SearchError::NoProperty(text));
+                return Err(SearchError::NoProperty(step.lacks(name)));
             }
             wanted.push(name.to_owned());
         }

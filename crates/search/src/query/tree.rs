@@ -248,7 +248,7 @@ impl Node {
     }
 
     /// Restricts the words of this node to some fields.
-    pub(crate) fn restrict(&mut self, fields: FieldMask) {
+    pub fn restrict(&mut self, fields: FieldMask) {
         self.options.fields &= fields;
         self.children_mut().for_each(|child| child.restrict(fields));
     }

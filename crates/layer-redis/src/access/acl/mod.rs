@@ -66,6 +66,11 @@ impl User {
         self.rules().check(command, arguments)
     }
 
+    /// May read, and maybe write, every key that begins with one of these.
+    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
+        self.unrestricted.load(Ordering::SeqCst) || self.rules().has_prefixes(prefixes, writes)
+    }
+
     /// May read any key: what SORT asks for its patterns.
     pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
         self.unrestricted.load(Ordering::SeqCst) || self.rules().may_read_all_keys(command, arguments)

@@ -101,6 +101,12 @@ impl Rules {
         Err(furthest)
     }
 
+    /// One selector allows every key that begins with one of these: see [`Selector::has_prefix`].
+    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
+        let has_all = |selector: &Selector| prefixes.iter().all(|prefix| selector.has_prefix(prefix, writes));
+        self.selectors.iter().any(has_all)
+    }
+
     /// One selector allows the request as well as the reading of every key.
     pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
         let mut selectors = self.selectors.iter();

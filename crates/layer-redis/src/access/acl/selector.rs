@@ -130,6 +130,18 @@ impl Selector {
         patterns.any(|key| key.access.includes(wanted) && glob::matches(&key.pattern, name))
     }
 
+    /// Every key that begins so may be read, and written if that is asked for. A pattern says so if
+    /// nothing but a star follows some beginning of the prefix.
+    pub fn has_prefix(&self, prefix: &[u8], writes: bool) -> bool {
+        let wanted = Access { reads: true, writes };
+        let covers = |pattern: &[u8]| {
+            let start = pattern.strip_suffix(b"*");
+            start.is_some_and(|start| !start.iter().any(|byte| b"*?[\\".contains(byte)) && prefix.starts_with(start))
+        };
+        let mut patterns = self.keys.iter();
+        self.all_keys || patterns.any(|key| key.access.includes(wanted) && covers(&key.pattern))
+    }
+
     pub fn may_read_all_keys(&self) -> bool {
         let mut patterns = self.keys.iter();
         self.all_keys || patterns.any(|key| key.access.reads && key.pattern == b"*")

@@ -10,6 +10,7 @@ use crate::facts::DATABASES;
 use crate::handler::caching;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::indexes;
 use crate::keyspace::scan::{self, Scan};
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, LARGE, clear_everything};
 use crate::{command::errors, command::glob, command::parse};
@@ -279,6 +280,9 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         clear_everything(context.tx);
     } else {
         context.keys().clear();
+        if db == 0 {
+            indexes::clear(context.tx);
+        }
     }
     caching::flushed(context.groups);
     context.reply.ok();

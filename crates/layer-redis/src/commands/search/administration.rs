@@ -1,0 +1,220 @@
+//! Making, changing and removing indexes and their other names.
+
+use quartet_wire_resp::Arguments;
+
+use super::{check_access, find, not_found, upkeep, words};
+use crate::handler::context::Context;
+use crate::handler::definition::ErrorReply;
+use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias};
+
+/// Keys that are looked at by the command itself. Larger databases are filled in the background.
+const FILLED_AT_ONCE: u64 = 256;
+
+/// Most indexes of a database.
+const INDEXES_MAX: usize = 1000;
+
+/// Longest name of an index or alias, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
+
+const EXISTS: &str = "SEARCH_INDEX_EXISTS Index already exists";
+const ALIAS_EXISTS: &str = "SEARCH_ALIAS_CONFLICT Alias already exists";
+const NO_ALIAS: &str = "SEARCH_ALIAS_NOT_FOUND Alias does not exist";
+
+pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 4)?;
+    make(context, words[0], &words[1..])
+}
+
+pub fn create_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 4)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if catalogue.named(words[0]).is_some() {
+        context.reply.ok();
+        return Ok(());
+    }
+    make(context, words[0], &words[1..])
+}
+
+fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result<(), ErrorReply> {
+    if context.client.db != 0 {
+        return Err("SEARCH_INDEX_DB Cannot create index on db != 0".into());
+    }
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if catalogue.named(name).is_some() || catalogue.is_alias(name) {
+        return Err(EXISTS.into());
+    }
+    check_name(name)?;
+    if catalogue.indexes().count() >= INDEXES_MAX {
+        return Err(format!("SEARCH_LIMIT_OVER A database has at most {INDEXES_MAX} indexes").into());
+    }
+    let definition = Definition::parse(request)?;
+    check_access(context, &definition.prefixes, false)?;
+    let index = Index::create(context.tx, name, request)?;
+    context.changes().index(true);
+    if !definition.skips_initial_scan {
+        fill(context, &index, false);
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn check_name(name: &[u8]) -> Result<(), ErrorReply> {
+    match name.len() <= NAME_BYTES_MAX {
+        true => Ok(()),
+        false => Err(format!("SEARCH_LIMIT_OVER A name has at most {NAME_BYTES_MAX} bytes").into()),
+    }
+}
+
+/// Fills the index, or leaves it to the background if there are many keys.
+fn fill(context: &mut Context<'_, '_>, index: &Index, anew: bool) {
+    let mut keys = context.keys_of(0);
+    let progress = Progress { cursor: 0, anew };
+    match keys.key_count() <= FILLED_AT_ONCE {
+        true => _ = upkeep::fill(&mut keys, index, progress, u64::MAX),
+        false => index.set_progress(keys.tx, Some(progress)),
+    }
+}
+
+pub fn alter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 5)?;
+    add_fields(context, words[0], &words[1..])
+}
+
+pub fn alter_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 5)?;
+    let index = find(context, words[0], false)?;
+    let schema = &index.definition.schema;
+    if words.get(3).is_some_and(|field| schema.find(field).is_some()) {
+        context.reply.ok();
+        return Ok(());
+    }
+    add_fields(context, words[0], &words[1..])
+}
+
+fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result<(), ErrorReply> {
+    let index = find(context, name, false)?;
+    let mut definition = index.definition.clone();
+    definition.alter(request)?;
+    let altered = index.altered(context.tx, request)?;
+    if !request[0].eq_ignore_ascii_case(b"SKIPINITIALSCAN") {
+        fill(context, &altered, true);
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 1)?;
+    remove(context, &words)
+}
+
+pub fn drop_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 1)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if catalogue.find(words[0]).is_none() {
+        context.reply.ok();
+        return Ok(());
+    }
+    remove(context, &words)
+}
+
+fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<(), ErrorReply> {
+    let with_documents = match words.get(1) {
+        None => false,
+        Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
+        Some(word) => {
+            let word = String::from_utf8_lossy(word);
+            return Err(crate::indexes::refused(format!("Unknown argument `{word}`")));
+        }
+    };
+    let index = find(context, words[0], with_documents)?;
+    if with_documents {
+        for name in upkeep::keys_of(context.tx, &index) {
+            context.keys_of(0).remove(&name);
+        }
+    }
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    index.clear(context.tx, &catalogue);
+    context.cursors().forget(&index.name);
+    context.reply.ok();
+    Ok(())
+}
+
+pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 2)?;
+    add_alias(context, words[0], words[1])
+}
+
+pub fn alias_add_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 2)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if catalogue.is_alias(words[0]) {
+        context.reply.ok();
+        return Ok(());
+    }
+    add_alias(context, words[0], words[1])
+}
+
+fn add_alias(context: &mut Context<'_, '_>, alias: &[u8], index: &[u8]) -> Result<(), ErrorReply> {
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if catalogue.is_alias(alias) || catalogue.named(alias).is_some() {
+        return Err(ALIAS_EXISTS.into());
+    }
+    set_alias(context, alias, index)
+}
+
+fn set_alias(context: &mut Context<'_, '_>, alias: &[u8], name: &[u8]) -> Result<(), ErrorReply> {
+    check_name(alias)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    // An alias has no alias.
+    let index = catalogue.named(name).ok_or_else(|| not_found(name))?;
+    check_access(context, &index.definition.prefixes, false)?;
+    put_alias(context.tx, alias, name);
+    context.reply.ok();
+    Ok(())
+}
+
+pub fn alias_update(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 2)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if catalogue.named(words[0]).is_some() {
+        return Err(ALIAS_EXISTS.into());
+    }
+    if catalogue.is_alias(words[0]) {
+        find(context, words[0], false)?;
+    }
+    set_alias(context, words[0], words[1])
+}
+
+pub fn alias_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 1)?;
+    remove_alias(context, words[0])
+}
+
+pub fn alias_delete_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words(arguments, 1)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if !catalogue.is_alias(words[0]) {
+        context.reply.ok();
+        return Ok(());
+    }
+    remove_alias(context, words[0])
+}
+
+fn remove_alias(context: &mut Context<'_, '_>, alias: &[u8]) -> Result<(), ErrorReply> {
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if !catalogue.is_alias(alias) {
+        return Err(NO_ALIAS.into());
+    }
+    find(context, alias, false)?;
+    clear_alias(context.tx, alias);
+    context.reply.ok();
+    Ok(())
+}
+
+pub fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    context.reply.set(catalogue.indexes().count());
+    catalogue.indexes().for_each(|index| context.reply.bulk(&index.name));
+    Ok(())
+}

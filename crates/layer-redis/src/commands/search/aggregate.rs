@@ -1,0 +1,455 @@
+//! FT.AGGREGATE, and cursors over its results.
+
+use std::collections::VecDeque;
+
+use quartet_search::SearchError;
+use quartet_search::aggregate::{self, Expression, Record, Reducer, Step, Value};
+use quartet_search::query::Query;
+use quartet_search::search::{HITS_MAX, Hit, Request};
+use quartet_wire_resp::{Arguments, Protocol};
+
+use super::arguments::{Common, Taken, limit, unknown};
+use super::query::{write_head, write_tail};
+use super::{content, find, words};
+use crate::handler::context::Context;
+use crate::handler::definition::{ErrorReply, Outcome};
+use crate::indexes::{Cursor, Index, Words, bytes, refused};
+
+/// Most bytes of the records of one aggregation, about.
+const RECORDS_BYTES_MAX: usize = 128 << 20;
+
+/// How many records a piece has that says nothing.
+const COUNT_DEFAULT: usize = 1000;
+
+/// How long a cursor lives without being read, and the longest that may be asked for.
+const IDLE_MS_MAX: u64 = 300_000;
+
+const CURSOR_GONE: &str = "SEARCH_CURSOR_NOT_FOUND Cursor not found";
+
+/// The name under which the score is a property.
+const SCORE: &str = "__score";
+
+/// The name under which the key is a property.
+const KEY: &str = "__key";
+
+/// The arguments of FT.AGGREGATE.
+struct AggregateArguments {
+    common: Common,
+    adds_scores: bool,
+    loads_all: bool,
+    /// Paths or names of fields, and the names of the properties.
+    loaded: Vec<(String, String)>,
+    steps: Vec<Step>,
+    cursor: Option<(usize, u64)>,
+}
+
+impl AggregateArguments {
+    fn read(context: &Context<'_, '_>, words: &mut Words<'_>) -> Result<AggregateArguments, ErrorReply> {
+        let mut arguments = AggregateArguments {
+            common: Common::new(context),
+            adds_scores: false,
+            loads_all: false,
+            loaded: Vec::new(),
+            steps: Vec::new(),
+            cursor: None,
+        };
+        while words.left() > 0 {
+            arguments.next(words)?;
+        }
+        Ok(arguments)
+    }
+
+    fn next(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        if words.take("ADDSCORES") {
+            self.adds_scores = true;
+        } else if words.take("LOAD") {
+            self.load(words)?;
+        } else if words.take("GROUPBY") {
+            self.steps.push(group(words)?);
+        } else if words.take("SORTBY") {
+            self.steps.push(sort(words)?);
+        } else if words.take("APPLY") {
+            let written = words.text("APPLY/FILTER")?;
+            let expression = Expression::parse(written.as_bytes())?;
+            let name = match words.take("AS") {
+                true => words.text("AS")?,
+                false => written,
+            };
+            self.steps.push(Step::Apply { expression, name });
+        } else if words.peek().is_some_and(|word| word.eq_ignore_ascii_case(b"FILTER")) {
+            words.next();
+            let written = words.text("APPLY/FILTER")?;
+            self.steps.push(Step::Filter(Expression::parse(written.as_bytes())?));
+        } else if words.take("LIMIT") {
+            let (offset, count) = limit(words)?;
+            self.steps.push(Step::Limit { offset, count });
+        } else if words.take("WITHCURSOR") {
+            self.cursor = Some(with_cursor(words)?);
+        } else if self.common.take(words)? == Taken::No {
+            return Err(unknown(words));
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        if !self.steps.is_empty() {
+            return Err(refused("LOAD behind a step is not served: it stands in front of all"));
+        }
+        if words.take("*") {
+            self.loads_all = true;
+            return Ok(());
+        }
+        let given = words.counted("LOAD")?;
+        let mut given = Words::new(given);
+        while let Some(path) = given.next() {
+            let path = String::from_utf8_lossy(path.strip_prefix(b"@").unwrap_or(path)).into_owned();
+            let name = match given.take("AS") {
+                true => given.text("LOAD")?,
+                false => path.clone(),
+            };
+            self.loaded.push((path, name));
+        }
+        Ok(())
+    }
+}
+
+fn property(word: &[u8]) -> Result<String, ErrorReply> {
+    let text = String::from_utf8_lossy(word);
+    let wrong = || {
+        refused(format!(
+            "Bad arguments for GROUPBY: Unknown property `{text}`. Did you mean `@{text}`?"
+        ))
+    };
+    text.strip_prefix('@').map(str::to_owned).ok_or_else(wrong)
+}
+
+fn group(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
+    let properties = words.counted("GROUPBY")?;
+    let properties = properties
+        .iter()
+        .map(|word| property(word))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut reducers: Vec<(Reducer, String)> = Vec::new();
+    while words.take("REDUCE") {
+        let name = words.text("REDUCE")?;
+        let arguments = words.counted("REDUCE")?;
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let given_name = generated_name(&name, &arguments);
+        // The names of properties are also taken without `@` here.
+        let completed: Vec<String> = arguments.iter().map(|argument| format!("@{argument}")).collect();
+        let upper = name.to_ascii_uppercase();
+        for (at, completed) in completed.iter().enumerate() {
+            let is_property = at == 0 && upper != "COUNT" || at == 2 && upper == "FIRST_VALUE";
+            if is_property && !arguments[at].starts_with('@') {
+                arguments[at] = completed;
+            }
+        }
+        let reducer = Reducer::parse(&name, &arguments)?;
+        let given_name = match words.take("AS") {
+            true => words.text("AS")?,
+            false => given_name,
+        };
+        reducers.push((reducer, given_name));
+    }
+    Ok(Step::GroupBy { properties, reducers })
+}
+
+/// The name of a result without one, as the original makes it up.
+fn generated_name(reducer: &str, arguments: &[&str]) -> String {
+    let arguments: Vec<&str> = arguments
+        .iter()
+        .map(|argument| argument.strip_prefix('@').unwrap_or(argument))
+        .collect();
+    let name = format!("{reducer}{}", arguments.join(","));
+    format!("__generated_alias{}", name.to_ascii_lowercase())
+}
+
+fn sort(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
+    let given = words.counted("SORTBY")?;
+    let mut given = Words::new(given);
+    let mut keys = Vec::new();
+    while let Some(word) = given.next() {
+        let text = String::from_utf8_lossy(word);
+        let wrong = || refused(format!("MISSING ASC or DESC after sort field ({text})"));
+        let name = text.strip_prefix('@').ok_or_else(wrong)?.to_owned();
+        let descends = given.take("DESC");
+        if !descends {
+            given.take("ASC");
+        }
+        keys.push((name, !descends));
+    }
+    let max = match words.take("MAX") {
+        true => Some(words.number("MAX")?),
+        false => None,
+    };
+    Ok(Step::SortBy { keys, max })
+}
+
+fn with_cursor(words: &mut Words<'_>) -> Result<(usize, u64), ErrorReply> {
+    let (mut count, mut idle_ms) = (COUNT_DEFAULT, IDLE_MS_MAX);
+    loop {
+        if words.take("COUNT") {
+            count = piece_length(words)?;
+        } else if words.take("MAXIDLE") {
+            let asked: u64 = words.number("MAXIDLE")?;
+            idle_ms = if asked == 0 {
+                IDLE_MS_MAX
+            } else {
+                asked.min(IDLE_MS_MAX)
+            };
+        } else {
+            return Ok((count, idle_ms));
+        }
+    }
+}
+
+fn piece_length(words: &mut Words<'_>) -> Result<usize, ErrorReply> {
+    match words.number("COUNT")? {
+        0 => Err(refused("Bad arguments for COUNT: Value is outside acceptable bounds")),
+        count => Ok(count),
+    }
+}
+
+pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    if arguments.len() == 2 {
+        return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
+    }
+    let given = words(arguments, 2)?;
+    let index = find(context, given[0], false)?;
+    let mut rest = Words::new(&given[1..]);
+    let text = rest.next().unwrap_or_default();
+    let asked = AggregateArguments::read(context, &mut rest)?;
+    let query = asked.common.query(&index, text)?;
+    let wanted = wanted(&index, &query, &asked)?;
+    if let Some(outcome) = content::wait(context, &index)? {
+        return Ok(outcome);
+    }
+    let request = Request {
+        count: HITS_MAX,
+        scorer: asked.common.scorer,
+        slop: asked.common.slop,
+        in_order: asked.common.in_order,
+        ..Request::default()
+    };
+    let found = content::run(context, &index, &query, (&asked.common, &request))?;
+    let mut hits = found.hits;
+    // Without scores and vectors the order says nothing: that of the keys is as good as any.
+    if query.nearest.is_none() && !asked.adds_scores {
+        hits.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    let source = Source {
+        index: &index,
+        query: &query,
+        asked: &asked,
+        wanted: &wanted,
+    };
+    let records = aggregate::run(&asked.steps, source.records(context, &hits)?)?;
+    let total = records.len() as u64;
+    let Some((count, idle_ms_max)) = asked.cursor else {
+        write_records(context, total, &records);
+        return Ok(Outcome::Done);
+    };
+    let mut cursor = Cursor {
+        index: index.name.clone(),
+        records: VecDeque::from(records),
+        count,
+        idle_ms_max,
+        used_ms: context.now_ms,
+    };
+    let piece = cursor.piece(None);
+    let id = match cursor.records.is_empty() {
+        true => 0,
+        false => {
+            let (random, now_ms) = (context.random(), context.now_ms);
+            context.cursors().add(cursor, now_ms, || random.below(1 << 31))?
+        }
+    };
+    write_piece(context, total, &piece, id);
+    Ok(Outcome::Done)
+}
+
+/// The properties that the steps take from documents beside those that LOAD names.
+fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Vec<String>, ErrorReply> {
+    let is_loaded = |name: &str| asked.loaded.iter().any(|(_, loaded)| loaded == name);
+    let is_distance = |name: &str| {
+        query
+            .nearest
+            .as_ref()
+            .is_some_and(|nearest| nearest.distance_name == name)
+    };
+    let is_score = |name: &str| asked.adds_scores && name == SCORE;
+    let is_known = |name: &str| {
+        let in_schema = index.definition.schema.find(name.as_bytes()).is_some();
+        in_schema || asked.loads_all || is_loaded(name) || is_distance(name) || is_score(name)
+    };
+    let mut wanted = aggregate::wanted(&asked.steps, &is_known)?;
+    wanted.retain(|name| !is_loaded(name) && !is_distance(name) && !is_score(name));
+    Ok(wanted)
+}
+
+/// Makes records of hits.
+struct Source<'a> {
+    index: &'a Index,
+    query: &'a Query,
+    asked: &'a AggregateArguments,
+    wanted: &'a [String],
+}
+
+impl Source<'_> {
+    fn records(&self, context: &mut Context<'_, '_>, hits: &[Hit]) -> Result<Vec<Record>, ErrorReply> {
+        let (mut records, mut total_bytes) = (Vec::new(), 0);
+        for hit in hits {
+            let record = self.record(context, hit);
+            total_bytes += bytes(&record);
+            if total_bytes > RECORDS_BYTES_MAX {
+                let text = format!("An aggregation's records have at most {RECORDS_BYTES_MAX} bytes together");
+                return Err(SearchError::Limit(text).into());
+            }
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
+        let mut record = Record::default();
+        if let (Some(nearest), Some(distance)) = (&self.query.nearest, hit.distance) {
+            record.set(&nearest.distance_name, Value::Number(distance));
+        }
+        if self.asked.adds_scores {
+            record.set(SCORE, Value::Number(hit.score));
+        }
+        let needs_entry = self.asked.loads_all || !self.asked.loaded.is_empty() || !self.wanted.is_empty();
+        let Some(entry) = needs_entry.then(|| content::entry(context, &hit.key)).flatten() else {
+            return record;
+        };
+        let schema = &self.index.definition.schema;
+        for (path, name) in &self.asked.loaded {
+            let known = schema.find(path.as_bytes());
+            let value = match known {
+                Some((_, field)) => {
+                    let value = content::field(context, &entry, &field.path);
+                    value.map(|value| content::property(field, value, true))
+                }
+                None if path == KEY => Some(Value::Text(hit.key.clone())),
+                None => content::field(context, &entry, path).map(Value::Text),
+            };
+            if let Some(value) = value {
+                record.set(name, value);
+            }
+        }
+        if self.asked.loads_all {
+            for (name, value) in content::fields(context, &entry) {
+                let of_path = schema.fields().find(|(_, field)| field.path.as_bytes() == name);
+                let value = match of_path {
+                    Some((_, field)) => content::property(field, value, true),
+                    None => Value::Text(value),
+                };
+                record.set(&String::from_utf8_lossy(&name), value);
+            }
+        }
+        for name in self.wanted {
+            let Some((_, field)) = schema.find(name.as_bytes()) else {
+                continue;
+            };
+            if let Value::Null = record.get(name)
+                && let Some(value) = content::field(context, &entry, &field.path)
+            {
+                record.set(name, content::property(field, value, false));
+            }
+        }
+        record
+    }
+}
+
+fn write_piece(context: &mut Context<'_, '_>, total: u64, records: &[Record], id: u64) {
+    context.reply.array(2);
+    write_records(context, total, records);
+    context.reply.integer(id as i64);
+}
+
+fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record]) {
+    match context.reply.protocol() {
+        Protocol::Resp2 => {
+            context.reply.array(1 + records.len());
+            context.reply.integer(total as i64);
+            for record in records {
+                context.reply.array(2 * record.iter().count());
+                write_pairs(context, record);
+            }
+        }
+        Protocol::Resp3 => {
+            write_head(context, total, records.len());
+            for record in records {
+                context.reply.map(2);
+                context.reply.simple("extra_attributes");
+                context.reply.map(record.iter().count());
+                write_pairs(context, record);
+                context.reply.simple("values");
+                context.reply.array(0);
+            }
+            write_tail(context);
+        }
+    }
+}
+
+fn write_pairs(context: &mut Context<'_, '_>, record: &Record) {
+    for (name, value) in record.iter() {
+        context.reply.bulk(name.as_bytes());
+        write_value(context, value);
+    }
+}
+
+fn write_value(context: &mut Context<'_, '_>, value: &Value) {
+    match value {
+        Value::Null => context.reply.null(),
+        Value::List(values) => {
+            context.reply.array(values.len());
+            values.iter().for_each(|value| write_value(context, value));
+        }
+        other => context.reply.bulk(&other.bytes()),
+    }
+}
+
+pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let given = words(arguments, 3)?;
+    let is = |word: &str| given[0].eq_ignore_ascii_case(word.as_bytes());
+    let wrong = || refused("Bad cursor ID");
+    let id: u64 = std::str::from_utf8(given[2])
+        .ok()
+        .and_then(|id| id.parse().ok())
+        .ok_or_else(wrong)?;
+    let mut rest = Words::new(&given[3..]);
+    let count = match rest.take("COUNT") {
+        true => Some(piece_length(&mut rest)?),
+        false => None,
+    };
+    let now_ms = context.now_ms;
+    let name = match find(context, given[1], false) {
+        Ok(index) => index.name.clone(),
+        Err(error) if error.text.starts_with("NOPERM") => return Err(error),
+        Err(_) => return Err(CURSOR_GONE.into()),
+    };
+    if is("READ") {
+        let mut cursor = context.cursors().take(&name, id, now_ms).ok_or(CURSOR_GONE)?;
+        let total = cursor.records.len() as u64;
+        let piece = cursor.piece(count);
+        cursor.used_ms = now_ms;
+        let next = if cursor.records.is_empty() { 0 } else { id };
+        if next != 0 {
+            context.cursors().put_back(id, cursor);
+        }
+        write_piece(context, total, &piece, next);
+        Ok(())
+    } else if is("DEL") {
+        let gone = "SEARCH_CURSOR_NOT_FOUND Cursor does not exist";
+        context.cursors().take(&name, id, now_ms).ok_or(gone)?;
+        context.reply.ok();
+        Ok(())
+    } else {
+        Err(refused("Unknown subcommand"))
+    }
+}

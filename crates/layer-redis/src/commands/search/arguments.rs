@@ -1,0 +1,237 @@
+//! The arguments that searches and aggregations share, and what they make of a schema and a query.
+
+use std::sync::atomic::Ordering;
+
+use quartet_search::Schema;
+use quartet_search::analysis::{Language, StopWords};
+use quartet_search::query::{Node, NodeKind, NumberRange, Options, Parameters, Query, parse};
+use quartet_search::schema::FieldKind;
+use quartet_search::search::Scorer;
+
+use crate::handler::context::Context;
+use crate::handler::definition::ErrorReply;
+use crate::indexes::{Index, Words, refused};
+
+/// A search holds the database's lock, so it goes on for no longer, whatever TIMEOUT says.
+const TIMEOUT_MS_MAX: u64 = 5_000;
+
+/// What an argument was.
+#[derive(PartialEq, Eq)]
+pub enum Taken {
+    Yes,
+    No,
+}
+
+/// Arguments of FT.SEARCH as well as of FT.AGGREGATE and FT.EXPLAIN.
+pub struct Common {
+    pub verbatim: bool,
+    pub keeps_stop_words: bool,
+    pub language: Option<Language>,
+    pub scorer: Scorer,
+    pub slop: Option<u32>,
+    pub in_order: bool,
+    pub timeout_ms: u64,
+    pub parameters: Option<Parameters>,
+    pub fields: Option<Vec<Vec<u8>>>,
+    ranges: Vec<(Vec<u8>, NumberRange)>,
+}
+
+impl Common {
+    pub fn new(context: &Context<'_, '_>) -> Common {
+        let timeout_ms = context.config().search_timeout.load(Ordering::Relaxed);
+        Common {
+            verbatim: false,
+            keeps_stop_words: false,
+            language: None,
+            scorer: Scorer::default(),
+            slop: None,
+            in_order: false,
+            timeout_ms: timeout_ms.max(0) as u64,
+            parameters: None,
+            fields: None,
+            ranges: Vec::new(),
+        }
+    }
+
+    /// Reads the next argument if it is one of these.
+    pub fn take(&mut self, words: &mut Words<'_>) -> Result<Taken, ErrorReply> {
+        if words.take("VERBATIM") {
+            self.verbatim = true;
+        } else if words.take("NOSTOPWORDS") {
+            self.keeps_stop_words = true;
+        } else if words.take("LANGUAGE") {
+            let name = words.text("LANGUAGE")?;
+            let unknown = |_| refused("No such language");
+            self.language = Some(Language::of_name(&name).map_err(unknown)?);
+        } else if words.take("SCORER") {
+            let name = words.text("SCORER")?;
+            let unknown = || refused(format!("No such scorer {name}"));
+            self.scorer = Scorer::of_name(&name).ok_or_else(unknown)?;
+        } else if words.take("SLOP") {
+            // A negative distance is none.
+            let slop: i64 = words.number("SLOP")?;
+            self.slop = u32::try_from(slop).ok();
+        } else if words.take("INORDER") {
+            self.in_order = true;
+        } else if words.take("TIMEOUT") {
+            let word = words.next().ok_or_else(|| refused("Need argument for TIMEOUT"))?;
+            let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+            self.timeout_ms = number.ok_or_else(|| refused("TIMEOUT requires a non negative integer"))?;
+        } else if words.take("DIALECT") {
+            dialect(words)?;
+        } else if words.take("PARAMS") {
+            self.take_parameters(words)?;
+        } else if words.take("FILTER") {
+            self.range(words)?;
+        } else if words.take("INFIELDS") {
+            let fields = words.counted("INFIELDS")?;
+            self.fields = Some(fields.iter().map(|field| field.to_vec()).collect());
+        } else {
+            return Ok(Taken::No);
+        }
+        Ok(Taken::Yes)
+    }
+
+    fn take_parameters(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        if self.parameters.is_some() {
+            return Err(refused(
+                "Multiple PARAMS are not allowed. Parameters can be defined only once",
+            ));
+        }
+        let pairs = words.counted("PARAMS")?;
+        if pairs.is_empty() || pairs.len() % 2 != 0 {
+            return Err(refused("Parameters must be specified in PARAM VALUE pairs"));
+        }
+        let mut parameters = Parameters::new();
+        for pair in pairs.chunks(2) {
+            let name = String::from_utf8_lossy(pair[0]).into_owned();
+            if parameters.insert(name.clone(), pair[1].to_vec()).is_some() {
+                return Err(refused(format!("Duplicate parameter `{name}`")));
+            }
+        }
+        self.parameters = Some(parameters);
+        Ok(())
+    }
+
+    fn range(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        let [field, low, high] = words.several(3, "FILTER").unwrap_or_default() else {
+            return Err(refused("FILTER requires 3 arguments"));
+        };
+        let (from, from_excluded) = bound(low, "lower")?;
+        let (to, to_excluded) = bound(high, "upper")?;
+        let range = NumberRange {
+            field: 0,
+            from,
+            from_included: !from_excluded,
+            to,
+            to_included: !to_excluded,
+        };
+        self.ranges.push((field.to_vec(), range));
+        Ok(())
+    }
+
+    /// The query over the index's fields.
+    pub fn query(&self, index: &Index, query: &[u8]) -> Result<Query, ErrorReply> {
+        let mut schema = index.definition.schema.clone();
+        if self.keeps_stop_words {
+            schema.stop_words = StopWords::of::<&[u8]>([]);
+        }
+        if let Some(language) = self.language {
+            schema.language = language;
+        }
+        let parameters = self.parameters.clone().unwrap_or_default();
+        let mut query = parse(&schema, query, &parameters, self.verbatim)?;
+        if let Some(fields) = &self.fields {
+            let mask = fields.iter().fold(0, |mask, field| mask | bit(&schema, field));
+            query.root.restrict(mask);
+        }
+        for (field, range) in &self.ranges {
+            let condition = match schema.find(field) {
+                Some((at, known)) if known.kind == FieldKind::Numeric => NodeKind::Numeric(NumberRange {
+                    field: at,
+                    ..range.clone()
+                }),
+                _ => NodeKind::Empty,
+            };
+            query.root = both(query.root, Node::of(condition));
+        }
+        Ok(query)
+    }
+
+    /// When the search has to end, in microseconds.
+    pub fn ends_micros(&self, now_micros: u64) -> u64 {
+        let timeout_ms = match self.timeout_ms {
+            0 => TIMEOUT_MS_MAX,
+            milliseconds => milliseconds.min(TIMEOUT_MS_MAX),
+        };
+        now_micros + timeout_ms * 1000
+    }
+}
+
+fn both(first: Node, second: Node) -> Node {
+    let children = vec![first, second];
+    Node {
+        kind: NodeKind::Every { children, exact: false },
+        options: Options::default(),
+    }
+}
+
+fn bit(schema: &Schema, name: &[u8]) -> quartet_search::schema::FieldMask {
+    let mut texts = schema.texts();
+    let found = texts.find(|(_, field)| field.name.as_bytes() == name);
+    found.map_or(0, |(bit, _)| bit)
+}
+
+fn bound(word: &[u8], which: &str) -> Result<(f64, bool), ErrorReply> {
+    let excluded = word.strip_prefix(b"(");
+    let number = std::str::from_utf8(excluded.unwrap_or(word)).ok();
+    let number = number
+        .and_then(|number| number.parse::<f64>().ok())
+        .filter(|number| !number.is_nan());
+    let wrong = || refused(format!("Bad {which} range: {}", String::from_utf8_lossy(word)));
+    Ok((number.ok_or_else(wrong)?, excluded.is_some()))
+}
+
+fn dialect(words: &mut Words<'_>) -> Result<(), ErrorReply> {
+    let word = words.next().ok_or_else(|| refused("Need an argument for DIALECT"))?;
+    match std::str::from_utf8(word).ok().and_then(|word| word.parse::<u8>().ok()) {
+        Some(2..=4) => Ok(()),
+        Some(1) => Err(refused(
+            "Queries of dialect 1 are not served, those of dialects 2 to 4 are",
+        )),
+        _ => Err(refused("DIALECT requires a non negative integer >=1 and <= 4")),
+    }
+}
+
+/// The arguments of LIMIT: how many are skipped, and taken.
+pub fn limit(words: &mut Words<'_>) -> Result<(usize, usize), ErrorReply> {
+    let [offset, count] = words.several(2, "LIMIT").unwrap_or_default() else {
+        return Err(refused("LIMIT requires two arguments"));
+    };
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
+    match (number(offset), number(count)) {
+        (Some(offset), Some(count)) => Ok((offset, count)),
+        _ => Err(refused("LIMIT needs two numeric arguments")),
+    }
+}
+
+/// An argument that is none.
+pub fn unknown(words: &Words<'_>) -> ErrorReply {
+    let word = String::from_utf8_lossy(words.peek().unwrap_or_default()).into_owned();
+    let not_served = [
+        "EXPLAINSCORE",
+        "SUMMARIZE",
+        "HIGHLIGHT",
+        "GEOFILTER",
+        "EXPANDER",
+        "PAYLOAD",
+        "FORMAT",
+    ];
+    match not_served.iter().any(|known| word.eq_ignore_ascii_case(known)) {
+        true => refused(format!("{} is not served", word.to_ascii_uppercase())),
+        false => refused(format!(
+            "Unknown argument `{word}` at position {} for <main>",
+            words.at()
+        )),
+    }
+}

@@ -1,0 +1,229 @@
+//! FT.INFO. Names, order and forms follow what search 2.10 was seen to answer; figures that nothing
+//! here stands for (block counts, sizes in its memory, its garbage collector) are left out.
+
+use quartet_search::index::{self, State};
+use quartet_search::schema::{Field, FieldKind};
+use quartet_wire_resp::{Arguments, Protocol};
+
+use super::{content, find, words};
+use crate::handler::context::Context;
+use crate::handler::definition::ErrorReply;
+use crate::indexes::{Failure, Failures, Index, TransactionRows};
+
+/// Most cursors of an index.
+const CURSORS_MAX: i64 = 128;
+
+pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let given = words(arguments, 1)?;
+    let index = find(context, given[0], false)?;
+    let failures = Failures::read(context.tx, &index.number);
+    let progress = index.progress(context.tx);
+    let mut rows = TransactionRows {
+        tx: context.tx,
+        prefix: index.rows_prefix(),
+    };
+    let (state, terms) = (State::read(&mut rows), index::term_count(&mut rows));
+    let mark = context.reply.mark();
+    let mut info = Info { context, pairs: 0 };
+    info.text("index_name", &index.name);
+    info.key("index_options");
+    let options = index.definition.options.iter().map(|option| option.0);
+    let options: Vec<&str> = options
+        .chain(index.definition.skips_initial_scan.then_some("SKIPINITIALSCAN"))
+        .collect();
+    info.context.reply.array(options.len());
+    options.iter().for_each(|option| info.context.reply.simple(option));
+    info.key("index_definition");
+    definition(info.context, &index);
+    info.key("attributes");
+    info.context.reply.array(index.definition.schema.fields().count());
+    for (_, field) in index.definition.schema.fields() {
+        attribute(info.context, &index, field);
+    }
+    info.number("num_docs", state.documents);
+    info.number("max_doc_id", state.last_id);
+    info.number("num_terms", terms);
+    info.number("hash_indexing_failures", failures.of_all().count);
+    info.number("indexing", progress.is_some().into());
+    info.key("percent_indexed");
+    let share = progress.map_or(1.0, |progress| content::share(progress.cursor));
+    info.context.reply.double(share);
+    info.key("cursor_stats");
+    cursors(info.context, &index);
+    if index.definition.names_stop_words {
+        info.key("stopwords_list");
+        let stop_words = &index.definition.schema.stop_words;
+        info.context.reply.array(stop_words.iter().count());
+        stop_words.iter().for_each(|word| info.context.reply.bulk(word));
+    }
+    info.key("Index Errors");
+    errors(info.context, &failures.of_all());
+    info.key("field statistics");
+    info.context.reply.array(index.definition.schema.fields().count());
+    for (at, field) in index.definition.schema.fields() {
+        let mark = info.context.reply.mark();
+        let mut of_field = Info {
+            context: &mut *info.context,
+            pairs: 0,
+        };
+        of_field.text("identifier", field.path.as_bytes());
+        of_field.text("attribute", field.name.as_bytes());
+        of_field.key("Index Errors");
+        errors(of_field.context, &failures.of(at));
+        let pairs = of_field.pairs;
+        info.context.reply.map_since(mark, pairs);
+    }
+    let pairs = info.pairs;
+    context.reply.map_since(mark, pairs);
+    Ok(())
+}
+
+/// A map whose length is known at its end.
+struct Info<'i, 'c, 't> {
+    context: &'i mut Context<'c, 't>,
+    pairs: usize,
+}
+
+impl Info<'_, '_, '_> {
+    fn key(&mut self, name: &str) {
+        self.pairs += 1;
+        self.context.reply.simple(name);
+    }
+
+    fn text(&mut self, name: &str, value: &[u8]) {
+        self.key(name);
+        self.context.reply.bulk(value);
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.key(name);
+        self.context.reply.integer(value as i64);
+    }
+}
+
+fn definition(context: &mut Context<'_, '_>, index: &Index) {
+    let definition = &index.definition;
+    let mark = context.reply.mark();
+    let mut info = Info { context, pairs: 0 };
+    info.text("key_type", b"HASH");
+    info.key("prefixes");
+    info.context.reply.array(definition.prefixes.len());
+    definition
+        .prefixes
+        .iter()
+        .for_each(|prefix| info.context.reply.bulk(prefix));
+    if let Some((filter, _)) = &definition.filter {
+        info.text("filter", filter.as_bytes());
+    }
+    if definition.names_language {
+        info.text("default_language", definition.schema.language.name().as_bytes());
+    }
+    if let Some(field) = &definition.language_field {
+        info.text("language_field", field.as_bytes());
+    }
+    info.key("default_score");
+    info.context.reply.double(definition.score);
+    if let Some(field) = &definition.score_field {
+        info.text("score_field", field.as_bytes());
+    }
+    if let Some(field) = &definition.payload_field {
+        info.text("payload_field", field.as_bytes());
+    }
+    let pairs = info.pairs;
+    context.reply.map_since(mark, pairs);
+}
+
+/// In RESP2 one list, the flags at its end; in RESP3 a map with a list of flags.
+fn attribute(context: &mut Context<'_, '_>, index: &Index, field: &Field) {
+    let is_map = context.reply.protocol() == Protocol::Resp3;
+    let mark = context.reply.mark();
+    let mut info = Info { context, pairs: 0 };
+    info.text("identifier", field.path.as_bytes());
+    info.text("attribute", field.name.as_bytes());
+    info.text("type", field.kind.name().as_bytes());
+    match &field.kind {
+        FieldKind::Text { weight, .. } => {
+            info.key("WEIGHT");
+            info.context.reply.double(*weight);
+        }
+        FieldKind::Tag { separator, .. } => info.text("SEPARATOR", separator.as_slice()),
+        FieldKind::Numeric | FieldKind::Geo => {}
+        FieldKind::Vector(kind) => {
+            info.text("algorithm", b"FLAT");
+            info.text("data_type", kind.component().name().as_bytes());
+            info.number("dim", kind.dimensions() as u64);
+            info.text("distance_metric", kind.metric().name().as_bytes());
+        }
+    }
+    let flags = flags(index, field);
+    let pairs = info.pairs;
+    if is_map {
+        context.reply.simple("flags");
+        context.reply.array(flags.len());
+    }
+    flags.iter().for_each(|flag| context.reply.simple(flag));
+    match is_map {
+        true => context.reply.map_since(mark, pairs + 1),
+        false => context.reply.array_since(mark, 2 * pairs + flags.len()),
+    }
+}
+
+fn flags(index: &Index, field: &Field) -> Vec<&'static str> {
+    let keeps_case = field.sortable && (field.keeps_case || field.kind == FieldKind::Numeric);
+    let case_sensitive = matches!(
+        field.kind,
+        FieldKind::Tag {
+            case_sensitive: true,
+            ..
+        }
+    );
+    let no_stem = matches!(field.kind, FieldKind::Text { no_stem: true, .. });
+    let with_suffixes = index.definition.with_suffixes.contains(&field.name);
+    let flags = [
+        ("CASESENSITIVE", case_sensitive),
+        ("SORTABLE", field.sortable),
+        ("UNF", keeps_case),
+        ("NOSTEM", no_stem),
+        ("NOINDEX", field.no_index),
+        ("WITHSUFFIXTRIE", with_suffixes),
+        ("INDEXEMPTY", field.index_empty),
+        ("INDEXMISSING", field.index_missing),
+    ];
+    flags
+        .iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+fn cursors(context: &mut Context<'_, '_>, index: &Index) {
+    let (all, of_index) = context.cursors().counts(&index.name);
+    let figures = [
+        ("global_idle", all as i64),
+        ("global_total", all as i64),
+        ("index_capacity", CURSORS_MAX),
+        ("index_total", of_index as i64),
+    ];
+    context.reply.map(figures.len());
+    for (name, figure) in figures {
+        context.reply.simple(name);
+        context.reply.integer(figure);
+    }
+}
+
+fn errors(context: &mut Context<'_, '_>, failure: &Failure) {
+    let or_none = |text: &[u8]| {
+        if text.is_empty() {
+            b"N/A".to_vec()
+        } else {
+            text.to_vec()
+        }
+    };
+    context.reply.map(3);
+    context.reply.simple("indexing failures");
+    context.reply.integer(failure.count as i64);
+    context.reply.simple("last indexing error");
+    context.reply.bulk(&or_none(&failure.reason));
+    context.reply.simple("last indexing error key");
+    context.reply.bulk(&or_none(&failure.key));
+}

@@ -1,0 +1,109 @@
+//! Search: the commands FT.*, over `quartet_search` and [`crate::indexes`].
+//!
+//! Requests, replies and texts of errors follow <https://redis.io/docs/latest/commands/?group=search>
+//! and what search 2.10 was seen to answer; `docs/search.md` says what is served.
+
+mod administration;
+mod aggregate;
+mod arguments;
+mod content;
+mod info;
+mod query;
+mod settings;
+pub(crate) mod upkeep;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use quartet_search::SearchError;
+
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::indexes::Index;
+
+const READ: u32 = READONLY;
+const CHANGE: u32 = WRITE | DENYOOM;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Definition] = &[
+    row("ft.create", CHANGE, "1.0.0", "Makes an index over keys that begin with prefixes.", Answers(administration::create)),
+    row("ft._createifnx", CHANGE, "2.0.0", "Makes an index unless there is one of this name.", Answers(administration::create_if_absent)),
+    row("ft.alter", CHANGE, "1.0.0", "Adds fields to an index.", Answers(administration::alter)),
+    row("ft._alterifnx", CHANGE, "2.0.0", "Adds fields to an index unless it has them.", Answers(administration::alter_if_absent)),
+    row("ft.dropindex", WRITE, "2.0.0", "Removes an index, and its keys if asked to.", Answers(administration::drop_index)),
+    row("ft._dropindexifx", WRITE, "2.0.0", "Removes an index if there is one.", Answers(administration::drop_if_present)),
+    row("ft.aliasadd", WRITE, "1.0.0", "Gives an index another name.", Answers(administration::alias_add)),
+    row("ft._aliasaddifnx", WRITE, "2.0.0", "Gives an index another name unless that is in use.", Answers(administration::alias_add_if_absent)),
+    row("ft.aliasupdate", WRITE, "1.0.0", "Gives an index another name, taking it from the one that had it.", Answers(administration::alias_update)),
+    row("ft.aliasdel", WRITE, "1.0.0", "Removes an index's other name.", Answers(administration::alias_delete)),
+    row("ft._aliasdelifx", WRITE, "2.0.0", "Removes an index's other name if there is one.", Answers(administration::alias_delete_if_present)),
+    row("ft._list", READ, "2.0.0", "Returns the names of all indexes.", Answers(administration::list)),
+    row("ft.info", READ, "1.0.0", "Returns what an index is and how full.", Answers(info::info)),
+    row("ft.search", READ, "1.0.0", "Returns the keys that a query matches, the best first.", Decides(query::search)),
+    row("ft.aggregate", READ, "1.1.0", "Groups, computes and sorts what a query matches.", Decides(aggregate::aggregate)),
+    row("ft.cursor", READ, "1.1.0", "Reads on in a result, or gives it up.", Answers(aggregate::cursor)),
+    row("ft.explain", READ, "1.0.0", "Returns how a query is read.", Answers(query::explain)),
+    row("ft.explaincli", READ, "1.0.0", "Returns how a query is read, line by line.", Answers(query::explain_lines)),
+    row("ft.tagvals", READ, "1.0.0", "Returns the values of a TAG field.", Decides(query::tag_values)),
+    row("ft.config", READ | ADMIN_CATEGORY, "1.0.0", "Returns or changes settings of search.", Answers(settings::config)),
+];
+
+/// As at the original, each checks the number of its arguments itself.
+const fn row(
+    name: &'static str,
+    flags: u32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Definition {
+    let complexity = "O(N) in the number of documents that are looked at";
+    entry(
+        name,
+        -1,
+        flags,
+        NO_KEYS,
+        Group::Search,
+        since,
+        complexity,
+        summary,
+        handler,
+    )
+}
+
+impl From<SearchError> for ErrorReply {
+    fn from(error: SearchError) -> ErrorReply {
+        error.text().into()
+    }
+}
+
+/// The words behind the command's name; refused if there are fewer than `count_min`.
+fn words<'a>(arguments: quartet_wire_resp::Arguments<'a>, count_min: usize) -> Result<Vec<&'a [u8]>, ErrorReply> {
+    if arguments.len() <= count_min {
+        let name = String::from_utf8_lossy(&arguments[0]).to_ascii_uppercase();
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    Ok(arguments.iter().skip(1).collect())
+}
+
+fn not_found(name: &[u8]) -> ErrorReply {
+    let name = String::from_utf8_lossy(name);
+    format!("SEARCH_INDEX_NOT_FOUND Index not found: {name}").into()
+}
+
+/// The index of this name or alias, if the user may do to its keys what `writes` says.
+fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> Result<Arc<Index>, ErrorReply> {
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    let index = catalogue.find(name).ok_or_else(|| not_found(name))?;
+    check_access(context, &index.definition.prefixes, writes)?;
+    Ok(index.clone())
+}
+
+/// A search shows every key of its index, so it needs the right to read all that it covers.
+fn check_access(context: &Context<'_, '_>, prefixes: &[Vec<u8>], writes: bool) -> Result<(), ErrorReply> {
+    match context.client.user.has_prefixes(prefixes, writes) {
+        true => Ok(()),
+        false => Err("NOPERM No permissions to access a key".into()),
+    }
+}

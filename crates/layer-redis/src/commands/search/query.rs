@@ -1,0 +1,457 @@
+//! FT.SEARCH, and what else reads an index without aggregating.
+
+use std::cmp::Ordering;
+
+use quartet_search::aggregate::Value;
+use quartet_search::document::Sortable;
+use quartet_search::query::Query;
+use quartet_search::schema::FieldKind;
+use quartet_search::search::{Found, HITS_MAX, Hit, Request};
+use quartet_search::{SearchError, index};
+use quartet_wire_resp::{Arguments, Protocol};
+
+use super::arguments::{Common, Taken, limit, unknown};
+use super::{content, find, words};
+use crate::handler::context::Context;
+use crate::handler::definition::{ErrorReply, Outcome};
+use crate::indexes::{Index, Words, refused};
+
+/// Most values that FT.TAGVALS answers.
+const TAG_VALUES_MAX: usize = 1_000_000;
+
+/// The arguments of FT.SEARCH.
+struct SearchArguments {
+    common: Common,
+    no_content: bool,
+    with_scores: bool,
+    with_payloads: bool,
+    with_sort_keys: bool,
+    /// Paths or names of fields, and the names under which they are answered.
+    returned: Option<Vec<(String, String)>>,
+    sort_by: Option<(String, bool)>,
+    limit: (usize, usize),
+    keys: Option<Vec<Vec<u8>>>,
+}
+
+impl SearchArguments {
+    fn read(context: &Context<'_, '_>, words: &mut Words<'_>) -> Result<SearchArguments, ErrorReply> {
+        let mut arguments = SearchArguments {
+            common: Common::new(context),
+            no_content: false,
+            with_scores: false,
+            with_payloads: false,
+            with_sort_keys: false,
+            returned: None,
+            sort_by: None,
+            limit: (0, 10),
+            keys: None,
+        };
+        while words.left() > 0 {
+            arguments.next(words)?;
+        }
+        Ok(arguments)
+    }
+
+    fn next(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        if words.take("NOCONTENT") {
+            self.no_content = true;
+        } else if words.take("WITHSCORES") {
+            self.with_scores = true;
+        } else if words.take("WITHPAYLOADS") {
+            self.with_payloads = true;
+        } else if words.take("WITHSORTKEYS") {
+            self.with_sort_keys = true;
+        } else if words.take("RETURN") {
+            self.returned(words)?;
+        } else if words.take("SORTBY") {
+            if self.sort_by.is_some() {
+                return Err(refused("Multiple SORTBY steps are not allowed"));
+            }
+            let field = words.next().ok_or_else(|| refused("Bad SORTBY arguments"))?;
+            let field = String::from_utf8_lossy(field).into_owned();
+            let descends = words.take("DESC");
+            if !descends {
+                words.take("ASC");
+            }
+            self.sort_by = Some((field, !descends));
+        } else if words.take("LIMIT") {
+            self.limit = limit(words)?;
+        } else if words.take("INKEYS") {
+            let keys = words.counted("INKEYS")?;
+            self.keys = Some(keys.iter().map(|key| key.to_vec()).collect());
+        } else if self.common.take(words)? == Taken::No {
+            return Err(unknown(words));
+        }
+        Ok(())
+    }
+
+    fn returned(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        let given = words.counted("RETURN")?;
+        let mut given = Words::new(given);
+        let mut returned = self.returned.take().unwrap_or_default();
+        while let Some(path) = given.next() {
+            let path = String::from_utf8_lossy(path).into_owned();
+            let name = match given.take("AS") {
+                true => {
+                    let missing = || refused("RETURN path AS name - must be accompanied with NAME");
+                    String::from_utf8_lossy(given.next().ok_or_else(missing)?).into_owned()
+                }
+                false => path.clone(),
+            };
+            returned.push((path, name));
+        }
+        self.no_content |= returned.is_empty();
+        self.returned = Some(returned);
+        Ok(())
+    }
+}
+
+/// How the hits come into their order.
+enum Order {
+    /// By score, by distance, or by a SORTABLE field: the search does it.
+    Found,
+    /// By the values of a field that the keys hold.
+    Values(u16, bool),
+}
+
+pub fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    if arguments.len() == 2 {
+        return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
+    }
+    let given = words(arguments, 2)?;
+    let index = find(context, given[0], false)?;
+    let mut rest = Words::new(&given[1..]);
+    let text = rest.next().unwrap_or_default();
+    let asked = SearchArguments::read(context, &mut rest)?;
+    let query = asked.common.query(&index, text)?;
+    if let Some(outcome) = content::wait(context, &index)? {
+        return Ok(outcome);
+    }
+    let (order, request) = order(&index, &query, &asked)?;
+    let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
+    match order {
+        Order::Found => {}
+        Order::Values(field, ascends) => {
+            sort(context, &index, &mut found, (field, ascends));
+            page(&mut found, asked.limit);
+        }
+    }
+    Answer {
+        index: &index,
+        query: &query,
+        asked: &asked,
+    }
+    .write(context, &found);
+    Ok(Outcome::Done)
+}
+
+fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order, Request), ErrorReply> {
+    let common = &asked.common;
+    let (offset, count) = asked.limit;
+    let mut request = Request {
+        offset,
+        count,
+        scorer: common.scorer,
+        sort_by: None,
+        sort_by_distance: None,
+        slop: common.slop,
+        in_order: common.in_order,
+        keys: asked.keys.clone(),
+    };
+    if offset.max(count) > HITS_MAX {
+        return Err(SearchError::Limit(format!("LIMIT exceeds maximum of {HITS_MAX}")).into());
+    }
+    let all = |order, mut request: Request| {
+        (request.offset, request.count) = (0, HITS_MAX);
+        Ok((order, request))
+    };
+    let Some((name, ascends)) = &asked.sort_by else {
+        return Ok((Order::Found, request));
+    };
+    let nearest = query.nearest.as_ref();
+    if nearest.is_some_and(|nearest| nearest.distance_name == *name) {
+        request.sort_by_distance = Some((name.clone(), *ascends));
+        return Ok((Order::Found, request));
+    }
+    let unknown = || SearchError::NoProperty(format!("Property `{name}` not loaded nor in schema"));
+    let (at, field) = index.definition.schema.find(name.as_bytes()).ok_or_else(unknown)?;
+    if count == 0 {
+        return Ok((Order::Found, request));
+    }
+    if field.sortable && nearest.is_none() {
+        request.sort_by = Some((at, *ascends));
+        return Ok((Order::Found, request));
+    }
+    all(Order::Values(at, *ascends), request)
+}
+
+fn page(found: &mut Found, (offset, count): (usize, usize)) {
+    let hits = std::mem::take(&mut found.hits);
+    found.hits = hits.into_iter().skip(offset).take(count).collect();
+}
+
+/// Sorts by the values that the keys hold; keys without one come last, equal ones by their names.
+fn sort(context: &mut Context<'_, '_>, index: &Index, found: &mut Found, (at, ascends): (u16, bool)) {
+    let field = index.definition.schema.field(at);
+    for hit in &mut found.hits {
+        let entry = content::entry(context, &hit.key);
+        let value = entry.and_then(|entry| content::field(context, &entry, &field.path));
+        let value = value.map(|value| content::property(field, value, false));
+        hit.sorted_by = value.map(|value| match value {
+            Value::Number(number) => Sortable::Number(number),
+            other => Sortable::Text(other.bytes()),
+        });
+    }
+    let compare = |a: &Sortable, b: &Sortable| match (a, b) {
+        (Sortable::Number(a), Sortable::Number(b)) => a.total_cmp(b),
+        (Sortable::Text(a), Sortable::Text(b)) => a.cmp(b),
+        (Sortable::Number(_), Sortable::Text(_)) => Ordering::Less,
+        (Sortable::Text(_), Sortable::Number(_)) => Ordering::Greater,
+    };
+    found.hits.sort_by(|a, b| {
+        let by_value = match (&a.sorted_by, &b.sorted_by) {
+            (Some(a), Some(b)) if ascends => compare(a, b),
+            (Some(a), Some(b)) => compare(b, a),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        };
+        by_value.then_with(|| a.key.cmp(&b.key))
+    });
+}
+
+/// Writes what was found.
+struct Answer<'a> {
+    index: &'a Index,
+    query: &'a Query,
+    asked: &'a SearchArguments,
+}
+
+impl Answer<'_> {
+    fn write(&self, context: &mut Context<'_, '_>, found: &Found) {
+        match context.reply.protocol() {
+            Protocol::Resp2 => {
+                let of_hit = 1
+                    + usize::from(self.asked.with_scores)
+                    + usize::from(self.asked.with_payloads)
+                    + usize::from(self.asked.with_sort_keys)
+                    + usize::from(!self.asked.no_content);
+                context.reply.array(1 + found.hits.len() * of_hit);
+                context.reply.integer(found.total as i64);
+                found.hits.iter().for_each(|hit| self.plain(context, hit));
+            }
+            Protocol::Resp3 => {
+                write_head(context, found.total, found.hits.len());
+                found.hits.iter().for_each(|hit| self.map(context, hit));
+                write_tail(context);
+            }
+        }
+    }
+
+    fn plain(&self, context: &mut Context<'_, '_>, hit: &Hit) {
+        context.reply.bulk(&hit.key);
+        if self.asked.with_scores {
+            context.reply.double(hit.score);
+        }
+        if self.asked.with_payloads {
+            self.payload(context, hit);
+        }
+        if self.asked.with_sort_keys {
+            self.sort_key(context, hit);
+        }
+        if !self.asked.no_content {
+            self.content(context, hit, false);
+        }
+    }
+
+    fn map(&self, context: &mut Context<'_, '_>, hit: &Hit) {
+        let asked = self.asked;
+        let options = [
+            asked.with_scores,
+            asked.with_payloads,
+            asked.with_sort_keys,
+            !asked.no_content,
+        ];
+        context.reply.map(2 + options.iter().filter(|is_set| **is_set).count());
+        context.reply.simple("id");
+        context.reply.bulk(&hit.key);
+        if asked.with_scores {
+            context.reply.simple("score");
+            context.reply.double(hit.score);
+        }
+        if asked.with_payloads {
+            context.reply.simple("payload");
+            self.payload(context, hit);
+        }
+        if asked.with_sort_keys {
+            context.reply.simple("sortkey");
+            self.sort_key(context, hit);
+        }
+        if !asked.no_content {
+            context.reply.simple("extra_attributes");
+            self.content(context, hit, true);
+        }
+        context.reply.simple("values");
+        context.reply.array(0);
+    }
+
+    fn payload(&self, context: &mut Context<'_, '_>, hit: &Hit) {
+        let entry = content::entry(context, &hit.key);
+        let field = self.index.definition.payload_field.as_ref();
+        let payload = entry
+            .zip(field)
+            .and_then(|(entry, field)| content::field(context, &entry, field));
+        match payload {
+            Some(payload) => context.reply.bulk(&payload),
+            None => context.reply.null(),
+        }
+    }
+
+    fn sort_key(&self, context: &mut Context<'_, '_>, hit: &Hit) {
+        let is_by_distance = self
+            .asked
+            .sort_by
+            .as_ref()
+            .is_some_and(|(name, _)| self.is_distance(name));
+        let key = match (&hit.sorted_by, hit.distance) {
+            (Some(Sortable::Number(number)), _) => {
+                Some(Value::Number(*number).bytes()).map(|number| [b"#", &number[..]].concat())
+            }
+            (Some(Sortable::Text(text)), _) => Some([b"$", &text[..]].concat()),
+            (None, Some(distance)) if is_by_distance => Some([b"#", &Value::Number(distance).bytes()[..]].concat()),
+            (None, _) => None,
+        };
+        match key {
+            Some(key) => context.reply.bulk(&key),
+            None => context.reply.null(),
+        }
+    }
+
+    fn is_distance(&self, name: &str) -> bool {
+        self.query
+            .nearest
+            .as_ref()
+            .is_some_and(|nearest| nearest.distance_name == name)
+    }
+
+    fn content(&self, context: &mut Context<'_, '_>, hit: &Hit, is_map: bool) {
+        let pairs = match &self.asked.returned {
+            Some(returned) => self.chosen(context, hit, returned),
+            None => self.everything(context, hit),
+        };
+        match is_map {
+            true => context.reply.map(pairs.len()),
+            false => context.reply.array(2 * pairs.len()),
+        }
+        for (name, value) in pairs {
+            context.reply.bulk(&name);
+            context.reply.bulk(&value);
+        }
+    }
+
+    fn chosen(
+        &self,
+        context: &mut Context<'_, '_>,
+        hit: &Hit,
+        returned: &[(String, String)],
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let Some(entry) = content::entry(context, &hit.key) else {
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        for (path, name) in returned {
+            let known = self.index.definition.schema.find(path.as_bytes());
+            let value = match (known, hit.distance) {
+                (Some((_, field)), _) => content::field(context, &entry, &field.path),
+                (None, Some(distance)) if self.is_distance(path) => Some(Value::Number(distance).bytes()),
+                (None, _) if path == "__key" => Some(hit.key.clone()),
+                (None, _) => content::field(context, &entry, path),
+            };
+            pairs.extend(value.map(|value| (name.as_bytes().to_vec(), value)));
+        }
+        pairs
+    }
+
+    /// The distance, the field that was sorted by, and the others as the key has them.
+    fn everything(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let Some(entry) = content::entry(context, &hit.key) else {
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        if let (Some(nearest), Some(distance)) = (&self.query.nearest, hit.distance) {
+            let name = nearest.distance_name.clone().into_bytes();
+            pairs.push((name, Value::Number(distance).bytes()));
+        }
+        let mut fields = content::fields(context, &entry);
+        let schema = &self.index.definition.schema;
+        let sorted_by = self
+            .asked
+            .sort_by
+            .as_ref()
+            .and_then(|(name, _)| schema.find(name.as_bytes()));
+        let first = sorted_by.and_then(|(_, field)| fields.iter().position(|(name, _)| *name == field.path.as_bytes()));
+        if let Some(first) = first {
+            pairs.push(fields.remove(first));
+        }
+        pairs.extend(fields);
+        pairs
+    }
+}
+
+/// The beginning of a RESP3 answer, up to the list of results.
+pub fn write_head(context: &mut Context<'_, '_>, total: u64, results: usize) {
+    context.reply.map(5);
+    context.reply.simple("attributes");
+    context.reply.array(0);
+    context.reply.simple("total_results");
+    context.reply.integer(total as i64);
+    context.reply.simple("format");
+    context.reply.simple("STRING");
+    context.reply.simple("results");
+    context.reply.array(results);
+}
+
+/// Its end.
+pub fn write_tail(context: &mut Context<'_, '_>) {
+    context.reply.simple("warning");
+    context.reply.array(0);
+}
+
+fn explained(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<String, ErrorReply> {
+    let given = words(arguments, 2)?;
+    let index = find(context, given[0], false)?;
+    let mut rest = Words::new(&given[1..]);
+    let text = rest.next().unwrap_or_default();
+    let asked = SearchArguments::read(context, &mut rest)?;
+    let query = asked.common.query(&index, text)?;
+    Ok(query.explain(&index.definition.schema))
+}
+
+pub fn explain(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let text = explained(context, arguments)?;
+    context.reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+pub fn explain_lines(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let text = explained(context, arguments)?;
+    let lines: Vec<&str> = text.split('\n').collect();
+    context.reply.array(lines.len());
+    lines.iter().for_each(|line| context.reply.bulk(line.as_bytes()));
+    Ok(())
+}
+
+pub fn tag_values(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    let given = words(arguments, 2)?;
+    let index = find(context, given[0], false)?;
+    let field = index.definition.schema.find(given[1]);
+    let (at, field) = field.ok_or_else(|| refused("No such field"))?;
+    if !matches!(field.kind, FieldKind::Tag { .. }) {
+        return Err(refused("Not a tag field"));
+    }
+    if let Some(outcome) = content::wait(context, &index)? {
+        return Ok(outcome);
+    }
+    let values = index::tag_values(&mut content::rows(context, &index), at, TAG_VALUES_MAX);
+    context.reply.set(values.len());
+    values.iter().for_each(|value| context.reply.bulk(value));
+    Ok(Outcome::Done)
+}

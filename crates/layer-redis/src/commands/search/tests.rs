@@ -1,0 +1,447 @@
+//! Replies beside the original's recorded ones, and indexes beside the keys: after every way in which
+//! a key changes, each search finds what a look at all keys finds.
+
+use std::collections::BTreeSet;
+
+use quartet_wire_resp::Value;
+use serde_json::Value as Json;
+
+use crate::testing::{Connection, Fixture, show};
+
+fn without_code(reply: &str) -> String {
+    match reply.strip_prefix("!SEARCH_").and_then(|error| error.split_once(' ')) {
+        Some((_, text)) => format!("!{text}"),
+        None => reply.into(),
+    }
+}
+
+/// The totals of aggregations are left out, as in the recording.
+fn normalized(command: &[&str], reply: Value) -> Value {
+    match reply {
+        Value::Array(mut values) if command[0] == "FT.AGGREGATE" => {
+            values[0] = Value::Integer(0);
+            Value::Array(values)
+        }
+        Value::Map(mut pairs) if command[0] == "FT.AGGREGATE" => {
+            pairs[1].1 = Value::Integer(0);
+            Value::Map(pairs)
+        }
+        Value::Array(mut values) | Value::Set(mut values) if matches!(command[0], "FT.TAGVALS" | "FT._LIST") => {
+            values.sort_by_key(show);
+            Value::Array(values)
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn replies_are_those_of_the_original() {
+    let fixture = Fixture::new();
+    let mut resp2 = fixture.connect();
+    let mut resp3 = fixture.connect();
+    resp3.run(&["HELLO", "3"]);
+    let recording = include_str!("../../../testdata/search.jsonl");
+    let mut wrong = Vec::new();
+    for line in recording.lines() {
+        let line: Json = serde_json::from_str(line).unwrap();
+        let words: Vec<&str> = line["command"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|word| word.as_str().unwrap())
+            .collect();
+        let text = words.join(" ");
+        for (protocol, connection) in [("resp2", &mut resp2), ("resp3", &mut resp3)] {
+            let Some(expected) = line[protocol].as_str() else {
+                continue;
+            };
+            let reply = without_code(&show(&normalized(&words, connection.run(&words))));
+            let expected = expected.replacen("!ERR ", "!", 1);
+            let reply = reply.replacen("!ERR ", "!", 1);
+            if reply != expected {
+                wrong.push(format!("{protocol} {text}\n  expected {expected}\n  found    {reply}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Chooses by a seed, so that a failure comes again.
+struct Choice(u64);
+
+impl Choice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len() as u64) as usize]
+    }
+}
+
+const WORDS: &[&str] = &["alpha", "beta", "gamma", "delta", "running", "house"];
+const TAGS: &[&str] = &["red", "blue", "green", "red,blue", "Green"];
+
+/// A hash with a field of this length is a large one.
+const LARGE_BYTES: usize = 5000;
+
+struct Judge {
+    fixture: Fixture,
+    connection: Connection,
+    choice: Choice,
+    searches: u32,
+}
+
+impl Judge {
+    fn key(&mut self) -> String {
+        let prefix = self.choice.of(&["d:", "d:", "d:", "e:"]);
+        format!("{prefix}{}", self.choice.below(12))
+    }
+
+    fn run(&mut self, words: &[&str]) -> Value {
+        self.connection.run(words)
+    }
+
+    fn hash(&mut self) -> Vec<String> {
+        let text = format!("{} {}", self.choice.of(WORDS), self.choice.of(WORDS));
+        let number = match self.choice.below(8) {
+            0 => "none".to_owned(),
+            _ => (self.choice.below(20) as i64 - 5).to_string(),
+        };
+        let tag = self.choice.of(TAGS).to_owned();
+        let mut pairs = vec!["t".into(), text, "n".into(), number, "g".into(), tag];
+        pairs.truncate(2 * (1 + self.choice.below(3) as usize));
+        pairs
+    }
+
+    /// Changes keys in one of many ways.
+    fn change(&mut self) {
+        let (key, other) = (self.key(), self.key());
+        let (key, other) = (key.as_str(), other.as_str());
+        let hash = self.hash();
+        let set: Vec<&str> = ["HSET", key]
+            .into_iter()
+            .chain(hash.iter().map(String::as_str))
+            .collect();
+        match self.choice.below(31) {
+            0..=8 => _ = self.run(&set),
+            9 => _ = self.run(&["HDEL", key, "t"]),
+            10 => _ = self.run(&["HDEL", key, "n", "g", "t"]),
+            11 => _ = self.run(&["HINCRBY", key, "n", "3"]),
+            12 => _ = self.run(&["DEL", key]),
+            13 => _ = self.run(&["UNLINK", key, other]),
+            14 => _ = self.run(&["RENAME", key, other]),
+            15 => _ = self.run(&["COPY", key, other, "REPLACE"]),
+            16 => _ = self.run(&["SET", key, "a string"]),
+            17 => _ = self.run(&["PEXPIRE", key, "50"]),
+            18 => _ = self.run(&["PERSIST", key]),
+            19 => _ = self.run(&["HPEXPIRE", key, "60", "FIELDS", "1", "g"]),
+            20 => _ = self.run(&["HGETDEL", key, "FIELDS", "1", "n"]),
+            21 => _ = self.run(&["MOVE", key, "1"]),
+            22 => _ = self.run(&["SWAPDB", "0", "1"]),
+            23 => self.move_by_dump(key, other),
+            24 => self.in_transaction(&set, other),
+            25 => {
+                _ = self.run(&[
+                    "EVAL",
+                    "redis.call(unpack(ARGV)) return redis.call('DEL', KEYS[1])",
+                    "1",
+                    other,
+                    "HSET",
+                    key,
+                    "t",
+                    "alpha",
+                    "n",
+                    "3",
+                ])
+            }
+            26 => _ = self.run(&["EVAL", "redis.call('HSET', KEYS[1], 'n', '4') error('over')", "1", key]),
+            27 => self.fixture.advance_ms(30),
+            28 => self.fixture.layer.expire_due(),
+            // Its fields stand in rows of their own from then on.
+            29 => _ = self.run(&["HSET", key, "padding", &"x".repeat(LARGE_BYTES)]),
+            _ => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
+        }
+    }
+
+    fn move_by_dump(&mut self, key: &str, other: &str) {
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        let mut dump = self.connection.bytes(&["DUMP", key]);
+        if dump.starts_with(b"$-1") {
+            return;
+        }
+        let start = dump.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        dump.truncate(dump.len() - 2);
+        let words: [&[u8]; 5] = [b"RESTORE", other.as_bytes(), b"0", &dump[start..], b"REPLACE"];
+        quartet_wire_resp::encode_command(&words, &mut request);
+        self.connection.session.receive(&request, &mut out);
+        assert_eq!(out, b"+OK\r\n");
+    }
+
+    /// A search inside sees what was written before it, and a refused transaction leaves nothing.
+    fn in_transaction(&mut self, set: &[&str], other: &str) {
+        let is_kept = self.choice.below(3) > 0;
+        self.run(&["MULTI"]);
+        self.run(&["DEL", other]);
+        self.run(set);
+        self.run(&["FT.SEARCH", "i", "*", "LIMIT", "0", "0"]);
+        if is_kept {
+            let Value::Array(replies) = self.run(&["EXEC"]) else {
+                panic!("EXEC answers what its commands do");
+            };
+            let Value::Array(found) = &replies[2] else {
+                let has_index = show(&self.run(&["FT._LIST"])) == "[i]";
+                return assert!(!has_index, "{}", show(&replies[2]));
+            };
+            let total = found[0].clone();
+            assert_eq!(
+                self.run(&["FT.SEARCH", "i", "*", "LIMIT", "0", "0"]),
+                Value::Array(vec![total])
+            );
+        } else {
+            self.run(&["DISCARD"]);
+        }
+    }
+
+    fn fields(&mut self, key: &str) -> Option<Vec<(String, String)>> {
+        if show(&self.run(&["TYPE", key])) != "hash" {
+            return None;
+        }
+        let Value::Array(values) = self.run(&["HGETALL", key]) else {
+            panic!("HGETALL answers a list");
+        };
+        let words: Vec<String> = values.iter().map(show).collect();
+        Some(words.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+    }
+
+    /// What a look at each key finds.
+    fn expected(&mut self, matches: &dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool) -> BTreeSet<String> {
+        let Value::Array(keys) = self.run(&["KEYS", "d:*"]) else {
+            panic!("KEYS answers a list");
+        };
+        let mut expected = BTreeSet::new();
+        for key in keys.iter().map(show) {
+            let Some(fields) = self.fields(&key) else { continue };
+            let value = |name: &str| {
+                fields
+                    .iter()
+                    .find(|(known, _)| known == name)
+                    .map(|(_, value)| value.clone())
+            };
+            let fits = value("n").is_none_or(|number| number.parse::<f64>().is_ok());
+            if fits && matches(&value) {
+                expected.insert(key);
+            }
+        }
+        expected
+    }
+
+    fn found(&mut self, query: &str) -> BTreeSet<String> {
+        self.searches += 1;
+        let reply = self.run(&["FT.SEARCH", "i", query, "NOCONTENT", "LIMIT", "0", "1000"]);
+        let Value::Array(values) = reply else {
+            panic!("{query}: {}", show(&reply));
+        };
+        let total = show(&values[0]).parse::<usize>().unwrap();
+        let keys: BTreeSet<String> = values[1..].iter().map(show).collect();
+        assert_eq!((total, keys.len()), (keys.len(), values.len() - 1));
+        keys
+    }
+
+    fn check(&mut self) {
+        let found = self.found("*");
+        assert_eq!(found, self.expected(&|_| true));
+        let word = self.choice.of(WORDS);
+        let found = self.found(&format!("@t:{word}"));
+        let has_word = |text: String| text.split(' ').any(|other| other == word);
+        assert_eq!(
+            found,
+            self.expected(&|value| value("t").is_some_and(has_word)),
+            "{word}"
+        );
+        let tag = self.choice.of(&["red", "blue", "green"]);
+        let found = self.found(&format!("@g:{{{tag}}}"));
+        let has_tag = |tags: String| tags.to_lowercase().split(',').any(|other| other == tag);
+        assert_eq!(found, self.expected(&|value| value("g").is_some_and(has_tag)), "{tag}");
+        let low = self.choice.below(10);
+        let found = self.found(&format!("@n:[{low} (12]"));
+        let is_in = |number: String| {
+            number
+                .parse::<f64>()
+                .is_ok_and(|number| number >= low as f64 && number < 12.0)
+        };
+        assert_eq!(found, self.expected(&|value| value("n").is_some_and(is_in)), "{low}");
+        let found = self.found("-@g:{red} @n:[0 inf]");
+        let is_other = |value: &dyn Fn(&str) -> Option<String>| {
+            let is_red = value("g").is_some_and(|tags| tags.split(',').any(|tag| tag == "red"));
+            !is_red
+                && value("n")
+                    .and_then(|number| number.parse::<f64>().ok())
+                    .is_some_and(|number| number >= 0.0)
+        };
+        assert_eq!(found, self.expected(&is_other));
+    }
+}
+
+fn judge(seed: u64, changes: u32) {
+    let fixture = Fixture::new();
+    let connection = fixture.connect();
+    let choice = Choice(seed);
+    let mut judge = Judge {
+        fixture,
+        connection,
+        choice,
+        searches: 0,
+    };
+    for _ in 0..20 {
+        judge.change();
+    }
+    let create = "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT NOSTEM n NUMERIC SORTABLE";
+    judge.connection.check(&format!("{create} => OK"));
+    judge.connection.check("FT.ALTER i SCHEMA ADD g TAG => OK");
+    for step in 0..changes {
+        judge.change();
+        if judge.choice.below(3) == 0 {
+            judge.check();
+        }
+        if step % 97 == 96 {
+            let flush = judge.choice.of(&["FLUSHALL", "FLUSHDB", "FT.DROPINDEX i"]).to_owned();
+            judge
+                .connection
+                .check(&format!("{flush} => OK\nFT._LIST => []\n{create} g TAG => OK"));
+        }
+    }
+    judge.check();
+    assert!(judge.searches > changes);
+}
+
+#[test]
+fn every_search_finds_what_the_keys_hold() {
+    for seed in 1..=4 {
+        judge(seed, 500);
+    }
+}
+
+/// More documents than wait to be settled, written, changed and removed.
+#[test]
+fn settling_does_not_show() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA t TEXT g TAG => OK");
+    let total = |connection: &mut Connection, query: &str| {
+        let Value::Array(found) = connection.run(&["FT.SEARCH", "i", query, "LIMIT", "0", "0"]) else {
+            panic!("a search was refused");
+        };
+        show(&found[0])
+    };
+    for key in 0..700 {
+        let text = format!("word{} common", key % 10);
+        connection.run(&["HSET", &format!("k{key}"), "t", &text, "g", "x"]);
+    }
+    assert_eq!(total(&mut connection, "common"), "700");
+    assert_eq!(total(&mut connection, "word3"), "70");
+    (0..350).for_each(|key| _ = connection.run(&["DEL", &format!("k{key}")]));
+    assert_eq!(total(&mut connection, "common"), "350");
+    assert_eq!(total(&mut connection, "word3 @g:{x}"), "35");
+    (350..700).for_each(|key| _ = connection.run(&["HSET", &format!("k{key}"), "t", "other"]));
+    assert_eq!(total(&mut connection, "common"), "0");
+    assert_eq!(total(&mut connection, "other"), "350");
+}
+
+/// An index over many keys is filled in steps; writes meanwhile are in it at once.
+#[test]
+fn a_large_database_is_filled_in_steps() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    for key in 0..600 {
+        connection.run(&["HSET", &format!("k{key}"), "n", &key.to_string()]);
+    }
+    connection.check("FT.CREATE i SCHEMA n NUMERIC => OK");
+    let Value::Array(info) = connection.run(&["FT.INFO", "i"]) else {
+        panic!("FT.INFO answers a list");
+    };
+    let info: Vec<String> = info.iter().map(show).collect();
+    let of = |name: &str| info[info.iter().position(|known| known == name).unwrap() + 1].as_str();
+    assert_eq!((of("indexing"), of("percent_indexed"), of("num_docs")), ("1", "0", "0"));
+    connection.check("HSET k0 n 1000 => 0\nHSET new n 1001 => 1\nDEL k1 => 1");
+    // The connection's thread does not wait for it.
+    assert!(connection.bytes(&["FT.SEARCH", "i", "*"]).is_empty());
+    fixture.layer.fill_indexes();
+    let mut connection = fixture.connect();
+    let written = ["FT.SEARCH", "i", "@n:[1000 +inf]", "SORTBY", "n", "NOCONTENT"];
+    assert_eq!(show(&connection.run(&written)), "[2 k0 new]");
+    connection.check("FT.SEARCH i * LIMIT 0 0 => [600]");
+}
+
+#[test]
+fn a_search_needs_the_right_to_all_keys_of_its_index() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT => OK
+         HSET d:1 t hello => 1
+         ACL SETUSER all on nopass +@search ~d:* => OK
+         ACL SETUSER more on nopass +@read %R~* => OK
+         ACL SETUSER one on nopass +@search ~d:1 => OK
+         ACL SETUSER other on nopass +@all ~e:* => OK
+         AUTH all x => OK
+         FT.SEARCH i hello NOCONTENT => [1 d:1]
+         FT.CREATE j PREFIX 1 e: SCHEMA t TEXT => !NOPERM No permissions to access a key
+         AUTH more x => OK
+         FT.SEARCH i hello NOCONTENT => [1 d:1]
+         AUTH one x => OK
+         FT.SEARCH i hello NOCONTENT => !NOPERM No permissions to access a key
+         FT.INFO i => !NOPERM No permissions to access a key
+         AUTH other x => OK
+         FT.AGGREGATE i * => !NOPERM No permissions to access a key
+         FT.DROPINDEX i DD => !NOPERM No permissions to access a key",
+    );
+}
+
+#[test]
+fn a_cursor_gives_all_results_piece_by_piece() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC => OK");
+    (0..5).for_each(|key| _ = connection.run(&["HSET", &format!("k{key}"), "n", &key.to_string()]));
+    let piece = |reply: Value| {
+        let Value::Array(parts) = reply else {
+            panic!("a piece and a cursor: {}", show(&reply));
+        };
+        let Value::Array(records) = &parts[0] else {
+            panic!("a piece is a list");
+        };
+        let records: Vec<String> = records[1..].iter().map(show).collect();
+        (records.join(" "), show(&parts[1]))
+    };
+    let words = [
+        "FT.AGGREGATE",
+        "i",
+        "*",
+        "LOAD",
+        "1",
+        "n",
+        "WITHCURSOR",
+        "COUNT",
+        "2",
+        "MAXIDLE",
+        "1000",
+    ];
+    let (records, id) = piece(connection.run(&words));
+    assert_eq!(records, "[n 0] [n 1]");
+    let (records, same) = piece(connection.run(&["FT.CURSOR", "READ", "i", &id]));
+    assert_eq!((records.as_str(), &same), ("[n 2] [n 3]", &id));
+    let (records, end) = piece(connection.run(&["FT.CURSOR", "READ", "i", &id, "COUNT", "9"]));
+    assert_eq!((records.as_str(), end.as_str()), ("[n 4]", "0"));
+    let gone = "!SEARCH_CURSOR_NOT_FOUND Cursor not found";
+    assert_eq!(show(&connection.run(&["FT.CURSOR", "READ", "i", &id])), gone);
+    let (_, id) = piece(connection.run(&words));
+    fixture.advance_ms(1001);
+    assert_eq!(show(&connection.run(&["FT.CURSOR", "READ", "i", &id])), gone);
+    let (_, id) = piece(connection.run(&words));
+    assert_eq!(show(&connection.run(&["FT.CURSOR", "DEL", "i", &id])), "OK");
+}

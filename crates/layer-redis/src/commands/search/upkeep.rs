@@ -1,0 +1,194 @@
+//! An index follows its keys: each key that changed is looked at again, as it is then.
+
+use quartet_engine::Transaction;
+use quartet_search::aggregate::{Record, Value};
+use quartet_search::analysis::Language;
+use quartet_search::error::IndexingFailure;
+use quartet_search::{Document, Field, Schema, WriteRows, index};
+
+use crate::commands::hashes;
+use crate::indexes::{Catalogue, Failures, Index, Progress, TransactionRows};
+use crate::keyspace::{Entry, Keyspace, Kind};
+
+/// Most bytes of a key's indexed values. A key with more is written and not found.
+const DOCUMENT_BYTES_MAX: usize = 1 << 20;
+
+/// How many documents are settled in one transaction at most.
+const SETTLED_MAX: usize = 4 * index::UNSETTLED_MAX as usize;
+
+/// Why a key in reach of an index is not in it.
+struct Failure {
+    field: Option<u16>,
+    reason: String,
+}
+
+impl From<IndexingFailure> for Failure {
+    fn from(failure: IndexingFailure) -> Failure {
+        Failure {
+            field: Some(failure.field),
+            reason: failure.reason,
+        }
+    }
+}
+
+/// Brings every index that covers these keys of database 0 up to date.
+pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, names: &[Vec<u8>]) {
+    for index in catalogue.indexes() {
+        let mut is_changed = false;
+        for name in names.iter().filter(|name| index.covers(name)) {
+            update(keys, index, name);
+            is_changed = true;
+        }
+        if is_changed {
+            settle(keys.tx, index);
+        }
+    }
+}
+
+fn rows<'r, 't>(tx: &'r mut Transaction<'t>, index: &Index) -> TransactionRows<'r, 't> {
+    TransactionRows {
+        tx,
+        prefix: index.rows_prefix(),
+    }
+}
+
+/// The key is in the index afterwards as it is, or not at all.
+fn update(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) {
+    let document = document(keys, index, name);
+    if let Err(failure) = &document {
+        Failures::note(keys.tx, &index.number, failure.field, &failure.reason, name);
+    }
+    apply(&mut rows(keys.tx, index), name, document.ok().flatten());
+}
+
+fn apply(rows: &mut dyn WriteRows, name: &[u8], document: Option<Document>) {
+    match document {
+        Some(document) => _ = index::put(rows, &document),
+        None => _ = index::remove(rows, name),
+    }
+}
+
+/// As [`follow`] for one index, in rows that are given: for a search that finds keys or fields whose
+/// time is over.
+pub fn overlaid(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Option<Document> {
+    document(keys, index, name).ok().flatten()
+}
+
+/// The second half of [`overlaid`].
+pub fn overlay(rows: &mut dyn WriteRows, name: &[u8], document: Option<Document>) {
+    apply(rows, name, document);
+}
+
+fn settle(tx: &mut Transaction<'_>, index: &Index) {
+    let mut rows = rows(tx, index);
+    if index::waiting(&mut rows) >= index::UNSETTLED_MAX {
+        index::settle(&mut rows, SETTLED_MAX);
+    }
+}
+
+/// The key as the index has it. Nothing if there is none, or it is none of the index's.
+fn document(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Result<Option<Document>, Failure> {
+    let definition = &index.definition;
+    let Some(entry) = keys.find(name).filter(|entry| entry.kind == Kind::Hash) else {
+        return Ok(None);
+    };
+    if !passes(keys, index, &entry) {
+        return Ok(None);
+    }
+    let mut bytes = 0;
+    let mut values: Vec<Option<Vec<u8>>> = Vec::new();
+    for (_, field) in definition.schema.fields() {
+        let value = value(keys, &entry, &field.path);
+        bytes += value.as_ref().map_or(0, Vec::len);
+        values.push(value);
+    }
+    if bytes > DOCUMENT_BYTES_MAX {
+        let reason = format!("Indexed values have {bytes} bytes together, at most {DOCUMENT_BYTES_MAX} are indexed");
+        return Err(Failure { field: None, reason });
+    }
+    let other;
+    let schema = match language(keys, index, &entry)? {
+        None => &definition.schema,
+        Some(language) => {
+            let mut schema: Schema = definition.schema.clone();
+            schema.language = language;
+            other = schema;
+            &other
+        }
+    };
+    let mut values = values.into_iter();
+    let mut document = Document::new(schema, name, |_: &Field| values.next().flatten())?;
+    document.score = definition.score;
+    if let Some(field) = &definition.score_field
+        && let Some(score) = value(keys, &entry, field)
+    {
+        let score = std::str::from_utf8(&score).ok().and_then(|score| score.parse().ok());
+        document.score = score.filter(|score: &f64| (0.0..=1.0).contains(score)).unwrap_or(1.0);
+    }
+    Ok(Some(document))
+}
+
+fn value(keys: &mut Keyspace<'_, '_>, entry: &Entry, field: &str) -> Option<Vec<u8>> {
+    hashes::find(keys, entry, field.as_bytes()).map(|found| found.value().to_vec())
+}
+
+fn language(keys: &mut Keyspace<'_, '_>, index: &Index, entry: &Entry) -> Result<Option<Language>, Failure> {
+    let named = index
+        .definition
+        .language_field
+        .as_ref()
+        .and_then(|field| value(keys, entry, field));
+    let Some(named) = named else {
+        return Ok(None);
+    };
+    let known = std::str::from_utf8(&named)
+        .ok()
+        .and_then(|name| Language::of_name(name).ok());
+    let unknown = || Failure {
+        field: None,
+        reason: format!("Invalid language: '{}'", String::from_utf8_lossy(&named)),
+    };
+    known.map(Some).ok_or_else(unknown)
+}
+
+/// The index's FILTER is true for the key, or there is none. An error is not true.
+fn passes(keys: &mut Keyspace<'_, '_>, index: &Index, entry: &Entry) -> bool {
+    let Some((_, filter)) = &index.definition.filter else {
+        return true;
+    };
+    let mut record = Record::default();
+    for name in filter.properties() {
+        if let Some(found) = value(keys, entry, name) {
+            record.set(name, Value::Text(found));
+        }
+    }
+    filter.value(&record).is_ok_and(|value| value.is_true())
+}
+
+/// Looks at about `count` more keys. Returns true if the index is filled.
+pub fn fill(keys: &mut Keyspace<'_, '_>, index: &Index, progress: Progress, count: u64) -> bool {
+    let mut names = Vec::new();
+    let next = keys.scan_page(progress.cursor, count, &mut |name, entry| {
+        if entry.kind == Kind::Hash && index.covers(name) {
+            names.push(name.to_vec());
+        }
+    });
+    for name in names {
+        let is_known = index::id_of_key(&mut rows(keys.tx, index), &name).is_some();
+        if progress.anew || !is_known {
+            update(keys, index, &name);
+        }
+    }
+    settle(keys.tx, index);
+    let progress = (next != 0).then_some(Progress {
+        cursor: next,
+        ..progress
+    });
+    index.set_progress(keys.tx, progress);
+    progress.is_none()
+}
+
+/// Names of the keys that are in the index.
+pub fn keys_of(tx: &mut Transaction<'_>, index: &Index) -> Vec<Vec<u8>> {
+    index::keys(&mut rows(tx, index))
+}

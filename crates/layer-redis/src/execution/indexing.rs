@@ -1,0 +1,107 @@
+//! Search indexes follow the keys inside the transaction that changes them, and are filled with the
+//! keys that were there before, a few at a time.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use quartet_engine::{PartitionGuard, Role, Transaction};
+
+use crate::commands::search::upkeep;
+use crate::layer::Redis;
+
+/// Keys that are looked at under one hold of the lock.
+const STEP_KEYS: u64 = 16;
+
+/// How long one call of the cycle goes on filling, in microseconds.
+const FILLING_MICROS: u64 = 50_000;
+
+/// How often a search that waits for an index looks how far it is.
+const LOOKS_EVERY: Duration = Duration::from_millis(5);
+
+impl Redis {
+    /// Brings indexes up to date with the keys that changed. Call it before the end of every
+    /// transaction that changes keys, and of every command in a longer one.
+    #[inline]
+    pub fn follow_changes(&self, tx: &mut Transaction<'_>, now_ms: u64) {
+        if self.changes.are_indexed() {
+            self.follow_changes_of_indexes(tx, now_ms);
+        }
+    }
+
+    fn follow_changes_of_indexes(&self, tx: &mut Transaction<'_>, now_ms: u64) {
+        let names = self.changes.take_unindexed();
+        if names.is_empty() {
+            return;
+        }
+        let catalogue = self.indexes.catalogue(tx);
+        if !catalogue.is_empty() {
+            return upkeep::follow(&mut self.keyspace(tx, 0, now_ms), &catalogue, &names);
+        }
+        // Another node of a cluster may make an index while this one is not home.
+        if matches!(self.engine.role(), Role::Alone) {
+            self.changes.index(false);
+        }
+    }
+
+    /// The transaction was taken back, and with it what it made of the indexes.
+    pub fn forget_indexes(&self) {
+        self.changes.take_unindexed();
+        self.changes.index(true);
+        self.indexes.discard();
+    }
+
+    /// Fills indexes that are not full yet. Call it about ten times a second.
+    pub fn fill_indexes(&self) {
+        if !self.changes.are_indexed() {
+            return;
+        }
+        let ends_micros = self.engine.now_micros() + FILLING_MICROS;
+        while let Ok(mut partition) = self.partition_in_time() {
+            let is_done = self.fill_step(&mut partition);
+            drop(partition);
+            self.send_outbox();
+            if is_done || self.engine.now_micros() > ends_micros {
+                break;
+            }
+        }
+    }
+
+    /// Returns true if there is nothing more to fill.
+    fn fill_step(&self, partition: &mut PartitionGuard<'_>) -> bool {
+        let now_ms = partition.now_micros() / 1000;
+        let step = partition.execute(self.space, |tx| -> Result<bool, ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            let mut is_done = true;
+            for index in catalogue.indexes() {
+                let Some(progress) = index.progress(tx) else { continue };
+                is_done = upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index, progress, STEP_KEYS) && is_done;
+            }
+            Ok(is_done)
+        });
+        step.map_or(true, |(is_done, _)| is_done)
+    }
+
+    /// Waits until all indexes are full, or a search's time is over.
+    pub fn await_filled_indexes(&self) {
+        if !self.changes.are_indexed() {
+            return;
+        }
+        let timeout_ms = self.config.search_timeout.load(Ordering::Relaxed).max(0) as u64;
+        let ends_micros = self.engine.now_micros() + timeout_ms * 1000;
+        while self.engine.now_micros() < ends_micros {
+            let Ok(mut partition) = self.partition_in_time() else {
+                return;
+            };
+            let is_filling = partition.execute(self.space, |tx| -> Result<bool, ()> {
+                let catalogue = self.indexes.catalogue(tx);
+                Ok(catalogue.indexes().any(|index| index.progress(tx).is_some()))
+            });
+            drop(partition);
+            if !is_filling.is_ok_and(|(is_filling, _)| is_filling) {
+                return;
+            }
+            thread::sleep(LOOKS_EVERY);
+        }
+    }
+}

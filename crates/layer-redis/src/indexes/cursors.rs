@@ -1,0 +1,98 @@
+//! Results of aggregations that clients fetch piece by piece. They are in memory only: a cursor is
+//! gone with the process.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::Mutex;
+use quartet_search::aggregate::Record;
+
+/// Most cursors of one index.
+const OF_INDEX_MAX: usize = 128;
+
+/// Most bytes that all cursors of a database hold, about.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that a record takes beside its names and values, about.
+const RECORD_BYTES: usize = 64;
+
+/// What is left of a result.
+pub struct Cursor {
+    pub index: Vec<u8>,
+    pub records: VecDeque<Record>,
+    /// How many records a piece has.
+    pub count: usize,
+    pub idle_ms_max: u64,
+    /// When it was last read.
+    pub used_ms: u64,
+}
+
+impl Cursor {
+    fn bytes(&self) -> usize {
+        self.records.iter().map(bytes).sum()
+    }
+
+    /// The next piece.
+    pub fn piece(&mut self, count: Option<usize>) -> Vec<Record> {
+        let count = count.unwrap_or(self.count).min(self.records.len());
+        self.records.drain(..count).collect()
+    }
+}
+
+/// Bytes of a record, about.
+pub fn bytes(record: &Record) -> usize {
+    let pairs = record.iter().map(|(name, value)| name.len() + value.bytes().len());
+    RECORD_BYTES + pairs.sum::<usize>()
+}
+
+#[derive(Default)]
+pub struct Cursors {
+    by_id: Mutex<BTreeMap<u64, Cursor>>,
+}
+
+impl Cursors {
+    /// Keeps a cursor under an id that `make_id` gives. The error is for the client.
+    pub fn add(&self, cursor: Cursor, now_ms: u64, mut make_id: impl FnMut() -> u64) -> Result<u64, &'static str> {
+        let mut by_id = self.by_id.lock();
+        by_id.retain(|_, known| now_ms.saturating_sub(known.used_ms) <= known.idle_ms_max);
+        let of_index = by_id.values().filter(|known| known.index == cursor.index).count();
+        if of_index >= OF_INDEX_MAX {
+            return Err("SEARCH_LIMIT_OVER Too many cursors allocated for index");
+        }
+        let bytes: usize = by_id.values().chain([&cursor]).map(Cursor::bytes).sum();
+        if bytes > BYTES_MAX {
+            return Err("SEARCH_LIMIT_OVER Cursors of this database hold too many results");
+        }
+        loop {
+            let id = make_id();
+            if id != 0 && !by_id.contains_key(&id) {
+                by_id.insert(id, cursor);
+                return Ok(id);
+            }
+        }
+    }
+
+    /// Takes a cursor out, to read it.
+    pub fn take(&self, index: &[u8], id: u64, now_ms: u64) -> Option<Cursor> {
+        let mut by_id = self.by_id.lock();
+        by_id.retain(|_, known| now_ms.saturating_sub(known.used_ms) <= known.idle_ms_max);
+        by_id.get(&id).filter(|cursor| cursor.index == index)?;
+        by_id.remove(&id)
+    }
+
+    /// Puts back what was taken.
+    pub fn put_back(&self, id: u64, cursor: Cursor) {
+        self.by_id.lock().insert(id, cursor);
+    }
+
+    /// Number of all cursors and of those of an index.
+    pub fn counts(&self, index: &[u8]) -> (usize, usize) {
+        let by_id = self.by_id.lock();
+        let of_index = by_id.values().filter(|known| known.index == index);
+        (by_id.len(), of_index.count())
+    }
+
+    /// The index is gone.
+    pub fn forget(&self, index: &[u8]) {
+        self.by_id.lock().retain(|_, cursor| cursor.index != index);
+    }
+}

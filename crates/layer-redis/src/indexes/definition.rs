@@ -1,0 +1,321 @@
+//! The words of FT.CREATE and FT.ALTER as a definition. Texts of errors are those that search 2.10
+//! was seen to answer.
+
+use quartet_search::aggregate::Expression;
+use quartet_search::analysis::{Language, StopWords};
+use quartet_search::vectors::{Component, Metric, VectorKind};
+use quartet_search::{Field, FieldKind, Schema};
+
+use crate::command::error_reply::ErrorReply;
+use crate::command::parse;
+use crate::indexes::words::text;
+use crate::indexes::{Words, refused};
+
+/// Options that change nothing that a search finds here: FT.INFO repeats them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted(pub &'static str);
+
+/// In the order in which FT.INFO shows them.
+const OPTIONS: &[&str] = &["NOFREQS", "NOFIELDS", "NOOFFSETS", "NOHL", "MAXTEXTFIELDS"];
+
+/// Most prefixes of an index.
+const PREFIXES_MAX: usize = 1024;
+
+/// An index as its requests define it.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// A key that begins with one of these is in the index.
+    pub prefixes: Vec<Vec<u8>>,
+    /// Keys for which this is not true are not in the index.
+    pub filter: Option<(String, Expression)>,
+    pub names_language: bool,
+    pub language_field: Option<String>,
+    pub score: f64,
+    pub score_field: Option<String>,
+    pub payload_field: Option<String>,
+    pub options: Vec<Accepted>,
+    pub names_stop_words: bool,
+    pub skips_initial_scan: bool,
+    pub schema: Schema,
+    /// Names of fields with WITHSUFFIXTRIE, which speeds nothing up here.
+    pub with_suffixes: Vec<String>,
+}
+
+impl Definition {
+    /// Reads the words of FT.CREATE behind the name.
+    pub fn parse(words: &[&[u8]]) -> Result<Definition, ErrorReply> {
+        let mut words = Words::new(words);
+        let mut definition = Definition {
+            prefixes: vec![Vec::new()],
+            filter: None,
+            names_language: false,
+            language_field: None,
+            score: 1.0,
+            score_field: None,
+            payload_field: None,
+            options: Vec::new(),
+            names_stop_words: false,
+            skips_initial_scan: false,
+            schema: Schema::default(),
+            with_suffixes: Vec::new(),
+        };
+        loop {
+            let Some(word) = words.next() else {
+                return Err(refused("No schema found"));
+            };
+            if parse::is(word, "SCHEMA") {
+                break;
+            }
+            definition.option(word, &mut words)?;
+        }
+        definition.fields(&mut words)?;
+        Ok(definition)
+    }
+
+    /// Adds the fields of FT.ALTER, whose words these are behind the name.
+    pub fn alter(&mut self, words: &[&[u8]]) -> Result<(), ErrorReply> {
+        let mut words = Words::new(words);
+        words.take("SKIPINITIALSCAN");
+        if !words.take("SCHEMA") || !words.take("ADD") || words.left() == 0 {
+            return Err(refused(
+                "Unknown arguments of FT.ALTER: SCHEMA ADD and fields are expected",
+            ));
+        }
+        self.fields(&mut words)
+    }
+
+    fn option(&mut self, word: &[u8], words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        let upper = word.to_ascii_uppercase();
+        match upper.as_slice() {
+            b"ON" => {
+                let kind = words.argument("ON")?;
+                if !parse::is(kind, "HASH") {
+                    let shown = String::from_utf8_lossy(kind);
+                    return Err(match parse::is(kind, "JSON") {
+                        true => refused("Indexes on JSON documents are not served"),
+                        false => refused(format!("Invalid rule type: {shown}")),
+                    });
+                }
+            }
+            b"PREFIX" => {
+                let prefixes = words.counted("PREFIX")?;
+                if prefixes.len() > PREFIXES_MAX {
+                    return Err(refused(format!("An index has at most {PREFIXES_MAX} prefixes")));
+                }
+                if !prefixes.is_empty() {
+                    self.prefixes = prefixes.iter().map(|prefix| prefix.to_vec()).collect();
+                }
+            }
+            b"FILTER" => {
+                let written = words.text("FILTER")?;
+                let expression = Expression::parse(written.as_bytes()).map_err(|error| error.text())?;
+                self.filter = Some((written, expression));
+            }
+            b"LANGUAGE" => {
+                let name = words.text("LANGUAGE")?;
+                self.schema.language = Language::of_name(&name).map_err(|error| error.text())?;
+                self.names_language = true;
+            }
+            b"LANGUAGE_FIELD" => self.language_field = Some(words.text("LANGUAGE_FIELD")?),
+            b"SCORE" => {
+                let score = words.argument("SCORE")?;
+                let score = std::str::from_utf8(score).ok().and_then(|score| score.parse().ok());
+                let score = score.filter(|score| (0.0..=1.0).contains(score));
+                self.score = score.ok_or_else(|| refused("Invalid score"))?;
+            }
+            b"SCORE_FIELD" => self.score_field = Some(words.text("SCORE_FIELD")?),
+            b"PAYLOAD_FIELD" => self.payload_field = Some(words.text("PAYLOAD_FIELD")?),
+            b"STOPWORDS" => {
+                self.schema.stop_words = StopWords::of(words.counted("STOPWORDS")?);
+                self.names_stop_words = true;
+            }
+            b"SKIPINITIALSCAN" => self.skips_initial_scan = true,
+            b"TEMPORARY" => return Err(refused("Indexes that go by themselves (TEMPORARY) are not served")),
+            _ => {
+                let known = OPTIONS.iter().find(|option| option.as_bytes() == upper);
+                let shown = || refused(format!("Unknown argument `{}`", String::from_utf8_lossy(word)));
+                let option = Accepted(*known.ok_or_else(shown)?);
+                if !self.options.contains(&option) {
+                    self.options.push(option);
+                    let place = |option: &Accepted| OPTIONS.iter().position(|known| *known == option.0);
+                    self.options.sort_by_key(place);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fields(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        let mut fields = Vec::new();
+        if words.left() == 0 {
+            return Err(refused("Fields arguments are missing"));
+        }
+        while let Some(path) = words.next() {
+            let path = text(path)?;
+            let name = match words.take("AS") {
+                true => words.text("AS")?,
+                false => path.clone(),
+            };
+            let without_type = || refused(format!("Field `{name}` does not have a type"));
+            let kind = words.next().ok_or_else(without_type)?;
+            fields.push(self.field(path, name.clone(), kind, words)?);
+        }
+        self.schema.add(fields).map_err(|error| error.text().into())
+    }
+
+    fn field(&mut self, path: String, name: String, kind: &[u8], words: &mut Words<'_>) -> Result<Field, ErrorReply> {
+        let upper = kind.to_ascii_uppercase();
+        let kind = match upper.as_slice() {
+            b"TEXT" => self.text(&name, words)?,
+            b"TAG" => self.tag(&name, words)?,
+            b"NUMERIC" => FieldKind::Numeric,
+            b"VECTOR" => self.vector(&name, words)?,
+            b"GEO" | b"GEOSHAPE" => {
+                let kind = String::from_utf8_lossy(&upper).into_owned();
+                return Err(refused(format!("Fields of type {kind} are not served: field `{name}`")));
+            }
+            _ => return Err(refused(format!("Invalid field type for field `{name}`"))),
+        };
+        let mut field = Field::new(&name, kind);
+        field.path = path;
+        self.modifiers(&mut field, words)?;
+        if field.no_index && field.index_missing {
+            let name = &field.name;
+            let text = format!("'Field `{name}` cannot be defined with both `NOINDEX` and `INDEXMISSING`'");
+            return Err(refused(text));
+        }
+        Ok(field)
+    }
+
+    fn text(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
+        let (mut weight, mut no_stem) = (1.0, false);
+        loop {
+            if words.take("WEIGHT") {
+                weight = words.number("weight")?;
+            } else if words.take("NOSTEM") {
+                no_stem = true;
+            } else if words.take("WITHSUFFIXTRIE") {
+                self.with_suffixes.push(name.into());
+            } else if words.take("PHONETIC") {
+                return Err(refused(format!("PHONETIC is not served: field `{name}`")));
+            } else {
+                return Ok(FieldKind::Text { weight, no_stem });
+            }
+        }
+    }
+
+    fn tag(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
+        let (mut separator, mut case_sensitive) = (Some(b','), false);
+        loop {
+            if words.take("SEPARATOR") {
+                let word = words.next().ok_or_else(|| refused("SEPARATOR requires an argument"))?;
+                let [byte] = word else {
+                    let shown = String::from_utf8_lossy(word);
+                    let text = format!("Tag separator must be a single character. Got `{shown}`");
+                    return Err(refused(text));
+                };
+                separator = Some(*byte);
+            } else if words.take("CASESENSITIVE") {
+                case_sensitive = true;
+            } else if words.take("WITHSUFFIXTRIE") {
+                self.with_suffixes.push(name.into());
+            } else {
+                return Ok(FieldKind::Tag {
+                    separator,
+                    case_sensitive,
+                });
+            }
+        }
+    }
+
+    /// INDEXMISSING and INDEXEMPTY stand before or behind SORTABLE and NOINDEX; the original takes
+    /// options of a type only in front of these.
+    fn modifiers(&mut self, field: &mut Field, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        let is_vector = matches!(field.kind, FieldKind::Vector(_));
+        let takes_empty = matches!(field.kind, FieldKind::Text { .. } | FieldKind::Tag { .. });
+        loop {
+            if !is_vector && words.take("SORTABLE") {
+                field.sortable = true;
+                field.keeps_case = words.take("UNF") || field.keeps_case;
+            } else if !is_vector && words.take("NOINDEX") {
+                field.no_index = true;
+            } else if words.take("INDEXMISSING") {
+                field.index_missing = true;
+            } else if takes_empty && words.take("INDEXEMPTY") {
+                field.index_empty = true;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn vector(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
+        let algorithm = words.argument("vector similarity algorithm")?;
+        match algorithm.to_ascii_uppercase().as_slice() {
+            b"FLAT" => {}
+            b"HNSW" | b"SVS-VAMANA" => {
+                let shown = String::from_utf8_lossy(algorithm).to_ascii_uppercase();
+                return Err(refused(format!(
+                    "Vectors of {shown} are not served, those of FLAT are: field `{name}`"
+                )));
+            }
+            _ => {
+                return Err(refused(
+                    "Bad arguments for vector similarity algorithm: Unknown argument",
+                ));
+            }
+        }
+        let count: usize = words.number("vector similarity number of parameters")?;
+        if count % 2 != 0 {
+            return Err(refused(format!(
+                "Bad number of arguments for vector similarity index: got {count} but expected even number as algorithm \
+                 parameters (should be submitted as named arguments)"
+            )));
+        }
+        if count > words.left() {
+            return Err(refused(format!("Expected {count} parameters but got {}", words.left())));
+        }
+        let pairs = words.several(count, "vector similarity number of parameters")?;
+        let (mut component, mut dimensions, mut metric) = (None, None, None);
+        for pair in pairs.chunks(2) {
+            let (key, value) = (
+                pair[0].to_ascii_uppercase(),
+                String::from_utf8_lossy(pair[1]).into_owned(),
+            );
+            let wrong = |what: &str, why: &str| {
+                refused(format!("Bad arguments for vector similarity FLAT index {what}: {why}"))
+            };
+            let unknown = |what| move || wrong(what, "Unknown argument");
+            match key.as_slice() {
+                b"TYPE" => component = Some(Component::of_name(&value).ok_or_else(unknown("type"))?),
+                b"DIM" => {
+                    let number = value.parse::<usize>();
+                    let number = number.map_err(|_| wrong("dim", "Could not convert argument to expected type"))?;
+                    if number == 0 {
+                        return Err(wrong("dim", "Value is outside acceptable bounds"));
+                    }
+                    dimensions = Some(number);
+                }
+                b"DISTANCE_METRIC" => metric = Some(Metric::of_name(&value).ok_or_else(unknown("metric"))?),
+                b"INITIAL_CAP" | b"BLOCK_SIZE" => {
+                    let wrong = |_| wrong("parameter", "Could not convert argument to expected type");
+                    value.parse::<u64>().map_err(wrong)?;
+                }
+                _ => {
+                    let shown = String::from_utf8_lossy(pair[0]);
+                    return Err(refused(format!("Bad arguments for algorithm FLAT: {shown}")));
+                }
+            }
+        }
+        let missing = |what: &str| {
+            refused(format!(
+                "Missing mandatory parameter: cannot create FLAT index without specifying {what} argument"
+            ))
+        };
+        let component = component.ok_or_else(|| missing("TYPE"))?;
+        let dimensions = dimensions.ok_or_else(|| missing("DIM"))?;
+        let metric = metric.ok_or_else(|| missing("DISTANCE_METRIC"))?;
+        let kind = VectorKind::new(component, dimensions, metric).map_err(|error| error.text())?;
+        Ok(FieldKind::Vector(kind))
+    }
+}

@@ -1,0 +1,92 @@
+//! Search indexes over the keys of database 0: what they are, and where their rows stand.
+//!
+//! ```text
+//! 'S' 'c'                 changes with every change of the definitions; absent while there is none
+//! 'S' 'i' name            an index: number (10), then packed: the words of FT.CREATE, those of each FT.ALTER
+//! 'S' 'a' alias           the name of the index that it stands for
+//! 'S' 'b' number          the index is being filled: cursor of SCAN (8), 1 if documents are analysed anew
+//! 'S' 'f' number          documents that could not be indexed: see `Failures`
+//! 'S' 'd' number ...      the index's own rows: `quartet_search`
+//! 'S' 'y' length name word   a word of a dictionary; the length has two bytes
+//! ```
+//!
+//! Numbers have ten bytes and are never given again. The words of the request are the
+//! definition, so there is one grammar for both, [`Definition::parse`]; it has to go on accepting
+//! what it once accepted.
+//!
+//! The catalogue is read from its rows when the row 'c' is not what it was, so a transaction sees the
+//! definitions as of its own state, and one that is taken back leaves nothing wrong behind.
+
+mod catalogue;
+mod cursors;
+mod definition;
+mod failures;
+mod rows;
+mod words;
+
+pub use catalogue::{Catalogue, Index, Progress, clear_alias, put_alias};
+pub use cursors::{Cursor, Cursors, bytes};
+pub use definition::Definition;
+pub use failures::{Failure, Failures};
+pub use rows::{Overlay, TransactionRows};
+pub use words::Words;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{Transaction, UniqueId};
+
+use crate::command::error_reply::ErrorReply;
+
+/// What is kept in memory beside the rows.
+#[derive(Default)]
+pub struct Indexes {
+    latest: Mutex<Option<Arc<Catalogue>>>,
+    /// What is known was read in a transaction that has not ended yet.
+    uncertain: AtomicBool,
+}
+
+impl Indexes {
+    /// The transaction was committed.
+    #[inline]
+    pub fn commit(&self) {
+        self.uncertain.store(false, Ordering::Relaxed);
+    }
+
+    /// The transaction was taken back. Another may give its marks again, so what was read in it is
+    /// forgotten.
+    pub fn discard(&self) {
+        if self.uncertain.swap(false, Ordering::Relaxed) {
+            *self.latest.lock() = None;
+        }
+    }
+
+    /// The definitions as the transaction sees them.
+    pub fn catalogue(&self, tx: &mut Transaction<'_>) -> Arc<Catalogue> {
+        let mark = tx.get(catalogue::MARK);
+        let mark = mark.as_ref().map(|row| row.value());
+        let mut latest = self.latest.lock();
+        if let Some(known) = latest.as_ref().filter(|known| known.mark() == mark) {
+            return known.clone();
+        }
+        let read = Arc::new(Catalogue::read(tx, mark.map(<[u8]>::to_vec)));
+        *latest = Some(read.clone());
+        self.uncertain.store(true, Ordering::Relaxed);
+        read
+    }
+}
+
+/// Removes all definitions with their rows.
+pub fn clear(tx: &mut Transaction<'_>) {
+    tx.clear_range(b"S", b"T");
+}
+
+/// An argument is wrong.
+pub fn refused(text: impl Into<String>) -> ErrorReply {
+    quartet_search::SearchError::Arguments(text.into()).text().into()
+}
+
+fn numbered(tag: u8, number: &UniqueId) -> Vec<u8> {
+    [&[b'S', tag], number.as_slice()].concat()
+}

@@ -1,0 +1,202 @@
+//! An index's rows as `quartet_search` sees them: those of a transaction, or these with changes that
+//! stay in memory.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use quartet_engine::Transaction;
+use quartet_search::rows::Visit;
+use quartet_search::{Rows, WriteRows};
+
+/// The rows of one index inside a transaction.
+pub struct TransactionRows<'r, 't> {
+    pub tx: &'r mut Transaction<'t>,
+    pub prefix: Vec<u8>,
+}
+
+impl TransactionRows<'_, '_> {
+    fn row(&self, key: &[u8]) -> Vec<u8> {
+        [&self.prefix, key].concat()
+    }
+}
+
+impl Rows for TransactionRows<'_, '_> {
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let row = self.tx.get_parts(&[&self.prefix, key])?;
+        Some(row.value().to_vec())
+    }
+
+    fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
+        let (start, end, prefix) = (self.row(start), self.row(end), self.prefix.len());
+        if start >= end {
+            return;
+        }
+        self.tx.scan(&start, &end, false, &mut |row| {
+            visit(&Transaction::layer_key(row)[prefix..], row.value())
+        });
+    }
+
+    fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        let (start, end) = (self.row(start), self.row(end));
+        if start < end { self.tx.count(&start, &end) } else { 0 }
+    }
+}
+
+impl WriteRows for TransactionRows<'_, '_> {
+    fn set(&mut self, key: &[u8], value: &[u8]) {
+        self.tx.set_parts(&[&self.prefix, key], &[value]);
+    }
+
+    fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8]) {
+        self.tx.patch_parts(&[&self.prefix, key], offset, bytes);
+    }
+
+    fn clear(&mut self, key: &[u8]) {
+        self.tx.clear_parts(&[&self.prefix, key]);
+    }
+}
+
+/// Rows with changes that nobody else sees: a search takes documents out whose keys are over, and
+/// writes nothing.
+pub struct Overlay<R> {
+    below: R,
+    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl<R: Rows> Overlay<R> {
+    pub fn new(below: R) -> Overlay<R> {
+        Overlay {
+            below,
+            changes: BTreeMap::new(),
+        }
+    }
+
+    fn changed(&self, start: &[u8], end: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Option<Vec<u8>>)> {
+        let bounds = (Bound::Included(start.to_vec()), Bound::Excluded(end.to_vec()));
+        let range = (start < end).then(|| self.changes.range(bounds));
+        range.into_iter().flatten()
+    }
+}
+
+impl<R: Rows> Rows for Overlay<R> {
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        match self.changes.get(key) {
+            Some(changed) => changed.clone(),
+            None => self.below.get(key),
+        }
+    }
+
+    fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
+        if self.changes.is_empty() {
+            return self.below.scan(start, end, visit);
+        }
+        let changed: Vec<_> = self
+            .changed(start, end)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let mut changed = changed.into_iter().peekable();
+        let mut is_over = false;
+        self.below.scan(start, end, &mut |key, value| {
+            while let Some((own, value)) = changed.next_if(|(own, _)| own.as_slice() < key) {
+                if value.is_some_and(|value| visit(&own, &value).is_break()) {
+                    is_over = true;
+                    return ControlFlow::Break(());
+                }
+            }
+            let step = match changed.next_if(|(own, _)| own.as_slice() == key) {
+                Some((_, Some(value))) => visit(key, &value),
+                Some((_, None)) => ControlFlow::Continue(()),
+                None => visit(key, value),
+            };
+            is_over = step.is_break();
+            step
+        });
+        if is_over {
+            return;
+        }
+        for (key, value) in changed {
+            if let Some(value) = value
+                && visit(&key, &value).is_break()
+            {
+                return;
+            }
+        }
+    }
+
+    fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        let changed: Vec<_> = self
+            .changed(start, end)
+            .map(|(key, value)| (key.clone(), value.is_some()))
+            .collect();
+        let mut count = self.below.count(start, end);
+        for (key, is_there) in changed {
+            match (self.below.get(&key).is_some(), is_there) {
+                (false, true) => count += 1,
+                (true, false) => count -= 1,
+                _ => {}
+            }
+        }
+        count
+    }
+}
+
+impl<R: Rows> WriteRows for Overlay<R> {
+    fn set(&mut self, key: &[u8], value: &[u8]) {
+        self.changes.insert(key.to_vec(), Some(value.to_vec()));
+    }
+
+    fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8]) {
+        let mut value = self.get(key).unwrap_or_default();
+        value.resize(value.len().max(offset + bytes.len()), 0);
+        value[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.set(key, &value);
+    }
+
+    fn clear(&mut self, key: &[u8]) {
+        self.changes.insert(key.to_vec(), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_search::MemoryRows;
+
+    use super::*;
+
+    /// Scans and counts of an overlay are those of a map with the same changes.
+    #[test]
+    fn an_overlay_reads_as_if_it_had_written() {
+        let mut below = MemoryRows::default();
+        [b"b", b"d", b"f"].iter().for_each(|key| below.set(*key, b"old"));
+        let mut written = below.clone();
+        let mut overlay = Overlay::new(below);
+        let changes: [&mut dyn WriteRows; 2] = [&mut overlay, &mut written];
+        for rows in changes {
+            rows.set(b"a", b"new");
+            rows.set(b"d", b"new");
+            rows.set(b"g", b"new");
+            rows.clear(b"f");
+            rows.clear(b"z");
+            rows.patch(b"b", 1, b"##");
+        }
+        for (start, end) in [("a", "z"), ("b", "e"), ("e", "g"), ("c", "a"), ("f", "h")] {
+            let (start, end) = (start.as_bytes(), end.as_bytes());
+            assert_eq!(overlay.count(start, end), written.count(start, end));
+            for limit in 1..6 {
+                let of = |rows: &mut dyn Rows| {
+                    let mut seen = Vec::new();
+                    rows.scan(start, end, &mut |key, value| {
+                        seen.push((key.to_vec(), value.to_vec()));
+                        if seen.len() < limit {
+                            ControlFlow::Continue(())
+                        } else {
+                            ControlFlow::Break(())
+                        }
+                    });
+                    seen
+                };
+                assert_eq!(of(&mut overlay), of(&mut written));
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+"""Search indexes beside their keys, over the wire, while the server is killed.
+
+Two connections change keys at random and a third searches; then the process is killed and started again. Each answer is compared
+with a look at all keys in the same transaction, so there is no moment between the two. QUARTET_SEARCH_ROUNDS makes it longer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+
+import pytest
+
+from harness.resp import Connection, ReplyError
+
+ROUNDS = int(os.environ.get("QUARTET_SEARCH_ROUNDS", "3"))
+CHANGES = 400
+SEARCHES = 40
+WORDS = ["alpha", "beta", "gamma", "delta"]
+TAGS = ["red", "blue", "green", "red,blue"]
+CREATE = "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT NOSTEM g TAG n NUMERIC SORTABLE".split()
+
+
+def change(connection: Connection, choice: random.Random) -> None:
+    key, other = (f"d:{choice.randrange(40)}" for _ in range(2))
+    fields = ["t", f"{choice.choice(WORDS)} {choice.choice(WORDS)}", "g", choice.choice(TAGS), "n", choice.randrange(100)]
+    requests = [
+        ["HSET", key, *fields],
+        ["HSET", key, *fields],
+        ["HINCRBY", key, "n", 5],
+        ["HDEL", key, "g"],
+        ["DEL", key],
+        ["RENAME", key, other],
+        ["COPY", key, other, "REPLACE"],
+        ["PEXPIRE", key, 20],
+        ["SET", key, "text"],
+        ["EVAL", "redis.call('HSET', KEYS[1], 'n', '7') return redis.call('DEL', KEYS[2])", 2, key, other],
+    ]
+    request = choice.choice(requests)
+    try:
+        connection.do(*request)
+    except ReplyError as error:
+        assert "no such key" in str(error) or "WRONGTYPE" in str(error), (request, error)
+
+
+def judge(connection: Connection, choice: random.Random) -> None:
+    """One search and the keys, of one moment."""
+    word, tag, low = choice.choice(WORDS), choice.choice(["red", "blue", "green"]), choice.randrange(100)
+    query, fits = choice.choice(
+        [
+            ("*", lambda _: True),
+            (f"@t:{word}", lambda fields: word in fields.get("t", "").split()),
+            (f"@g:{{{tag}}}", lambda fields: tag in fields.get("g", "").split(",")),
+            (f"@n:[{low} +inf]", lambda fields: "n" in fields and float(fields["n"]) >= low),
+            (f"-@t:{word} @g:{{{tag}}}", lambda fields: word not in fields.get("t", "").split() and tag in fields.get("g", "").split(",")),
+        ]
+    )
+    script = """
+        local found = redis.call('FT.SEARCH', 'i', ARGV[1], 'NOCONTENT', 'LIMIT', '0', '1000')
+        local all = {}
+        for _, key in ipairs(redis.call('KEYS', 'd:*')) do
+            if redis.call('TYPE', key)['ok'] == 'hash' then
+                all[#all + 1] = {key, redis.call('HGETALL', key)}
+            end
+        end
+        return {found, all}"""
+    found, every = connection.do("EVAL", script, 0, query)
+    expected = {key for key, flat in every if fits(dict(zip(flat[::2], flat[1::2])))}
+    assert (found[0], set(found[1:])) == (len(expected), expected), query
+
+
+@pytest.mark.quartet_only
+def test_every_search_finds_what_the_keys_hold_through_kills(fresh_server):
+    failures: list[BaseException] = []
+
+    def write(seed: int) -> None:
+        try:
+            with Connection(fresh_server.port) as connection:
+                choice = random.Random(seed)
+                for _ in range(CHANGES):
+                    change(connection, choice)
+        except BaseException as error:
+            failures.append(error)
+
+    with Connection(fresh_server.port) as connection:
+        assert connection.do(*CREATE) == "OK"
+    for round_number in range(ROUNDS):
+        writers = [threading.Thread(target=write, args=(10 * round_number + number,)) for number in range(2)]
+        choice = random.Random(round_number)
+        with Connection(fresh_server.port) as connection:
+            for _ in range(300):
+                connection.do("HSET", f"d:more{choice.randrange(10_000)}", "t", choice.choice(WORDS), "n", choice.randrange(100))
+            for writer in writers:
+                writer.start()
+            for _ in range(SEARCHES):
+                judge(connection, choice)
+        for writer in writers:
+            writer.join()
+        assert not failures
+        fresh_server.kill()
+        fresh_server.start()
+        with Connection(fresh_server.port) as connection:
+            for _ in range(10):
+                judge(connection, choice)
+
+
+@pytest.mark.quartet_only
+def test_filling_goes_on_after_a_kill(fresh_server):
+    with Connection(fresh_server.port) as connection:
+        connection.pipeline(*(["HSET", f"k{number}", "n", number] for number in range(3000)))
+        assert connection.do("FT.CREATE", "i", "SCHEMA", "n", "NUMERIC") == "OK"
+    fresh_server.kill()
+    fresh_server.start()
+    with Connection(fresh_server.port) as connection:
+        # A search waits half a second for the rest, and says so if that is not enough.
+        for _ in range(240):
+            try:
+                total = connection.do("FT.SEARCH", "i", "@n:[100 (600]", "LIMIT", 0, 0)[0]
+                break
+            except ReplyError as error:
+                assert "is being filled" in str(error)
+        assert total == 500
+        info = connection.do("FT.INFO", "i")
+        assert (info[info.index("indexing") + 1], info[info.index("num_docs") + 1]) == (0, 3000)
