@@ -1,5 +1,6 @@
-//! What a graph of vectors finds, beside comparing all, and what it costs: built from nothing, and after every vector
-//! has been replaced ten times. `cargo bench -p quartet-search --bench graph -- [VECTORS] [DIMENSIONS]`.
+//! Recall and cost of a graph of vectors, beside comparing all: built from nothing, and
+//! after every vector has been replaced ten times. `cargo bench -p quartet-search --bench graph --
+//! [VECTORS] [DIMENSIONS]`.
 
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ impl Numbers {
         mixed ^ mixed >> 31
     }
 
-    /// Of a normal distribution, nearly.
+    /// A number of a normal distribution, nearly.
     fn normal(&mut self) -> f32 {
         let sum: f32 = (0..12).map(|_| (self.next() >> 40) as f32 / (1u32 << 24) as f32).sum();
         sum - 6.0

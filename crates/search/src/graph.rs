@@ -104,7 +104,8 @@ fn ids_between(rows: &mut dyn Rows, prefix: &[u8], from: DocumentId, count_max: 
     ids
 }
 
-/// Notes that a vector's document goes. Returns true if the vector stays for now, as a graph has it.
+/// Notes that a vector's document goes. Returns true if the vector stays for now, as a graph has
+/// it.
 pub(crate) fn leave(rows: &mut dyn WriteRows, field: u16, id: DocumentId) -> bool {
     let is_in_graph = id <= Head::read(rows, field).reached;
     if is_in_graph {
@@ -347,7 +348,7 @@ impl<'w> Walk<'w> {
         if level > top { id } else { first }
     }
 
-    /// Of candidates that are ordered by their distance, those that are nearer to the vector than
+    /// Those of the candidates, in the order of their distance, that are nearer to the vector than
     /// to any that was chosen: so links lead into different directions.
     fn chosen(&mut self, candidates: &[Near], count: usize) -> Vec<DocumentId> {
         let mut chosen: Vec<(DocumentId, QueryVector)> = Vec::new();

@@ -77,8 +77,8 @@ impl State {
     }
 }
 
-/// Puts a document into the index instead of the one with its key. Returns its id. Writes nothing if
-/// it is there as it is.
+/// Puts a document into the index instead of the one with its key. Returns its id. Writes nothing
+/// if it is there as it is.
 pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     let row = document.to_row();
     if let Some(id) = same(rows, document, &row) {

@@ -47,7 +47,7 @@ class World:
         made = certificates.make(folder, [machine.address for machine in self.machines])
         self.disks = [SmallDisk(DISK_MEGABYTES) for _ in range(NODES)]
         folders = [str(disk.path / "data") for disk in self.disks]
-        self.cluster = Cluster(NODES, OPTIONS, self.machines, made, folders)
+        self.cluster = Cluster(NODES, OPTIONS, machines=self.machines, certificates=made, folders=folders)
         self.nodes, self.etcd, self.members = self.cluster.nodes, self.cluster.etcd, self.machines[NODES:]
         for node in self.nodes:
             node.clock_file = folder / f"clock-{node.name}"

@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// Bytes that a record takes beside its names and values, about.
 const RECORD_BYTES: usize = 64;
 
-/// What is left of a result.
+/// The rest of a result.
 pub struct Cursor {
     pub index: Vec<u8>,
     pub records: VecDeque<Record>,

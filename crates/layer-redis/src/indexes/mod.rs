@@ -14,8 +14,8 @@
 //! definition, so there is one grammar for both, [`Definition::parse`]; it has to go on accepting
 //! what it once accepted.
 //!
-//! The catalogue is read from its rows when the row 'c' is not what it was, so a transaction sees the
-//! definitions as of its own state, and one that is taken back leaves nothing wrong behind.
+//! The catalogue is read from its rows when the row 'c' is not what it was, so a transaction sees
+//! the definitions as of its own state, and one that is taken back leaves nothing wrong behind.
 
 mod catalogue;
 mod cursors;
@@ -39,11 +39,11 @@ use quartet_engine::{Transaction, UniqueId};
 
 use crate::command::error_reply::ErrorReply;
 
-/// What is kept in memory beside the rows.
+/// State in memory beside the rows.
 #[derive(Default)]
 pub struct Indexes {
     latest: Mutex<Option<Arc<Catalogue>>>,
-    /// What is known was read in a transaction that has not ended yet.
+    /// The catalogue was read in a transaction that has not ended yet.
     uncertain: AtomicBool,
 }
 

@@ -1,5 +1,5 @@
-//! An index's rows as `quartet_search` sees them: those of a transaction, or these with changes that
-//! stay in memory.
+//! An index's rows as `quartet_search` sees them: those of a transaction, or these with changes
+//! that stay in memory.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

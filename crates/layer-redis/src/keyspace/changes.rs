@@ -141,7 +141,7 @@ impl Changes {
         }
     }
 
-    /// A key of database 0 goes with many others, which nobody is told one by one.
+    /// A key of database 0 goes with many others, which are not announced one by one.
     pub fn note_unindexed(&self, name: &[u8]) {
         self.unindexed.lock().push(name.to_vec());
     }

@@ -13,7 +13,8 @@ use crate::vectors::{QueryVector, VectorKind};
 use crate::{Schema, SearchError};
 
 /// A search of a graph keeps this many times the candidates that were asked for. The original finds
-/// 0.95 of the ten nearest with ten candidates at best; this many find that on data without clusters.
+/// 0.95 of the ten nearest with ten candidates at best; this many find that on data without
+/// clusters.
 const CANDIDATES_FACTOR: usize = 4;
 
 /// Greater is farther. Equally far documents stand in the order of their keys.

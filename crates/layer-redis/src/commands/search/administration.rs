@@ -2,7 +2,8 @@
 
 use quartet_wire_resp::Arguments;
 
-use super::{check_access, find, not_found, upkeep, words};
+use super::lookup::{check_access, find, not_found, words};
+use super::upkeep;
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias};

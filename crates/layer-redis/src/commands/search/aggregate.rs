@@ -9,8 +9,9 @@ use quartet_search::search::{HITS_MAX, Hit, Request};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
+use super::content;
+use super::lookup::{find, words};
 use super::query::{write_head, write_tail};
-use super::{content, find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Cursor, Index, Words, bytes, refused};

@@ -15,7 +15,7 @@ use crate::indexes::{Index, Words, refused};
 /// A search holds the database's lock, so it goes on for no longer, whatever TIMEOUT says.
 const TIMEOUT_MS_MAX: u64 = 5_000;
 
-/// What an argument was.
+/// The kind of an argument.
 #[derive(PartialEq, Eq)]
 pub enum Taken {
     Yes,

@@ -1,5 +1,5 @@
-//! What searches and aggregations read: an index at the state of the transaction, without what is
-//! over, and the values of the keys that were found.
+//! The documents of searches and aggregations: an index at the state of the transaction, without
+//! what is over, and the values of the keys that were found.
 
 use quartet_search::aggregate::Value;
 use quartet_search::analysis::folded;
@@ -15,8 +15,8 @@ use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Overlay, TransactionRows};
 use crate::keyspace::{Entry, Kind, due};
 
-/// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or was
-/// already and learns how far the index is.
+/// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
+/// was already and learns how far the index is.
 pub fn wait(context: &mut Context<'_, '_>, index: &Index) -> Result<Option<Outcome>, ErrorReply> {
     let Some(progress) = index.progress(context.tx) else {
         return Ok(None);
@@ -97,8 +97,8 @@ pub fn fields(context: &mut Context<'_, '_>, entry: &Entry) -> Vec<(Vec<u8>, Vec
     fields
 }
 
-/// The value of an index's field as steps of an aggregation take it: a number of a NUMERIC field, and
-/// of others what is kept for sorting if they are SORTABLE and were not loaded.
+/// The value of an index's field as steps of an aggregation take it: a number of a NUMERIC field,
+/// and of others what is kept for sorting if they are SORTABLE and were not loaded.
 pub fn property(field: &Field, value: Vec<u8>, is_loaded: bool) -> Value {
     match field.kind {
         FieldKind::Numeric => {

@@ -5,7 +5,8 @@ use quartet_search::index::{self, State};
 use quartet_search::schema::{Field, FieldKind};
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::{content, find, words};
+use super::content;
+use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::{Failure, Failures, Index, TransactionRows};

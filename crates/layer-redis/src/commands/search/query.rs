@@ -11,7 +11,8 @@ use quartet_search::{SearchError, index};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
-use super::{content, find, words};
+use super::content;
+use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};

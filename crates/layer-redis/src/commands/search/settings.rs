@@ -1,10 +1,10 @@
-//! FT.CONFIG: the settings of CONFIG GET `search-*` by their older names, and limits that are as they
-//! are.
+//! FT.CONFIG: the settings of CONFIG GET `search-*` by their older names, and limits that are as
+//! they are.
 
 use quartet_search::search::{EXPANSIONS_MAX, HITS_MAX};
 use quartet_wire_resp::Arguments;
 
-use super::words;
+use super::lookup::words;
 use crate::command::glob;
 use crate::config::table::Parameter;
 use crate::handler::context::Context;

@@ -1,5 +1,5 @@
-//! Replies beside the original's recorded ones, and indexes beside the keys: after every way in which
-//! a key changes, each search finds what a look at all keys finds.
+//! Replies beside the original's recorded ones, and indexes beside the keys: after every way in
+//! which a key changes, each search finds what a look at all keys finds.
 
 use std::collections::BTreeSet;
 
@@ -218,7 +218,7 @@ impl Judge {
         Some(words.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
     }
 
-    /// What a look at each key finds.
+    /// The keys that a look at each of them finds.
     fn expected(&mut self, matches: &dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool) -> BTreeSet<String> {
         let Value::Array(keys) = self.run(&["KEYS", "d:*"]) else {
             panic!("KEYS answers a list");

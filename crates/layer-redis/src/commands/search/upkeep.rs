@@ -68,8 +68,8 @@ fn apply(rows: &mut dyn WriteRows, name: &[u8], document: Option<Document>) {
     }
 }
 
-/// As [`follow`] for one index, in rows that are given: for a search that finds keys or fields whose
-/// time is over.
+/// As [`follow`] for one index, in rows that are given: for a search that finds keys or fields
+/// whose time is over.
 pub fn overlaid(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Option<Document> {
     document(keys, index, name).ok().flatten()
 }

@@ -1,0 +1,48 @@
+//! Which index a request names, and whether its user may.
+
+use std::sync::Arc;
+
+use quartet_search::SearchError;
+
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::indexes::Index;
+
+impl From<SearchError> for ErrorReply {
+    fn from(error: SearchError) -> ErrorReply {
+        error.text().into()
+    }
+}
+
+/// The words behind the command's name; refused if there are fewer than `count_min`.
+pub(super) fn words<'a>(
+    arguments: quartet_wire_resp::Arguments<'a>,
+    count_min: usize,
+) -> Result<Vec<&'a [u8]>, ErrorReply> {
+    if arguments.len() <= count_min {
+        let name = String::from_utf8_lossy(&arguments[0]).to_ascii_uppercase();
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    Ok(arguments.iter().skip(1).collect())
+}
+
+pub(super) fn not_found(name: &[u8]) -> ErrorReply {
+    let name = String::from_utf8_lossy(name);
+    format!("SEARCH_INDEX_NOT_FOUND Index not found: {name}").into()
+}
+
+/// The index of this name or alias, if the user may do to its keys what `writes` says.
+pub(super) fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> Result<Arc<Index>, ErrorReply> {
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    let index = catalogue.find(name).ok_or_else(|| not_found(name))?;
+    check_access(context, &index.definition.prefixes, writes)?;
+    Ok(index.clone())
+}
+
+/// A search shows every key of its index, so it needs the right to read all that it covers.
+pub(super) fn check_access(context: &Context<'_, '_>, prefixes: &[Vec<u8>], writes: bool) -> Result<(), ErrorReply> {
+    match context.client.user.has_prefixes(prefixes, writes) {
+        true => Ok(()),
+        false => Err("NOPERM No permissions to access a key".into()),
+    }
+}
