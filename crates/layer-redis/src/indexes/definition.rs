@@ -134,7 +134,7 @@ impl Definition {
             _ => {
                 let known = OPTIONS.iter().find(|option| option.as_bytes() == upper);
                 let shown = || refused(format!("Unknown argument `{}`", String::from_utf8_lossy(word)));
-                let option = Accepted(*known.ok_or_else(shown)?);
+                let option = Accepted(known.ok_or_else(shown)?);
                 if !self.options.contains(&option) {
                     self.options.push(option);
                     let place = |option: &Accepted| OPTIONS.iter().position(|known| *known == option.0);
@@ -266,7 +266,7 @@ impl Definition {
             }
         }
         let count: usize = words.number("vector similarity number of parameters")?;
-        if count % 2 != 0 {
+        if !count.is_multiple_of(2) {
             return Err(refused(format!(
                 "Bad number of arguments for vector similarity index: got {count} but expected even number as algorithm \
                  parameters (should be submitted as named arguments)"

@@ -147,10 +147,9 @@ impl Common {
         }
         for (field, range) in &self.ranges {
             let condition = match schema.find(field) {
-                Some((at, known)) if known.kind == FieldKind::Numeric => NodeKind::Numeric(NumberRange {
-                    field: at,
-                    ..range.clone()
-                }),
+                Some((at, known)) if known.kind == FieldKind::Numeric => {
+                    NodeKind::Numeric(NumberRange { field: at, ..*range })
+                }
                 _ => NodeKind::Empty,
             };
             query.root = both(query.root, Node::of(condition));

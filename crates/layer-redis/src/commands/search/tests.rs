@@ -8,6 +8,9 @@ use serde_json::Value as Json;
 
 use crate::testing::{Connection, Fixture, show};
 
+/// Whether a document is to be found, by what its fields hold.
+type Matches<'m> = &'m dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool;
+
 fn without_code(reply: &str) -> String {
     match reply.strip_prefix("!SEARCH_").and_then(|error| error.split_once(' ')) {
         Some((_, text)) => format!("!{text}"),
@@ -219,7 +222,7 @@ impl Judge {
     }
 
     /// The keys that a look at each of them finds.
-    fn expected(&mut self, matches: &dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool) -> BTreeSet<String> {
+    fn expected(&mut self, matches: Matches<'_>) -> BTreeSet<String> {
         let Value::Array(keys) = self.run(&["KEYS", "d:*"]) else {
             panic!("KEYS answers a list");
         };
