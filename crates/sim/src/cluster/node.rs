@@ -266,6 +266,11 @@ impl Node {
         self.slow_until > now
     }
 
+    /// True while the flusher waits for a slow disk.
+    pub fn is_stalled(&self) -> bool {
+        self.runtime.is_stalled()
+    }
+
     /// The flusher waits for the slow disk, now and then.
     pub fn drag(&mut self, now: Duration, random: &mut Random) {
         let micros = self.sync_micros.load(Ordering::SeqCst);
