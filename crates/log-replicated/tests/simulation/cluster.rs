@@ -240,8 +240,8 @@ impl Cluster {
         }
         let now = self.world.borrow().now();
         let lasts = Duration::from_millis(self.random.below(1_500));
-        match self.random.below(6) {
-            0 | 1 => {
+        match self.random.below(3) {
+            0 => {
                 let crashed = self.with(node, |node, around| {
                     node.crash(around);
                     Ok(())
@@ -251,15 +251,10 @@ impl Cluster {
                     self.timers.insert((now + lasts, node, Timer::Start));
                 }
             }
-            2 | 3 => self.nodes[node].asleep_until = now + lasts,
+            1 => self.nodes[node].asleep_until = now + lasts,
             _ => {
                 let client = self.nodes[node].client();
-                let mut world = self.world.borrow_mut();
-                match self.random.below(3) {
-                    0 => world.cut(client, lasts),
-                    1 => world.cut_requests(client, lasts),
-                    _ => world.cut_answers(client, lasts),
-                }
+                self.world.borrow_mut().cut(client, lasts);
             }
         }
     }
