@@ -103,7 +103,7 @@ fn half_of(number: f32) -> u16 {
     } else if size < 1.0 / 16_384.0 {
         (size * 16_777_216.0).round_ties_even() as u16
     } else {
-        ((bits + 0xfff + (bits >> 13 & 1)) >> 13) as u16 - (112 << 10)
+        (((bits + 0xfff + (bits >> 13 & 1)) >> 13) - (112 << 10)) as u16
     }
 }
 
