@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use crate::SearchError;
 use crate::document::DocumentRow;
 use crate::index::DocumentRows;
 use crate::layout::{after, tag_of, tag_prefix, tags_from, term_row};
@@ -51,18 +52,26 @@ impl Affix {
             Affix::Suffix(suffix) => term.ends_with(suffix),
             Affix::Infix(infix) => term.windows(infix.len()).any(|window| window == infix),
             Affix::Wildcard(pattern) => matches_wildcard(pattern, term),
-            Affix::Fuzzy(word, distance) => is_within(&runes(word), &runes(term), *distance),
+            // A rune has four bytes at most.
+            Affix::Fuzzy(word, distance) => {
+                word.len() / 4 <= term.len() + distance && is_within(&runes(word), &runes(term), *distance)
+            }
         }
     }
 }
 
 /// The terms of all documents that match, in byte order.
-pub(super) fn terms(rows: &mut dyn Rows, affix: &Affix, unsettled: &DocumentRows, gone: &DocumentRows) -> Vec<Vec<u8>> {
+pub(super) fn terms(
+    rows: &mut dyn Rows,
+    affix: &Affix,
+    (unsettled, gone): (&DocumentRows, &DocumentRows),
+    is_over: &dyn Fn() -> bool,
+) -> Result<Vec<Vec<u8>>, SearchError> {
     if affix.is_too_short() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let gone = counted(affix, gone);
-    let mut found: Vec<Vec<u8>> = counted(affix, unsettled).into_keys().collect();
+    let gone = counted(affix, gone, is_over)?;
+    let mut found: Vec<Vec<u8>> = counted(affix, unsettled, is_over)?.into_keys().collect();
     let start = term_row(affix.literal());
     let mut settled = 0;
     rows.scan(&start, &after(&start), &mut |key, row| {
@@ -72,39 +81,57 @@ pub(super) fn terms(rows: &mut dyn Rows, affix: &Affix, unsettled: &DocumentRows
             found.push(term.to_vec());
             settled += 1;
         }
-        match settled < EXPANSIONS_MAX {
+        match settled < EXPANSIONS_MAX && !is_over() {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }
     });
+    if is_over() {
+        return Err(SearchError::Timeout);
+    }
     found.sort();
     found.dedup();
     found.truncate(EXPANSIONS_MAX);
-    found
+    Ok(found)
 }
 
 /// The terms of some documents that match, with how many of them have each.
-fn counted(affix: &Affix, documents: &DocumentRows) -> BTreeMap<Vec<u8>, u32> {
+fn counted(
+    affix: &Affix,
+    documents: &DocumentRows,
+    is_over: &dyn Fn() -> bool,
+) -> Result<BTreeMap<Vec<u8>, u32>, SearchError> {
     let mut counts = BTreeMap::new();
     for (_, row) in documents {
+        if is_over() {
+            return Err(SearchError::Timeout);
+        }
         DocumentRow::read(row).terms(|term, _| {
             if affix.matches(term) {
                 *counts.entry(term.to_vec()).or_default() += 1;
             }
         });
     }
-    counts
+    Ok(counts)
 }
 
 /// The values of a TAG field that match, in byte order.
-pub(super) fn tags(rows: &mut dyn Rows, field: u16, affix: &Affix) -> Vec<Vec<u8>> {
+pub(super) fn tags(
+    rows: &mut dyn Rows,
+    field: u16,
+    affix: &Affix,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Vec<Vec<u8>>, SearchError> {
     let mut found = Vec::new();
     if affix.is_too_short() {
-        return found;
+        return Ok(found);
     }
     let mut start = tags_from(field, affix.literal());
     let end = after(&start);
     while found.len() < EXPANSIONS_MAX {
+        if is_over() {
+            return Err(SearchError::Timeout);
+        }
         let mut first = None;
         rows.scan(&start, &end, &mut |key, _| {
             first = Some(tag_of(key));
@@ -118,7 +145,7 @@ pub(super) fn tags(rows: &mut dyn Rows, field: u16, affix: &Affix) -> Vec<Vec<u8
             found.push(value);
         }
     }
-    found
+    Ok(found)
 }
 
 /// `*` is any text, `?` one byte of it, and a backslash makes the next byte plain. Takes at most
@@ -190,5 +217,16 @@ mod tests {
         let check = |a: &str, b: &str, distance| is_within(&runes(a.as_bytes()), &runes(b.as_bytes()), distance);
         assert!(check("hello", "helo", 1) && check("äb", "ab", 1) && check("kitten", "sitting", 3));
         assert!(!check("kitten", "sitting", 2) && !check("abc", "abcde", 1));
+    }
+
+    #[test]
+    fn a_search_whose_time_is_over_looks_at_no_more_terms() {
+        let mut rows = crate::rows::MemoryRows::default();
+        let affix = Affix::Infix(b"ab".to_vec());
+        let none = DocumentRows::default();
+        let found = terms(&mut rows, &affix, (&none, &none), &|| false);
+        assert!(matches!(found, Ok(terms) if terms.is_empty()));
+        let found = terms(&mut rows, &affix, (&none, &none), &|| true);
+        assert!(matches!(found, Err(SearchError::Timeout)));
     }
 }

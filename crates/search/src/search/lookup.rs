@@ -19,6 +19,9 @@ use crate::search::comparison::{compare_all, kind_of};
 use crate::search::matcher::{IdRows, Matcher, Words};
 use crate::{Schema, SearchError};
 
+/// Rows of a range that are read between two looks at the time.
+const ROWS_BETWEEN_CHECKS: u32 = 1024;
+
 pub(super) struct Lookup<'l> {
     rows: &'l mut dyn Rows,
     schema: &'l Schema,
@@ -96,7 +99,7 @@ impl<'l> Lookup<'l> {
         match &node.kind {
             NodeKind::Word { term, .. } => _ = self.words.entry(term.clone()).or_default(),
             NodeKind::Affix(affix) => {
-                for term in self.terms(affix) {
+                for term in self.terms(affix)? {
                     self.words.entry(term).or_default();
                 }
             }
@@ -109,8 +112,8 @@ impl<'l> Lookup<'l> {
         Ok(())
     }
 
-    fn terms(&mut self, affix: &Affix) -> Vec<Vec<u8>> {
-        affixes::terms(self.rows, affix, &self.unsettled, &self.gone)
+    fn terms(&mut self, affix: &Affix) -> Result<Vec<Vec<u8>>, SearchError> {
+        affixes::terms(self.rows, affix, (&self.unsettled, &self.gone), self.is_over)
     }
 
     /// The matcher of a node whose terms were read.
@@ -120,7 +123,7 @@ impl<'l> Lookup<'l> {
             NodeKind::All => Matcher::all(node.options.weight),
             NodeKind::Word { term, .. } => self.word(term, &node.options),
             NodeKind::Affix(affix) => {
-                let terms = self.terms(affix);
+                let terms = self.terms(affix)?;
                 let words = terms.iter().map(|term| {
                     self.word(
                         term,
@@ -139,10 +142,10 @@ impl<'l> Lookup<'l> {
             }
             NodeKind::Not(child) => Matcher::not(self.matcher(child)?),
             NodeKind::Optional(child) => Matcher::optional(self.matcher(child)?),
-            NodeKind::Numeric(range) => self.numbers(range),
-            NodeKind::Geo { field, circle } => self.places(*field, circle),
+            NodeKind::Numeric(range) => self.numbers(range)?,
+            NodeKind::Geo { field, circle } => self.places(*field, circle)?,
             NodeKind::VectorRange(range) => self.vectors(range)?,
-            NodeKind::Tag { field, values } => self.tags(*field, values, node.options.weight),
+            NodeKind::Tag { field, values } => self.tags(*field, values, node.options.weight)?,
             NodeKind::Missing(field) => {
                 let rows = IdRows::new(field_prefix(b'i', *field));
                 Matcher::of_rows(rows, None, node.options.weight)
@@ -177,13 +180,13 @@ impl<'l> Lookup<'l> {
         Ok(Matcher::every(children, (slop, in_order), options.weight))
     }
 
-    fn tags(&mut self, field: u16, values: &[Node], weight: f64) -> Matcher {
+    fn tags(&mut self, field: u16, values: &[Node], weight: f64) -> Result<Matcher, SearchError> {
         let mut found = Vec::new();
         for value in values {
             match &value.kind {
                 NodeKind::Affix(affix) => {
                     let affix = self.of_case(field, affix);
-                    let tags = affixes::tags(self.rows, field, &affix);
+                    let tags = affixes::tags(self.rows, field, &affix, self.is_over)?;
                     let tags = tags.iter().map(|tag| self.tag(field, tag, 1.0)).collect();
                     found.push(Matcher::any(tags, weight));
                 }
@@ -193,10 +196,10 @@ impl<'l> Lookup<'l> {
                 }
             }
         }
-        match found.len() {
+        Ok(match found.len() {
             1 => found.remove(0),
             _ => Matcher::any(found, weight),
-        }
+        })
     }
 
     fn tag(&mut self, field: u16, value: &[u8], weight: f64) -> Matcher {
@@ -228,11 +231,11 @@ impl<'l> Lookup<'l> {
     }
 
     /// Numbers stand in their own order, so the ids of a range are sorted first.
-    fn numbers(&mut self, range: &NumberRange) -> Matcher {
+    fn numbers(&mut self, range: &NumberRange) -> Result<Matcher, SearchError> {
         let prefix = field_prefix(b'n', range.field);
         let start = number_prefix(range.field, range.from);
         let end = after(&number_prefix(range.field, range.to));
-        let mut ids = Vec::new();
+        let (mut ids, mut is_over) = (Vec::new(), Checked::new(self.is_over));
         if start < end {
             self.rows.scan(&start, &end, &mut |key, _| {
                 let at = prefix.len();
@@ -240,24 +243,26 @@ impl<'l> Lookup<'l> {
                 if range.contains(number_of(bits)) {
                     ids.push(id_of(key));
                 }
-                ControlFlow::Continue(())
+                is_over.go_on()
             });
         }
-        Matcher::of_ids(ids)
+        is_over.end()?;
+        Ok(Matcher::of_ids(ids))
     }
 
-    fn places(&mut self, field: u16, circle: &Circle) -> Matcher {
-        let mut ids = Vec::new();
+    fn places(&mut self, field: u16, circle: &Circle) -> Result<Matcher, SearchError> {
+        let (mut ids, mut is_over) = (Vec::new(), Checked::new(self.is_over));
         for (first, last) in circle.covering() {
             let (start, end) = (place_prefix(field, first), after(&place_prefix(field, last)));
             self.rows.scan(&start, &end, &mut |key, _| {
                 if circle.contains(cell_of(key)) {
                     ids.push(id_of(key));
                 }
-                ControlFlow::Continue(())
+                is_over.go_on()
             });
         }
-        Matcher::of_ids(ids)
+        is_over.end()?;
+        Ok(Matcher::of_ids(ids))
     }
 
     /// Every vector is compared, so a range is exact with a graph too.
@@ -271,6 +276,40 @@ impl<'l> Lookup<'l> {
             }
         })?;
         Ok(Matcher::near(near, range.distance_name.clone()))
+    }
+}
+
+/// Looks now and then whether the time of a search is over.
+struct Checked<'c> {
+    is_over: &'c dyn Fn() -> bool,
+    rows: u32,
+    was_over: bool,
+}
+
+impl<'c> Checked<'c> {
+    fn new(is_over: &'c dyn Fn() -> bool) -> Checked<'c> {
+        Checked {
+            is_over,
+            rows: 0,
+            was_over: false,
+        }
+    }
+
+    /// One more row was read.
+    fn go_on(&mut self) -> ControlFlow<()> {
+        self.rows += 1;
+        self.was_over = self.rows.is_multiple_of(ROWS_BETWEEN_CHECKS) && (self.is_over)();
+        match self.was_over {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn end(&self) -> Result<(), SearchError> {
+        match self.was_over {
+            true => Err(SearchError::Timeout),
+            false => Ok(()),
+        }
     }
 }
 

@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     fn write(&mut self, at: usize, durability: Durability) {
-        // Who fills an epoch waits for the flusher, and here there is one thread for both.
+        // A client that fills an epoch waits for the flusher, and here one thread does both.
         if self.random.one_in(600) && !self.nodes[at].is_stalled() {
             (0..2).for_each(|_| self.write_value(at, durability, LARGE_BYTES));
         } else {

@@ -248,8 +248,10 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         asked: &asked,
         wanted: &wanted,
     };
-    let records = aggregate::run(&asked.steps, source.records(context, &hits)?)?;
+    let (first, page) = paged(&asked.steps);
+    let records = aggregate::run(first, source.records(context, &hits)?)?;
     let total = records.len() as u64;
+    let records = aggregate::run(page, records)?;
     let Some((count, idle_ms_max)) = asked.cursor else {
         write_records(context, total, &records);
         return Ok(Outcome::Done);
@@ -364,6 +366,17 @@ impl Source<'_> {
         }
         record
     }
+}
+
+/// The steps, and the LIMIT at their end, with the order that it takes a part of. The total is that
+/// of what it takes them from.
+fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
+    let behind = match steps {
+        [.., Step::SortBy { .. }, Step::Limit { .. }] => 2,
+        [.., Step::Limit { .. }] => 1,
+        _ => 0,
+    };
+    steps.split_at(steps.len() - behind)
 }
 
 fn write_piece(context: &mut Context<'_, '_>, total: u64, records: &[Record], id: u64) {

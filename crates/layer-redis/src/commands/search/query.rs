@@ -160,7 +160,8 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
         keys: asked.keys.clone(),
     };
     if offset.max(count) > HITS_MAX {
-        return Err(SearchError::Limit(format!("LIMIT exceeds maximum of {HITS_MAX}")).into());
+        let which = if offset > HITS_MAX { "OFFSET" } else { "LIMIT" };
+        return Err(SearchError::Limit(format!("{which} exceeds maximum of {HITS_MAX}")).into());
     }
     let all = |order, mut request: Request| {
         (request.offset, request.count) = (0, HITS_MAX);

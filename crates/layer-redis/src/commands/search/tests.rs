@@ -448,3 +448,29 @@ fn a_cursor_gives_all_results_piece_by_piece() {
     let (_, id) = piece(connection.run(&words));
     assert_eq!(show(&connection.run(&["FT.CURSOR", "DEL", "i", &id])), "OK");
 }
+
+/// As programs count: the total is that of what LIMIT takes a part of.
+#[test]
+fn an_aggregation_is_counted_with_a_limit_of_nothing() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA g TAG SORTABLE => OK");
+    (0..9).for_each(|key| _ = connection.run(&["HSET", &format!("k{key}"), "g", &(key % 4).to_string()]));
+    connection.check("FT.AGGREGATE i * LIMIT 0 0 => [9]");
+    connection.check("FT.AGGREGATE i * LIMIT 100 5 => [9]");
+    connection.check("FT.AGGREGATE i * GROUPBY 1 @g LIMIT 0 0 => [4]");
+    connection.check("FT.AGGREGATE i * GROUPBY 1 @g SORTBY 1 @g LIMIT 1 1 => [4 [g 1]]");
+    connection.check("FT.SEARCH i * LIMIT 1000001 1 => !SEARCH_LIMIT_OVER OFFSET exceeds maximum of 1000000");
+}
+
+/// A pattern is compared with every term, and a long one was taken apart anew for each.
+#[test]
+fn a_pattern_that_is_longer_than_every_term_is_found_in_none() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA t TEXT => OK");
+    connection.check("HSET k t hello => 1");
+    let query = format!("%{}%", "a".repeat(100_000));
+    assert_eq!(show(&connection.run(&["FT.SEARCH", "i", &query])), "[0]");
+    connection.check("FT.SEARCH i %helo% NOCONTENT => [1 k]");
+}
