@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from harness.resp import Connection
+from harness.target import OVER_A_CLUSTER
 
 
 def test_handshake_and_ping(r):
@@ -159,6 +160,10 @@ def test_info_holds_what_clients_parse(r):
     ).split():
         assert name in info, name
     assert info["loading"] == 0 and info["role"] == "master" and info["redis_mode"] == "standalone"
+    kind, offset, replicas = r.execute_command("ROLE")
+    assert kind in ("master", b"master") and isinstance(offset, int)
+    # Those of a cluster are its other nodes.
+    assert all(len(replica) == 3 for replica in replicas) if OVER_A_CLUSTER else replicas == []
 
 
 def test_info_sections(r, server):
@@ -197,10 +202,15 @@ def test_client_kill_by_id(raw, connect):
     assert raw.do("PING") == "PONG"
 
 
+def known(connection):
+    """A node that passes a client on makes it known to the home with its first command."""
+    if OVER_A_CLUSTER:
+        connection.do("PING")
+
+
 def test_client_kill_by_address(raw, connect):
     other = connect()
-    # A client is known once it has an answer.
-    other.do("PING")
+    known(other)
     name = "%s:%d" % other.socket.getsockname()
     assert raw.do("CLIENT", "KILL", name) == "OK"
     assert other.read_to_close() == b""
@@ -208,7 +218,7 @@ def test_client_kill_by_address(raw, connect):
 
 def test_client_kill_skips_me(raw, connect):
     other = connect()
-    other.do("PING")
+    known(other)
     assert raw.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 1
     assert other.read_to_close() == b""
     assert raw.do("PING") == "PONG"
@@ -361,7 +371,7 @@ def test_inline_commands(server):
 
 def test_large_values(r):
     # A node of a cluster takes transactions of up to 4 MiB.
-    value = "x" * 4_000_000
+    value = "x" * (4_000_000 if OVER_A_CLUSTER else 5_000_000)
     r.set("k", value)
     assert r.get("k") == value and r.strlen("k") == len(value)
     r.rpush("l", *range(50_000))
