@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import redis
@@ -204,15 +205,18 @@ class KeyValue(Kind):
             fdb.api_version(self.API_VERSION)
         self.fdb = fdb
         self.databases = {}
+        # Clients connect side by side: a file that one is still writing is not opened by another.
+        self.lock = threading.Lock()
         self.folder = tempfile.TemporaryDirectory(prefix="quartet-clusters-")
 
     def connect(self, server: Server):
         address = f"{server.host}:{server.keyvalue_port}"
-        if address not in self.databases:
-            file = Path(self.folder.name) / address
-            file.write_text(f"quartet:{server.root_key or 'dev'}@{address}\n")
-            self.databases[address] = self.fdb.open(str(file))
-        return self.databases[address]
+        with self.lock:
+            if address not in self.databases:
+                file = Path(self.folder.name) / address
+                file.write_text(f"quartet:{server.root_key or 'dev'}@{address}\n")
+                self.databases[address] = self.fdb.open(str(file))
+            return self.databases[address]
 
     def run(self, client, operations):
         transaction = client.create_transaction()
