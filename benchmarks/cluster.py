@@ -44,8 +44,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from harness import resp
 from harness.cluster import Cluster, Node
 from harness.server import ROOT, Server
-from redis import commit, machine
-from storage import bench_program, percentile, report, row
+from storage import bench_program, percentile
+from tables import commit, machine, report, row
 
 # As long as a client waits for a reply: longer than any bar.
 REPLY_SECONDS_MAX = 30

@@ -29,6 +29,7 @@ sys.path.append(str(ROOT / "tests"))
 
 from families import CELLS
 from harness.server import free_port
+from tables import commit, machine
 
 QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
 PEER = os.environ.get("REDIS_SERVER", "redis-server")
@@ -302,16 +303,6 @@ def report(results):
         for name, cell in results["memory_and_start"].items():
             lines.append(f"| {name} | {cell['idle_bytes'] / 1e6:.1f} | {cell['bytes_per_key']:.0f} | {cell['start_empty_seconds'] * 1000:.0f} | {cell['restart_seconds']:.2f} |\n")
     return "".join(lines)
-
-
-def commit():
-    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return git.stdout.strip()
-
-
-def machine():
-    model = next((text.split(":", 1)[1].strip() for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")), "unknown processor")
-    return f"{os.cpu_count()} x {model}"
 
 
 def run_parts(settings, parts, report, **more):

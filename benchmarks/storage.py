@@ -42,6 +42,7 @@ import load as loading
 from harness import resp
 from harness.server import ROOT, Server
 from harness.threads import Threads
+from tables import report, row
 
 VALUE_BYTES = 1000
 BATCH = 500
@@ -432,18 +433,6 @@ def loaded(arguments, scratch):
 
 
 ROWS = {"engines": engines, "beyond": beyond, "open": opening, "overwrite": overwrite, "beside": beside, "backup": backups, "load": loaded}
-
-
-def row(what, ours, theirs, judged, bar, kind):
-    is_met = None if bar is None else (judged >= bar if kind == "at least" else judged <= bar)
-    return {"what": what, "ours": ours, "beside": theirs, "judged": round(judged, 3), "bar": bar if bar is None else f"{kind} {bar}", "met": is_met}
-
-
-def report(rows):
-    lines = ["| | ours | beside | judged | bar | | load |", "|---|---|---|---|---|---|---|"]
-    verdict = {True: "met", False: "**missed**", None: ""}
-    lines += [f"| {one['what']} | {one['ours']} | {one['beside']} | {one['judged']} | {one['bar'] or ''} | {verdict[one['met']]} | {one['load'][0]} to {one['load'][1]} |" for one in rows]
-    return "\n".join(lines) + "\n"
 
 
 def main():

@@ -51,18 +51,23 @@ def fetched() -> Path:
 
 
 class Oracle:
-    """A running original. `client` speaks RESP2 to it and leaves bytes as they are."""
+    """A running original. `client` speaks RESP2 to it and leaves bytes as they are. Nothing is kept unless `options` say so."""
 
-    def __init__(self, port: int):
+    def __init__(self, port: int, *options: str):
         folder = fetched()
         self.data = tempfile.mkdtemp(prefix="redis-oracle-")
         command = [str(folder / SERVER), "--bind", "127.0.0.1", "--port", str(port), "--dir", self.data]
-        command += ["--save", "", "--appendonly", "no"]
+        command += ["--save", "", "--appendonly", "no", *options]
         for module in MODULES:
             command += ["--loadmodule", str(folder / MODULE_FOLDER / module)]
+        self.command = command
         self.log = open(Path(self.data) / "log", "wb")
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
         self.client = redis.Redis(port=port, protocol=2)
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, again after its process has ended, and waits until it answers."""
+        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + READY_SECONDS_MAX
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
