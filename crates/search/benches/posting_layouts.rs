@@ -33,6 +33,10 @@ impl Rows for TransactionRows<'_, '_> {
         self.0.get(key).map(|row| row.value().to_vec())
     }
 
+    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+        self.0.get(key).map(|row| visit(row.value())).is_some()
+    }
+
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
         self.0.scan(start, end, false, &mut |row| {
             visit(Transaction::layer_key(row), row.value())

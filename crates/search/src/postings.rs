@@ -207,11 +207,20 @@ fn first_from(rows: &mut dyn Rows, term: &[u8], id: DocumentId) -> Option<(Vec<u
 /// Walks the postings of a term by rows, so that rows behind what is asked for are not read.
 pub(crate) struct Walk {
     term: Vec<u8>,
-    /// Postings of the present row, the next one last.
-    row: Vec<Posting>,
+    /// The postings of the present row, which are read one by one.
+    row: Vec<u8>,
+    /// Where the next posting of the row begins.
+    at: usize,
+    present: Option<Present>,
     /// No id that is still to be read is below.
     next: Option<DocumentId>,
     is_in_tail: bool,
+}
+
+struct Present {
+    id: DocumentId,
+    /// Where in the row its occurrences begin.
+    occurrences: usize,
 }
 
 impl Walk {
@@ -219,6 +228,8 @@ impl Walk {
         Walk {
             term: term.to_vec(),
             row: Vec::new(),
+            at: 0,
+            present: None,
             next: Some(0),
             is_in_tail: false,
         }
@@ -227,43 +238,50 @@ impl Walk {
     /// Goes to the first posting at or after `id`. Ids that are asked for ascend.
     pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
         loop {
-            while let Some(posting) = self.row.last() {
-                if posting.id >= id {
-                    return Some(posting.id);
-                }
-                self.row.pop();
+            if let Some(present) = &self.present
+                && present.id >= id
+            {
+                return Some(present.id);
             }
-            self.read_row(rows, id)?;
+            match self.at < self.row.len() {
+                true => self.read_posting(),
+                false => self.read_row(rows, id)?,
+            }
         }
     }
 
-    /// The posting that was found.
-    pub fn found(&self) -> &Posting {
-        self.row.last().expect("a posting was found")
+    /// Where the term stands in the document that was found.
+    pub fn found(&self) -> OccurrencesRow<'_> {
+        let present = self.present.as_ref().expect("a posting was found");
+        OccurrencesRow::read(&mut Cursor(&self.row[present.occurrences..]))
+    }
+
+    fn read_posting(&mut self) {
+        let before = self.present.as_ref().map_or(0, |present| present.id);
+        let mut cursor = Cursor(&self.row[self.at..]);
+        let id = before + cursor.number() as DocumentId;
+        let occurrences = self.row.len() - cursor.0.len();
+        OccurrencesRow::read(&mut cursor);
+        self.at = self.row.len() - cursor.0.len();
+        self.present = Some(Present { id, occurrences });
     }
 
     fn read_row(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<()> {
         let from = self.next?.max(id);
         let older = (!self.is_in_tail).then(|| first_from(rows, &self.term, from)).flatten();
-        let row = match older {
+        // The ids of a row are distances to that before; the first's is its own.
+        self.present = None;
+        match older {
             Some((key, row)) => {
                 self.next = Some(id_of(&key) + 1);
-                row
+                (self.row, self.at) = (row, 0);
             }
             None => {
                 self.next = None;
                 self.is_in_tail = true;
-                rows.get(&term_row(&self.term))?.split_off(HEAD_BYTES)
+                (self.row, self.at) = (rows.get(&term_row(&self.term))?, HEAD_BYTES);
             }
-        };
-        let postings = Postings::of(&row).filter(|(id, _)| *id >= from);
-        self.row = postings
-            .map(|(id, row)| Posting {
-                id,
-                occurrences: row.to_owned(),
-            })
-            .collect();
-        self.row.reverse();
+        }
         Some(())
     }
 }
@@ -294,7 +312,8 @@ mod tests {
         let (mut found, mut from) = (Vec::new(), 0);
         while let Some(id) = walk.seek(rows, from) {
             from = id + 1;
-            found.push(walk.found().clone());
+            let occurrences = walk.found().to_owned();
+            found.push(Posting { id, occurrences });
         }
         found
     }

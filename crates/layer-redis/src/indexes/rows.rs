@@ -26,6 +26,11 @@ impl Rows for TransactionRows<'_, '_> {
         Some(row.value().to_vec())
     }
 
+    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+        let row = self.tx.get_parts(&[&self.prefix, key]);
+        row.map(|row| visit(row.value())).is_some()
+    }
+
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
         let (start, end, prefix) = (self.row(start), self.row(end), self.prefix.len());
         if start >= end {
@@ -83,6 +88,13 @@ impl<R: Rows> Rows for Overlay<R> {
         match self.changes.get(key) {
             Some(changed) => changed.clone(),
             None => self.below.get(key),
+        }
+    }
+
+    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+        match self.changes.get(key) {
+            Some(changed) => changed.as_deref().map(visit).is_some(),
+            None => self.below.look(key, visit),
         }
     }
 

@@ -72,22 +72,34 @@ pub(super) fn terms(
     }
     let gone = counted(affix, gone, is_over)?;
     let mut found: Vec<Vec<u8>> = counted(affix, unsettled, is_over)?.into_keys().collect();
-    let start = term_row(affix.literal());
-    let mut settled = 0;
-    rows.scan(&start, &after(&start), &mut |key, row| {
-        let term = &key[1..];
-        let documents = documents_of(row);
-        if affix.matches(term) && gone.get(term).is_none_or(|gone| *gone < documents) {
-            found.push(term.to_vec());
-            settled += 1;
+    let mut pattern = Pattern::new(affix);
+    let mut start = term_row(affix.literal());
+    let end = after(&start);
+    let (mut settled, mut is_done) = (0, false);
+    while !is_done {
+        let mut next = None;
+        rows.scan(&start, &end, &mut |key, row| {
+            let term = &key[1..];
+            match pattern.look(term) {
+                Looked::Matches if gone.get(term).is_none_or(|gone| *gone < documents_of(row)) => {
+                    found.push(term.to_vec());
+                    settled += 1;
+                }
+                Looked::SkipTo(term) => next = Some(term_row(&term)),
+                _ => {}
+            }
+            match next.is_none() && settled < EXPANSIONS_MAX && !is_over() {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        match next {
+            Some(next) => start = next,
+            None => is_done = true,
         }
-        match settled < EXPANSIONS_MAX && !is_over() {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if is_over() {
+            return Err(SearchError::Timeout);
         }
-    });
-    if is_over() {
-        return Err(SearchError::Timeout);
     }
     found.sort();
     found.dedup();
@@ -148,6 +160,114 @@ pub(super) fn tags(
     Ok(found)
 }
 
+/// A pattern that terms are compared with in byte order.
+enum Pattern<'a> {
+    Fuzzy(Fuzzy),
+    Other(&'a Affix),
+}
+
+enum Looked {
+    Matches,
+    Differs,
+    /// No term below this one matches.
+    SkipTo(Vec<u8>),
+}
+
+impl<'a> Pattern<'a> {
+    fn new(affix: &'a Affix) -> Pattern<'a> {
+        match affix {
+            Affix::Fuzzy(word, distance) => Pattern::Fuzzy(Fuzzy::new(word, *distance)),
+            _ => Pattern::Other(affix),
+        }
+    }
+
+    fn look(&mut self, term: &[u8]) -> Looked {
+        let matches = match self {
+            Pattern::Fuzzy(fuzzy) => match fuzzy.look(term) {
+                Some(matches) => matches,
+                None => return Looked::SkipTo(after(&fuzzy.dead)),
+            },
+            Pattern::Other(affix) => affix.matches(term),
+        };
+        match matches {
+            true => Looked::Matches,
+            false => Looked::Differs,
+        }
+    }
+}
+
+/// Terms with the same beginning are looked at one by one so many times before the rest of them is
+/// skipped: going on costs less than beginning anew.
+const DEAD_TERMS_BEFORE_SKIP: usize = 8;
+
+/// A word and the beginning that was found to be too far from it.
+struct Fuzzy {
+    word: Vec<char>,
+    distance: usize,
+    /// No term that begins with it is near enough; empty if there is none.
+    dead: Vec<u8>,
+    seen: usize,
+}
+
+impl Fuzzy {
+    fn new(word: &[u8], distance: usize) -> Fuzzy {
+        Fuzzy {
+            word: runes(word),
+            distance,
+            dead: Vec::new(),
+            seen: 0,
+        }
+    }
+
+    /// Whether the term is near enough; `None` if it begins as others that were not, and there may be many more.
+    fn look(&mut self, term: &[u8]) -> Option<bool> {
+        if !self.dead.is_empty() && term.starts_with(&self.dead) {
+            self.seen += 1;
+            return (self.seen < DEAD_TERMS_BEFORE_SKIP).then_some(false);
+        }
+        self.seen = 0;
+        self.dead.clear();
+        let Ok(text) = std::str::from_utf8(term) else {
+            return Some(is_within(&self.word, &runes(term), self.distance));
+        };
+        let mut distances = Distances::new(&self.word);
+        for (at, rune) in text.char_indices() {
+            if distances.add(&self.word, rune) > self.distance {
+                self.dead.extend(&term[..at + rune.len_utf8()]);
+                return Some(false);
+            }
+        }
+        Some(distances.of_whole() <= self.distance)
+    }
+}
+
+/// The distances of a text from each beginning of a word, by their lengths.
+struct Distances(Vec<usize>);
+
+impl Distances {
+    fn new(word: &[char]) -> Distances {
+        Distances((0..=word.len()).collect())
+    }
+
+    /// Adds a rune to the text. Returns the least distance, below which no longer text can be.
+    fn add(&mut self, word: &[char], rune: char) -> usize {
+        let mut before = self.0[0];
+        self.0[0] += 1;
+        let mut least = self.0[0];
+        for (at, &other) in word.iter().enumerate() {
+            let replaced = before + usize::from(rune != other);
+            before = self.0[at + 1];
+            self.0[at + 1] = replaced.min(before + 1).min(self.0[at] + 1);
+            least = least.min(self.0[at + 1]);
+        }
+        least
+    }
+
+    fn of_whole(&self) -> usize {
+        self.0.last().copied().unwrap_or(0)
+    }
+}
+
 /// `*` is any text, `?` one byte of it, and a backslash makes the next byte plain. Takes at most
 /// the product of both lengths.
 fn matches_wildcard(pattern: &[u8], text: &[u8]) -> bool {
@@ -184,24 +304,20 @@ fn is_within(a: &[char], b: &[char], distance: usize) -> bool {
     if a.len().abs_diff(b.len()) > distance {
         return false;
     }
-    let mut before: Vec<usize> = (0..=b.len()).collect();
-    for (at, &rune) in a.iter().enumerate() {
-        let mut row = vec![at + 1];
-        for (of_b, &other) in b.iter().enumerate() {
-            let replaced = before[of_b] + usize::from(rune != other);
-            row.push(replaced.min(before[of_b + 1] + 1).min(row[of_b] + 1));
-        }
-        if row.iter().min().is_some_and(|least| *least > distance) {
-            return false;
-        }
-        before = row;
-    }
-    before[b.len()] <= distance
+    let mut distances = Distances::new(a);
+    b.iter().all(|&rune| distances.add(a, rune) <= distance) && distances.of_whole() <= distance
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::document::Occurrences;
+    use crate::postings::{self, Posting};
+    use crate::rows::MemoryRows;
 
     #[test]
     fn wildcards_match_whole_terms() {
@@ -219,9 +335,49 @@ mod tests {
         assert!(!check("kitten", "sitting", 2) && !check("abc", "abcde", 1));
     }
 
+    proptest! {
+        /// Terms in byte order with skips, beside each by itself.
+        #[test]
+        fn fuzzy_terms_are_those_of_one_comparison_each(
+            terms in prop::collection::btree_set("[abcä]{1,6}", 1..200), word in "[abcä]{1,6}", distance in 0usize..4,
+        ) {
+            let mut rows = MemoryRows::default();
+            let id = 1;
+            for term in &terms {
+                let occurrences = Occurrences { frequency: 1, fields: 1, positions: vec![1] };
+                postings::change(&mut rows, term.as_bytes(), &[Posting { id, occurrences }], &BTreeSet::new());
+            }
+            let affix = Affix::Fuzzy(word.clone().into_bytes(), distance);
+            let none = DocumentRows::default();
+            let found = super::terms(&mut rows, &affix, (&none, &none), &|| false);
+            let near = |term: &&String| distance_by_table(&word, term) <= distance;
+            let expected: Vec<_> = terms.iter().filter(near).map(|term| term.clone().into_bytes()).take(EXPANSIONS_MAX).collect();
+            prop_assert_eq!(found.ok(), Some(expected));
+        }
+    }
+
+    /// By its definition: the least of what the three last steps may have been.
+    fn distance_by_table(a: &str, b: &str) -> usize {
+        let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+        let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+        for i in 0..=a.len() {
+            for j in 0..=b.len() {
+                table[i][j] = match (i, j) {
+                    (0, _) => j,
+                    (_, 0) => i,
+                    _ => {
+                        let replaced = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                        replaced.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1)
+                    }
+                };
+            }
+        }
+        table[a.len()][b.len()]
+    }
+
     #[test]
     fn a_search_whose_time_is_over_looks_at_no_more_terms() {
-        let mut rows = crate::rows::MemoryRows::default();
+        let mut rows = MemoryRows::default();
         let affix = Affix::Infix(b"ab".to_vec());
         let none = DocumentRows::default();
         let found = terms(&mut rows, &affix, (&none, &none), &|| false);

@@ -200,7 +200,7 @@ impl Matcher {
             return None;
         }
         match self {
-            Matcher::Words(words) => Some(words.found().occurrences.positions.clone()),
+            Matcher::Words(words) => Some(words.positions()),
             Matcher::Every(every) => merged(&every.children, id),
             Matcher::Any { children, .. } => merged(children, id),
             Matcher::Optional { child, .. } => child.positions(id),
@@ -297,7 +297,7 @@ impl Words {
             self.at = self.next_posting(rows, wanted);
             let at = self.at?;
             let is_there = !(self.is_settled && self.gone.contains(&at));
-            if is_there && self.found().occurrences.fields & self.fields != 0 {
+            if is_there && self.fields_found() & self.fields != 0 {
                 return Some(at);
             }
             wanted = at + 1;
@@ -315,11 +315,25 @@ impl Words {
         self.unsettled.get(self.next).map(|posting| posting.id)
     }
 
-    /// Where the term stands in the present document.
-    pub fn found(&self) -> &Posting {
+    /// How often the present document has the term.
+    pub fn frequency(&self) -> u32 {
         match self.is_settled {
-            true => self.settled.found(),
-            false => &self.unsettled[self.next],
+            true => self.settled.found().frequency,
+            false => self.unsettled[self.next].occurrences.frequency,
+        }
+    }
+
+    fn fields_found(&self) -> FieldMask {
+        match self.is_settled {
+            true => self.settled.found().fields,
+            false => self.unsettled[self.next].occurrences.fields,
+        }
+    }
+
+    fn positions(&self) -> Vec<u32> {
+        match self.is_settled {
+            true => self.settled.found().positions(),
+            false => self.unsettled[self.next].occurrences.positions.clone(),
         }
     }
 }

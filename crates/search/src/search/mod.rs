@@ -135,10 +135,15 @@ struct Search<'s> {
 impl Search<'_> {
     fn ranked(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
         let mut ranking = self.ranking();
+        let is_total_enough = self.request.count == 0 && self.request.keys.is_none();
         let (mut total, mut best, mut from) = (0, 0.0_f64, 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
             self.check()?;
+            if is_total_enough {
+                total += 1;
+                continue;
+            }
             if let Some(hit) = self.hit(&matcher, id) {
                 total += 1;
                 best = best.max(hit.score);
@@ -176,21 +181,23 @@ impl Search<'_> {
 
     /// The hit at `id`; nothing if only other keys are asked for.
     fn hit(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Hit> {
-        let row = self
-            .rows
-            .get(&document_row(id))
-            .expect("a posting leads to its document");
-        let mut document = DocumentRow::read(&row);
-        let keys = self.request.keys.as_ref();
-        if keys.is_some_and(|keys| !keys.iter().any(|key| key == document.key)) {
-            return None;
-        }
-        let score = self.scoring.score(matcher, &document);
-        let key = document.key.to_vec();
-        let sorted_by = self.request.sort_by.and_then(|(field, _)| {
-            document.terms(|_, _| {});
-            document.sortable(field)
+        let (request, scoring, mut found) = (self.request, &self.scoring, None);
+        let is_there = self.rows.look(&document_row(id), &mut |row| {
+            let mut document = DocumentRow::read(row);
+            let keys = request.keys.as_ref();
+            if keys.is_some_and(|keys| !keys.iter().any(|key| key == document.key)) {
+                return;
+            }
+            let score = scoring.score(matcher, &document);
+            let key = document.key.to_vec();
+            let sorted_by = request.sort_by.and_then(|(field, _)| {
+                document.terms(|_, _| {});
+                document.sortable(field)
+            });
+            found = Some((key, score, sorted_by));
         });
+        assert!(is_there, "a posting leads to its document");
+        let (key, score, sorted_by) = found?;
         let mut range_distances = Vec::new();
         matcher.add_distances(id, &mut range_distances);
         Some(Hit {
