@@ -24,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = os.environ.get("QUARTET_TEST_TARGET", "quartet")
+PARTITIONS = os.environ.get("QUARTET_TEST_PARTITIONS")
 REST_READ_ONLY_TOKEN = "read-only"
 LISTENERS = ("redis", "http", "dynamodb", "fauna", "keyvalue")
 
@@ -59,6 +60,7 @@ class Server:
     `listeners` are those of Quartet that are open, each on a port of its own choice; `program` is another build of it than the release.
     `prefix` are words that run the command of Quartet, as a control group's are.
 
+    With QUARTET_TEST_PARTITIONS a server has as many partitions, unless its options say otherwise or it is a node of a cluster.
     `options` go to the command line of the target as they are. `fixed_port` is for clients that know only one port of Redis.
     `open_files` is the limit on open files that the process is given, soft and hard; `preload` a library that it loads first.
     `clock_seconds` is by how much the clock of the next process is ahead of the machine's; it needs libfaketime. With `clock_file` it is what that
@@ -172,6 +174,8 @@ class Server:
             command += [f"--listen-{listener}", address]
         command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]
+        if PARTITIONS and not {"--partitions", "--log"} & {*self.options}:
+            command += ["--partitions", PARTITIONS]
         command += [*os.environ.get("QUARTET_SERVE_OPTIONS", "").split(), *self.options]
         self._spawn(command)
         ready = threading.Event()

@@ -132,7 +132,7 @@ impl Engine {
             listeners: Listeners::default(),
             log_readers: LogReaders::new(log.source(), log.tail()),
             statistics: Statistics::default(),
-            memory: Arc::default(),
+            memory: options.memory.clone(),
             checkpoint_given_up: store_options.checkpoint_given_up,
             checkpoint_given_up_micros: AtomicU64::new(0),
             is_all_in_memory,

@@ -74,5 +74,6 @@ pub use space::{SPACE_BYTES, Space};
 pub use standing::{Arrival, Condition, Replication, Role, Settled};
 
 pub use quartet_log::LogRecord;
+pub use quartet_log_replicated::PartitionId;
 pub use quartet_store::salvage::{Damage, Lost, Salvaged};
 pub use quartet_store::{DiskUse, FoundCheckpoint, StoreKind};

@@ -1,9 +1,12 @@
 //! How a partition is opened, and why that may fail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use quartet_log::{LogError, ReplayProgress};
 use quartet_store::{OpenError as StoreOpenError, StoreKind};
+
+use crate::Memory;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -65,6 +68,8 @@ pub struct EngineOptions {
     /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such
     /// epochs may wait in memory for the log, then whoever executes waits.
     pub epoch_bytes_max: usize,
+    /// The memory of the process: the engines of one process are given the same.
+    pub memory: Arc<Memory>,
 }
 
 impl Default for EngineOptions {
@@ -79,6 +84,7 @@ impl Default for EngineOptions {
             log_retention_bytes: 1 << 30,
             log_retention: Duration::ZERO,
             epoch_bytes_max: 64 << 20,
+            memory: Arc::default(),
         }
     }
 }

@@ -88,7 +88,8 @@ impl FileLog {
             stated,
         } = recover(survey, &options, &reserve)?;
         let newest = active.header.first;
-        let reach = ReachFile::open(disk.as_ref(), stated, Reach { newest, durable: tail });
+        let reach = Reach { newest, durable: tail };
+        let reach = ReachFile::open(disk.as_ref(), stated, reach, options.is_one_of_several);
         let reach = if_there_is_room(reach)?;
         reserve.set_active_room(active.room());
         if_there_is_room(reserve.prepare())?;
@@ -183,7 +184,10 @@ impl FileLog {
         };
         let stated = match &mut self.reach {
             Some(file) => file.state(reach),
-            none => ReachFile::open(self.disk.as_ref(), None, reach).map(|file| *none = Some(file)),
+            none => {
+                let opened = ReachFile::open(self.disk.as_ref(), None, reach, self.options.is_one_of_several);
+                opened.map(|file| *none = Some(file))
+            }
         };
         if_there_is_room(stated).map(drop)
     }

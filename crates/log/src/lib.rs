@@ -31,6 +31,7 @@ pub use error::{Cause, LogError};
 pub use file_error::FileLogError;
 pub use file_log::{FileLog, FileLogOpener, record_bytes};
 pub use options::FileLogOptions;
+pub use reach::is_one_of_several;
 pub use reserve::Reserve;
 pub use source::{LogCursor, LogPart, LogRecord, LogSource};
 

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! slot   magic 8 | format version u32 | checksum u32 | generation u64 | newest segment u64 | durable u64        40 bytes
+//!        version 1: the folder has all of the data; 2: it has one of several partitions
 //! file   slot at 0 | slot at 4096
 //! ```
 //!
@@ -34,6 +35,8 @@ pub(crate) struct Reach {
 pub(crate) struct Stated {
     pub reach: Reach,
     generation: u64,
+    /// The folder has one of several partitions: a program that knows of none is not to open it.
+    pub is_one_of_several: bool,
 }
 
 pub(crate) struct ReachFile {
@@ -45,7 +48,9 @@ pub(crate) const REACH_NAME: &str = "log-reach";
 /// Until its first statement is durable.
 const TEMPORARY: &str = "log-reach.partial";
 const MAGIC: &[u8; 8] = b"QRTREACH";
-const FORMAT_VERSION: u32 = 1;
+/// The versions of a folder that has all of the data, and of one of several partitions.
+const WHOLE: u32 = 1;
+const ONE_OF_SEVERAL: u32 = 2;
 const STATEMENT_BYTES: usize = 40;
 /// The slots lie in different sectors, also of a disk whose sectors are 4 KiB.
 const SLOT_OFFSETS: [u64; 2] = [0, 4096];
@@ -72,23 +77,42 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, FileLogError> {
     newest.map(Some).ok_or(FileLogError::ReachUnreadable)
 }
 
+/// Whether the folder says that it has one of several partitions.
+pub fn is_one_of_several(disk: &dyn Disk) -> Result<bool, FileLogError> {
+    Ok(read(disk)?.is_some_and(|stated| stated.is_one_of_several))
+}
+
 impl ReachFile {
-    /// Goes on from `stated`, or creates the file with `reach` as its first statement.
-    pub fn open(disk: &dyn Disk, stated: Option<Stated>, reach: Reach) -> Result<ReachFile, FileLogError> {
-        match stated {
-            Some(stated) => {
-                let file = disk.open(REACH_NAME).map_err(FileLogError::disk("open", REACH_NAME))?;
-                Ok(ReachFile { file, stated })
-            }
-            None => ReachFile::create(disk, reach),
+    /// Goes on from `stated`, or creates the file with `reach` as its first statement. A folder that
+    /// is one of several says so durably when this returns, and stays one.
+    pub fn open(
+        disk: &dyn Disk,
+        stated: Option<Stated>,
+        reach: Reach,
+        is_one_of_several: bool,
+    ) -> Result<ReachFile, FileLogError> {
+        let Some(stated) = stated else {
+            return ReachFile::create(disk, reach, is_one_of_several);
+        };
+        let file = disk.open(REACH_NAME).map_err(FileLogError::disk("open", REACH_NAME))?;
+        let mut opened = ReachFile { file, stated };
+        if is_one_of_several && !stated.is_one_of_several {
+            opened.stated.is_one_of_several = true;
+            opened.write_next(stated.reach)?;
+            opened.sync()?;
         }
+        Ok(opened)
     }
 
-    fn create(disk: &dyn Disk, reach: Reach) -> Result<ReachFile, FileLogError> {
+    fn create(disk: &dyn Disk, reach: Reach, is_one_of_several: bool) -> Result<ReachFile, FileLogError> {
         let file = disk
             .create(TEMPORARY)
             .map_err(FileLogError::no_room("create", TEMPORARY))?;
-        let stated = Stated { reach, generation: 0 };
+        let stated = Stated {
+            reach,
+            generation: 0,
+            is_one_of_several,
+        };
         let created = ReachFile { file, stated };
         for offset in SLOT_OFFSETS {
             created.write(offset, stated)?;
@@ -104,11 +128,19 @@ impl ReachFile {
     /// Writes down `reach` unless that is what was written last. It outlives the process, but a
     /// loss of power only after `sync`.
     pub fn state(&mut self, reach: Reach) -> Result<(), FileLogError> {
-        if reach == self.stated.reach {
-            return Ok(());
+        match reach == self.stated.reach {
+            true => Ok(()),
+            false => self.write_next(reach),
         }
+    }
+
+    fn write_next(&mut self, reach: Reach) -> Result<(), FileLogError> {
         let generation = self.stated.generation + 1;
-        let stated = Stated { reach, generation };
+        let stated = Stated {
+            reach,
+            generation,
+            ..self.stated
+        };
         self.write(SLOT_OFFSETS[generation as usize % SLOT_OFFSETS.len()], stated)?;
         self.stated = stated;
         Ok(())
@@ -129,7 +161,8 @@ impl Stated {
     fn encode(self) -> [u8; STATEMENT_BYTES] {
         let mut bytes = [0; STATEMENT_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let version = if self.is_one_of_several { ONE_OF_SEVERAL } else { WHOLE };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.reach.newest.0.to_le_bytes());
         bytes[32..].copy_from_slice(&self.reach.durable.0.to_le_bytes());
@@ -144,7 +177,7 @@ impl Stated {
             return Ok(None);
         }
         let version = u32_at(bytes, 8);
-        if version != FORMAT_VERSION {
+        if ![WHOLE, ONE_OF_SEVERAL].contains(&version) {
             let file = REACH_NAME.to_owned();
             return Err(FileLogError::Format { file, version });
         }
@@ -153,7 +186,11 @@ impl Stated {
             durable: LogSequence(u64_at(bytes, 32)),
         };
         let generation = u64_at(bytes, 16);
-        Ok(Some(Stated { reach, generation }))
+        Ok(Some(Stated {
+            reach,
+            generation,
+            is_one_of_several: version == ONE_OF_SEVERAL,
+        }))
     }
 }
 
@@ -193,12 +230,12 @@ mod tests {
     fn the_newest_statement_counts_and_the_one_before_it_stands_in() {
         let disk = FaultyDisk::new();
         assert_eq!(found(&disk), None);
-        let mut file = ReachFile::open(&disk, None, reach(1, 0)).unwrap();
+        let mut file = ReachFile::open(&disk, None, reach(1, 0), false).unwrap();
         for durable in 1..=5 {
             file.state(reach(1, durable)).unwrap();
             assert_eq!(found(&disk), Some(reach(1, durable)));
         }
-        let reopened = ReachFile::open(&disk, read(&disk).unwrap(), reach(1, 0));
+        let reopened = ReachFile::open(&disk, read(&disk).unwrap(), reach(1, 0), false);
         reopened.unwrap().state(reach(6, 5)).unwrap();
         assert_eq!(found(&disk), Some(reach(6, 5)));
         for offset in (0..40).chain(4096..4136) {
@@ -217,12 +254,38 @@ mod tests {
         let mut later = Stated {
             reach: reach(1, 1),
             generation: 1,
+            is_one_of_several: false,
         }
         .encode();
-        later[8] = 2;
+        later[8] = 3;
         let checksum = checksum(&later);
         later[12..16].copy_from_slice(&checksum.to_le_bytes());
         file.write_at(0, &later).unwrap();
-        assert!(matches!(read(&disk), Err(FileLogError::Format { version: 2, .. })));
+        assert!(matches!(read(&disk), Err(FileLogError::Format { version: 3, .. })));
+    }
+
+    /// What a program reads that knows version 1 alone: the version at bytes 8 to 11, under the
+    /// checksum that it knows.
+    #[test]
+    fn a_folder_that_is_one_of_several_stays_one_and_has_a_version_of_its_own() {
+        let disk = FaultyDisk::new();
+        let is_one = || read(&disk).unwrap().unwrap().is_one_of_several;
+        ReachFile::open(&disk, None, reach(1, 0), false).unwrap();
+        assert!(!is_one());
+        let stated = || read(&disk).unwrap();
+        ReachFile::open(&disk, stated(), reach(1, 0), true).unwrap();
+        assert!(is_one());
+        let power_cut = disk.fork();
+        power_cut.crash();
+        assert!(read(&power_cut).unwrap().unwrap().is_one_of_several, "it is durable");
+        let mut file = ReachFile::open(&disk, stated(), reach(1, 0), false).unwrap();
+        file.state(reach(3, 2)).unwrap();
+        assert!(is_one() && found(&disk) == Some(reach(3, 2)));
+        let mut bytes = [0; STATEMENT_BYTES];
+        disk.open(REACH_NAME)
+            .unwrap()
+            .read_at(SLOT_OFFSETS[0], &mut bytes)
+            .unwrap();
+        assert_eq!((u32_at(&bytes, 8), u32_at(&bytes, 12)), (2, checksum(&bytes)));
     }
 }

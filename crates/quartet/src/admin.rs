@@ -59,6 +59,12 @@ enum Request {
     Delete { name: String },
     /// Replaces all credentials of a database with new ones
     RenewCredentials { name: String },
+    /// Size, load, queue and databases of each partition
+    Partitions {
+        /// Prints JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Makes a new root key for a data directory that no server uses, and prints it, this once; the
     /// old one is valid no longer
     ResetKey {
@@ -90,6 +96,7 @@ struct Decisions {
 /// The longest that a server may take; it waits for the log.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const DATABASES: &str = "/admin/v1/databases";
+const PARTITIONS: &str = "/admin/v1/partitions";
 
 pub fn admin(arguments: AdminArguments) -> Result<()> {
     if let Request::ResetKey { data, dynamodb } = &arguments.request {
@@ -100,10 +107,38 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
     if !(200..300).contains(&status) {
         bail!("the server answers {status}: {}", answer.trim());
     }
-    if let Ok(answer) = serde_json::from_str::<Value>(&answer) {
-        println!("{answer:#}");
+    let Ok(answer) = serde_json::from_str::<Value>(&answer) else {
+        return Ok(());
+    };
+    match arguments.request {
+        Request::Partitions { json: false } => print_partitions(&answer),
+        _ => println!("{answer:#}"),
     }
     Ok(())
+}
+
+/// A line for each.
+fn print_partitions(described: &Value) {
+    for partition in described["partitions"].as_array().into_iter().flatten() {
+        let number = |name: &str| partition[name].as_u64().unwrap_or_default();
+        let names = partition["databases"].as_array().into_iter().flatten();
+        let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+        println!(
+            "partition {:<4}{} bytes of rows, {} of log, {} transactions, {} syncs, {} bytes not flushed{}: {}",
+            number("partition"),
+            number("stored_bytes"),
+            number("log_bytes"),
+            number("transactions"),
+            number("log_syncs"),
+            number("unflushed_bytes"),
+            if partition["writers_wait"] == true {
+                ", writers wait"
+            } else {
+                ""
+            },
+            names.join(", "),
+        );
+    }
 }
 
 /// Makes a key that the next start takes in. The lock of the directory is held meanwhile, so that
@@ -140,6 +175,7 @@ impl Request {
             }
             Request::Delete { name } => ("DELETE", format!("{DATABASES}/{name}"), none()),
             Request::RenewCredentials { name } => ("POST", format!("{DATABASES}/{name}/credentials"), none()),
+            Request::Partitions { .. } => ("GET", PARTITIONS.into(), none()),
             Request::ResetKey { .. } => unreachable!("asks no server"),
         }
     }

@@ -28,6 +28,10 @@ pub struct BackupArguments {
     /// AWS_ variables)
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
     to: String,
+    /// The partition that the backup is of; needed where the server has several: each has a backup
+    /// of its own
+    #[arg(long, value_name = "NUMBER")]
+    partition: Option<u32>,
     /// Take all rows, also if the log reaches back to what the target holds
     #[arg(long)]
     full: bool,
@@ -51,7 +55,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
     // The server, if it is on this machine, and who asks it come first.
     SystemRuntime::default().make_way();
     let target = open_target(&arguments.to, true)?;
-    let mut server = Server::new(&arguments.server, &arguments.key.read()?);
+    let mut server = Server::new(&arguments.server, &arguments.key.read()?, arguments.partition);
     let options = BackupOptions {
         full: arguments.full,
         bytes_per_second: arguments.bytes_per_second,
@@ -142,12 +146,13 @@ struct Server {
     agent: ureq::Agent,
     base: String,
     key: String,
+    partition: Option<u32>,
     /// The chain of the backup that it has begun.
     id: Option<String>,
 }
 
 impl Server {
-    fn new(address: &str, key: &str) -> Server {
+    fn new(address: &str, key: &str, partition: Option<u32>) -> Server {
         let base = match address.contains("://") {
             true => address.to_owned(),
             false => format!("http://{address}"),
@@ -161,6 +166,7 @@ impl Server {
             agent: config.into(),
             base,
             key: format!("Bearer {key}"),
+            partition,
             id: None,
         }
     }
@@ -198,7 +204,11 @@ fn read(asked: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<
 impl Source for Server {
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
         let url = format!("{}/admin/v1/backups", self.base);
-        let body = json!({ "anchor": anchor, "is_full": is_full }).to_string();
+        let mut body = json!({ "anchor": anchor, "is_full": is_full });
+        if let Some(partition) = self.partition {
+            body["partition"] = partition.into();
+        }
+        let body = body.to_string();
         let bytes = read(self.agent.post(&url).header("authorization", &self.key).send(body))?;
         let unreadable = |error: serde_json::Error| BackupError::Source(error.to_string());
         let mut answer: Value = serde_json::from_slice(&bytes).map_err(unreadable)?;

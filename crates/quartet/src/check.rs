@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_backup::BackupError;
-use quartet_engine::{CheckReport, Findings, OpenError, OpenProgress};
+use quartet_engine::{CheckReport, Findings, Invariants, OpenError, OpenProgress};
 use quartet_env::{Disk, RealDisk};
 use quartet_log::FileLogError;
-use quartet_server::{invariants, layer_name};
+use quartet_server::{check_complete, invariants, layer_name, partition_folders};
 
 use crate::rebuild;
 use crate::settings::DEFAULT_DATA;
@@ -60,10 +60,43 @@ pub fn judge_backup(address: &str, out: &mut dyn Write) -> Result<ExitCode> {
     }
 }
 
+/// Judges every partition of a data directory, the first one first: it has the catalogue, which says
+/// what the others have.
 pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result<ExitCode> {
-    let opening = || format!("opening {}", data.display());
-    let disk = Arc::new(RealDisk::open_to_read(data).with_context(opening)?);
-    let code = match quartet_engine::check(disk.clone(), &invariants(), &mut progress()) {
+    let (folders, invariants) = (partition_folders(data)?, invariants());
+    let mut worst = ExitCode::SUCCESS;
+    for (number, folder) in folders.iter().enumerate() {
+        if folders.len() > 1 {
+            writeln!(out, "partition   {number}, in {}", folder.display())?;
+        }
+        let opening = || format!("opening {}", folder.display());
+        let disk = Arc::new(RealDisk::open_to_read(folder).with_context(opening)?);
+        let code = judge_one(folder, disk.clone(), &invariants, announces_repair, out)?;
+        if folders.len() == 1 && code == ExitCode::SUCCESS {
+            check_complete(disk.as_ref(), folder)?;
+        }
+        if code != ExitCode::SUCCESS {
+            worst = code;
+        }
+    }
+    if announces_repair && worst != ExitCode::SUCCESS {
+        writeln!(
+            out,
+            "nothing was changed; to do it: quartet check --data '{}' --repair --yes",
+            data.display()
+        )?;
+    }
+    Ok(worst)
+}
+
+fn judge_one(
+    data: &Path,
+    disk: Arc<RealDisk>,
+    invariants: &[Box<dyn Invariants>],
+    announces_repair: bool,
+    out: &mut dyn Write,
+) -> Result<ExitCode> {
+    let code = match quartet_engine::check(disk.clone(), invariants, &mut progress()) {
         Ok(report) => {
             describe(&report, out)?;
             tell(&report.findings, out)?;
@@ -88,13 +121,6 @@ pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result
         }
         Err(error) => return Err(error.into()),
     };
-    if announces_repair && code != ExitCode::SUCCESS {
-        writeln!(
-            out,
-            "nothing was changed; to do it: quartet check --data '{}' --repair --yes",
-            data.display()
-        )?;
-    }
     Ok(code)
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::StoreKind;
 use quartet_env::{RealDisk, SystemClock};
+use quartet_server::partition_folders;
 
 use crate::check::progress;
 use crate::settings::DEFAULT_DATA;
@@ -22,14 +23,20 @@ pub struct ConvertArguments {
 }
 
 pub fn convert(arguments: &ConvertArguments) -> Result<()> {
-    let data = arguments.data.display();
     let to = StoreKind::parse(&arguments.to).context("an engine is memory or ssd")?;
-    anyhow::ensure!(arguments.data.is_dir(), "there is no directory {data}");
-    let disk = RealDisk::open(&arguments.data).with_context(|| format!("opening {data}"))?;
-    let converted = quartet_engine::convert(Arc::new(disk), Arc::new(SystemClock), to, &mut progress())?;
-    match converted {
-        true => println!("{data} is the {} engine's now", to.name()),
-        false => println!("{data} is the {} engine's already", to.name()),
+    anyhow::ensure!(
+        arguments.data.is_dir(),
+        "there is no directory {}",
+        arguments.data.display()
+    );
+    for folder in partition_folders(&arguments.data)? {
+        let data = folder.display();
+        let disk = RealDisk::open(&folder).with_context(|| format!("opening {data}"))?;
+        let converted = quartet_engine::convert(Arc::new(disk), Arc::new(SystemClock), to, &mut progress())?;
+        match converted {
+            true => println!("{data} is the {} engine's now", to.name()),
+            false => println!("{data} is the {} engine's already", to.name()),
+        }
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, Finding, Findings, OpenError, Repair, Space};
 use quartet_env::{Clock, RealDisk, SystemClock};
-use quartet_server::{invariants, layer_name};
+use quartet_server::{invariants, layer_name, partition_folders};
 
 use crate::check::{self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, judge_backup, progress};
 use crate::rebuild::rebuild;
@@ -44,10 +44,19 @@ fn repair(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
     if !data.is_dir() {
         bail!("there is no directory {}", data.display());
     }
-    let mut report = Report::create(data)?;
-    let code = repair_all(data, &mut report, out)?;
-    writeln!(out, "what was done is in {}", report.path().display())?;
-    Ok(code)
+    let (folders, mut worst) = (partition_folders(data)?, ExitCode::SUCCESS);
+    for folder in &folders {
+        if folders.len() > 1 {
+            writeln!(out, "repairing {}", folder.display())?;
+        }
+        let mut report = Report::create(folder)?;
+        let code = repair_all(folder, &mut report, out)?;
+        writeln!(out, "what was done is in {}", report.path().display())?;
+        if code != ExitCode::SUCCESS {
+            worst = code;
+        }
+    }
+    Ok(worst)
 }
 
 fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<ExitCode> {

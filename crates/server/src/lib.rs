@@ -19,6 +19,7 @@ mod listeners;
 mod metrics;
 mod observability;
 mod operations;
+mod partition_folders;
 mod process;
 mod redis;
 mod rest;
@@ -30,10 +31,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts as EngineParts, Replicated};
+use quartet_engine::{Engine, EngineOptions, Memory, OpenProgress, Parts as EngineParts, Replicated, StoreKind};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::Version;
+use quartet_tenancy::Partitions;
 
 pub use cluster::adoption::AdoptedCluster;
 pub use connections::tls::{ClientCertificates, TlsFiles};
@@ -43,6 +45,7 @@ pub use http::{Head, Header};
 pub use listeners::{Endpoint, invariants, layer_name};
 pub use metrics::page as metrics_page;
 pub use operations::restoring::{FolderRestore, restore_folder};
+pub use partition_folders::{check_complete, partition_folders};
 pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
@@ -66,8 +69,8 @@ use crate::serving::{Foundation, Serving};
 pub struct Server {
     foundation: Arc<Foundation>,
     running: Running,
-    /// The latest commit when the directory was opened.
-    opened_version: Version,
+    /// The latest commit of each partition when the directory was opened.
+    opened_versions: Vec<Version>,
 }
 
 /// The service at the sockets.
@@ -93,11 +96,13 @@ impl Server {
             .as_ref()
             .map(|cluster| Joined::new(cluster, &settings, &parts));
         let (joined, shared) = joined.transpose()?.unzip();
-        let engine = Arc::new(open_engine(&settings, budget, shared)?);
+        let partitions = Arc::new(open_partitions(&settings, budget, shared)?);
+        let engine = partitions.first().clone();
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
         settings.connections.connections_max = limit.connections_max();
         let foundation = Arc::new(Foundation {
+            partitions,
             engine,
             settings,
             layers,
@@ -109,7 +114,11 @@ impl Server {
             nodes: OnceLock::new(),
         });
         Ok(Server {
-            opened_version: foundation.engine.snapshot().1,
+            opened_versions: foundation
+                .partitions
+                .iter()
+                .map(|(_, engine)| engine.snapshot().1)
+                .collect(),
             running: match joined {
                 None => Running::Alone(Serving::begin(&foundation)?),
                 Some(joined) => Running::Node(Node::start(joined, foundation.clone())?),
@@ -179,19 +188,32 @@ impl Server {
     /// it back, flushes everything, writes a checkpoint and closes the log. Ends the process if
     /// that takes longer than `limit`; everything is durable then all the same.
     pub fn shutdown(self, limit: Duration) -> Result<()> {
-        let in_time = end_after(limit, Arc::downgrade(&self.foundation.engine))?;
+        let in_time = end_after(limit, Arc::downgrade(&self.foundation.partitions))?;
         self.foundation.sockets.close();
-        self.foundation.engine.end_waiting();
+        for (_, engine) in self.foundation.partitions.iter() {
+            engine.end_waiting();
+        }
         match self.running {
             Running::Alone(serving) => serving.end(),
             Running::Node(node) => node.end(),
         }
         let foundation = Arc::into_inner(self.foundation);
-        let Some(engine) = foundation.and_then(|foundation| Arc::into_inner(foundation.engine)) else {
+        let partitions = foundation.and_then(|Foundation { engine, partitions, .. }| {
+            drop(engine);
+            Arc::into_inner(partitions)
+        });
+        let engines = partitions.map(Partitions::into_engines).unwrap_or_default();
+        let engines = engines
+            .into_iter()
+            .map(Arc::into_inner)
+            .collect::<Option<Vec<Engine>>>();
+        let Some(engines) = engines.filter(|engines| !engines.is_empty()) else {
             bail!("something still uses the engine")
         };
-        checkpoint_before_the_end(&engine, self.opened_version);
-        engine.close().context("closing the log")?;
+        for (engine, opened_version) in engines.into_iter().zip(self.opened_versions) {
+            checkpoint_before_the_end(&engine, opened_version);
+            engine.close().context("closing the log")?;
+        }
         drop(in_time);
         Ok(())
     }
@@ -220,15 +242,17 @@ impl Server {
 
 /// Ends the process once `limit` is over, after everything has become durable, unless what it
 /// answers is dropped before.
-fn end_after(limit: Duration, engine: Weak<Engine>) -> Result<std::sync::mpsc::Sender<()>> {
+fn end_after(limit: Duration, partitions: Weak<Partitions>) -> Result<std::sync::mpsc::Sender<()>> {
     let (in_time, ended) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("stop limit".into()).spawn(move || {
         if ended.recv_timeout(limit) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             return;
         }
-        if let Some(engine) = engine.upgrade() {
-            let (_, _, dependency) = engine.snapshot();
-            engine.wait_durable(dependency);
+        if let Some(partitions) = partitions.upgrade() {
+            for (_, engine) in partitions.iter() {
+                let (_, _, dependency) = engine.snapshot();
+                engine.wait_durable(dependency);
+            }
         }
         tracing::warn!(
             "stopping took longer than {} seconds: ending now, everything is durable",
@@ -265,7 +289,7 @@ pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool) -> Result<Adop
 
 /// The parts that open the folder of a node of a cluster before it serves.
 fn engine_parts(settings: &Settings) -> Result<EngineParts> {
-    let disk = open_disk(&settings.storage.data)?;
+    let disk = open_disk(&settings.storage.data, MEMORY_DISK_BYTES)?;
     Ok(EngineParts::with_file_log(
         disk,
         Arc::new(SystemClock),
@@ -276,21 +300,115 @@ fn engine_parts(settings: &Settings) -> Result<EngineParts> {
 /// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) -> Result<Engine> {
-    let disk = open_disk(&settings.storage.data)?;
-    let started = std::time::Instant::now();
-    let name = settings
-        .storage
-        .data
-        .folder()
-        .map_or_else(|| "memory".into(), |path| path.display().to_string());
-    (settings.status)(&format!("opening {name}"));
-    let (mut reported, mut told) = (started, None);
-    let mut progress = |progress: OpenProgress| {
+/// Opens the partitions that the data folder has, or as many as are wanted.
+fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Replicated>) -> Result<Partitions> {
+    let wanted = settings.storage.partitions;
+    let data: Vec<Data> = match &settings.storage.data {
+        Data::Folder(folder) => {
+            let folders = partition_folders::wanted_folders(folder, wanted)?;
+            folders.into_iter().map(Data::Folder).collect()
+        }
+        Data::Memory => vec![Data::Memory; wanted.unwrap_or(1) as usize],
+    };
+    if data.len() > 1 && shared.is_some() {
+        bail!("a node of a cluster has one partition, and not {}", data.len());
+    }
+    // All folders are there before the first says that there are several.
+    let memory_bytes = MEMORY_DISK_BYTES / data.len() as u64;
+    let disks = data.iter().map(|data| open_disk(data, memory_bytes));
+    let disks = disks.collect::<Result<Vec<Arc<dyn Disk>>>>()?;
+    if let Some(folder) = settings.storage.data.folder()
+        && disks.len() == 1
+    {
+        partition_folders::check_complete(&*disks[0], folder)?;
+    }
+    let mut opening = PartitionOpening {
+        settings,
+        budget,
+        partitions: disks.len(),
+        memory: Arc::default(),
+        store: settings.storage.engine,
+    };
+    let mut engines = Vec::new();
+    let mut shared = shared;
+    for (data, disk) in data.iter().zip(disks) {
+        let engine = opening.open(data, disk, shared.take())?;
+        // A new partition is kept as the first is.
+        opening.store.get_or_insert(match engine.is_all_in_memory() {
+            true => StoreKind::Memory,
+            false => StoreKind::Ssd,
+        });
+        engines.push(Arc::new(engine));
+    }
+    Ok(Partitions::new(engines))
+}
+
+/// What the partitions of a process have in common when they are opened.
+struct PartitionOpening<'s> {
+    settings: &'s Settings,
+    budget: Budget,
+    partitions: usize,
+    memory: Arc<Memory>,
+    store: Option<StoreKind>,
+}
+
+impl PartitionOpening<'_> {
+    fn open(&self, data: &Data, disk: Arc<dyn Disk>, shared: Option<Replicated>) -> Result<Engine> {
+        let settings = self.settings;
+        let started = std::time::Instant::now();
+        let name = data
+            .folder()
+            .map_or_else(|| "memory".into(), |path| path.display().to_string());
+        (settings.status)(&format!("opening {name}"));
+        let mut progress = opening_progress(settings, started);
+        let mut log = log_options(settings);
+        log.is_one_of_several = self.partitions > 1;
+        let options = self.options(&log);
+        let parts = EngineParts::with_file_log(disk, Arc::new(SystemClock), log);
+        let failed = Box::new(log_failed);
+        let engine = match shared {
+            None => Engine::open_with(parts, options, failed, &mut progress)?,
+            Some(shared) => Engine::open_replicated(parts, options, shared, failed, &mut progress)?,
+        };
+        tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "opened {data:?}");
+        Ok(engine)
+    }
+
+    /// Each partition has an equal part of what the process may take.
+    fn options(&self, log: &FileLogOptions) -> EngineOptions {
+        let (settings, partitions) = (self.settings, self.partitions as u64);
+        let usual = EngineOptions::default();
+        let shares = self.budget.shares(settings.storage.cache_bytes);
+        let mut options = EngineOptions {
+            store: self.store,
+            cache_bytes: shares.cache_bytes / partitions,
+            unflushed_log_bytes: settings.storage.unflushed_bytes,
+            unflushed_bytes_max: shares.unflushed_bytes / partitions,
+            log_retention_bytes: settings.log.retention_bytes / partitions,
+            log_retention: settings.log.retention,
+            epoch_bytes_max: self.budget.epoch_bytes_max(usual.epoch_bytes_max, self.partitions),
+            memory: self.memory.clone(),
+            ..usual
+        };
+        if settings.storage.data == Data::Memory {
+            // The log before a checkpoint is of no use to anybody, and takes memory until it is
+            // trimmed.
+            options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
+            options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
+        }
+        options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
+        options
+    }
+}
+
+/// Tells how far opening has come, now and then.
+fn opening_progress(settings: &Settings, started: std::time::Instant) -> impl FnMut(OpenProgress) {
+    let (mut reported, mut told, status) = (started, None, settings.status);
+    move |progress: OpenProgress| {
         let is_due = |last: Option<std::time::Instant>| last.is_none_or(|last| last.elapsed() >= PROGRESS_EVERY);
         if is_due(told) {
             told = Some(std::time::Instant::now());
-            (settings.status)(&match progress {
+            status(&match progress {
                 OpenProgress::Checkpoint { rows } => format!("loading the checkpoint: {rows} rows"),
                 OpenProgress::Log { bytes, bytes_total } => {
                     format!("replaying the log: {bytes} of {bytes_total} bytes")
@@ -306,39 +424,7 @@ fn open_engine(settings: &Settings, budget: Budget, shared: Option<Replicated>) 
                 }
             }
         }
-    };
-    let log = log_options(settings);
-    let usual = EngineOptions::default();
-    let shares = budget.shares(settings.storage.cache_bytes);
-    let mut options = EngineOptions {
-        store: settings.storage.engine,
-        cache_bytes: shares.cache_bytes,
-        unflushed_log_bytes: settings.storage.unflushed_bytes,
-        unflushed_bytes_max: shares.unflushed_bytes,
-        log_retention_bytes: settings.log.retention_bytes,
-        log_retention: settings.log.retention,
-        epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),
-        ..usual
-    };
-    if settings.storage.data == Data::Memory {
-        // The log before a checkpoint is of no use to anybody, and takes memory until it is
-        // trimmed.
-        options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
-        options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
     }
-    options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
-    let parts = EngineParts::with_file_log(disk, Arc::new(SystemClock), log);
-    let failed = Box::new(log_failed);
-    let engine = match shared {
-        None => Engine::open_with(parts, options, failed, &mut progress)?,
-        Some(shared) => Engine::open_replicated(parts, options, shared, failed, &mut progress)?,
-    };
-    tracing::info!(
-        milliseconds = started.elapsed().as_millis() as u64,
-        "opened {:?}",
-        settings.storage.data
-    );
-    Ok(engine)
 }
 
 /// Log and checkpoints of a server without a folder hold no more than this together. Like a full
@@ -358,7 +444,8 @@ fn log_options(settings: &Settings) -> FileLogOptions {
     }
 }
 
-fn open_disk(data: &Data) -> Result<Arc<dyn Disk>> {
+/// `memory_bytes`: what a disk in memory may hold.
+fn open_disk(data: &Data, memory_bytes: u64) -> Result<Arc<dyn Disk>> {
     match data {
         Data::Folder(path) => {
             let disk = RealDisk::open(path).with_context(|| format!("opening {}", path.display()))?;
@@ -366,7 +453,7 @@ fn open_disk(data: &Data) -> Result<Arc<dyn Disk>> {
         }
         Data::Memory => {
             tracing::warn!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
-            Ok(Arc::new(MemoryDisk::new(MEMORY_DISK_BYTES)))
+            Ok(Arc::new(MemoryDisk::new(memory_bytes)))
         }
     }
 }

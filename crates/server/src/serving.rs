@@ -11,12 +11,12 @@ use std::time::Duration;
 use anyhow::Result;
 use quartet_engine::Engine;
 use quartet_layer_redis::Redis;
-use quartet_tenancy::Catalogue;
+use quartet_tenancy::{Catalogue, Partitions};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
 use crate::connections::accept::{Entrance, Listener};
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::ThreadWaiters;
 use crate::connections::handoff::{Arrival, Inbox, IoThread};
 use crate::connections::sockets::Sockets;
 use crate::connections::tls::Tls;
@@ -53,6 +53,8 @@ const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
 
 /// Everything that stays when layers are dropped and made anew.
 pub struct Foundation {
+    pub partitions: Arc<Partitions>,
+    /// That of the first partition; a node of a cluster has no other.
     pub engine: Arc<Engine>,
     /// As they were given: credentials that the data hold are read when layers are made.
     pub settings: Settings,
@@ -114,7 +116,7 @@ pub struct Threads {
 
 /// The parts of a thread that serves connections.
 struct Worker {
-    engine: Arc<Engine>,
+    partitions: Arc<Partitions>,
     purge: fn(),
     purges: watch::Receiver<()>,
     stop: watch::Receiver<bool>,
@@ -129,7 +131,8 @@ impl Serving {
     /// Makes the layers of the default database and serves them.
     pub fn begin(foundation: &Foundation) -> Result<Serving> {
         let engine = &foundation.engine;
-        let catalogue = Catalogue::open(engine.clone(), Box::new(process::system::fill_random));
+        let partitions = &foundation.partitions;
+        let catalogue = Catalogue::open(partitions.clone(), Box::new(process::system::fill_random))?;
         let mut settings = foundation.settings.clone();
         let new_credentials = credentials::settle(&mut settings, &catalogue)?;
         (settings.show)(&new_credentials);
@@ -141,6 +144,7 @@ impl Serving {
         });
         let measured = listeners::all(foundation.layers).filter_map(|row| row.measured.as_ref());
         let parts = Parts {
+            partitions: partitions.clone(),
             engine: engine.clone(),
             settings: settings.clone(),
             stop: foundation.stop_requested.clone(),
@@ -286,7 +290,7 @@ impl Threads {
         let mut accepts = Some((listeners, inboxes.clone()));
         for (index, (arrivals, thread_waker)) in arrivals.into_iter().enumerate() {
             let worker = Worker {
-                engine: foundation.engine.clone(),
+                partitions: foundation.partitions.clone(),
                 purge: settings.memory.purge,
                 purges: purges.subscribe(),
                 stop: self.stopped(),
@@ -321,7 +325,7 @@ impl Worker {
         quartet_engine::serve_on_this_thread();
         let turns = ThreadTurns::default();
         let thread = IoThread {
-            waiters: DurableWaiters::start(self.engine.clone(), turns.clone()),
+            waiters: ThreadWaiters::start(&self.partitions, &turns),
             turns,
             stop: self.stop.clone(),
         };

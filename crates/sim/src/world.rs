@@ -69,6 +69,7 @@ impl World {
             log: FileLogOptions {
                 segment_bytes,
                 salt: random.next(),
+                ..FileLogOptions::default()
             },
             options: EngineOptions {
                 kept_bytes: segment_bytes / 4,

@@ -19,19 +19,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
-use quartet_engine::{Busy, Dependency, Durability, Engine, ExecuteError, Space, Transaction};
+use quartet_engine::{Busy, Dependency, Durability, Engine, ExecuteError, PartitionId, Space, Transaction};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::definition::{Definition, Hash, KeptCredentials, is_name};
 use crate::meter::{Meter, Usage};
+use crate::partitions::{NUMBER, Partitions, number_in, number_row};
 use crate::quotas::Limits;
 use crate::share::Turns;
 
 /// An entry of the index. Those who serve the database hold it while they do.
 pub struct Database {
     pub id: DatabaseId,
+    /// It has all rows of the database.
+    pub partition: PartitionId,
     definition: RwLock<Arc<Definition>>,
     pub limits: Limits,
     pub meter: Meter,
@@ -77,6 +80,12 @@ pub enum CatalogueError {
     Unreadable,
     #[error("{0} cannot be read: its row is damaged")]
     Damaged(&'static str),
+    #[error("the database {name} is in partition {partition}, which is not there")]
+    NoPartition { name: String, partition: u32 },
+    #[error("what should be partition {expected} is partition {found}, perhaps of other data")]
+    OtherPartition { expected: u32, found: u32 },
+    #[error("partition {0} is empty, and the catalogue has databases in it")]
+    LostPartition(u32),
     #[error("{0}")]
     Busy(#[from] Busy),
 }
@@ -85,7 +94,7 @@ pub enum CatalogueError {
 pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 pub struct Catalogue {
-    engine: Arc<Engine>,
+    partitions: Arc<Partitions>,
     random: Random,
     index: RwLock<Index>,
     /// There is none: nobody need take the lock to ask.
@@ -124,6 +133,7 @@ impl Database {
     fn new(id: u16, definition: Definition, usage: &Usage) -> Database {
         Database {
             id: DatabaseId(id),
+            partition: PartitionId(definition.partition),
             limits: Limits::of(&definition.quotas),
             closed: AtomicBool::new(definition.deleted),
             definition: RwLock::new(Arc::new(definition)),
@@ -188,9 +198,11 @@ impl Index {
 impl Catalogue {
     /// Reads the catalogue. Deletions that were under way when the server ended are left to
     /// [`Catalogue::unfinished`].
-    pub fn open(engine: Arc<Engine>, random: Random) -> Catalogue {
+    ///
+    /// Errors: the partitions are not those that it names.
+    pub fn open(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
         let mut index = Index::default();
-        let reader = engine.reader(space(Durability::Always));
+        let reader = partitions.first().reader(space(Durability::Always));
         let reader = reader.expect("nothing runs yet that could keep the partition");
         reader.scan(b"D", b"E", false, &mut |key, value| {
             let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
@@ -207,13 +219,20 @@ impl Catalogue {
             !reader.is_unreadable(),
             "the catalogue can be read when the server starts"
         );
-        Catalogue {
-            engine,
+        drop(reader);
+        identify(&partitions, &index)?;
+        Ok(Catalogue {
+            partitions,
             random,
             is_empty: AtomicBool::new(index.by_id.is_empty()),
             index: RwLock::new(index),
             changing: parking_lot::Mutex::default(),
-        }
+        })
+    }
+
+    /// The engine that has the catalogue's rows.
+    fn engine(&self) -> &Engine {
+        self.partitions.first()
     }
 
     /// There is no database but the default one. One load.
@@ -260,8 +279,8 @@ impl Catalogue {
         }
     }
 
-    /// Makes a database with new credentials. The hash of what is returned is kept, the rest is
-    /// gone once shown.
+    /// Makes a database with new credentials, in the partition that has least. The hash of what is
+    /// returned is kept, the rest is gone once shown.
     pub fn create(&self, mut definition: Definition) -> Result<(Arc<Database>, Secrets), CatalogueError> {
         let _changing = self.changing.lock();
         if !is_name(&definition.name) {
@@ -272,7 +291,8 @@ impl Catalogue {
         }
         let (secrets, kept) = self.make_secrets();
         definition.credentials = kept;
-        definition.created_micros = self.engine.now_micros();
+        definition.created_micros = self.engine().now_micros();
+        definition.partition = self.partition_with_least().0;
         let id = self.free_id()?;
         self.write(|tx| {
             tx.set(b"I", &id.to_be_bytes());
@@ -326,12 +346,23 @@ impl Catalogue {
     /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
+        let engine = self.partitions.engine_of(database);
+        let mut latest = Dependency::ZERO;
         for layer in LayerId::ALL {
-            let cleared = self.engine.partition_in_time()?.execute(database.space(layer), |tx| {
+            let space = Space {
+                durability: Durability::Always,
+                ..database.space(layer)
+            };
+            let cleared = engine.partition_in_time()?.execute(space, |tx| {
                 tx.clear_all();
                 Ok(())
             });
-            outcome(cleared)?;
+            latest = latest.max(outcome(cleared)?);
+        }
+        // In one log the order is enough. Another one's power cut could bring the rows back after
+        // the number was given to another database.
+        if database.partition != PartitionId(0) && !engine.wait_durable(latest) {
+            return Err(CatalogueError::LogFailed);
         }
         let id = database.id.0;
         self.write(|tx| {
@@ -345,7 +376,7 @@ impl Catalogue {
     /// Writes down what has been used since the last time. `at_the_end`: of every database,
     /// durably.
     pub fn keep_usage(&self, at_the_end: bool) {
-        let now_micros = self.engine.now_micros();
+        let now_micros = self.engine().now_micros();
         let used = |database: &Arc<Database>| database.meter.take_changed() && !database.is_closed();
         let used: Vec<_> = self.list().into_iter().filter(used).collect();
         if used.is_empty() {
@@ -356,7 +387,7 @@ impl Catalogue {
         } else {
             Durability::Interval
         };
-        let Ok(mut partition) = self.engine.partition_in_time() else {
+        let Ok(mut partition) = self.engine().partition_in_time() else {
             // They are written down next time.
             used.iter().for_each(|database| database.meter.put_changed_back());
             return;
@@ -377,6 +408,19 @@ impl Catalogue {
         found.cloned().ok_or(CatalogueError::Unknown)
     }
 
+    /// Sizes that are nearly the same count as the same, and then the number of databases decides:
+    /// many that are made before any is filled are spread.
+    fn partition_with_least(&self) -> PartitionId {
+        let index = self.index.read();
+        let databases = |id: PartitionId| {
+            let there = index.by_id.values().filter(|database| database.partition == id).count();
+            there + usize::from(id == PartitionId(0))
+        };
+        let sizes = self.partitions.iter();
+        let sizes = sizes.map(|(id, engine)| (engine.live_bytes() / SAME_SIZE_BYTES, databases(id), id));
+        sizes.min().map_or(PartitionId(0), |(_, _, id)| id)
+    }
+
     fn free_id(&self) -> Result<u16, CatalogueError> {
         let last = self.read(b"I")?;
         let last = last.and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
@@ -390,7 +434,7 @@ impl Catalogue {
 
     /// One row of the system space.
     pub(crate) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, CatalogueError> {
-        let reader = self.engine.reader(space(Durability::Always))?;
+        let reader = self.engine().reader(space(Durability::Always))?;
         let value = reader.get(key);
         if reader.is_unreadable() {
             return Err(CatalogueError::Unreadable);
@@ -400,21 +444,7 @@ impl Catalogue {
 
     /// Runs `body` as a transaction and waits until it is durable.
     pub(crate) fn write(&self, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
-        let written = self
-            .engine
-            .partition_in_time()?
-            .execute(space(Durability::Always), |tx| {
-                // Small and few, and without one no database could be deleted on a full disk.
-                tx.deletes();
-                body(tx);
-                Ok(())
-            });
-        let dependency = outcome(written)?;
-        if self.engine.wait_durable(dependency) {
-            Ok(())
-        } else {
-            Err(CatalogueError::LogFailed)
-        }
+        write(self.engine(), body)
     }
 
     fn make_secrets(&self) -> (Secrets, KeptCredentials) {
@@ -442,6 +472,64 @@ impl Catalogue {
         hexadecimal(&bytes)
     }
 }
+
+/// Runs `body` as a transaction on the system space and waits until it is durable.
+fn write(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
+    let written = engine.partition_in_time()?.execute(space(Durability::Always), |tx| {
+        // Small and few, and without one no database could be deleted on a full disk.
+        tx.deletes();
+        body(tx);
+        Ok(())
+    });
+    let dependency = outcome(written)?;
+    match engine.wait_durable(dependency) {
+        true => Ok(()),
+        false => Err(CatalogueError::LogFailed),
+    }
+}
+
+/// Sees to it that each partition is the one that it is taken for. One that has no rows yet is given
+/// its number.
+fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError> {
+    for database in index
+        .by_id
+        .values()
+        .filter(|database| !partitions.has(database.partition))
+    {
+        return Err(CatalogueError::NoPartition {
+            name: database.definition().name.clone(),
+            partition: database.partition.0,
+        });
+    }
+    for (id, engine) in partitions.iter() {
+        let reader = engine.reader(space(Durability::Always))?;
+        let row = reader.get(NUMBER);
+        if reader.is_unreadable() {
+            return Err(CatalogueError::Unreadable);
+        }
+        drop(reader);
+        let found = match row {
+            Some(row) => Some(number_in(&row).ok_or(CatalogueError::Damaged("a partition's number"))?),
+            None => (id == PartitionId(0)).then_some(id),
+        };
+        match found {
+            Some(found) if found == id => {}
+            Some(found) => {
+                let (expected, found) = (id.0, found.0);
+                return Err(CatalogueError::OtherPartition { expected, found });
+            }
+            None if index.by_id.values().any(|database| database.partition == id) => {
+                return Err(CatalogueError::LostPartition(id.0));
+            }
+            None => write(engine, |tx| drop(tx.set(NUMBER, &number_row(id))))?,
+        }
+    }
+    Ok(())
+}
+
+/// Two partitions of which neither has so much more than the other are of the same size to a new
+/// database.
+const SAME_SIZE_BYTES: u64 = 1 << 20;
 
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("names and numbers are JSON")
@@ -477,23 +565,35 @@ mod tests {
     const NOW: u64 = 1_700_000_000_000_000;
 
     fn open(disk: &Arc<FaultyDisk>) -> Catalogue {
-        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
-        let clock = Arc::new(ManualClock::new(NOW));
-        let engine = Engine::open(disk.clone(), clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
+        open_all(std::slice::from_ref(disk)).unwrap()
+    }
+
+    /// A partition on each disk.
+    fn open_all(disks: &[Arc<FaultyDisk>]) -> Result<Catalogue, CatalogueError> {
+        let open = |disk: &Arc<FaultyDisk>| {
+            let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+            let clock = Arc::new(ManualClock::new(NOW));
+            let engine = Engine::open(disk.clone(), clock, EngineOptions::default(), failure, &mut |_| {});
+            Arc::new(engine.unwrap())
+        };
+        let partitions = Arc::new(Partitions::new(disks.iter().map(open).collect()));
         let next = std::sync::atomic::AtomicU64::new(0);
         let random = move |bytes: &mut [u8]| {
             let number = next.fetch_add(1, Ordering::Relaxed).to_be_bytes();
             bytes[..8].copy_from_slice(&number);
         };
-        Catalogue::open(Arc::new(engine), Box::new(random))
+        Catalogue::open(partitions, Box::new(random))
     }
 
     fn end(catalogue: Catalogue) {
         catalogue.keep_usage(true);
-        let Some(engine) = Arc::into_inner(catalogue.engine) else {
-            panic!("somebody else has the engine");
-        };
-        engine.close().unwrap();
+        let partitions = Arc::into_inner(catalogue.partitions).expect("nobody else has the partitions");
+        for engine in partitions.into_engines() {
+            Arc::into_inner(engine)
+                .expect("nobody else has an engine")
+                .close()
+                .unwrap();
+        }
     }
 
     fn definition(name: &str) -> Definition {
@@ -506,6 +606,123 @@ mod tests {
             credentials: KeptCredentials::default(),
             created_micros: 0,
             deleted: false,
+            partition: 0,
+        }
+    }
+
+    fn two_disks() -> Vec<Arc<FaultyDisk>> {
+        (0..2).map(|_| Arc::new(FaultyDisk::new())).collect()
+    }
+
+    /// Puts a row into the database, durably.
+    fn fill(catalogue: &Catalogue, database: &Database) {
+        let engine = catalogue.partitions.engine_of(database);
+        let body = |tx: &mut Transaction<'_>| drop(tx.set(b"key", b"value"));
+        let written = engine.partition().execute(database.space(LayerId::Redis), |tx| {
+            body(tx);
+            Ok::<_, std::convert::Infallible>(())
+        });
+        let (_, dependency) = written.unwrap_or_else(|_| panic!("the row is written"));
+        assert!(engine.wait_durable(dependency));
+    }
+
+    fn has_row(catalogue: &Catalogue, partition: u32, id: DatabaseId) -> bool {
+        let space = Space {
+            database: id,
+            layer: LayerId::Redis,
+            durability: Durability::Always,
+        };
+        let engine = catalogue.partitions.engine(PartitionId(partition));
+        engine.reader(space).unwrap().get(b"key").is_some()
+    }
+
+    #[test]
+    fn databases_are_spread_and_each_is_whole_in_its_partition() {
+        let disks = two_disks();
+        let catalogue = open_all(&disks).unwrap();
+        let made = ["a", "b", "c", "d"].map(|name| catalogue.create(definition(name)).unwrap().0);
+        // The default database counts as one of the first partition's.
+        assert_eq!(made.each_ref().map(|database| database.partition.0), [1, 0, 1, 0]);
+        made.iter().for_each(|database| fill(&catalogue, database));
+        end(catalogue);
+        let catalogue = open_all(&disks).unwrap();
+        for database in &made {
+            let there = catalogue.numbered(database.id).unwrap();
+            assert_eq!(there.partition, database.partition);
+            let rows = [0, 1].map(|partition| has_row(&catalogue, partition, database.id));
+            assert_eq!(rows, [database.partition.0 == 0, database.partition.0 == 1]);
+        }
+        end(catalogue);
+    }
+
+    #[test]
+    fn partitions_that_are_not_those_of_the_catalogue_are_refused() {
+        let disks = two_disks();
+        let catalogue = open_all(&disks).unwrap();
+        catalogue.create(definition("shop")).unwrap();
+        end(catalogue);
+        let refused = |disks: &[Arc<FaultyDisk>]| open_all(disks).err().unwrap();
+        assert!(matches!(
+            refused(&disks[..1]),
+            CatalogueError::NoPartition { partition: 1, .. }
+        ));
+        assert!(matches!(
+            refused(&disks[1..]),
+            CatalogueError::OtherPartition { found: 1, .. }
+        ));
+        let emptied = [disks[0].clone(), Arc::new(FaultyDisk::new())];
+        assert!(matches!(refused(&emptied), CatalogueError::LostPartition(1)));
+        end(open_all(&disks).unwrap());
+    }
+
+    /// Power goes at any sync of either disk, and each keeps some part of what it has not synced.
+    #[test]
+    fn after_a_power_cut_a_database_is_where_the_catalogue_says_or_nowhere() {
+        let (disks, cuts) = (two_disks(), Arc::<parking_lot::Mutex<Vec<[FaultyDisk; 2]>>>::default());
+        let catalogue = open_all(&disks).unwrap();
+        for disk in &disks {
+            let (disks, cuts) = (disks.clone(), cuts.clone());
+            disk.before_syncs(Arc::new(move || cuts.lock().push([disks[0].fork(), disks[1].fork()])));
+        }
+        let (shop, _) = catalogue.create(definition("shop")).unwrap();
+        fill(&catalogue, &shop);
+        let filled = cuts.lock().len();
+        let closed = catalogue.close("shop").unwrap();
+        let is_closed = cuts.lock().len();
+        catalogue.forget(&closed).unwrap();
+        let forgotten = cuts.lock().len();
+        let (news, _) = catalogue.create(definition("news")).unwrap();
+        fill(&catalogue, &news);
+        disks.iter().for_each(|disk| disk.before_syncs(Arc::new(|| ())));
+        end(catalogue);
+        assert_eq!((shop.partition.0, news.partition.0), (1, 1));
+        let cuts = std::mem::take(&mut *cuts.lock());
+        assert!(filled < is_closed && is_closed < forgotten && forgotten < cuts.len());
+        for (number, cut) in cuts.iter().enumerate() {
+            for seed in 0..4 {
+                let kept = cut.each_ref().map(|disk| {
+                    let disk = disk.fork();
+                    disk.before_syncs(Arc::new(|| ()));
+                    disk.crash_keeping_some(seed);
+                    Arc::new(disk)
+                });
+                let catalogue = open_all(&kept).unwrap();
+                for database in [&shop, &news] {
+                    let is_known = catalogue.numbered(database.id).is_some();
+                    assert!(
+                        is_known || !has_row(&catalogue, 1, database.id),
+                        "cut {number}, seed {seed}"
+                    );
+                    assert!(!has_row(&catalogue, 0, database.id));
+                }
+                if (filled..is_closed).contains(&number) {
+                    assert!(has_row(&catalogue, 1, shop.id), "cut {number}, seed {seed}");
+                }
+                if number >= forgotten {
+                    assert!(catalogue.numbered(shop.id).is_none(), "cut {number}, seed {seed}");
+                }
+                end(catalogue);
+            }
         }
     }
 

@@ -31,6 +31,14 @@ pub struct Definition {
     /// It is being deleted: nobody comes in any more, and its rows go.
     #[serde(default)]
     pub deleted: bool,
+    /// The number of the partition that has all of its rows.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub partition: u32,
+}
+
+/// Written only where there are several, so that one looks as it does to a program without them.
+fn is_first(partition: &u32) -> bool {
+    *partition == 0
 }
 
 /// The states that reads may show. One node has one replica, and all three are the same on it:
@@ -170,6 +178,7 @@ mod tests {
             },
             created_micros: 5,
             deleted: false,
+            partition: 0,
         };
         let text = serde_json::to_string(&definition).unwrap();
         assert_eq!(serde_json::from_str::<Definition>(&text).unwrap(), definition);

@@ -2,20 +2,31 @@
 //! open one database, usage and rows belong to an existing database, the operator's credentials can
 //! be read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, Repair, Verification};
+use quartet_engine::{Invariants, PartitionId, Repair, Verification};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 
 use crate::Definition;
 use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
+use crate::partitions::{NUMBER, number_in};
 
-/// The catalogue's promises.
-pub struct CatalogueInvariants;
+/// The catalogue's promises. The first partition is judged first: whether a database is where the
+/// catalogue says shows in the others only after that.
+#[derive(Default)]
+pub struct CatalogueInvariants {
+    placed: RefCell<Option<Placed>>,
+    /// The partitions that were judged since the first.
+    judged: RefCell<BTreeSet<PartitionId>>,
+}
 
-/// The server's own, and the default one: neither is in the catalogue.
-const UNLISTED: [DatabaseId; 2] = [DatabaseId(0), DatabaseId(1)];
+/// The partition of each database that there is.
+type Placed = BTreeMap<u16, PartitionId>;
+
+const SYSTEM: DatabaseId = DatabaseId(0);
+const DEFAULT: DatabaseId = DatabaseId(1);
 
 impl Invariants for CatalogueInvariants {
     fn layer(&self) -> LayerId {
@@ -23,26 +34,54 @@ impl Invariants for CatalogueInvariants {
     }
 
     fn judge(&self, verification: &mut Verification<'_>) {
-        if verification.database() != DatabaseId(0) {
+        if verification.database() != SYSTEM {
             return;
         }
-        let known = verify_definitions(verification);
-        verify_usage(verification, &known);
-        verify_credentials(verification);
-        for database in verification.databases {
-            if !UNLISTED.contains(database) && !known.contains(&database.0) {
-                verification.found(
-                    format!("database {} has rows and is not in the catalogue", database.0),
-                    Vec::new(),
-                );
-            }
+        let number = verification.rows.get(NUMBER);
+        let partition = number.map_or(Some(PartitionId(0)), |row| number_in(&row));
+        let Some(partition) = partition else {
+            verification.found("the number of the partition cannot be read".into(), Vec::new());
+            return;
+        };
+        if partition == PartitionId(0) {
+            let known = verify_definitions(verification);
+            verify_usage(verification, &known);
+            verify_credentials(verification);
+            self.placed.replace(Some(known));
+        }
+        if !self.judged.borrow_mut().insert(partition) {
+            let what = format!("this is partition {}, and another folder is as well", partition.0);
+            verification.found(what, Vec::new());
+        }
+        if let Some(placed) = &*self.placed.borrow() {
+            verify_places(verification, placed, partition);
         }
     }
 }
 
+/// Every database is whole in the partition that the catalogue names.
+fn verify_places(verification: &mut Verification<'_>, placed: &Placed, here: PartitionId) {
+    for &database in verification.databases {
+        let place = match database {
+            SYSTEM => continue,
+            DEFAULT => Some(PartitionId(0)),
+            other => placed.get(&other.0).copied(),
+        };
+        let what = match place {
+            Some(place) if place == here => continue,
+            Some(place) => format!(
+                "database {} is in partition {}, and has rows in partition {}",
+                database.0, place.0, here.0
+            ),
+            None => format!("database {} has rows and is not in the catalogue", database.0),
+        };
+        verification.found(what, Vec::new());
+    }
+}
+
 /// Answers the databases that there are.
-fn verify_definitions(verification: &mut Verification<'_>) -> BTreeSet<u16> {
-    let (mut known, mut owners) = (BTreeSet::new(), HashMap::new());
+fn verify_definitions(verification: &mut Verification<'_>) -> Placed {
+    let (mut known, mut owners) = (Placed::new(), HashMap::new());
     let rows = verification.rows;
     rows.scan(b"D", b"E", false, &mut |key, value| {
         let Some(id) = id_of(key) else {
@@ -52,9 +91,11 @@ fn verify_definitions(verification: &mut Verification<'_>) -> BTreeSet<u16> {
             );
             return ControlFlow::Continue(());
         };
-        known.insert(id);
+        // Also if its definition cannot be read: then where it is is not known.
+        known.insert(id, PartitionId(0));
         match serde_json::from_slice::<Definition>(value) {
             Ok(definition) => {
+                known.insert(id, PartitionId(definition.partition));
                 for what in opened_by(&definition) {
                     if let Some(other) = owners.insert(what, id) {
                         verification.found(
@@ -89,11 +130,11 @@ fn opened_by(definition: &Definition) -> Vec<String> {
     all
 }
 
-fn verify_usage(verification: &mut Verification<'_>, known: &BTreeSet<u16>) {
+fn verify_usage(verification: &mut Verification<'_>, known: &Placed) {
     let rows = verification.rows;
     rows.scan(b"U", b"V", false, &mut |key, value| {
         let is_readable = serde_json::from_slice::<crate::Usage>(value).is_ok();
-        if !is_readable || !id_of(key).is_some_and(|id| known.contains(&id)) {
+        if !is_readable || !id_of(key).is_some_and(|id| known.contains_key(&id)) {
             let what = "what a database has used cannot be read, or is of none".into();
             verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
         }

@@ -4,6 +4,7 @@
 //! ```text
 //!   catalogue   a row a database in the engine's system space, and an index of all of them in memory
 //!   definition  what an operator decides about a database, and the form in which that is kept
+//!   partitions  the engines of a process, and which has a database's rows
 //!   quotas      how much a database may use, and what it is refused with
 //!   operator    the root key's hash and DynamoDB's access key, as rows
 //!   meter       how much it has used: atomics, written to the system space now and then
@@ -19,6 +20,7 @@ mod definition;
 mod invariants;
 mod meter;
 mod operator;
+mod partitions;
 mod quotas;
 mod share;
 
@@ -27,5 +29,6 @@ pub use definition::{Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, Ha
 pub use invariants::CatalogueInvariants;
 pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
 pub use operator::{AccessKey, access_key};
+pub use partitions::Partitions;
 pub use quotas::{Exceeded, Limits, Quotas};
 pub use share::{Share, Turns};

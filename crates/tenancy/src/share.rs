@@ -1,4 +1,4 @@
-//! Fair shares of the partition's one lock.
+//! Fair shares of a partition's one lock.
 //!
 //! A database that executes for `t` while `n` databases are active owes the others `t * (n - 1)`:
 //! until that time is over none of its connections takes another turn. So a database that hammers

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The memory of one process. All its engines share the count of rows.
+#[derive(Debug)]
 pub struct Memory {
     /// The process' limit in bytes; `u64::MAX` without one.
     budget: AtomicU64,

@@ -48,6 +48,10 @@ use crate::{EngineOptions, OpenError};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
+/// How long the flusher rests once there was nothing to do in so many turns. The first effects end
+/// the rest.
+const IDLE_REST: Duration = Duration::from_secs(1);
+const IDLE_TURNS: u32 = 100;
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a server that stops looks whether its last commits are confirmed.
@@ -183,6 +187,7 @@ impl Flusher {
             worker: worker.clone(),
             control: control.clone(),
             rests: false,
+            idle_turns: 0,
             is_shared,
         };
         let task = shared
@@ -388,6 +393,8 @@ struct Service {
     control: Arc<Control>,
     /// The step before found nothing to do.
     rests: bool,
+    /// Turns in a row in which there was nothing to do.
+    idle_turns: u32,
     is_shared: bool,
 }
 
@@ -409,6 +416,7 @@ impl Service {
             // The gathered epoch is due, but not while others flush.
             let others_flush = self.control.flushed_elsewhere.swap(false, Ordering::Relaxed);
             if others_flush && !self.shared.flusher.is_woken() {
+                self.idle_turns = 0;
                 return Ok(Some(self.rest()));
             }
             self.worker.lock().attempt(Worker::mark_if_idle)?;
@@ -418,7 +426,7 @@ impl Service {
         let more = self.worker.lock().attempt(|worker| worker.turn(stopping))?;
         match (more, stopping) {
             (true, _) => Ok(Some(Next::Again)),
-            (false, false) => Ok(Some(self.rest())),
+            (false, false) => Ok(Some(self.rest_or_idle())),
             (false, true) => self.worker.lock().attempt(Worker::finish).map(|()| None),
         }
     }
@@ -439,6 +447,19 @@ impl Service {
     fn rest(&mut self) -> Next {
         self.rests = true;
         Next::Rest(GATHER)
+    }
+
+    /// A partition that nobody uses wakes nobody a hundred times a second.
+    fn rest_or_idle(&mut self) -> Next {
+        self.idle_turns = match self.worker.lock().is_idle() {
+            true => self.idle_turns.saturating_add(1),
+            false => 0,
+        };
+        if self.idle_turns < IDLE_TURNS || !self.shared.wakes_flusher_at_once() {
+            return self.rest();
+        }
+        self.rests = true;
+        Next::Rest(IDLE_REST)
     }
 
     fn end(&mut self, outcome: Result<(), LogError>) -> Next {
@@ -799,6 +820,19 @@ impl Worker {
             self.marked = true;
         }
         Ok(())
+    }
+
+    /// Nothing is under way that would have to be looked at soon.
+    fn is_idle(&self) -> bool {
+        self.unsynced.is_empty()
+            && self.marked
+            && self.kept.is_none()
+            && self.checkpoint.is_none()
+            && self.preparing.is_none()
+            && self.preparing_failed.is_none()
+            && !self.was_full
+            && !self.shared.room.is_short()
+            && !self.shared.pressure.is_waited_for.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> Duration {

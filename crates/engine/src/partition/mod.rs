@@ -216,7 +216,12 @@ impl<'e> PartitionGuard<'e> {
 impl Drop for PartitionGuard<'_> {
     fn drop(&mut self) {
         // Readers that wait for a sync wake the flusher (`Engine::is_durable`).
-        if self.state.pending.len() > PENDING_BYTES_WAKE {
+        let wakes_above = if self.shared.flusher.is_idle() {
+            0
+        } else {
+            PENDING_BYTES_WAKE
+        };
+        if self.state.pending.len() > wakes_above {
             self.shared.flusher.wake();
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use quartet_env::{Clock, Runtime, Task};
 use quartet_model::Version;
@@ -98,6 +99,17 @@ impl Shared {
         is_process && pressure.wants_flush(unflushed) && quartet_store::all_rows_bytes() > pressure.limit_bytes()
     }
 
+    /// Makes the next effects wake the flusher. False if some wait for it, or the lock is not free.
+    pub fn wakes_flusher_at_once(&self) -> bool {
+        let Some(state) = self.partition.borrow_within(Duration::ZERO) else {
+            return false;
+        };
+        let is_empty = state.pending.is_empty() && state.full_epochs.queue.is_empty() && state.garbage.is_empty();
+        // With the lock, which whoever commits holds.
+        self.flusher.is_idle.store(is_empty, Ordering::SeqCst);
+        is_empty
+    }
+
     /// Calls the listeners of waiting requests, if there is a reason to.
     pub fn let_in(&self) {
         if self.pressure.is_waited_for.load(Ordering::Relaxed) && !self.gathers_too_much() {
@@ -112,6 +124,8 @@ impl Shared {
 #[derive(Default)]
 pub(crate) struct FlusherTask {
     is_woken: AtomicBool,
+    /// It rests until there are effects.
+    is_idle: AtomicBool,
     task: OnceLock<Arc<dyn Task>>,
 }
 
@@ -135,6 +149,13 @@ impl FlusherTask {
 
     /// It looks after everything now: from here on it is to be woken again.
     pub fn begin_turn(&self) {
+        self.is_idle.store(false, Ordering::SeqCst);
         self.is_woken.store(false, Ordering::SeqCst);
+    }
+
+    /// It rests until there are effects. To be asked with the partition's lock held.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
     }
 }

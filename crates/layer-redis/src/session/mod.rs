@@ -56,7 +56,8 @@ pub struct Received {
     /// [`Engine::is_behind`](quartet_engine::Engine::is_behind) are false.
     pub is_busy: bool,
     /// The credentials that were sent open another logical database: the session is one of that
-    /// database's layer now.
+    /// database's layer now. If it is in another partition, the request is to be received again:
+    /// what was answered so far rests on the partition before.
     pub moved: bool,
 }
 
@@ -172,6 +173,7 @@ impl Session {
         let mut received = self.receive_here(input, out);
         while let Some(database_login) = self.database_login.take() {
             let rest = &input[received.consumed..];
+            let engine = self.layer.engine.clone();
             match self.log_in_to(database_login, out) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -185,6 +187,9 @@ impl Session {
                 }
             }
             received.moved = true;
+            if !Arc::ptr_eq(&engine, &self.layer.engine) {
+                break;
+            }
             let there = self.receive_here(rest, out);
             received.consumed += there.consumed;
             received.dependency = received.dependency.max(there.dependency);

@@ -30,6 +30,7 @@ impl<D> Place for Directory<D> {
             options: FileLogOptions {
                 segment_bytes: self.segment_bytes,
                 salt: SALT,
+                ..FileLogOptions::default()
             },
         });
         let log = opener.open(replay_from, &mut replay, &mut |_| {}).unwrap();

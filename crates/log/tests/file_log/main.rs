@@ -33,6 +33,7 @@ fn open_from(disk: &FaultyDisk, segment_bytes: u64, replay_from: u64) -> Result<
     let options = FileLogOptions {
         segment_bytes,
         salt: SALT,
+        ..FileLogOptions::default()
     };
     let disk = Arc::new(disk.clone());
     let log = FileLog::open(disk, options, LogSequence(replay_from), &mut replay, &mut |_| {})?;

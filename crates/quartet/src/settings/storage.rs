@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use quartet_engine::{Durability, StoreKind};
 use quartet_server::{Data, StorageSettings};
 use serde::{Deserialize, Serialize};
+
+/// Each has threads and files of its own.
+const PARTITIONS_MAX: i64 = 64;
 
 /// Where the data lies if nobody says otherwise.
 pub const DEFAULT_DATA: &str = "quartet-data";
@@ -18,6 +21,10 @@ pub struct StorageOptions {
     /// quartet-data]
     #[arg(long, env = "QUARTET_DATA")]
     data: Option<PathBuf>,
+    /// Partitions of the data, each with its own log and lock: a database is whole in one. They
+    /// become more, and never fewer [default: as many as the directory has; 1 in a new one]
+    #[arg(long, env = "QUARTET_PARTITIONS", value_parser = clap::value_parser!(u32).range(1..=PARTITIONS_MAX))]
+    partitions: Option<u32>,
     /// Where rows are kept: memory, or ssd, for more than memory has [default: what the directory
     /// holds; memory for a new one]
     #[arg(long, env = "QUARTET_ENGINE", value_parser = ["memory", "ssd"])]
@@ -46,12 +53,22 @@ impl StorageOptions {
         let durability = self.durability.as_deref().unwrap_or("always");
         Ok(StorageSettings {
             data: self.data(),
+            partitions: self.partitions()?,
             durability: Durability::parse(durability)
                 .with_context(|| format!("durability: '{durability}' is none of always, interval, none"))?,
             engine: self.engine()?,
             cache_bytes: self.cache_bytes,
             unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),
         })
+    }
+
+    /// From a configuration file they come without the check of the command line.
+    fn partitions(&self) -> Result<Option<u32>> {
+        let is_possible = self
+            .partitions
+            .is_none_or(|count| (1..=PARTITIONS_MAX).contains(&i64::from(count)));
+        ensure!(is_possible, "partitions: there are 1 to {PARTITIONS_MAX}");
+        Ok(self.partitions)
     }
 
     /// The engine that was asked for.

@@ -16,11 +16,17 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Arrival, Dependency, Durability, Engine, Listening, Settled};
+use quartet_engine::{Arrival, Dependency, Durability, Engine, Listening, PartitionId, Settled};
+use quartet_tenancy::Partitions;
 use tokio::sync::Notify;
 
 use crate::connections::turns::ThreadTurns;
 
+/// Those of one I/O thread, for each partition.
+#[derive(Clone)]
+pub struct ThreadWaiters(Arc<[DurableWaiters]>);
+
+/// Waits for one partition.
 #[derive(Clone)]
 pub struct DurableWaiters {
     engine: Arc<Engine>,
@@ -70,6 +76,36 @@ struct AllWaiting {
     durable: BinaryHeap<Reverse<Waiting>>,
     /// For a confirmation: their versions are durable.
     confirmed: Vec<Waiting>,
+}
+
+impl ThreadWaiters {
+    /// Registers the current thread with the engines. Call on its runtime.
+    pub fn start(partitions: &Partitions, thread_turns: &ThreadTurns) -> ThreadWaiters {
+        let engines = partitions.iter().map(|(_, engine)| engine);
+        let waiters = engines.map(|engine| DurableWaiters::start(engine.clone(), thread_turns.clone()));
+        ThreadWaiters(waiters.collect())
+    }
+
+    #[inline]
+    pub fn of(&self, partition: PartitionId) -> &DurableWaiters {
+        &self.0[partition.0 as usize]
+    }
+
+    /// The connection whose turn it is has this thread to itself.
+    pub fn is_alone(&self) -> bool {
+        self.0[0].is_alone()
+    }
+
+    /// The arrival of requests whose partition is not known yet. Only a log that nodes share needs
+    /// one, and such a server has one partition.
+    #[inline]
+    pub fn arrival(&self, durability: Durability) -> Arrival {
+        self.0[0].arrival(durability)
+    }
+
+    pub fn stop(&self) {
+        self.0.iter().for_each(DurableWaiters::stop);
+    }
 }
 
 impl DurableWaiters {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::ThreadWaiters;
 use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
 
@@ -19,7 +19,7 @@ pub trait Arrival: Send {
 
 /// State that the connections of one I/O thread share.
 pub struct IoThread {
-    pub waiters: DurableWaiters,
+    pub waiters: ThreadWaiters,
     pub turns: ThreadTurns,
     pub stop: watch::Receiver<bool>,
 }

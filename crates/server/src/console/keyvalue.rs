@@ -145,7 +145,10 @@ impl KeyValuePages {
         }
         let (told, dependency) = match done {
             Ok(done) => done,
-            Err(Stopped::Busy) => return Dispatch::Busy,
+            Err(Stopped::Busy) => {
+                let partition = database.as_ref().map(|database| database.partition);
+                return Dispatch::Busy(partition.unwrap_or_default());
+            }
             Err(Stopped::Refused(code)) => return Dispatch::Answered(refusal(code)),
         };
         let mut answer = whole(OK, &told);
@@ -157,7 +160,7 @@ impl KeyValuePages {
     }
 
     fn admit(&self, database: &Database, asked: &Asked, bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
-        let engine = &self.0.tenants.parts.engine;
+        let engine = self.0.tenants.parts.engine_of(database);
         if asked.grows()
             && let Some(exceeded) = admission_control::has_no_room(database, engine)
         {

@@ -116,6 +116,7 @@ mod tests {
 
     use quartet_engine::{Engine, EngineOptions};
     use quartet_env::{MemoryDisk, SystemClock};
+    use quartet_tenancy::Partitions;
 
     use super::*;
     use crate::settings::Data;
@@ -130,7 +131,8 @@ mod tests {
             ended,
             &mut |_| {},
         );
-        Catalogue::open(Arc::new(engine.unwrap()), Box::new(|_| {}))
+        let partitions = Partitions::new(vec![Arc::new(engine.unwrap())]);
+        Catalogue::open(Arc::new(partitions), Box::new(|_| {})).unwrap()
     }
 
     fn kept(folder: &Path) -> Settings {

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_engine::Busy;
+use quartet_engine::{Busy, PartitionId};
 use quartet_layer_dynamodb::wire::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target, storage::region};
 use quartet_model::LayerId;
@@ -58,8 +58,8 @@ impl DynamoDbHttp {
     }
 
     fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
-        if self.layer.engine.is_busy() {
-            return Dispatch::Busy;
+        if let Some(partition) = self.tenants.busy_partition(|| self.owner(head)) {
+            return Dispatch::Busy(partition);
         }
         let Some(sent) = body else {
             return Dispatch::Answered(plain(PAYLOAD_TOO_LARGE, ""));
@@ -86,7 +86,8 @@ impl DynamoDbHttp {
             )),
         };
         if reply.is_busy {
-            return Dispatch::Busy;
+            let database = caller.database.as_ref();
+            return Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition));
         }
         let mut answer = self.json(head, kind, reply);
         answer.credential = Credential::Right;
@@ -107,6 +108,11 @@ impl DynamoDbHttp {
 
     /// Whose turn the request is, as far as it says itself.
     fn scheduler_handle(&self, head: &Head<'_>) -> FairShare {
+        FairShare::new(self.tenants.clone(), self.owner(head))
+    }
+
+    /// The database of the access key that the request names; `None`: the default one.
+    fn owner(&self, head: &Head<'_>) -> Option<Arc<Database>> {
         let catalogue = &self.tenants.catalogue;
         let key = if catalogue.is_empty() {
             None
@@ -114,7 +120,7 @@ impl DynamoDbHttp {
             signature::claimed_key(head)
         };
         let owner = key.and_then(|key| catalogue.by_access_key(&key));
-        FairShare::new(self.tenants.clone(), owner.map(|(database, _)| database))
+        owner.map(|(database, _)| database)
     }
 
     fn reply(&self, target: &Target, caller: &Caller, sent_bytes: usize, body: &[u8]) -> Reply {
@@ -157,7 +163,7 @@ impl DynamoDbHttp {
         ask: impl Fn(&DynamoDb) -> Reply,
     ) -> Result<Reply, Failure> {
         let entered = self.tenants.enter(database).ok_or_else(signature::unknown_key)?;
-        let engine = &self.layer.engine;
+        let engine = self.tenants.parts.engine_of(database);
         let now_micros = engine.now_micros();
         admission_control::admit(database, sent_bytes, now_micros).map_err(admission_control::dynamodb_failure)?;
         if target.makes_larger(request)

@@ -5,7 +5,7 @@ pub(crate) mod issuer_keys;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quartet_engine::Busy;
+use quartet_engine::{Busy, PartitionId};
 use quartet_layer_fauna::{
     BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, Unanswered, database_named_by, presented_secret,
 };
@@ -188,6 +188,7 @@ fn whole(reply: Reply) -> Answer {
         headers: reply.headers,
         body: reply.body.into_bytes(),
         dependency: reply.dependency,
+        partition: PartitionId(0),
         pause: Duration::ZERO,
     }
 }
@@ -217,7 +218,8 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn refuse_stranger(&self, head: &Head<'_>) -> Option<Answer> {
-        if self.layer.engine.is_busy() || self.refused_page(head).is_some() {
+        let keeps = self.tenants.busy_partition(|| self.database_of(head));
+        if keeps.is_some() || self.refused_page(head).is_some() {
             return None;
         }
         let inside = self.enter(head).ok()?;
@@ -251,11 +253,12 @@ impl HttpLayer for FaunaHttp {
         let Some(sent) = body else {
             return Dispatch::Answered(self.answer(head, None));
         };
-        if self.layer.engine.is_busy() {
-            return Dispatch::Busy;
+        if let Some(partition) = self.tenants.busy_partition(|| self.database_of(head)) {
+            return Dispatch::Busy(partition);
         }
         let Ok(inside) = self.enter(head) else {
-            return Dispatch::Busy;
+            let database = self.database_of(head);
+            return Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition));
         };
         let layer = self.layer(&inside);
         self.scheduler_handle(&inside).dispatch(|| {
@@ -276,7 +279,7 @@ impl HttpLayer for FaunaHttp {
                 Err(Unanswered::Busy) => {
                     let database = inside.as_ref().map(|inside| &inside.database);
                     database.inspect(|database| database.meter.take_back_command(now_micros));
-                    Dispatch::Busy
+                    Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition))
                 }
             }
         })
@@ -329,6 +332,11 @@ struct DatabaseStream {
 }
 
 impl Follower for DatabaseStream {
+    fn partition(&self) -> PartitionId {
+        let database = self.database.as_ref();
+        database.map_or(PartitionId(0), |database| database.partition)
+    }
+
     fn next(&mut self) -> Following {
         if self.database.as_ref().is_some_and(|database| database.is_closed()) {
             return Following::End;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use opentelemetry::propagation::Extractor;
-use quartet_engine::Dependency;
+use quartet_engine::{Dependency, PartitionId};
 
 pub use httparse::Header;
 
@@ -109,6 +109,8 @@ pub struct Answer {
     pub headers: Headers,
     pub body: Vec<u8>,
     pub dependency: Dependency,
+    /// That of the dependency.
+    pub partition: PartitionId,
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,
     pub credential: Credential,
@@ -133,6 +135,7 @@ impl Answer {
             headers: Headers::new(),
             body: body.into(),
             dependency: Dependency::ZERO,
+            partition: PartitionId(0),
             pause: Duration::ZERO,
             credential: Credential::Absent,
         }

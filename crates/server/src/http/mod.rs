@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::{Dependency, Memory};
+use quartet_engine::{Dependency, Memory, PartitionId};
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -39,7 +39,7 @@ use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
 use crate::connections::accept::{Admitting, Entrance};
-use crate::connections::durability::DurableWaiters;
+use crate::connections::durability::{DurableWaiters, ThreadWaiters};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
@@ -121,9 +121,9 @@ pub enum Dispatch {
     Answered(Answer),
     /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
     Later,
-    /// Nothing: something keeps the partition's lock, and it is to be tried again once that is
+    /// Nothing: something keeps this partition's lock, and it is to be tried again once that is
     /// free.
-    Busy,
+    Busy(PartitionId),
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
     Unfinished(Option<FairShare>, Work),
 }
@@ -139,6 +139,11 @@ pub type ResponseStream = Result<(u16, Headers, Box<dyn Follower>), Answer>;
 /// An answer that goes on until either side ends it.
 pub trait Follower: Send {
     fn next(&mut self) -> Following;
+
+    /// What it waits for is in this partition.
+    fn partition(&self) -> PartitionId {
+        PartitionId(0)
+    }
 }
 
 pub enum Following {
@@ -338,7 +343,7 @@ fn now_micros() -> u64 {
 
 /// Serves a connection to its end, which comes early if its place is needed and the peer has not
 /// shown who it is.
-async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+async fn serve(accepted: HttpAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let (evicted, peer) = (accepted.evicted.clone(), accepted.peer.clone());
     let mut evicted = pin!(evicted.notified());
     let mut serving = pin!(serve_admitted(accepted, waiters, stop));
@@ -350,7 +355,7 @@ async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Rec
     .await;
 }
 
-async fn serve_admitted(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+async fn serve_admitted(accepted: HttpAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let Ok(socket) = TcpStream::from_std(accepted.socket) else {
         return;
     };
@@ -366,7 +371,7 @@ async fn converse(
     socket: impl http1::Socket,
     layer: Arc<dyn HttpLayer>,
     peer: Peer,
-    waiters: DurableWaiters,
+    waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
 ) {
     let connection = Connection::new(socket, layer.clone(), peer.clone(), waiters.clone(), stop.clone());

@@ -4,7 +4,7 @@ use crate::http::{Answer, Dispatch};
 use crate::tenants::turns::FairShare;
 
 impl FairShare {
-    /// Answers a request over HTTP as one turn; a database that owes the others time is answered
+    /// Answers a request over HTTP as one turn, in the partition of its database; a database that owes the others time is answered
     /// later.
     pub fn answer(&self, answer: impl FnOnce() -> Answer) -> Answer {
         let answer = self.take(answer);
@@ -15,12 +15,14 @@ impl FairShare {
     pub fn dispatch(&self, answer: impl FnOnce() -> Dispatch) -> Dispatch {
         match self.take(answer) {
             Dispatch::Answered(answer) => Dispatch::Answered(self.delayed(answer)),
+            Dispatch::Busy(_) => Dispatch::Busy(self.partition()),
             left => left,
         }
     }
 
     fn delayed(&self, answer: Answer) -> Answer {
         Answer {
+            partition: self.partition(),
             pause: self.pause().unwrap_or_default(),
             ..answer
         }

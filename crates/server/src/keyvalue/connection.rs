@@ -21,7 +21,7 @@ use tokio::time::Duration;
 use super::KeyValueEndpoint;
 use super::measuring;
 use super::takeover::SlotGuard;
-use crate::connections::durability::{DurableWaiters, Hold};
+use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
 use crate::connections::tls::{TlsEntrance, Transport};
 use crate::limits::connection_limit::Permit;
 use crate::limits::transfer_deadline::write_in_turns;
@@ -54,7 +54,7 @@ pub struct KeyValueAccepted {
 
 /// Serves a connection to its end, which comes early if its place is needed and the peer has not
 /// shown who it is.
-pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+pub async fn serve(accepted: KeyValueAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let KeyValueAccepted {
         socket,
         address,
@@ -93,9 +93,11 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     arrived: Arrived<S>,
     seated: SlotGuard,
     database_login: &KeyValueEndpoint,
-    waiters: DurableWaiters,
+    waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
 ) {
+    let partition = arrived.database.as_ref().map(|database| database.partition);
+    let waiters = waiters.of(partition.unwrap_or_default()).clone();
     let running = Connection::new(arrived, database_login, waiters, stop).run();
     // Requests in progress end with `running`: between two of its steps, so each request was
     // answered wholly or not at all. A peer that goes away is no event; everything else was
@@ -417,7 +419,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Request::Commit(_) => Charge::WRITE,
             _ => Charge::READ,
         };
-        let engine = &self.scheduler_handle.tenants().parts.engine;
+        let engine = self.scheduler_handle.tenants().parts.engine_of(database);
         let is_full = matches!(request, Request::Commit(commit) if commit.grows())
             && admission_control::has_no_room(database, engine).is_some();
         if is_full {

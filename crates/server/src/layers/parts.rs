@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use quartet_engine::{Engine, Space};
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use quartet_model::LayerId;
-use quartet_tenancy::{DEFAULT_DATABASE, Database};
+use quartet_tenancy::{DEFAULT_DATABASE, Database, Partitions};
 use tokio::sync::watch;
 
 use crate::connections::tls::Tls;
@@ -52,6 +52,8 @@ pub struct OtherNode {
 }
 
 pub struct Parts {
+    pub partitions: Arc<Partitions>,
+    /// That of the first partition, which has the catalogue and the default database.
     pub engine: Arc<Engine>,
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
@@ -109,6 +111,12 @@ impl Parts {
     ) {
         let name = || database.map_or_else(|| "default".into(), |database| database.definition().name.clone());
         self.slow_requests.note(micros, request, name, shape);
+    }
+
+    /// The engine that has a database's rows.
+    #[inline]
+    pub fn engine_of(&self, database: &Database) -> &Arc<Engine> {
+        self.partitions.engine_of(database)
     }
 
     pub fn default_space(&self, layer: LayerId) -> Space {

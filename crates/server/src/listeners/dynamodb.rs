@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use quartet_engine::Space;
+use quartet_engine::{Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, DynamoDbChanges, DynamoDbInvariants, Target, Throughput};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
@@ -24,7 +24,8 @@ pub const LAYER: ServedLayer = ServedLayer {
         id: LayerId::DynamoDb,
         open: |opening| {
             let space = opening.database.space(LayerId::DynamoDb);
-            Ok(Arc::new(layer(opening.parts, space)))
+            let engine = opening.parts.engine_of(opening.database).clone();
+            Ok(Arc::new(layer(opening.parts, engine, space)))
         },
         invariants: || Box::new(DynamoDbInvariants),
         changes: || Box::new(DynamoDbChanges::default()),
@@ -56,7 +57,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let parts = &tenants.parts;
     assembly.tell("dynamodb", address, format!("{}://{address}", parts.tls.http_scheme()));
     parts.of_kinds.put(Arc::new(ClientEndpoint(address.to_string())));
-    let mut layer = layer(parts, parts.default_space(LayerId::DynamoDb));
+    let mut layer = layer(parts, parts.engine.clone(), parts.default_space(LayerId::DynamoDb));
     layer.buckets = Arc::new(NamedBuckets::new(&settings.buckets, settings.bucket_bytes_max)?);
     let layer = Arc::new(DynamoDbHttp::new(layer, settings.access_keys.known(), tenants.clone()));
     if !settings.buckets.is_empty() {
@@ -70,8 +71,8 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     Ok(())
 }
 
-fn layer(parts: &Parts, space: Space) -> DynamoDb {
-    let mut layer = DynamoDb::new(parts.engine.clone(), space);
+fn layer(parts: &Parts, engine: Arc<Engine>, space: Space) -> DynamoDb {
+    let mut layer = DynamoDb::new(engine, space);
     if let Some(endpoint) = parts.of_kinds.get::<ClientEndpoint>() {
         layer.endpoint.clone_from(&endpoint.0);
     }

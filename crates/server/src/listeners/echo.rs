@@ -32,7 +32,7 @@ pub const LAYER: ServedLayer = ServedLayer {
         open: |opening| {
             Ok(Arc::new(Echo {
                 greeting: opening.parts.settings.echo.greeting.clone(),
-                engine: opening.parts.engine.clone(),
+                engine: opening.parts.engine_of(opening.database).clone(),
             }))
         },
         invariants: || Box::new(KeyValueInvariants),

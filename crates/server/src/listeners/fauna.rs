@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use quartet_engine::{Busy, Space};
+use quartet_engine::{Busy, Engine, Space};
 use quartet_layer_fauna::{Fauna, FaunaChanges, FaunaInvariants, Fetch, RateLimits, RootSecret};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
@@ -51,7 +51,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     assembly.tell("fauna", address, format!("{}://{address}", parts.tls.http_scheme()));
     let root_key = settings.credentials.root_key();
     let root = root_key.map_or_else(|| RootSecret::of(DEVELOPMENT_SECRET), |sha256| RootSecret { sha256 });
-    let layer = layer(parts, parts.default_space(LayerId::Fauna), root)?;
+    let layer = layer(parts, parts.engine.clone(), parts.default_space(LayerId::Fauna), root)?;
     let layer: Arc<dyn HttpLayer> = Arc::new(FaunaHttp::new(layer, tenants.clone()));
     assembly.added.http_layers.push((LayerId::Fauna, layer.clone()));
     assembly.add_http("fauna", socket, layer);
@@ -62,15 +62,16 @@ fn layer_of(parts: &Parts, database: &Arc<Database>) -> Result<Fauna, Busy> {
     let root = RootSecret {
         sha256: database.definition().credentials.fauna_key.0,
     };
-    let mut layer = layer(parts, database.space(LayerId::Fauna), root)?;
+    let engine = parts.engine_of(database).clone();
+    let mut layer = layer(parts, engine.clone(), database.space(LayerId::Fauna), root)?;
     layer.is_one_of_several = true;
-    let (engine, database) = (parts.engine.clone(), database.clone());
+    let database = database.clone();
     layer.is_full = Box::new(move || has_no_room(&database, &engine).is_some());
     Ok(layer)
 }
 
-fn layer(parts: &Parts, space: Space, root: RootSecret) -> Result<Fauna, Busy> {
-    let mut layer = Fauna::new(parts.engine.clone(), space, root, Box::new(system::fill_random))?;
+fn layer(parts: &Parts, engine: Arc<Engine>, space: Space, root: RootSecret) -> Result<Fauna, Busy> {
+    let mut layer = Fauna::new(engine, space, root, Box::new(system::fill_random))?;
     if let Some(keys) = parts.of_kinds.get::<IssuerKeys>() {
         layer.key_sets.fetch = Some(Box::new(move |uri| (keys.0)(uri)));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use quartet_engine::Space;
+use quartet_engine::{Engine, Space};
 use quartet_layer_keyvalue::{KeyValue, KeyValueChanges, KeyValueInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
@@ -21,7 +21,8 @@ pub const LAYER: ServedLayer = ServedLayer {
         id: LayerId::KeyValue,
         open: |opening| {
             let space = opening.database.space(LayerId::KeyValue);
-            Ok(Arc::new(layer(opening.parts, space)))
+            let engine = opening.parts.engine_of(opening.database).clone();
+            Ok(Arc::new(layer(opening.parts, engine, space)))
         },
         invariants: || Box::new(KeyValueInvariants),
         changes: || Box::new(KeyValueChanges),
@@ -43,7 +44,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     };
     assembly.tell("keyvalue", address, settings.credentials.cluster_string(address));
     let parts = &tenants.parts;
-    let layer = layer(parts, parts.default_space(LayerId::KeyValue));
+    let layer = layer(parts, parts.engine.clone(), parts.default_space(LayerId::KeyValue));
     let endpoint = Arc::new(KeyValueEndpoint::new(layer, tenants.clone()));
     let entrance = KeyValueEntrance {
         database_login: endpoint.clone(),
@@ -57,11 +58,11 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     Ok(())
 }
 
-fn layer(parts: &Parts, space: Space) -> KeyValue {
+fn layer(parts: &Parts, engine: Arc<Engine>, space: Space) -> KeyValue {
     let mut instance = [0; 8];
     system::fill_random(&mut instance);
     let instance = u64::from_le_bytes(instance);
-    KeyValue::new(parts.engine.clone(), space, parts.settings.keyvalue.limits, instance)
+    KeyValue::new(engine, space, parts.settings.keyvalue.limits, instance)
 }
 
 impl DatabaseLayer for KeyValue {

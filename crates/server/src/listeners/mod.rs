@@ -47,7 +47,7 @@ pub fn listening(settings: &Settings, layers: &[ServedLayer]) -> Vec<Listening> 
 
 /// The invariants of every layer about its rows, and of the catalogue of databases about its own.
 pub fn invariants() -> Vec<Box<dyn Invariants>> {
-    let mut all: Vec<Box<dyn Invariants>> = vec![Box::new(CatalogueInvariants)];
+    let mut all: Vec<Box<dyn Invariants>> = vec![Box::<CatalogueInvariants>::default()];
     all.extend(LAYERS.iter().map(|layer| (layer.kind.invariants)()));
     all
 }

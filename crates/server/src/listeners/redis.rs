@@ -94,7 +94,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let ending = conversations.clone();
     assembly.added.at_stop.push(Box::new(move || {
         ending.replica_of.stop();
-        shared.long_scripts.abandon();
+        shared.long_scripts.iter().for_each(|scripts| scripts.abandon());
     }));
     let is_tls_on = tenants.parts.tls.is_on();
     let entrance = |takes| RespEntrance {

@@ -25,6 +25,7 @@ fn create(server: &Server, name: &str) {
         credentials: KeptCredentials::default(),
         created_micros: 0,
         deleted: false,
+        partition: 0,
     };
     server.serving().tenants.catalogue.create(definition).unwrap();
 }

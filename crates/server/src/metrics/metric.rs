@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_engine::{Replication, Statistics as EngineStatistics};
+use quartet_engine::{Engine, Replication};
 use quartet_layer_redis::Statistics as RedisStatistics;
 use quartet_layer_redis::{Redis, Resources};
 use quartet_tenancy::{DEFAULT_DATABASE, Usage};
@@ -22,6 +22,8 @@ pub struct Metric {
 pub enum Read {
     /// One value without labels.
     Value(fn(&Sources<'_>) -> f64),
+    /// One value for each partition, labelled if there are several.
+    Partition(fn(&Engine) -> f64),
     /// One figure of the log that nodes share.
     Replication(fn(&Replication) -> f64),
     /// Writes a sample for each set of labels.
@@ -81,6 +83,14 @@ impl Metric {
         Metric::new(name, Kind::Gauge, help, Read::Value(read))
     }
 
+    pub const fn partition_counter(name: &'static str, help: &'static str, read: fn(&Engine) -> f64) -> Metric {
+        Metric::new(name, Kind::Counter, help, Read::Partition(read))
+    }
+
+    pub const fn partition_gauge(name: &'static str, help: &'static str, read: fn(&Engine) -> f64) -> Metric {
+        Metric::new(name, Kind::Gauge, help, Read::Partition(read))
+    }
+
     pub const fn samples(
         name: &'static str,
         kind: Kind,
@@ -114,10 +124,6 @@ impl<'s> Sources<'s> {
         }
     }
 
-    pub fn engine_statistics(&self) -> &EngineStatistics {
-        self.redis.engine.statistics()
-    }
-
     pub fn redis_statistics(&self) -> &RedisStatistics {
         &self.redis.observation.statistics
     }
@@ -128,11 +134,11 @@ impl<'s> Sources<'s> {
 
     pub fn databases(&self) -> &Databases {
         self.databases.get_or_init(|| {
-            let (engine, all) = (&self.redis.engine, self.tenants.catalogue.list());
-            let now_micros = engine.now_micros();
+            let (parts, all) = (&self.tenants.parts, self.tenants.catalogue.list());
+            let now_micros = parts.engine.now_micros();
             let figures = all.iter().map(|database| Figures {
                 usage: database.meter.usage(now_micros),
-                stored_bytes: engine.stored_bytes(database.id),
+                stored_bytes: parts.engine_of(database).stored_bytes(database.id),
                 connections: self.tenants.connections_of(database.id),
             });
             Databases {

@@ -21,7 +21,9 @@ pub mod replication;
 mod requests;
 mod telemetry;
 
+use quartet_engine::Engine;
 use quartet_layer_redis::Redis;
+use quartet_tenancy::Partitions;
 
 pub use self::keys::count_keys;
 use self::metric::{Read, Sources, Table};
@@ -50,10 +52,20 @@ pub fn write(redis: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
             out.family(&metric.family);
             match metric.read {
                 Read::Value(read) => out.value(&[], read(&sources)),
+                Read::Partition(read) => write_partitions(&tenants.parts.partitions, read, out),
                 Read::Replication(read) => out.value(&[], read(&redis.engine.replication())),
                 Read::Samples(read) => read(&sources, out),
             }
         }
+    }
+}
+
+fn write_partitions(partitions: &Partitions, read: fn(&Engine) -> f64, out: &mut dyn Exposition) {
+    if partitions.count() == 1 {
+        return out.value(&[], read(partitions.first()));
+    }
+    for (id, engine) in partitions.iter() {
+        out.value(&[("partition", &id.0.to_string())], read(engine));
     }
 }
 

@@ -7,6 +7,7 @@
 //!   PATCH  /admin/v1/databases/NAME                 changes what is given
 //!   DELETE /admin/v1/databases/NAME                 deletes it and all its rows
 //!   POST   /admin/v1/databases/NAME/credentials     new credentials that replace the old
+//!   GET    /admin/v1/partitions                     size, load, queue and databases of each
 //!   GET    /admin/v1/cluster                        the nodes of the cluster that this server is one of
 //!   POST   /admin/v1/cluster/hand-over              {"to": NAME} makes that node home
 //!   POST   /admin/v1/cluster/remove                 {"node": NAME} removes a node that is gone for good
@@ -33,6 +34,7 @@ use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Head, HeadShows};
 use crate::operations::backup_tasks::BackupTasks;
 use crate::operations::backups::Backups;
+use crate::operations::partitions;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
 
@@ -40,6 +42,7 @@ use crate::tenants::Tenants;
 pub const DEVELOPMENT_KEY: &str = "dev";
 
 const DATABASES: &str = "/admin/v1/databases";
+const PARTITIONS: &str = "/admin/v1/partitions";
 const CLUSTER: &str = "/admin/v1/cluster";
 /// Most bytes of a request's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -91,6 +94,9 @@ impl From<CatalogueError> for Refused {
             CatalogueError::LogFailed
             | CatalogueError::Unreadable
             | CatalogueError::Damaged(_)
+            | CatalogueError::NoPartition { .. }
+            | CatalogueError::OtherPartition { .. }
+            | CatalogueError::LostPartition(_)
             | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
@@ -179,6 +185,12 @@ impl Admin {
         let body = body.filter(|body| body.len() <= BODY_BYTES_MAX);
         let body = body.ok_or_else(|| Refused(PAYLOAD_TOO_LARGE, "the body is too large".into()))?;
         let unknown = || Refused(NOT_FOUND, "there is no such path".into());
+        if head.path() == PARTITIONS {
+            return match head.method {
+                "GET" => Ok((OK, partitions::describe(&self.tenants))),
+                _ => Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into())),
+            };
+        }
         if let Some(path) = head.path().strip_prefix(CLUSTER) {
             return self.cluster(head.method, path, body);
         }
@@ -242,6 +254,7 @@ impl Admin {
             credentials: KeptCredentials::default(),
             created_micros: 0,
             deleted: false,
+            partition: 0,
         };
         wanted.apply(&mut definition)?;
         let (database, secrets) = self.tenants.catalogue.create(definition)?;
@@ -312,7 +325,7 @@ fn merged(quotas: &Quotas, changed: Map<String, Value>) -> Result<Quotas, Refuse
 impl Admin {
     fn show(&self, database: &Database) -> Value {
         let definition = database.definition();
-        let engine = &self.tenants.parts.engine;
+        let engine = self.tenants.parts.engine_of(database);
         let usage = database.meter.usage(engine.now_micros());
         let mut usage = serde_json::to_value(usage).expect("numbers are JSON");
         usage["stored_bytes"] = engine.stored_bytes(database.id).into();
@@ -326,6 +339,7 @@ impl Admin {
             "quotas": definition.quotas,
             "access_keys": definition.credentials.access_keys.keys().collect::<Vec<_>>(),
             "created_micros": definition.created_micros,
+            "partition": database.partition.0,
             "usage": usage,
         })
     }
@@ -346,6 +360,7 @@ impl Admin {
             "consistency": Consistency::default().name(),
             "eviction": false,
             "quotas": {},
+            "partition": 0,
             "usage": {
                 "commands": statistics.commands_processed(),
                 "bytes_in": statistics.bytes_read.load(Ordering::Relaxed),

@@ -27,7 +27,7 @@ use quartet_backup::{
     Anchor, Archive, BackupError, BackupOptions, BackupStart, Chain, Progress, Session, Source, Target, open_target,
     take,
 };
-use quartet_engine::StoreKind;
+use quartet_engine::{PartitionId, StoreKind};
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::{LogSequence, Version};
 use quartet_tenancy::{DEFAULT_NAME, is_name};
@@ -375,6 +375,11 @@ impl Target for Watched<'_> {
     }
 }
 
+/// A backup is of one partition, and a target that was named when the server started is of one
+/// backup.
+const ONE_PARTITION_ALONE: &str =
+    "a server of several partitions takes no backups itself: use `quartet backup --partition` for each";
+
 /// This server's own engine.
 struct LocalSource<'s> {
     tenants: Arc<Tenants>,
@@ -395,9 +400,12 @@ impl LocalSource<'_> {
 
 impl Source for LocalSource<'_> {
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
-        let engine = self.tenants.parts.engine.clone();
-        let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
-        begun.databases = database_names(&self.tenants);
+        let parts = &self.tenants.parts;
+        if parts.partitions.count() > 1 {
+            return Err(BackupError::Source(ONE_PARTITION_ALONE.into()));
+        }
+        let (session, mut begun) = Session::begin(parts.engine.clone(), anchor, is_full)?;
+        begun.databases = database_names(&self.tenants, PartitionId(0));
         self.session = Some(session);
         Ok(begun)
     }

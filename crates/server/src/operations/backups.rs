@@ -23,14 +23,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quartet_backup::{Anchor, BackupError, DatabaseName, Session};
+use quartet_engine::PartitionId;
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
-use quartet_tenancy::DEFAULT_DATABASE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::http::{Answer, Head};
+use crate::operations::partitions;
 use crate::tenants::Tenants;
 
 const BACKUPS: &str = "/admin/v1/backups";
@@ -105,6 +106,8 @@ impl Open {
 struct Wanted {
     anchor: Option<Anchor>,
     is_full: bool,
+    /// A backup is of one partition. May be left out where there is one.
+    partition: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -164,9 +167,17 @@ impl Backups {
         if self.sessions.open.lock().len() >= SESSIONS_MAX {
             return Err(Refused(503, "as many backups are being taken as there may be".into()));
         }
-        let engine = self.tenants.parts.engine.clone();
+        let partitions = &self.tenants.parts.partitions;
+        let text = format!("name one of the {} partitions: a backup is of one", partitions.count());
+        let named = match (wanted.partition, partitions.count()) {
+            (None, 1) => Some(PartitionId(0)),
+            (named, _) => named.map(PartitionId),
+        };
+        let named = named.filter(|id| partitions.has(*id));
+        let partition = named.ok_or_else(|| Refused(400, text))?;
+        let engine = partitions.engine(partition).clone();
         let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
-        begun.databases = database_names(&self.tenants);
+        begun.databases = database_names(&self.tenants, partition);
         let mut id = [0; 16];
         let random = |_| Refused(503, "the system gives no random numbers".into());
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(random)?;
@@ -202,19 +213,10 @@ impl Backups {
     }
 }
 
-/// The logical databases that there are.
-pub fn database_names(tenants: &Tenants) -> Vec<DatabaseName> {
-    let named = |name: &str, id| DatabaseName {
-        name: name.to_owned(),
-        id,
-    };
-    let others = tenants.catalogue.list();
-    let others = others.iter().filter(|database| !database.is_closed());
-    let others = others.map(|database| named(&database.definition().name, database.id.0));
-    [named("default", DEFAULT_DATABASE.0)]
-        .into_iter()
-        .chain(others)
-        .collect()
+/// The logical databases of a partition.
+pub fn database_names(tenants: &Tenants, partition: PartitionId) -> Vec<DatabaseName> {
+    let there = partitions::databases_in(tenants, partition);
+    there.into_iter().map(|(name, id)| DatabaseName { name, id }).collect()
 }
 
 impl Sessions {

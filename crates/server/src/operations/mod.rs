@@ -6,4 +6,5 @@ pub(crate) mod backup_tasks;
 pub(crate) mod backups;
 pub(crate) mod changes;
 pub(crate) mod pages;
+pub(crate) mod partitions;
 pub(crate) mod restoring;

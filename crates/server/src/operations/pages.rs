@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quartet_engine::PartitionId;
 use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
@@ -37,7 +38,6 @@ impl HttpPages {
             admin: Admin::new(tenants.clone(), layer.clone(), settings),
             rest: Rest::new(layer.clone(), tenants.clone(), settings.http.rest_tokens.clone(), stop),
             changes: Changes::new(
-                layer.engine.clone(),
                 tenants.clone(),
                 settings.http.rest_tokens.clone(),
                 settings.is_development(),
@@ -98,7 +98,7 @@ impl HttpLayer for HttpPages {
             // A change waits for the lock and for the log.
             None if Backups::answers(head.path()) || BackupTasks::answers(head.path()) => Dispatch::Later,
             None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => {
-                Dispatch::Busy
+                Dispatch::Busy(PartitionId(0))
             }
             None if Admin::answers(head.path()) || head.path() == changes::PATH => Dispatch::Later,
             None => self.rest.dispatch(head, body),

@@ -12,7 +12,7 @@ use quartet_backup::{Archive, Chain, Progress, Restore, Restored, Target, restor
 use quartet_engine::{Engine, EngineOptions, StoreKind};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_model::{DatabaseId, Version};
-use quartet_tenancy::{Catalogue, DEFAULT_NAME};
+use quartet_tenancy::{Catalogue, DEFAULT_NAME, Partitions};
 
 /// The request for a restore.
 pub struct FolderRestore {
@@ -92,8 +92,8 @@ fn leave_only(disk: Arc<RealDisk>, kind: StoreKind, name: &str, id: DatabaseId) 
     };
     let ended = Box::new(|error: &_| tracing::error!("{error}"));
     let engine = Engine::open(disk, Arc::new(SystemClock), options, ended, &mut |_| {})?;
-    let engine = Arc::new(engine);
-    let catalogue = Catalogue::open(engine.clone(), Box::new(|_| {}));
+    let partitions = Arc::new(Partitions::new(vec![Arc::new(engine)]));
+    let catalogue = Catalogue::open(partitions.clone(), Box::new(|_| {}))?;
     let is_there = catalogue
         .list()
         .iter()
@@ -110,8 +110,11 @@ fn leave_only(disk: Arc<RealDisk>, kind: StoreKind, name: &str, id: DatabaseId) 
         }
     }
     drop(catalogue);
-    let engine = Arc::into_inner(engine).context("the engine is still in use")?;
-    Ok(engine.close()?)
+    let partitions = Arc::into_inner(partitions).context("the engine is still in use")?;
+    for engine in partitions.into_engines() {
+        Arc::into_inner(engine).context("the engine is still in use")?.close()?;
+    }
+    Ok(())
 }
 
 /// Beside the folder, on the same file system.

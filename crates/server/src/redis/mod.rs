@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use quartet_engine::Dependency;
+use quartet_engine::{Dependency, PartitionId};
 use quartet_layer_redis::After;
 use quartet_layer_redis::Client;
 use quartet_layer_redis::Counted;
@@ -40,7 +40,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::connections::accept::{Admitting, Entrance};
-use crate::connections::durability::{DurableWaiters, Hold};
+use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::{ConnectionWaker, ThreadWaker};
@@ -208,11 +208,11 @@ impl Arrival for Accepted {
 
 /// Serves a connection until either side closes it. A peer that goes away is no event; everything
 /// else was answered on the wire.
-async fn serve(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+async fn serve(accepted: Accepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let _ = serve_opened(accepted, waiters, stop).await;
 }
 
-async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) -> io::Result<()> {
+async fn serve_opened(accepted: Accepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) -> io::Result<()> {
     let (layer, settings) = (accepted.layer, accepted.settings);
     let must_authenticate_by = Instant::now() + settings.connections.authentication_timeout;
     let mut connection = Connection {
@@ -222,7 +222,8 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
         conversations: accepted.conversations,
         scheduler_handle: FairShare::new(accepted.tenants, None),
         settings,
-        waiters,
+        waiters: waiters.of(PartitionId(0)).clone(),
+        thread_waiters: waiters,
         stop,
         connection_waker: accepted.connection_waker,
         permit: accepted.permit,
@@ -307,7 +308,9 @@ struct Connection {
     conversations: Arc<Conversations>,
     scheduler_handle: FairShare,
     settings: Arc<Settings>,
+    /// Those for the partition of the database.
     waiters: DurableWaiters,
+    thread_waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
     connection_waker: Arc<ConnectionWaker>,
     permit: Permit,
@@ -561,11 +564,18 @@ impl Connection {
             let input = &self.input[self.consumed..];
             let received = self.session.receive_in_steps(input, &mut self.output);
             self.scheduler_handle.end(turn);
-            if received.moved {
-                self.follow_session();
-            }
             self.consumed += received.consumed;
             self.hold.dependency = self.hold.dependency.max(received.dependency);
+            if received.moved && self.follow_session() {
+                // What was answered so far, and what others have told it, rests on the partition
+                // that the session has left.
+                while !self.output.is_empty() || self.session.client().has_mail() {
+                    self.collect_mail();
+                    self.send(socket).await?;
+                }
+                self.enter_partition();
+                continue;
+            }
             self.forget_consumed();
             match received.after {
                 Some(After::Deferred(Deferred::Replicate(request))) => {
@@ -623,8 +633,9 @@ impl Connection {
         Ok(true)
     }
 
-    /// The session went on in another logical database.
-    fn follow_session(&mut self) {
+    /// The session went on in another logical database. True if that is in another partition.
+    fn follow_session(&mut self) -> bool {
+        let before = self.scheduler_handle.partition();
         self.layer = self.session.layer().clone();
         let database = self
             .scheduler_handle
@@ -632,6 +643,14 @@ impl Connection {
             .catalogue
             .numbered(self.layer.space.database);
         self.scheduler_handle.moved(database);
+        before != self.scheduler_handle.partition()
+    }
+
+    /// From here on replies rest on the partition of the session's database. None is waiting.
+    fn enter_partition(&mut self) {
+        debug_assert!(self.output.is_empty());
+        self.waiters = self.thread_waiters.of(self.scheduler_handle.partition()).clone();
+        self.hold = Hold::default();
     }
 
     /// Drops what was executed from the input, and gives back what an unusually large request took.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, anyhow};
-use quartet_engine::{Busy, Space};
+use quartet_engine::{Busy, PartitionId, Space};
 use quartet_layer_redis::access::acl::{UserFile, parse_file};
 use quartet_layer_redis::commands::table;
 use quartet_layer_redis::config::Config;
@@ -30,8 +30,8 @@ const EVICTION_POLICY: &str = "optimistic-volatile";
 /// The parts that the Redis layers of all databases share.
 pub struct RedisParts {
     pub identity: Identity,
-    /// One for all, as they share the lock that a long script holds.
-    pub long_scripts: Arc<LongScripts>,
+    /// One for all databases of a partition, as they share the lock that a long script holds.
+    pub long_scripts: Vec<Arc<LongScripts>>,
     /// One for all, as they share the machine.
     client_memory: Arc<ClientMemory>,
 }
@@ -42,7 +42,7 @@ impl RedisParts {
         let memory = parts.engine.memory().clone();
         RedisParts {
             identity: identity(parts, tcp_port),
-            long_scripts: Arc::default(),
+            long_scripts: parts.partitions.iter().map(|_| Arc::default()).collect(),
             client_memory: Arc::new(ClientMemory::new(client_bytes_max(parts.budget), memory)),
         }
     }
@@ -50,7 +50,8 @@ impl RedisParts {
     /// The layer of the default database, which is the operator's.
     pub fn default(&self, parts: &Parts, directory: Box<dyn Directory>) -> Result<Redis> {
         let settings = &parts.settings;
-        let mut layer = self.layer(parts, parts.default_space(LayerId::Redis), self.identity.clone());
+        let space = parts.default_space(LayerId::Redis);
+        let mut layer = self.layer(parts, PartitionId(0), space, self.identity.clone());
         layer.access.directory = Some(directory);
         tell(settings, &layer.config);
         if let Some(file) = settings.redis.config_file.clone() {
@@ -97,14 +98,14 @@ impl RedisParts {
             config_file: String::new(),
             ..self.identity.clone()
         };
-        let mut layer = self.layer(parts, database.space(LayerId::Redis), identity);
+        let mut layer = self.layer(parts, database.partition, database.space(LayerId::Redis), identity);
         layer.access.directory = Some(directory);
         layer.access.realm = format!("{}/", database.definition().name).into();
         layer.access.admission_control = Some(Arc::new(RedisAdmissionControl::new(
             database.clone(),
-            parts.engine.clone(),
+            parts.engine_of(database).clone(),
         )));
-        let kept = UsersInDatabase::new(parts.engine.clone(), database.space(LayerId::System));
+        let kept = UsersInDatabase::new(parts.engine_of(database).clone(), database.space(LayerId::System));
         let has_users = kept.has_users()?;
         layer.access.user_file = Some(Box::new(kept));
         if has_users && let Err(error) = layer.load_users() {
@@ -118,9 +119,9 @@ impl RedisParts {
         Ok(layer)
     }
 
-    fn layer(&self, parts: &Parts, space: Space, identity: Identity) -> Redis {
-        let stop = parts.stop.clone();
-        let mut layer = Redis::new(parts.engine.clone(), space, identity, Box::new(move || stop.request()));
+    fn layer(&self, parts: &Parts, partition: PartitionId, space: Space, identity: Identity) -> Redis {
+        let (stop, engine) = (parts.stop.clone(), parts.partitions.engine(partition).clone());
+        let mut layer = Redis::new(engine, space, identity, Box::new(move || stop.request()));
         let budget_source = parts.budget.source;
         layer.process.resources = Box::new(move || quartet_layer_redis::Resources {
             budget_source,
@@ -135,7 +136,7 @@ impl RedisParts {
         layer.process.purge = Box::new(move || purges.send_replace(()));
         layer.process.secret_digits = Some(Box::new(system::random_hexadecimal));
         layer.scripting.log = Arc::new(log_of_scripts);
-        layer.scripting.long_scripts = self.long_scripts.clone();
+        layer.scripting.long_scripts = self.long_scripts[partition.0 as usize].clone();
         layer.connections.clients.memory = self.client_memory.clone();
         layer.access.login_guard = parts.login_guard.clone();
         layer.process.migration_targets = parts.settings.redis.migration_targets.clone();

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::Dependency;
+use quartet_engine::{Dependency, PartitionId};
 use quartet_layer_redis::Session;
 use quartet_wire_rest::write_events;
 
@@ -15,19 +15,25 @@ pub struct Events {
     messages: Vec<u8>,
     /// The dependency of the messages.
     dependency: Dependency,
+    partition: PartitionId,
 }
 
 impl Events {
-    pub fn new(session: Session, confirmation: Vec<u8>, dependency: Dependency) -> Events {
+    pub fn new(session: Session, confirmation: Vec<u8>, dependency: Dependency, partition: PartitionId) -> Events {
         Events {
             session,
             messages: confirmation,
             dependency,
+            partition,
         }
     }
 }
 
 impl Follower for Events {
+    fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
     fn next(&mut self) -> Following {
         let dependency = std::mem::take(&mut self.dependency);
         if dependency > Dependency::ZERO {

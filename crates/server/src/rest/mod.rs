@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quartet_engine::Dependency;
+use quartet_engine::{Dependency, PartitionId};
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::access::acl::User;
 use quartet_wire_rest::reply::write_text;
@@ -141,12 +141,16 @@ impl Rest {
         if listens(head) {
             return Dispatch::Later;
         }
-        let layer = self.sessions.layer();
         // A script that has taken too long is reported at once.
-        if layer.engine.is_busy() && !layer.scripting.long_scripts.is_busy() {
-            return Dispatch::Busy;
+        let is_kept = |layer: &Redis| layer.engine.is_busy() && !layer.scripting.long_scripts.is_busy();
+        let has_several = self.tenants.parts.partitions.count() > 1;
+        if !has_several && is_kept(self.sessions.layer()) {
+            return Dispatch::Busy(PartitionId(0));
         }
         match self.authorized(head) {
+            Ok(caller) if has_several && is_kept(caller.sessions.layer()) => {
+                Dispatch::Busy(caller.scheduler_handle.partition())
+            }
             Ok(caller) => caller.scheduler_handle.dispatch(|| begun(&caller, head, body)),
             Err(refusal) => Dispatch::Answered(refusal.answer()),
         }
@@ -158,7 +162,7 @@ impl Rest {
             Ok(caller) => match caller.scheduler_handle.dispatch(|| begun(&caller, head, body)) {
                 Dispatch::Unfinished(_, rest) => rest(),
                 Dispatch::Answered(answer) => answer,
-                Dispatch::Busy => answer_busy(),
+                Dispatch::Busy(_) => answer_busy(),
                 Dispatch::Later => unreachable!("a request that was begun"),
             },
             Err(refusal) => refusal.answer(),
@@ -259,7 +263,8 @@ impl Rest {
         if let Some(error) = confirmation.strip_prefix(b"-") {
             return Err(Refusal::bad(String::from_utf8_lossy(error).trim_end()));
         }
-        Ok(Events::new(session, confirmation, received.dependency))
+        let partition = caller.scheduler_handle.partition();
+        Ok(Events::new(session, confirmation, received.dependency, partition))
     }
 }
 
@@ -282,7 +287,7 @@ fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
             note_duration(&scheduler_handle, &execution, wishes.shape, started_micros);
             return Dispatch::Answered(answer);
         }
-        ExecutionStart::Nothing => return Dispatch::Busy,
+        ExecutionStart::Nothing => return Dispatch::Busy(scheduler_handle.partition()),
         ExecutionStart::APart => {}
     }
     let rest = move || {
@@ -426,6 +431,7 @@ fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency
         headers,
         body,
         dependency,
+        partition: PartitionId(0),
         pause: Duration::ZERO,
         credential: Credential::Right,
     }

@@ -92,6 +92,8 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct StorageSettings {
     pub data: Data,
+    /// `None`: as many as the folder has, one in a new folder.
+    pub partitions: Option<u32>,
     pub durability: Durability,
     /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
     pub engine: Option<StoreKind>,
@@ -211,6 +213,7 @@ impl Settings {
         Settings {
             storage: StorageSettings {
                 data: Data::Memory,
+                partitions: None,
                 durability: Durability::Always,
                 engine: None,
                 cache_bytes: Some(1 << 20),

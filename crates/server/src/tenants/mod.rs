@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{BriefWaits, Busy};
+use quartet_engine::{BriefWaits, Busy, PartitionId};
 use quartet_layer_redis::DatabaseLogin;
 use quartet_layer_redis::Directory;
 use quartet_layer_redis::Redis;
@@ -42,7 +42,8 @@ pub struct Tenants {
     pub parts: Parts,
     /// The layers that a database can have.
     pub kinds: Vec<LayerKind>,
-    share: Share,
+    /// One for each partition, as each has a lock.
+    shares: Vec<Share>,
     /// For the default database.
     turns: Turns,
     active_micros: AtomicU64,
@@ -83,9 +84,9 @@ impl Tenants {
     pub fn new(catalogue: Catalogue, parts: Parts, kinds: Vec<LayerKind>) -> Arc<Tenants> {
         Arc::new_cyclic(|itself| Tenants {
             catalogue,
-            parts,
             kinds,
-            share: Share::default(),
+            shares: parts.partitions.iter().map(|_| Share::default()).collect(),
+            parts,
             turns: Turns::default(),
             active_micros: AtomicU64::new(0),
             open: Mutex::default(),
@@ -232,11 +233,23 @@ impl Tenants {
     fn count_active(&self) {
         let since_micros = self.parts.engine.now_micros().saturating_sub(ACTIVE_MICROS);
         let open = self.list_open();
-        let active = open
-            .iter()
-            .filter(|open| open.database.meter.active_micros() >= since_micros);
-        let default = usize::from(self.active_micros.load(Ordering::Relaxed) >= since_micros);
-        self.share.set_active(active.count() + default);
+        let mut active = vec![0; self.shares.len()];
+        active[0] = usize::from(self.active_micros.load(Ordering::Relaxed) >= since_micros);
+        for database in open.iter().map(|open| &open.database) {
+            active[database.partition.0 as usize] += usize::from(database.meter.active_micros() >= since_micros);
+        }
+        for (share, active) in self.shares.iter().zip(active) {
+            share.set_active(active);
+        }
+    }
+
+    /// The partition of a request's database, if something keeps its lock. `None` is the default
+    /// database, which is not looked for if there is one partition.
+    pub fn busy_partition(&self, database: impl FnOnce() -> Option<Arc<Database>>) -> Option<PartitionId> {
+        let partitions = &self.parts.partitions;
+        let database = if partitions.count() == 1 { None } else { database() };
+        let id = database.map_or(PartitionId(0), |database| database.partition);
+        partitions.engine(id).is_busy().then_some(id)
     }
 
     /// Gives back what idle connections and idle databases hold, and finishes deletions. Called

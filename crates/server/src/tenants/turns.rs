@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quartet_tenancy::{Database, Turns};
+use quartet_engine::PartitionId;
+use quartet_tenancy::{Database, Share, Turns};
 
 use crate::tenants::Tenants;
 
@@ -62,13 +63,13 @@ impl FairShare {
         if self.database.is_none() {
             self.tenants.active_micros.store(now_micros, Ordering::Relaxed);
         }
-        self.tenants.share.is_contended().then_some(now_micros)
+        self.share().is_contended().then_some(now_micros)
     }
 
     pub fn end(&self, turn: Turn) {
         if let Some(started_micros) = turn {
             let now_micros = self.tenants.parts.engine.now_micros();
-            self.tenants.share.took_turn(self.turns(), started_micros, now_micros);
+            self.share().took_turn(self.turns(), started_micros, now_micros);
         }
     }
 
@@ -91,7 +92,7 @@ impl FairShare {
 
     /// How long to wait before the next turn.
     pub fn pause(&self) -> Option<Duration> {
-        if self.tenants.catalogue.is_empty() || !self.tenants.share.is_contended() {
+        if self.tenants.catalogue.is_empty() || !self.share().is_contended() {
             return None;
         }
         let micros = self.turns().pause_micros(self.tenants.parts.engine.now_micros());
@@ -104,6 +105,18 @@ impl FairShare {
         let done = work();
         self.end(turn);
         done
+    }
+
+    /// The partition of its database.
+    #[inline]
+    pub fn partition(&self) -> PartitionId {
+        self.database
+            .as_ref()
+            .map_or(PartitionId(0), |database| database.partition)
+    }
+
+    fn share(&self) -> &Share {
+        &self.tenants.shares[self.partition().0 as usize]
     }
 
     fn turns(&self) -> &Turns {

@@ -98,6 +98,7 @@ impl Node {
             log: FileLogOptions {
                 segment_bytes,
                 salt: random.next(),
+                ..FileLogOptions::default()
             },
             engine: None,
             is_empty: false,

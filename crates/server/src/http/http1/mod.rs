@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::{Dependency, Durability};
+use quartet_engine::{Dependency, Durability, PartitionId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -24,7 +24,7 @@ use super::{
     ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HEAD_TIMEOUT, HeadShows,
     HttpLayer, Long, Peer, STRANGER_BODY_BYTES_MAX, take_long,
 };
-use crate::connections::durability::{DurableWaiters, Hold};
+use crate::connections::durability::{Hold, ThreadWaiters};
 use crate::http::input_budget::{self, KeptInput};
 use crate::limits::transfer_deadline::sent_at_once;
 use crate::observability::telemetry::spans::UnderWay;
@@ -47,7 +47,7 @@ pub struct Connection<S> {
     socket: S,
     layer: Arc<dyn HttpLayer>,
     peer: Peer,
-    waiters: DurableWaiters,
+    waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
@@ -70,8 +70,11 @@ pub struct Connection<S> {
 /// Bytes that wait to be sent.
 struct Outgoing {
     bytes: Vec<u8>,
-    /// It may be sent on this condition.
+    /// It may be sent on this condition, in this partition.
     hold: Hold,
+    partition: PartitionId,
+    /// And on these: of answers before, from other partitions.
+    others: Vec<(PartitionId, Hold)>,
     /// And once this time has passed.
     pause: Duration,
     /// The spans of what is answered; they end when it is sent.
@@ -110,8 +113,8 @@ enum Next {
         writing: Writing,
         span: Option<UnderWay>,
     },
-    /// Nothing is answered yet: something keeps the partition.
-    Wait,
+    /// Nothing is answered yet: something keeps this partition.
+    Wait(PartitionId),
     SpeaksHttp2,
     Refuse(Refusal),
 }
@@ -121,7 +124,7 @@ impl<S: Socket> Connection<S> {
         socket: S,
         layer: Arc<dyn HttpLayer>,
         peer: Peer,
-        waiters: DurableWaiters,
+        waiters: ThreadWaiters,
         stop: watch::Receiver<bool>,
     ) -> Self {
         let kept = peer.input();
@@ -136,6 +139,8 @@ impl<S: Socket> Connection<S> {
             outgoing: Outgoing {
                 bytes: Vec::new(),
                 hold: Hold::default(),
+                partition: PartitionId(0),
+                others: Vec::new(),
                 pause: Duration::ZERO,
                 spans: Vec::new(),
             },
@@ -160,9 +165,9 @@ impl<S: Socket> Connection<S> {
             match self.look() {
                 Next::Answered => {}
                 Next::Close => return self.close().await,
-                Next::Wait => {
+                Next::Wait(partition) => {
                     self.send().await?;
-                    self.waiters.free().await;
+                    self.waiters.of(partition).free().await;
                 }
                 Next::SpeaksHttp2 => return Ok(Ended::SpeaksHttp2(self.socket, self.input)),
                 Next::Refuse(refusal) => {
@@ -278,13 +283,15 @@ impl<S: Socket> Connection<S> {
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
                 self.outgoing.answer(writing, &answer)
             }
-            Dispatch::Busy if self.has_stopped() || self.busy_since.is_too_long(&self.waiters) => {
+            Dispatch::Busy(partition)
+                if self.has_stopped() || self.busy_since.is_too_long(self.waiters.of(partition)) =>
+            {
                 let answer = self.layer.answer_busy(&request.head);
                 self.outgoing.answer(writing, &answer)
             }
-            Dispatch::Busy => {
+            Dispatch::Busy(partition) => {
                 self.gathered = gathered;
-                return Next::Wait;
+                return Next::Wait(partition);
             }
             Dispatch::Later => {
                 let long = Long::Everything(Kept::new(&request.head, body));
@@ -417,8 +424,12 @@ impl<S: Socket> Connection<S> {
         if !self.outgoing.pause.is_zero() {
             sleep(std::mem::take(&mut self.outgoing.pause)).await;
         }
-        if !self.waiters.is_settled(self.outgoing.hold) {
-            self.waiters.settled(self.outgoing.hold).await?;
+        while let Some((partition, hold)) = self.outgoing.others.pop() {
+            self.waiters.of(partition).released(hold).await?;
+        }
+        let waiters = self.waiters.of(self.outgoing.partition);
+        if !waiters.is_settled(self.outgoing.hold) {
+            waiters.settled(self.outgoing.hold).await?;
         }
         self.outgoing.hold.dependency = Dependency::ZERO;
         for span in self.outgoing.spans.drain(..) {
@@ -473,8 +484,8 @@ impl<S: Socket> Connection<S> {
             match follower.next() {
                 Following::End => break,
                 Following::Send(part) => write_part(&part, is_chunked, &mut self.outgoing.bytes),
-                Following::Wait(dependency) => self.waiters.durable(dependency).await?,
-                Following::Busy => self.waiters.free().await,
+                Following::Wait(dependency) => self.waiters.of(follower.partition()).durable(dependency).await?,
+                Following::Busy => self.waiters.of(follower.partition()).free().await,
                 Following::Idle => {
                     self.send().await?;
                     tokio::select! {
@@ -607,6 +618,13 @@ impl Outgoing {
 
     /// Appends a whole answer.
     fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
+        if answer.partition != self.partition {
+            if self.hold.dependency > Dependency::ZERO {
+                self.others.push((self.partition, self.hold));
+            }
+            self.partition = answer.partition;
+            self.hold.dependency = Dependency::ZERO;
+        }
         self.hold.dependency = self.hold.dependency.max(answer.dependency);
         self.pause = self.pause.max(answer.pause);
         write_head(answer.status, &answer.headers, &mut self.bytes);

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use quartet_engine::{Engine, EngineOptions, Memory, Reserved};
+use quartet_engine::{Engine, EngineOptions, Memory, PartitionId, Reserved};
 use quartet_env::{FaultyDisk, ManualClock};
+use quartet_tenancy::Partitions;
 use tokio::io::DuplexStream;
 
 use super::*;
@@ -59,7 +60,7 @@ impl HttpLayer for Telling {
                 let answer = self.answer(head, body);
                 Dispatch::Unfinished(None, Box::new(move || answer))
             }
-            "/busy" => Dispatch::Busy,
+            "/busy" => Dispatch::Busy(PartitionId(0)),
             "/large" => Dispatch::Answered(Answer::settled(200, "x".repeat(LARGE_BYTES))),
             _ => Dispatch::Answered(self.answer(head, body)),
         }
@@ -139,7 +140,8 @@ fn with_pipe<T>(bytes: usize, peer: Peer, talk: impl AsyncFnOnce(DuplexStream, w
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let disk = Arc::new(FaultyDisk::new());
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let waiters = DurableWaiters::start(Arc::new(engine), ThreadTurns::default());
+        let partitions = Partitions::new(vec![Arc::new(engine)]);
+        let waiters = ThreadWaiters::start(&partitions, &ThreadTurns::default());
         let (client, server) = tokio::io::duplex(bytes);
         let (stop, stopped) = watch::channel(false);
         let connection = Connection::new(server, Arc::new(Telling), peer, waiters.clone(), stopped);

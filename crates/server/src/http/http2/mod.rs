@@ -31,7 +31,7 @@ use super::{
     BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HeadShows, HttpLayer, Long, Peer,
     STRANGER_BODY_BYTES_MAX, take_long,
 };
-use crate::connections::durability::{DurableWaiters, Hold};
+use crate::connections::durability::{Hold, ThreadWaiters};
 use crate::http::input_budget::{self, KeptInput};
 
 const STREAMS_MAX: u32 = 100;
@@ -121,7 +121,7 @@ pub async fn serve(
     seen: Vec<u8>,
     layer: Arc<dyn HttpLayer>,
     peer: Peer,
-    waiters: DurableWaiters,
+    waiters: ThreadWaiters,
     mut stop: watch::Receiver<bool>,
 ) {
     let activity = Arc::<Activity>::default();
@@ -173,7 +173,7 @@ async fn respond(
     layer: Arc<dyn HttpLayer>,
     peer: Peer,
     in_flight: InFlight,
-    waiters: DurableWaiters,
+    waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
     request: Request<Incoming>,
 ) -> io::Result<Response<AnswerBody>> {
@@ -216,10 +216,10 @@ async fn respond(
     let answered = loop {
         match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
             Dispatch::Answered(answer) => break Err(answer),
-            Dispatch::Busy if *stop.borrow() || busy_since.is_too_long(&waiters) => {
+            Dispatch::Busy(partition) if *stop.borrow() || busy_since.is_too_long(waiters.of(partition)) => {
                 break Err(with_head(&parts, |head| layer.answer_busy(head)));
             }
-            Dispatch::Busy => waiters.free().await,
+            Dispatch::Busy(partition) => waiters.of(partition).free().await,
             Dispatch::Later => {
                 let long = Long::Everything(with_head(&parts, |head| Kept::new(head, body.as_deref())));
                 break take_long(layer, long, woken.clone()).await;
@@ -244,6 +244,7 @@ async fn respond(
                 tokio::time::sleep(answer.pause).await;
             }
             let dependency = answer.dependency;
+            let waiters = waiters.of(answer.partition);
             let settled = waiters.released(Hold { dependency, arrival }).await;
             peer.end_span(span);
             // The stream ends without an answer.
@@ -308,7 +309,7 @@ async fn go_on(
     mut follower: Box<dyn Follower>,
     woken: Arc<Notify>,
     parts: mpsc::Sender<Bytes>,
-    waiters: DurableWaiters,
+    waiters: ThreadWaiters,
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
@@ -320,11 +321,11 @@ async fn go_on(
                 }
             }
             Following::Wait(dependency) => {
-                if waiters.durable(dependency).await.is_err() {
+                if waiters.of(follower.partition()).durable(dependency).await.is_err() {
                     return;
                 }
             }
-            Following::Busy => waiters.free().await,
+            Following::Busy => waiters.of(follower.partition()).free().await,
             Following::Idle => tokio::select! {
                 _ = woken.notified() => {}
                 _ = parts.closed() => return,

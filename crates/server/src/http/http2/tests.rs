@@ -2,6 +2,7 @@
 
 use quartet_engine::{Engine, EngineOptions};
 use quartet_env::{FaultyDisk, ManualClock};
+use quartet_tenancy::Partitions;
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf};
 
 use super::*;
@@ -63,7 +64,8 @@ fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let (disk, clock) = (Arc::new(FaultyDisk::new()), Arc::new(ManualClock::new(1)));
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let waiters = DurableWaiters::start(Arc::new(engine), ThreadTurns::default());
+        let partitions = Partitions::new(vec![Arc::new(engine)]);
+        let waiters = ThreadWaiters::start(&partitions, &ThreadTurns::default());
         let (client, server) = tokio::io::duplex(1 << 16);
         let (_stop, stopped) = watch::channel(false);
         let peer = Peer::for_test(StrangerBytes::new());

@@ -3,10 +3,12 @@
 //!
 //! ```text
 //!   GET /v1/changes?from=VERSION&layer=redis,dynamodb&prefix=TEXT&database=NAME
+//!   GET /v1/changes?partition=NUMBER
 //! ```
 //!
 //! A token of a logical database reads that database's feed, a read-only one too; the root key
-//! reads any, and all of them at once. `docs/changes.md` describes the events. Each feed has a
+//! reads any, and all of a partition at once: versions of two partitions are not one order, so there
+//! is no feed of both. `docs/changes.md` describes the events. Each feed has a
 //! thread that reads the log (`feed`), and a bounded buffer between that and its connection: a slow
 //! reader makes the thread wait, and has to begin anew when the log is no longer kept.
 
@@ -17,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use quartet_engine::{Engine, LogReadError};
+use quartet_engine::{Engine, LogReadError, PartitionId};
 use quartet_layer_redis::access::acl::password_hash;
 use quartet_model::{DatabaseId, Version};
 use quartet_tenancy::{Access, DEFAULT_DATABASE};
@@ -53,7 +55,6 @@ const SERVICE_UNAVAILABLE: u16 = 503;
 type Scope = Option<DatabaseId>;
 
 pub struct Changes {
-    engine: Arc<Engine>,
     tenants: Arc<Tenants>,
     /// For the default database.
     given: RestTokens,
@@ -130,9 +131,8 @@ fn refusal(status: u16, text: impl Into<String>) -> Answer {
 }
 
 impl Changes {
-    pub fn new(engine: Arc<Engine>, tenants: Arc<Tenants>, given: RestTokens, is_open: bool) -> Changes {
+    pub fn new(tenants: Arc<Tenants>, given: RestTokens, is_open: bool) -> Changes {
         Changes {
-            engine,
             tenants,
             given,
             is_open,
@@ -178,9 +178,10 @@ impl Changes {
     pub fn follow(&self, head: &Head<'_>, admin: &Admin, wake: Wake) -> ResponseStream {
         let caller = self.caller(head, admin)?;
         let (wishes, from) = self.wishes(head, &caller)?;
+        let engine = self.engine_of(head, wishes.scope)?;
         let place = self.places.take(wishes.scope);
         let place = place.ok_or_else(|| refusal(TOO_MANY_REQUESTS, "there are as many feeds as there may be"))?;
-        let newest = self.engine.durable();
+        let newest = engine.durable();
         if from.is_some_and(|from| from > newest) {
             let text = format!(
                 "version {} is not reached: the newest is {}; the data are not those of this feed",
@@ -190,46 +191,37 @@ impl Changes {
             return Err(refusal(CONFLICT, text));
         }
         let from = from.unwrap_or(newest);
-        let reader = self
-            .engine
-            .read_log_after(from)
-            .map_err(|error| self.not_readable(&error))?;
+        let reader = engine.read_log_after(from);
+        let reader = reader.map_err(|error| not_readable(&engine, &error))?;
         let kind = if wishes.is_event_stream {
             "text/event-stream"
         } else {
             "application/x-ndjson"
         };
         let headers: Headers = vec![("content-type", kind.into()), ("cache-control", "no-cache".into())];
-        let feed = Feed::start(
-            self.engine.clone(),
-            self.tenants.clone(),
-            reader,
-            wishes,
-            from,
-            place,
-            wake,
-        );
+        let feed = Feed::start(engine, self.tenants.clone(), reader, wishes, from, place, wake);
         let feed = feed.map_err(|_| refusal(SERVICE_UNAVAILABLE, "no thread can be started"))?;
         Ok((200, headers, Box::new(feed) as Box<dyn Follower>))
     }
 
-    fn not_readable(&self, error: &LogReadError) -> Answer {
-        match error {
-            LogReadError::TooOld { .. } => {
-                let newest = self.engine.durable().0;
-                let way_out = "ask without `from`, note the version of the first line, read what there is, and go on from that version";
-                let body = json!({ "error": "too old: the log is not kept from that version on", "newest": newest, "way_out": way_out });
-                let mut answer = Answer::settled(GONE, body.to_string());
-                answer.headers.push(("content-type", "application/json".into()));
-                answer.credential = Credential::Right;
-                answer
-            }
-            LogReadError::Beyond { .. } => refusal(CONFLICT, "that version is not reached"),
-            LogReadError::Unreadable(error) => {
-                tracing::error!(%error, "the log could not be read for a feed");
-                refusal(SERVICE_UNAVAILABLE, "the log cannot be read, see the server's log")
-            }
+    /// The engine whose log has the changes.
+    fn engine_of(&self, head: &Head<'_>, scope: Scope) -> Result<Arc<Engine>, Answer> {
+        let partitions = &self.tenants.parts.partitions;
+        let database = scope.and_then(|id| self.tenants.catalogue.numbered(id));
+        if scope.is_some() || partitions.count() == 1 {
+            let engine = database.map_or(partitions.first(), |database| partitions.engine_of(&database));
+            return Ok(engine.clone());
         }
+        let named = query_value(head.query(), "partition").ok().flatten();
+        let named = named.and_then(|number| String::from_utf8(number).ok()?.parse().ok());
+        let named = named.map(PartitionId).filter(|id| partitions.has(*id));
+        let text = format!(
+            "name a database, or by `partition` one of the {} partitions: versions of two are not one order",
+            partitions.count()
+        );
+        named
+            .map(|id| partitions.engine(id).clone())
+            .ok_or_else(|| refusal(BAD_REQUEST, text))
     }
 
     fn wishes(&self, head: &Head<'_>, caller: &Caller) -> Result<(FeedOptions, Option<Version>), Answer> {
@@ -275,6 +267,25 @@ impl Changes {
             (Caller::Of(own), None) => Ok(Some(*own)),
             (Caller::Of(own), Some(name)) if named(name) == Some(*own) => Ok(Some(*own)),
             (Caller::Of(_), Some(_)) => Err(refusal(FORBIDDEN, "the token is of another database")),
+        }
+    }
+}
+
+fn not_readable(engine: &Engine, error: &LogReadError) -> Answer {
+    match error {
+        LogReadError::TooOld { .. } => {
+            let newest = engine.durable().0;
+            let way_out = "ask without `from`, note the version of the first line, read what there is, and go on from that version";
+            let body = json!({ "error": "too old: the log is not kept from that version on", "newest": newest, "way_out": way_out });
+            let mut answer = Answer::settled(GONE, body.to_string());
+            answer.headers.push(("content-type", "application/json".into()));
+            answer.credential = Credential::Right;
+            answer
+        }
+        LogReadError::Beyond { .. } => refusal(CONFLICT, "that version is not reached"),
+        LogReadError::Unreadable(error) => {
+            tracing::error!(%error, "the log could not be read for a feed");
+            refusal(SERVICE_UNAVAILABLE, "the log cannot be read, see the server's log")
         }
     }
 }

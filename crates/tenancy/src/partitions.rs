@@ -1,0 +1,74 @@
+//! The partitions of a process: an engine each, with its own log and lock. Every logical database
+//! lives whole in one of them; the catalogue and the default database are in the first.
+//!
+//! A row of the system space of each but the first says which it is:
+//!
+//! ```text
+//! 'P'   the number of the partition, u32, big endian
+//! ```
+
+use std::sync::Arc;
+
+use quartet_engine::{Engine, PartitionId};
+
+use crate::catalogue::Database;
+
+pub(crate) const NUMBER: &[u8] = b"P";
+
+/// The engines, by the numbers of their partitions.
+pub struct Partitions {
+    engines: Vec<Arc<Engine>>,
+}
+
+impl Partitions {
+    /// `engines` has one at least.
+    pub fn new(engines: Vec<Arc<Engine>>) -> Partitions {
+        assert!(!engines.is_empty(), "the catalogue is in the first partition");
+        Partitions { engines }
+    }
+
+    /// That of the catalogue and of the default database.
+    #[inline]
+    pub fn first(&self) -> &Arc<Engine> {
+        &self.engines[0]
+    }
+
+    /// The engine of a partition that there is: the catalogue names no other.
+    #[inline]
+    pub fn engine(&self, id: PartitionId) -> &Arc<Engine> {
+        &self.engines[id.0 as usize]
+    }
+
+    /// The engine that has a database's rows.
+    #[inline]
+    pub fn engine_of(&self, database: &Database) -> &Arc<Engine> {
+        self.engine(database.partition)
+    }
+
+    pub fn count(&self) -> usize {
+        self.engines.len()
+    }
+
+    pub fn has(&self, id: PartitionId) -> bool {
+        (id.0 as usize) < self.engines.len()
+    }
+
+    /// In the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (PartitionId, &Arc<Engine>)> {
+        (0..).map(PartitionId).zip(&self.engines)
+    }
+
+    pub fn into_engines(self) -> Vec<Arc<Engine>> {
+        self.engines
+    }
+}
+
+/// The bytes of a partition's row.
+pub(crate) fn number_row(id: PartitionId) -> [u8; 4] {
+    id.0.to_be_bytes()
+}
+
+/// Parses them.
+pub(crate) fn number_in(row: &[u8]) -> Option<PartitionId> {
+    row.try_into().ok().map(u32::from_be_bytes).map(PartitionId)
+}
