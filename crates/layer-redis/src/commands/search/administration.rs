@@ -4,9 +4,11 @@ use quartet_wire_resp::Arguments;
 
 use super::lookup::{check_access, find, not_found, words};
 use super::upkeep;
+use crate::commands::json::Path;
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
-use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias};
+use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias, refused};
+use crate::keyspace::Kind;
 
 /// Keys that are looked at by the command itself. Larger databases are filled in the background.
 const FILLED_AT_ONCE: u64 = 256;
@@ -49,6 +51,7 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
         return Err(format!("SEARCH_LIMIT_OVER A database has at most {INDEXES_MAX} indexes").into());
     }
     let definition = Definition::parse(request)?;
+    check_paths(name, &definition)?;
     check_access(context, &definition.prefixes, false)?;
     let index = Index::create(context.tx, name, request)?;
     context.changes().index(true);
@@ -56,6 +59,21 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
         fill(context, &index, false);
     }
     context.reply.ok();
+    Ok(())
+}
+
+/// The fields of an index on documents are paths. Those of the older kind lead to nothing.
+fn check_paths(name: &[u8], definition: &Definition) -> Result<(), ErrorReply> {
+    let fields = definition.schema.fields().filter(|_| definition.on == Kind::Json);
+    for (_, field) in fields {
+        if Path::parse(field.path.as_bytes()).is_err() {
+            let name = String::from_utf8_lossy(name);
+            return Err(refused(format!(
+                "Invalid JSONPath '{}' in attribute '{}' in index '{name}'",
+                field.path, field.name
+            )));
+        }
+    }
     Ok(())
 }
 
@@ -96,6 +114,7 @@ fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> 
     let index = find(context, name, false)?;
     let mut definition = index.definition.clone();
     definition.alter(request)?;
+    check_paths(&index.name, &definition)?;
     let altered = index.altered(context.tx, request)?;
     if !request[0].eq_ignore_ascii_case(b"SKIPINITIALSCAN") {
         fill(context, &altered, true);
@@ -125,7 +144,7 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<(), ErrorRep
         Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
         Some(word) => {
             let word = String::from_utf8_lossy(word);
-            return Err(crate::indexes::refused(format!("Unknown argument `{word}`")));
+            return Err(refused(format!("Unknown argument `{word}`")));
         }
     };
     let index = find(context, words[0], with_documents)?;

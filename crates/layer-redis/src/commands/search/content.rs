@@ -2,18 +2,16 @@
 //! what is over, and the values of the keys that were found.
 
 use quartet_search::aggregate::Value;
-use quartet_search::analysis::folded;
 use quartet_search::query::Query;
-use quartet_search::schema::{Field, FieldKind};
-use quartet_search::search::{self, Found, Request};
+use quartet_search::search::{self, Found, Hit, Request};
 
 use super::arguments::Common;
+use super::contents::Contents;
 use super::upkeep;
-use crate::commands::hashes;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Overlay, TransactionRows};
-use crate::keyspace::{Entry, Kind, due};
+use crate::keyspace::due;
 
 /// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
 /// was already and learns how far the index is.
@@ -78,36 +76,33 @@ pub fn run(
     )?)
 }
 
-/// A key that was found, ready to be read.
-pub fn entry(context: &mut Context<'_, '_>, name: &[u8]) -> Option<Entry> {
-    context.keys_of(0).find(name).filter(|entry| entry.kind == Kind::Hash)
+/// What a key holds that was found.
+pub fn contents(context: &mut Context<'_, '_>, index: &Index, name: &[u8]) -> Option<Contents> {
+    Contents::find(&mut context.keys_of(0), index, name)
 }
 
-pub fn field(context: &mut Context<'_, '_>, entry: &Entry, name: &str) -> Option<Vec<u8>> {
-    let found = hashes::find(&mut context.keys_of(0), entry, name.as_bytes());
-    found.map(|found| found.value().to_vec())
+/// How far a hit is by the name that the query gives a distance.
+pub fn distance(query: &Query, hit: &Hit, name: &str) -> Option<f64> {
+    let of_range = hit.range_distances.iter().find(|(known, _)| known == name);
+    let is_nearest = query
+        .nearest
+        .as_ref()
+        .is_some_and(|nearest| nearest.distance_name == name);
+    of_range
+        .map(|(_, distance)| *distance)
+        .or(hit.distance.filter(|_| is_nearest))
 }
 
-/// All fields with their values.
-pub fn fields(context: &mut Context<'_, '_>, entry: &Entry) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut fields = Vec::new();
-    hashes::each(&mut context.keys_of(0), entry, &mut |field| {
-        fields.push((field.name.to_vec(), field.value.to_vec()));
-    });
-    fields
-}
-
-/// The value of an index's field as steps of an aggregation take it: a number of a NUMERIC field,
-/// and of others what is kept for sorting if they are SORTABLE and were not loaded.
-pub fn property(field: &Field, value: Vec<u8>, is_loaded: bool) -> Value {
-    match field.kind {
-        FieldKind::Numeric => {
-            let number = std::str::from_utf8(&value)
-                .ok()
-                .and_then(|number| number.trim().parse().ok());
-            number.map_or(Value::Text(value), Value::Number)
-        }
-        _ if field.sortable && !field.keeps_case && !is_loaded => Value::Text(folded(&value)),
-        _ => Value::Text(value),
+/// All distances of a hit, by their names.
+pub fn distances(query: &Query, hit: &Hit) -> Vec<(Vec<u8>, Value)> {
+    let mut names = query.distance_names();
+    // The nearest come behind the ranges in the query, and first in an answer.
+    if query.nearest.is_some() {
+        names.rotate_right(1);
     }
+    let names = names.into_iter();
+    let known = names.filter_map(|name| Some((name, distance(query, hit, name)?)));
+    known
+        .map(|(name, distance)| (name.as_bytes().to_vec(), Value::Number(distance)))
+        .collect()
 }

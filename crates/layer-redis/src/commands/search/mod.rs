@@ -8,6 +8,7 @@ mod administration;
 mod aggregate;
 mod arguments;
 mod content;
+mod contents;
 mod info;
 mod lookup;
 mod query;

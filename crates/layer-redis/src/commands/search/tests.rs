@@ -18,9 +18,28 @@ fn without_code(reply: &str) -> String {
     }
 }
 
+/// What the recording has of FT.INFO.
+const INFO_KEYS: &[&str] = &[
+    "index_name",
+    "index_options",
+    "index_definition",
+    "attributes",
+    "num_docs",
+    "hash_indexing_failures",
+];
+
 /// The totals of aggregations are left out, as in the recording.
 fn normalized(command: &[&str], reply: Value) -> Value {
+    let is_recorded = |name: &Value| INFO_KEYS.contains(&show(name).as_str());
     match reply {
+        Value::Array(values) if command[0] == "FT.INFO" => {
+            let pairs = values.chunks(2).filter(|pair| is_recorded(&pair[0]));
+            Value::Array(pairs.flatten().cloned().collect())
+        }
+        Value::Map(mut pairs) if command[0] == "FT.INFO" => {
+            pairs.retain(|(name, _)| is_recorded(name));
+            Value::Map(pairs)
+        }
         Value::Array(mut values) if command[0] == "FT.AGGREGATE" => {
             values[0] = Value::Integer(0);
             Value::Array(values)
@@ -121,6 +140,36 @@ impl Judge {
         pairs
     }
 
+    fn document(&mut self) -> String {
+        let text = format!("{} {}", self.choice.of(WORDS), self.choice.of(WORDS));
+        let numbers = ["7", "[1, 15]", "null", "\"none\"", "[4, null, 9]", "-2.5"];
+        let (number, tag) = (self.choice.of(&numbers), self.choice.of(TAGS));
+        let place = self
+            .choice
+            .of(&["", r#", "l": ["1,2", "30,40"]"#, r#", "l": "30.01,40""#]);
+        // A document with this is a large one.
+        let padding = match self.choice.below(6) {
+            0 => format!(r#", "padding": ["{}"]"#, "x".repeat(4 * LARGE_BYTES)),
+            _ => String::new(),
+        };
+        format!(r#"{{"t": "{text}", "n": {number}, "g": ["{tag}", "more"]{place}{padding}}}"#)
+    }
+
+    /// Changes a document in one of several ways.
+    fn change_document(&mut self, key: &str) {
+        let document = self.document();
+        match self.choice.below(12) {
+            0..=4 => _ = self.run(&["JSON.SET", key, "$", &document]),
+            5 => _ = self.run(&["JSON.NUMINCRBY", key, "$.n", "3"]),
+            6 => _ = self.run(&["JSON.ARRAPPEND", key, "$.g", "\"blue\""]),
+            7 => _ = self.run(&["JSON.DEL", key, "$.n"]),
+            8 => _ = self.run(&["JSON.MERGE", key, "$", r#"{"t": "gamma", "n": null}"#]),
+            9 => _ = self.run(&["JSON.ARRPOP", key, "$.g"]),
+            10 => _ = self.run(&["JSON.MSET", key, "$", &document, "e:1", "$", "{}"]),
+            _ => _ = self.run(&["JSON.CLEAR", key, "$.g"]),
+        }
+    }
+
     /// Changes keys in one of many ways.
     fn change(&mut self) {
         let (key, other) = (self.key(), self.key());
@@ -130,7 +179,7 @@ impl Judge {
             .into_iter()
             .chain(hash.iter().map(String::as_str))
             .collect();
-        match self.choice.below(31) {
+        match self.choice.below(38) {
             0..=8 => _ = self.run(&set),
             9 => _ = self.run(&["HDEL", key, "t"]),
             10 => _ = self.run(&["HDEL", key, "n", "g", "t"]),
@@ -167,14 +216,15 @@ impl Judge {
             28 => self.fixture.layer.expire_due(),
             // Its fields stand in rows of their own from then on.
             29 => _ = self.run(&["HSET", key, "padding", &"x".repeat(LARGE_BYTES)]),
-            _ => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
+            30 => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
+            _ => self.change_document(key),
         }
     }
 
     fn move_by_dump(&mut self, key: &str, other: &str) {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         let mut dump = self.connection.bytes(&["DUMP", key]);
-        if dump.starts_with(b"$-1") {
+        if !dump.starts_with(b"$") || dump.starts_with(b"$-1") {
             return;
         }
         let start = dump.iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -197,7 +247,7 @@ impl Judge {
                 panic!("EXEC answers what its commands do");
             };
             let Value::Array(found) = &replies[2] else {
-                let has_index = show(&self.run(&["FT._LIST"])) == "[i]";
+                let has_index = show(&self.run(&["FT._LIST"])) == "[i j]";
                 return assert!(!has_index, "{}", show(&replies[2]));
             };
             let total = found[0].clone();
@@ -243,9 +293,58 @@ impl Judge {
         expected
     }
 
+    /// The documents that a look at each of them finds.
+    fn expected_documents(&mut self, matches: &dyn Fn(&Json) -> bool) -> BTreeSet<String> {
+        let Value::Array(keys) = self.run(&["KEYS", "d:*"]) else {
+            panic!("KEYS answers a list");
+        };
+        let mut expected = BTreeSet::new();
+        for key in keys.iter().map(show) {
+            if show(&self.run(&["TYPE", &key])) != "ReJSON-RL" {
+                continue;
+            }
+            let document: Json = serde_json::from_str(&show(&self.run(&["JSON.GET", &key]))).unwrap();
+            if !document["n"].is_string() && matches(&document) {
+                expected.insert(key);
+            }
+        }
+        expected
+    }
+
+    fn check_documents(&mut self) {
+        assert_eq!(self.found_in("j", "*"), self.expected_documents(&|_| true));
+        let word = self.choice.of(WORDS);
+        let has_word = |document: &Json| {
+            let text = document["t"].as_str();
+            text.is_some_and(|text| text.split(' ').any(|other| other == word))
+        };
+        let found = self.found_in("j", &format!("@t:{word}"));
+        assert_eq!(found, self.expected_documents(&has_word), "{word}");
+        let tag = self.choice.of(&["red", "blue", "more"]);
+        let has_tag = |document: &Json| {
+            let tags = document["g"].as_array();
+            tags.is_some_and(|tags| tags.iter().any(|other| other.as_str() == Some(tag)))
+        };
+        let found = self.found_in("j", &format!("@g:{{{tag}}}"));
+        assert_eq!(found, self.expected_documents(&has_tag), "{tag}");
+        let is_in = |document: &Json| {
+            let one = document["n"].as_f64().into_iter();
+            let several = document["n"].as_array().into_iter().flatten().filter_map(Json::as_f64);
+            one.chain(several).any(|number| (3.0..10.0).contains(&number))
+        };
+        let found = self.found_in("j", "@n:[3 (10]");
+        assert_eq!(found, self.expected_documents(&is_in));
+        let found = self.found_in("j", "@l:[30 40 5 km]");
+        assert_eq!(found, self.expected_documents(&|document| !document["l"].is_null()));
+    }
+
     fn found(&mut self, query: &str) -> BTreeSet<String> {
+        self.found_in("i", query)
+    }
+
+    fn found_in(&mut self, index: &str, query: &str) -> BTreeSet<String> {
         self.searches += 1;
-        let reply = self.run(&["FT.SEARCH", "i", query, "NOCONTENT", "LIMIT", "0", "1000"]);
+        let reply = self.run(&["FT.SEARCH", index, query, "NOCONTENT", "LIMIT", "0", "1000"]);
         let Value::Array(values) = reply else {
             panic!("{query}: {}", show(&reply));
         };
@@ -256,6 +355,7 @@ impl Judge {
     }
 
     fn check(&mut self) {
+        self.check_documents();
         let found = self.found("*");
         assert_eq!(found, self.expected(&|_| true));
         let word = self.choice.of(WORDS);
@@ -306,16 +406,23 @@ fn judge(seed: u64, changes: u32) {
     let create = "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT NOSTEM n NUMERIC SORTABLE";
     judge.connection.check(&format!("{create} => OK"));
     judge.connection.check("FT.ALTER i SCHEMA ADD g TAG => OK");
+    let documents = "FT.CREATE j ON JSON PREFIX 1 d: SCHEMA $.t AS t TEXT NOSTEM $.n AS n NUMERIC";
+    judge.connection.check(&format!("{documents} => OK"));
+    judge
+        .connection
+        .check("FT.ALTER j SCHEMA ADD $.g[*] AS g TAG $.l AS l GEO => OK");
     for step in 0..changes {
         judge.change();
         if judge.choice.below(3) == 0 {
             judge.check();
         }
         if step % 97 == 96 {
-            let flush = judge.choice.of(&["FLUSHALL", "FLUSHDB", "FT.DROPINDEX i"]).to_owned();
-            judge
-                .connection
-                .check(&format!("{flush} => OK\nFT._LIST => []\n{create} g TAG => OK"));
+            let drops = "FT.DROPINDEX i => OK\nFT.DROPINDEX j";
+            let flush = judge.choice.of(&["FLUSHALL", "FLUSHDB", drops]).to_owned();
+            let documents = format!("{documents} $.g[*] AS g TAG $.l AS l GEO => OK");
+            judge.connection.check(&format!(
+                "{flush} => OK\nFT._LIST => []\n{create} g TAG => OK\n{documents}"
+            ));
         }
     }
     judge.check();
