@@ -6,12 +6,15 @@ use super::lookup::{check_access, find, not_found, words};
 use super::upkeep;
 use crate::commands::json::Path;
 use crate::handler::context::Context;
-use crate::handler::definition::ErrorReply;
+use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias, refused};
 use crate::keyspace::Kind;
 
 /// Keys that are looked at by the command itself. Larger databases are filled in the background.
 const FILLED_AT_ONCE: u64 = 256;
+
+/// More keys than these are removed some at a time, before the command that drops their index runs.
+pub const REMOVED_AT_ONCE: usize = 256;
 
 /// Most indexes of a database.
 const INDEXES_MAX: usize = 1000;
@@ -123,22 +126,29 @@ fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> 
     Ok(())
 }
 
-pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let words = words(arguments, 1)?;
     remove(context, &words)
 }
 
-pub fn drop_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+/// The index that a request drops with its keys.
+pub fn dropped_with_keys(arguments: Arguments<'_>) -> Option<Vec<u8>> {
+    let is = |at: usize, word: &str| arguments[at].eq_ignore_ascii_case(word.as_bytes());
+    let drops = arguments.len() == 3 && (is(0, "FT.DROPINDEX") || is(0, "FT._DROPINDEXIFX")) && is(2, "DD");
+    drops.then(|| arguments[1].to_vec())
+}
+
+pub fn drop_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let words = words(arguments, 1)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if catalogue.find(words[0]).is_none() {
         context.reply.ok();
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     remove(context, &words)
 }
 
-fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<(), ErrorReply> {
+fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, ErrorReply> {
     let with_documents = match words.get(1) {
         None => false,
         Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
@@ -149,7 +159,11 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<(), ErrorRep
     };
     let index = find(context, words[0], with_documents)?;
     if with_documents {
-        for name in upkeep::keys_of(context.tx, &index) {
+        let names = upkeep::keys_of(context.tx, &index, usize::MAX);
+        if names.len() > REMOVED_AT_ONCE && !context.client.may_take_long {
+            return Ok(Outcome::RunLong);
+        }
+        for name in names {
             context.keys_of(0).remove(&name);
         }
     }
@@ -157,7 +171,7 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<(), ErrorRep
     index.clear(context.tx, &catalogue);
     context.cursors().forget(&index.name);
     context.reply.ok();
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

@@ -190,8 +190,14 @@ impl Common {
         Ok(query)
     }
 
-    /// When the search has to end, in microseconds.
-    pub fn ends_micros(&self, now_micros: u64) -> u64 {
+    /// Says whether the search has to end. Its time begins here.
+    pub fn clock(&self, context: &Context<'_, '_>) -> impl Fn() -> bool + use<> {
+        let engine = context.engine().clone();
+        let ends_micros = self.ends_micros(engine.now_micros());
+        move || engine.now_micros() > ends_micros
+    }
+
+    fn ends_micros(&self, now_micros: u64) -> u64 {
         let timeout_ms = match self.timeout_ms {
             0 => TIMEOUT_MS_MAX,
             milliseconds => milliseconds.min(TIMEOUT_MS_MAX),

@@ -447,7 +447,9 @@ pub fn tag_values(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
-    let values = index::tag_values(&mut content::rows(context, &index), at, TAG_VALUES_MAX);
+    let is_over = Common::new(context).clock(context);
+    let mut rows = content::rows(context, &index, &is_over)?;
+    let values = index::tag_values(&mut rows, at, TAG_VALUES_MAX);
     context.reply.set(values.len());
     values.iter().for_each(|value| context.reply.bulk(value));
     Ok(Outcome::Done)

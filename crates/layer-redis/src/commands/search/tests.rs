@@ -111,6 +111,8 @@ const TAGS: &[&str] = &["red", "blue", "green", "red,blue", "Green"];
 /// A hash with a field of this length is a large one.
 const LARGE_BYTES: usize = 5000;
 
+const VECTORS: &str = "$.v AS v VECTOR HNSW 8 TYPE UINT8 DIM 2 DISTANCE_METRIC L2 M 2";
+
 struct Judge {
     fixture: Fixture,
     connection: Connection,
@@ -152,7 +154,11 @@ impl Judge {
             0 => format!(r#", "padding": ["{}"]"#, "x".repeat(4 * LARGE_BYTES)),
             _ => String::new(),
         };
-        format!(r#"{{"t": "{text}", "n": {number}, "g": ["{tag}", "more"]{place}{padding}}}"#)
+        let vector = match self.choice.below(4) {
+            0 => String::new(),
+            _ => format!(r#", "v": [{}, {}]"#, self.choice.below(10), self.choice.below(10)),
+        };
+        format!(r#"{{"t": "{text}", "n": {number}, "g": ["{tag}", "more"]{place}{vector}{padding}}}"#)
     }
 
     /// Changes a document in one of several ways.
@@ -179,7 +185,7 @@ impl Judge {
             .into_iter()
             .chain(hash.iter().map(String::as_str))
             .collect();
-        match self.choice.below(38) {
+        match self.choice.below(39) {
             0..=8 => _ = self.run(&set),
             9 => _ = self.run(&["HDEL", key, "t"]),
             10 => _ = self.run(&["HDEL", key, "n", "g", "t"]),
@@ -217,6 +223,8 @@ impl Judge {
             // Its fields stand in rows of their own from then on.
             29 => _ = self.run(&["HSET", key, "padding", &"x".repeat(LARGE_BYTES)]),
             30 => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
+            // Takes vectors into the graph, and out of it.
+            31 => self.fixture.layer.fill_indexes(),
             _ => self.change_document(key),
         }
     }
@@ -336,6 +344,26 @@ impl Judge {
         assert_eq!(found, self.expected_documents(&is_in));
         let found = self.found_in("j", "@l:[30 40 5 km]");
         assert_eq!(found, self.expected_documents(&|document| !document["l"].is_null()));
+        self.check_vectors();
+    }
+
+    /// A range is exact; the nearest of few are all of them, whatever the graph has of them.
+    fn check_vectors(&mut self) {
+        let is_near = |document: &Json| {
+            let components = document["v"].as_array().map(|vector| {
+                let numbers = vector.iter().filter_map(Json::as_i64);
+                numbers.map(|component| (component - 5) * (component - 5)).sum::<i64>()
+            });
+            components.is_some_and(|distance| distance <= 9)
+        };
+        let of_query = |query| {
+            let words = ["FT.SEARCH", "j", query, "PARAMS", "2", "q", "\u{5}\u{5}", "NOCONTENT"];
+            [&words[..], &["LIMIT", "0", "1000"]].concat()
+        };
+        let found = self.found_by(&of_query("@v:[VECTOR_RANGE 9 $q]"));
+        assert_eq!(found, self.expected_documents(&is_near));
+        let found = self.found_by(&of_query("*=>[KNN 100 @v $q]"));
+        assert_eq!(found, self.expected_documents(&|document| document["v"].is_array()));
     }
 
     fn found(&mut self, query: &str) -> BTreeSet<String> {
@@ -343,10 +371,14 @@ impl Judge {
     }
 
     fn found_in(&mut self, index: &str, query: &str) -> BTreeSet<String> {
+        self.found_by(&["FT.SEARCH", index, query, "NOCONTENT", "LIMIT", "0", "1000"])
+    }
+
+    fn found_by(&mut self, request: &[&str]) -> BTreeSet<String> {
         self.searches += 1;
-        let reply = self.run(&["FT.SEARCH", index, query, "NOCONTENT", "LIMIT", "0", "1000"]);
+        let reply = self.run(request);
         let Value::Array(values) = reply else {
-            panic!("{query}: {}", show(&reply));
+            panic!("{request:?}: {}", show(&reply));
         };
         let total = show(&values[0]).parse::<usize>().unwrap();
         let keys: BTreeSet<String> = values[1..].iter().map(show).collect();
@@ -408,9 +440,9 @@ fn judge(seed: u64, changes: u32) {
     judge.connection.check("FT.ALTER i SCHEMA ADD g TAG => OK");
     let documents = "FT.CREATE j ON JSON PREFIX 1 d: SCHEMA $.t AS t TEXT NOSTEM $.n AS n NUMERIC";
     judge.connection.check(&format!("{documents} => OK"));
-    judge
-        .connection
-        .check("FT.ALTER j SCHEMA ADD $.g[*] AS g TAG $.l AS l GEO => OK");
+    judge.connection.check(&format!(
+        "FT.ALTER j SCHEMA ADD $.g[*] AS g TAG $.l AS l GEO {VECTORS} => OK"
+    ));
     for step in 0..changes {
         judge.change();
         if judge.choice.below(3) == 0 {
@@ -419,7 +451,7 @@ fn judge(seed: u64, changes: u32) {
         if step % 97 == 96 {
             let drops = "FT.DROPINDEX i => OK\nFT.DROPINDEX j";
             let flush = judge.choice.of(&["FLUSHALL", "FLUSHDB", drops]).to_owned();
-            let documents = format!("{documents} $.g[*] AS g TAG $.l AS l GEO => OK");
+            let documents = format!("{documents} $.g[*] AS g TAG $.l AS l GEO {VECTORS} => OK");
             judge.connection.check(&format!(
                 "{flush} => OK\nFT._LIST => []\n{create} g TAG => OK\n{documents}"
             ));
@@ -580,4 +612,89 @@ fn a_pattern_that_is_longer_than_every_term_is_found_in_none() {
     let query = format!("%{}%", "a".repeat(100_000));
     assert_eq!(show(&connection.run(&["FT.SEARCH", "i", &query])), "[0]");
     connection.check("FT.SEARCH i %helo% NOCONTENT => [1 k]");
+}
+
+/// Bytes of a vector that are text.
+fn vector(choice: &mut Choice) -> String {
+    (0..8).map(|_| choice.below(128) as u8 as char).collect()
+}
+
+/// The ten nearest by the graph, beside a look at all, before and after everything has changed.
+#[test]
+fn a_graph_finds_the_nearest() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let mut choice = Choice(3);
+    let nearest = |connection: &mut Connection, index: &str, vector: &str| {
+        let query = "*=>[KNN 10 @v $q]";
+        let reply = connection.run(&["FT.SEARCH", index, query, "PARAMS", "2", "q", vector, "NOCONTENT"]);
+        let Value::Array(found) = reply else {
+            panic!("{}", show(&reply));
+        };
+        found[1..].iter().map(show).collect::<Vec<_>>()
+    };
+    for (index, kind, component) in [
+        ("graph", "HNSW", "INT8 DIM 8"),
+        ("all", "FLAT", "INT8 DIM 8"),
+        ("vamana", "SVS-VAMANA", "FLOAT16 DIM 4"),
+    ] {
+        connection.check(&format!(
+            "FT.CREATE {index} SCHEMA v VECTOR {kind} 6 TYPE {component} DISTANCE_METRIC L2 => OK"
+        ));
+    }
+    for round in 0..4 {
+        for key in 0..600 {
+            connection.run(&["HSET", &format!("k{key}"), "v", &vector(&mut choice)]);
+        }
+        (0..50).for_each(|key| _ = connection.run(&["DEL", &format!("k{}", key * 7 + round)]));
+        for has_graph in [false, true] {
+            if has_graph {
+                fixture.layer.fill_indexes();
+            }
+            let mut found = 0;
+            for _ in 0..20 {
+                let query = vector(&mut choice);
+                let exact = nearest(&mut connection, "all", &query);
+                let near = nearest(&mut connection, "graph", &query);
+                assert_eq!((exact.len(), near.len()), (10, 10));
+                found += near.iter().filter(|key| exact.contains(key)).count();
+                assert_eq!(nearest(&mut connection, "vamana", &query).len(), 10);
+            }
+            assert!(found >= 190, "{found} of 200 in round {round}");
+        }
+    }
+}
+
+#[test]
+fn an_index_says_which_vectors_were_asked_for() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let refused = "!SEARCH_PARSE_ARGS";
+    let vamana = "FT.CREATE i SCHEMA v VECTOR SVS-VAMANA";
+    let of_leanvec = "COMPRESSION leanvec8X8 GRAPH_MAX_DEGREE 40 CONSTRUCTION_WINDOW_SIZE 250";
+    let of_type = "Not supported data type is given. Expected: FLOAT16, FLOAT32";
+    let of_reduction = "REDUCE is irrelevant when compression is not of type LeanVec";
+    connection.check(&format!(
+        "{vamana} 6 TYPE INT8 DIM 2 DISTANCE_METRIC L2 => {refused} {of_type}
+         {vamana} 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 REDUCE 1 => {refused} {of_reduction}
+         {vamana} 12 TYPE FLOAT32 DIM 8 DISTANCE_METRIC L2 {of_leanvec} => OK
+         FT.CREATE j SCHEMA v VECTOR SVS-VAMANA 6 TYPE FLOAT16 DIM 8 DISTANCE_METRIC IP => OK"
+    ));
+    let attributes = |connection: &mut Connection, index: &str| {
+        let Value::Array(info) = connection.run(&["FT.INFO", index]) else {
+            panic!("FT.INFO answers a list");
+        };
+        show(&info[info.iter().position(|name| show(name) == "attributes").unwrap() + 1])
+    };
+    let head = "[[identifier v attribute v type VECTOR algorithm SVS-VAMANA data_type";
+    let of_i = "graph_max_degree 40 construction_window_size 250 compression LeanVec8x8 training_threshold 10240";
+    let of_j = "graph_max_degree 32 construction_window_size 200 compression NO_COMPRESSION";
+    assert_eq!(
+        attributes(&mut connection, "i"),
+        format!("{head} FLOAT32 dim 8 distance_metric L2 {of_i} reduced_dim 4]]")
+    );
+    assert_eq!(
+        attributes(&mut connection, "j"),
+        format!("{head} FLOAT16 dim 8 distance_metric IP {of_j}]]")
+    );
 }

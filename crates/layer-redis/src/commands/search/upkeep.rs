@@ -4,7 +4,9 @@ use quartet_engine::Transaction;
 use quartet_search::aggregate::{Record, Value};
 use quartet_search::analysis::Language;
 use quartet_search::error::IndexingFailure;
-use quartet_search::{Document, Schema, WriteRows, index};
+use quartet_search::index::State;
+use quartet_search::schema::FieldKind;
+use quartet_search::{Document, Schema, WriteRows, graph, index};
 
 use super::contents::{Contents, indexed, indexed_bytes, selected};
 use crate::commands::hashes;
@@ -17,6 +19,14 @@ const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 /// How many documents are settled in one transaction at most.
 const SETTLED_MAX: usize = 4 * index::UNSETTLED_MAX as usize;
+
+/// More vectors than these are not left out of their graph: each search compares them all. Beyond,
+/// a write takes some in itself.
+const UNLINKED_MAX: u64 = 4096;
+
+/// Bytes of vectors that are taken into graphs in one transaction, about, and how many at most.
+const LINKED_BYTES: usize = 16 << 10;
+const LINKED_MAX: usize = 16;
 
 /// Why a key in reach of an index is not in it.
 struct Failure {
@@ -86,6 +96,29 @@ fn settle(tx: &mut Transaction<'_>, index: &Index) {
     if index::waiting(&mut rows) >= index::UNSETTLED_MAX {
         index::settle(&mut rows, SETTLED_MAX);
     }
+    if graph::waiting(&mut rows, &index.definition.schema) > UNLINKED_MAX {
+        link_some(&mut rows, index);
+    }
+}
+
+fn link_some(rows: &mut dyn WriteRows, index: &Index) {
+    let schema = &index.definition.schema;
+    let lengths = schema.fields().map(|(_, field)| match &field.kind {
+        FieldKind::Vector(kind) if kind.graph().is_some() => kind.bytes(),
+        _ => 0,
+    });
+    let count = LINKED_BYTES / lengths.max().unwrap_or_default().max(1);
+    graph::settle(rows, schema, count.clamp(1, LINKED_MAX));
+}
+
+/// Takes some vectors into their graphs, or out of them. Returns true if no more wait.
+pub fn link(tx: &mut Transaction<'_>, index: &Index) -> bool {
+    let mut rows = rows(tx, index);
+    if graph::waiting(&mut rows, &index.definition.schema) == 0 {
+        return true;
+    }
+    link_some(&mut rows, index);
+    graph::waiting(&mut rows, &index.definition.schema) == 0
 }
 
 /// The key as the index has it. Nothing if there is none, or it is none of the index's.
@@ -214,7 +247,12 @@ pub fn fill(keys: &mut Keyspace<'_, '_>, index: &Index, progress: Progress, coun
     progress.is_none()
 }
 
-/// Names of the keys that are in the index.
-pub fn keys_of(tx: &mut Transaction<'_>, index: &Index) -> Vec<Vec<u8>> {
-    index::keys(&mut rows(tx, index))
+/// How many keys are in the index.
+pub fn document_count(tx: &mut Transaction<'_>, index: &Index) -> usize {
+    State::read(&mut rows(tx, index)).documents as usize
+}
+
+/// Names of the keys that are in the index, the first in byte order, at most `count_max`.
+pub fn keys_of(tx: &mut Transaction<'_>, index: &Index, count_max: usize) -> Vec<Vec<u8>> {
+    index::keys(&mut rows(tx, index), count_max)
 }
