@@ -20,6 +20,9 @@ TESTDATA = Path(__file__).resolve().parents[2] / "crates/layer-redis/testdata/se
 ZERO, TWO = "\0\0\0\0", "\0\0\0@"
 PARAMETERS = f"PARAMS 2 q '{TWO}{ZERO}'"
 
+# What FT.INFO says beside sizes and counts of the original's memory.
+INFO_KEYS = (b"index_name", b"index_options", b"index_definition", b"attributes", b"num_docs", b"hash_indexing_failures")
+
 COMMANDS = f"""
 FT.CREATE i ON HASH PREFIX 1 d: SCHEMA t TEXT WEIGHT 2 SORTABLE g TAG SEPARATOR ; CASESENSITIVE n NUMERIC SORTABLE v VECTOR FLAT 6 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 m TEXT NOSTEM INDEXMISSING INDEXEMPTY SORTABLE UNF k TAG SORTABLE p AS price NUMERIC b TEXT
 FT.CREATE i ON HASH SCHEMA t TEXT
@@ -218,6 +221,163 @@ EXISTS f:1 f:2
 FT.DROPINDEX i
 EXISTS d:1
 FT._LIST
+FT.CREATE h PREFIX 1 h FILTER '@price>1' SCHEMA p AS price NUMERIC
+HSET h1 p 5
+HSET h2 price 5
+HSET h3 p 1
+FT.SEARCH h * DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.DROPINDEX h DD
+FLUSHALL
+FT.CREATE j ON JSON PREFIX 1 j: SCHEMA $.t AS t TEXT SORTABLE $.g[*] AS g TAG $.n AS n NUMERIC SORTABLE $.v AS v VECTOR FLAT 6 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 $.o.x AS ox NUMERIC $.raw TEXT legacy TAG $.s AS s TAG SEPARATOR ; $.b AS b TAG SORTABLE $.l AS l GEO
+JSON.SET j:1 $ '{{"t":"hello world","g":["a","b"],"n":1,"v":[1,2],"o":{{"x":5}},"raw":"zed","legacy":"L1","s":"A;b","b":true,"l":"13.361389,38.115556"}}'
+JSON.SET j:2 $ '{{"t":["hello","There"],"g":["b"],"n":[1,2,3],"v":[3.5,2],"raw":"a","x":true,"nul":null,"f":1.50,"s":["A;b","c"],"b":false,"l":["1,2","15.087269,37.502669"]}}'
+JSON.SET j:3 $ '{{"t":3,"g":["b"],"n":1}}'
+JSON.SET j:4 $ '{{"t":"bad","g":["b"],"n":"x"}}'
+JSON.SET j:5 $ '{{"t":"vec","v":[1,2,3]}}'
+JSON.SET j:6 $ '[1,2]'
+JSON.SET j:7 $ '{{"t":"none","v":[[1,2],[3,4]]}}'
+JSON.SET j:8 $ '{{"t":null,"g":null,"n":null,"v":null,"l":null}}'
+HSET j:9 t hello
+FT.INFO j
+FT.SEARCH j * DIALECT 2 SCORER DOCSCORE
+FT.SEARCH j * DIALECT 3 SCORER DOCSCORE
+FT.SEARCH j hello DIALECT 2 SCORER DOCSCORE RETURN 1 t
+FT.SEARCH j hello DIALECT 3 SCORER DOCSCORE RETURN 1 t
+FT.SEARCH j hello DIALECT 4 SCORER DOCSCORE RETURN 1 t
+FT.SEARCH j hello DIALECT 2 SCORER DOCSCORE RETURN 9 t n g ox v raw s l legacy
+FT.SEARCH j hello DIALECT 3 SCORER DOCSCORE RETURN 9 t n g ox v raw s l legacy
+FT.SEARCH j hello DIALECT 2 SCORER DOCSCORE RETURN 1 b
+FT.SEARCH j hello DIALECT 3 SCORER DOCSCORE RETURN 1 b
+FT.SEARCH j hello DIALECT 2 SCORER DOCSCORE RETURN 3 $.g AS gg
+FT.SEARCH j hello DIALECT 3 SCORER DOCSCORE RETURN 3 $.g AS gg
+FT.SEARCH j hello DIALECT 2 SCORER DOCSCORE RETURN 4 $.o $.x $.nul $.f
+FT.SEARCH j hello DIALECT 3 SCORER DOCSCORE RETURN 4 $.o $.x $.nul $.f
+FT.SEARCH j hello DIALECT 2 SCORER DOCSCORE RETURN 3 $.g[*] $..x $
+FT.SEARCH j hello DIALECT 3 SCORER DOCSCORE RETURN 3 $.g[*] $..x $
+FT.SEARCH j hello DIALECT 2 SCORER DOCSCORE RETURN 3 g zz o
+FT.SEARCH j hello DIALECT 2 SORTBY n
+FT.SEARCH j hello DIALECT 3 SORTBY n
+FT.SEARCH j hello DIALECT 2 SORTBY t WITHSORTKEYS
+FT.SEARCH j hello DIALECT 3 SORTBY t WITHSORTKEYS
+FT.SEARCH j hello DIALECT 2 SORTBY b WITHSORTKEYS
+FT.SEARCH j hello DIALECT 3 SORTBY b WITHSORTKEYS
+FT.SEARCH j hello DIALECT 2 SORTBY n RETURN 1 n WITHSORTKEYS
+FT.SEARCH j hello DIALECT 2 SORTBY ox
+FT.SEARCH j hello DIALECT 2 SORTBY ox NOCONTENT WITHSORTKEYS
+FT.SEARCH j hello DIALECT 2 SORTBY l NOCONTENT WITHSORTKEYS
+FT.SEARCH j '@g:{{b}}' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '@s:{{a}}' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '@s:{{c}}' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '@b:{{true}}' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '@n:[2 2]' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '@ox:[5 5]' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '@legacy:{{L1}}' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '@l:[15 37.5 20 km]' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j * GEOFILTER l 1 2 1 m DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH j '*=>[KNN 2 @v $q AS d]' {PARAMETERS} DIALECT 2 SORTBY d
+FT.SEARCH j '*=>[KNN 2 @v $q AS d]' {PARAMETERS} DIALECT 3 SORTBY d
+FT.SEARCH j '*=>[KNN 2 @v $q AS d]' {PARAMETERS} DIALECT 2 SORTBY d RETURN 2 d t
+FT.SEARCH j '*=>[KNN 2 @v $q AS d]' {PARAMETERS} DIALECT 2 SORTBY n
+FT.AGGREGATE j * DIALECT 2 LOAD 1 $.g
+FT.AGGREGATE j * DIALECT 2 LOAD 3 $.g AS gg
+FT.AGGREGATE j * DIALECT 3 LOAD 3 $.g AS gg
+FT.AGGREGATE j * DIALECT 2 LOAD *
+FT.AGGREGATE j * DIALECT 3 LOAD *
+FT.AGGREGATE j * DIALECT 2 LOAD 4 @t @n @g @v
+FT.AGGREGATE j * DIALECT 3 LOAD 4 @t @n @g @v
+FT.AGGREGATE j * DIALECT 2 LOAD 4 t n g v
+FT.AGGREGATE j hello DIALECT 2 GROUPBY 1 @n REDUCE COUNT 0 AS c
+FT.AGGREGATE j hello DIALECT 3 GROUPBY 1 @n REDUCE COUNT 0 AS c
+FT.AGGREGATE j hello DIALECT 2 GROUPBY 1 @g REDUCE COUNT 0 AS c SORTBY 2 @g ASC
+FT.AGGREGATE j hello DIALECT 2 GROUPBY 1 @t REDUCE COUNT 0 AS c SORTBY 2 @t ASC
+FT.AGGREGATE j hello DIALECT 2 APPLY @n*2 AS m
+FT.AGGREGATE j hello DIALECT 2 LOAD 3 $.b AS x APPLY '@x*2' AS u
+FT.AGGREGATE j hello DIALECT 2 LOAD 3 $.v AS x GROUPBY 1 @x REDUCE COUNT 0 AS c SORTBY 1 @x
+JSON.NUMINCRBY j:1 $.o.x 2
+FT.SEARCH j '@ox:[7 7]' DIALECT 2 RETURN 1 ox
+JSON.ARRAPPEND j:1 $.g '"zebra"'
+FT.SEARCH j '@g:{{zebra}}' DIALECT 2 NOCONTENT
+JSON.DEL j:1 $.t
+FT.SEARCH j world DIALECT 2 NOCONTENT
+JSON.MERGE j:1 $ '{{"t":"merged"}}'
+FT.SEARCH j merged DIALECT 2 NOCONTENT
+JSON.TOGGLE j:1 $.b
+FT.SEARCH j '@b:{{false}}' DIALECT 2 SORTBY ox NOCONTENT
+FT.ALTER j SCHEMA ADD $.x AS x TAG
+FT.TAGVALS j g
+FT.CREATE k ON JSON SCHEMA $.a[ AS t TEXT
+FT.CREATE k ON JSON PREFIX 1 k: LANGUAGE_FIELD $.l SCORE_FIELD $.s PAYLOAD_FIELD $.p FILTER '@n>1' SCHEMA $.n AS n NUMERIC $.t AS t TEXT
+JSON.SET k:1 $ '{{"n":5,"l":"german","s":0.25,"p":"pay","t":"häuser"}}'
+JSON.SET k:2 $ '{{"n":1,"t":"häuser"}}'
+JSON.SET k:3 $ '{{"n":3,"t":"häuser","l":"klingon"}}'
+FT.INFO k
+FT.SEARCH k haus LANGUAGE german DIALECT 2 SCORER DOCSCORE WITHSCORES NOCONTENT WITHPAYLOADS
+FT.SEARCH k * DIALECT 2 SORTBY n NOCONTENT
+FT.DROPINDEX k DD
+EXISTS k:1 k:2
+FLUSHALL
+FT.CREATE x PREFIX 1 x: SCHEMA l GEO m GEO SORTABLE t TEXT
+FT.CREATE y SCHEMA g GEO FOO
+HSET x:1 l 13.361389,38.115556 m 13.361389,38.115556 t hello
+HSET x:2 l '15.087269 37.502669' m 15.087269,37.502669 t hello
+HSET x:3 l 200,1 t hello
+HSET x:4 l foo t hello
+FT.INFO x
+FT.SEARCH x '@l:[15 37 200 km]' DIALECT 2 SCORER DOCSCORE NOCONTENT
+FT.SEARCH x '@l:[15 37 100 km]' DIALECT 2 NOCONTENT
+FT.SEARCH x '@l:[15 37 -1 km]' DIALECT 2 NOCONTENT
+FT.SEARCH x '@l:[15 37 1 xx]' DIALECT 2 NOCONTENT
+FT.SEARCH x '@l:[$lo $la $r $u]' PARAMS 8 lo 15 la 37 r 100 u km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 37 100 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 37 100 km GEOFILTER m 15 37 10 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 37 100 xx NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 37 DIALECT 2
+FT.SEARCH x hello GEOFILTER l a 37 100 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 b 100 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 37 c km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 37 -5 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 1500 37 5 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER zz 15 37 5 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER t 15 37 5 km NOCONTENT DIALECT 2
+FT.SEARCH x hello GEOFILTER l 15 37 100 KM NOCONTENT DIALECT 2
+FT.SEARCH x hello SORTBY l RETURN 1 l DIALECT 2
+FT.SEARCH x hello SORTBY m DESC RETURN 1 m WITHSORTKEYS DIALECT 2
+FT.AGGREGATE x * LOAD 1 @l APPLY 'geodistance(@l,"15,37")' AS d DIALECT 2
+FT.AGGREGATE x * LOAD 1 @l APPLY 'geodistance(@l,15,37)' AS d SORTBY 2 @d DESC DIALECT 2
+FT.AGGREGATE x * APPLY 'geodistance(@m,15,37)' AS d SORTBY 2 @d ASC DIALECT 2
+FLUSHALL
+FT.CREATE x SCHEMA t TEXT v VECTOR HNSW 14 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 M 8 EF_CONSTRUCTION 100 EF_RUNTIME 20 EPSILON 0.5 w VECTOR FLAT 6 TYPE FLOAT16 DIM 1 DISTANCE_METRIC COSINE b VECTOR HNSW 6 TYPE BFLOAT16 DIM 1 DISTANCE_METRIC IP
+FT.INFO x
+HSET a t hello v '{ZERO}{TWO}' w 'a1' b 'a1'
+HSET b t hello v '{TWO}{TWO}'
+HSET c t hello v '{TWO}'
+FT.INFO x
+FT.SEARCH x '*=>[KNN 2 @v $q AS kk]' {PARAMETERS} DIALECT 2 SORTBY kk
+FT.SEARCH x '*=>[KNN 2 @w $q AS kk]' PARAMS 2 q zz DIALECT 2 SORTBY kk RETURN 1 kk
+FT.SEARCH x '@v:[VECTOR_RANGE 5 $q]=>{{$yield_distance_as: dd}}' {PARAMETERS} DIALECT 2 SORTBY dd
+FT.SEARCH x '@v:[VECTOR_RANGE 5 $q]=>{{$yield_distance_as: dd; $epsilon:0.1}}' {PARAMETERS} DIALECT 2 SORTBY dd RETURN 2 dd t
+FT.SEARCH x '@v:[VECTOR_RANGE 9 $q]=>{{$yield_distance_as: dd}}' {PARAMETERS} DIALECT 2 SORTBY dd DESC NOCONTENT WITHSORTKEYS
+FT.SEARCH x '@v:[VECTOR_RANGE 5 $q]' {PARAMETERS} DIALECT 2 NOCONTENT
+FT.SEARCH x '@v:[VECTOR_RANGE 9 $q]=>{{$yield_distance_as: dd}}' {PARAMETERS} DIALECT 2 SORTBY t
+FT.SEARCH x '(@v:[VECTOR_RANGE 9 $q]=>{{$yield_distance_as: dd}} hello)=>[KNN 2 @v $q AS kk]' {PARAMETERS} DIALECT 2 SORTBY dd RETURN 2 kk dd
+FT.SEARCH x '(@v:[VECTOR_RANGE 9 $q]=>{{$yield_distance_as: dd}} hello)=>[KNN 2 @v $q AS kk]' {PARAMETERS} DIALECT 2 SORTBY kk
+FT.AGGREGATE x '@v:[VECTOR_RANGE 9 $q]=>{{$yield_distance_as: dd}}' {PARAMETERS} DIALECT 2 APPLY '@dd*2' AS e SORTBY 1 @dd
+FT.AGGREGATE x '@v:[VECTOR_RANGE 9 $q]=>{{$yield_distance_as: dd}}' {PARAMETERS} DIALECT 2 LOAD 1 t SORTBY 1 @dd
+FT.SEARCH x 'hello=>[KNN 2 @v $q HYBRID_POLICY BATCHES BATCH_SIZE 5 AS kk]' {PARAMETERS} DIALECT 2 SORTBY kk NOCONTENT
+FT.SEARCH x 'hello=>[KNN 2 @v $q HYBRID_POLICY ADHOC_BF AS kk]' {PARAMETERS} DIALECT 2 SORTBY kk NOCONTENT
+FT.SEARCH x '*=>[KNN 2 @v $q EF_RUNTIME $e AS kk]' PARAMS 4 e 30 q '{TWO}{ZERO}' DIALECT 2 SORTBY kk NOCONTENT
+FT.SEARCH x '*=>[KNN $k @v $q]=>{{$yield_distance_as: kk; $EF_RUNTIME: 30}}' PARAMS 4 k 2 q '{TWO}{ZERO}' DIALECT 2 SORTBY kk
+FT.CREATE z SCHEMA v VECTOR HNSW 4 TYPE FLOAT32 DIM 2
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 M a
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 M 0
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 EF_CONSTRUCTION 0
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 EF_RUNTIME 0
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 EPSILON x
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 BLOCK_SIZE 10
+FT.CREATE z SCHEMA v VECTOR FLAT 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 M 10
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC FOO M 10
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FOO DIM 2 DISTANCE_METRIC L2 M 10
+FT.CREATE z SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 0 DISTANCE_METRIC L2 M 10
 """.strip().split("\n")
 
 
@@ -236,8 +396,13 @@ def show(value: object) -> str:
     return "nil" if value is None else str(value)
 
 
-def without_total(command: list[str], reply: object) -> object:
-    """The original's totals of aggregations say how far it has come when it answers."""
+def compared(command: list[str], reply: object) -> object:
+    """What is compared of a reply. Totals of aggregations say how far the original has come when it answers."""
+    if command[0] == "FT.INFO" and isinstance(reply, list):
+        pairs = zip(reply[::2], reply[1::2], strict=True)
+        return [item for pair in pairs if pair[0] in INFO_KEYS for item in pair]
+    if command[0] == "FT.INFO":
+        return {name: item for name, item in reply.items() if name in INFO_KEYS}
     if command[0] != "FT.AGGREGATE":
         return reply
     if isinstance(reply, list):
@@ -253,7 +418,7 @@ def answered(connection: redis.Connection, command: list[str]) -> str:
         return f"!{error}"
     if command[0] in ("FT.TAGVALS", "FT._LIST"):
         reply = set(reply)
-    return show(without_total(command, reply))
+    return show(compared(command, reply))
 
 
 def main() -> None:
@@ -264,7 +429,7 @@ def main() -> None:
             for line in COMMANDS:
                 command = shlex.split(line)
                 recorded = {"command": command, "resp2": answered(resp2, command)}
-                if command[0] in ("FT.SEARCH", "FT.AGGREGATE", "FT.TAGVALS", "FT.EXPLAINCLI", "FT._LIST"):
+                if command[0] in ("FT.SEARCH", "FT.AGGREGATE", "FT.TAGVALS", "FT.EXPLAINCLI", "FT._LIST", "FT.INFO"):
                     recorded["resp3"] = answered(resp3, command)
                 out.write(json.dumps(recorded, ensure_ascii=False) + "\n")
 

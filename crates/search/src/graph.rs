@@ -128,6 +128,20 @@ pub fn settle(rows: &mut dyn WriteRows, schema: &Schema, count_max: usize) -> bo
     is_more
 }
 
+/// How many vectors wait to be taken into the graphs or out of them. A search compares each of the
+/// former.
+pub fn waiting(rows: &mut dyn Rows, schema: &Schema) -> u64 {
+    let mut waiting = 0;
+    for (field, of_schema) in schema.fields() {
+        if matches!(&of_schema.kind, FieldKind::Vector(kind) if kind.graph().is_some()) {
+            let (vectors, gone) = (field_prefix(b'v', field), field_prefix(b'y', field));
+            let next = vector_row(field, Head::read(rows, field).reached + 1);
+            waiting += rows.count(&next, &after(&vectors)) + rows.count(&gone, &after(&gone));
+        }
+    }
+    waiting
+}
+
 fn settle_field(rows: &mut dyn WriteRows, field: u16, (kind, graph): (&VectorKind, &Graph), count_max: usize) -> bool {
     let head = Head::read(rows, field);
     let removed = gone_nodes(rows, field, count_max);
@@ -629,7 +643,9 @@ mod tests {
             assert!(index::remove(&mut rows, &key.to_be_bytes()));
         }
         assert!(recall(&mut rows, false) >= 0.95);
+        assert!(waiting(&mut rows, &schema(true)) > COUNT / 3);
         while settle(&mut rows, &schema(true), 7) {}
+        assert_eq!(waiting(&mut rows, &schema(true)), 0);
         check_links(&mut rows);
         assert!(recall(&mut rows, false) >= 0.95);
     }

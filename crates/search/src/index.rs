@@ -174,10 +174,13 @@ pub fn tag_values(rows: &mut dyn Rows, field: u16, count_max: usize) -> Vec<Vec<
     values
 }
 
-/// The keys of all documents, in byte order.
-pub fn keys(rows: &mut dyn Rows) -> Vec<Vec<u8>> {
+/// The keys of documents, the first in byte order, at most `count_max`.
+pub fn keys(rows: &mut dyn Rows, count_max: usize) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     rows.scan(&key_row(b""), &after(&key_row(b"")), &mut |key, _| {
+        if keys.len() == count_max {
+            return ControlFlow::Break(());
+        }
         keys.push(key[1..].to_vec());
         ControlFlow::Continue(())
     });

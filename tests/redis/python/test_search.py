@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 
 import pytest
 
@@ -103,6 +104,33 @@ def test_every_search_finds_what_the_keys_hold_through_kills(fresh_server):
         with Connection(fresh_server.port) as connection:
             for _ in range(10):
                 judge(connection, choice)
+
+
+@pytest.mark.quartet_only
+def test_an_index_goes_with_many_keys(fresh_server):
+    with Connection(fresh_server.port) as connection:
+        connection.do(*CREATE)
+        connection.pipeline(*(["HSET", f"d:{number}", "n", number] for number in range(2000)))
+        connection.do("SET", "d:other", "stays")
+        assert connection.do("FT.DROPINDEX", "i", "DD") == "OK"
+        assert (connection.do("KEYS", "*"), connection.do("FT._LIST")) == (["d:other"], [])
+
+
+@pytest.mark.quartet_only
+def test_keys_that_are_over_are_looked_at_within_the_time_of_a_search(fresh_server):
+    with Connection(fresh_server.port) as connection:
+        connection.do(*CREATE)
+        connection.do("DEBUG", "SET-ACTIVE-EXPIRE", "0")
+        connection.pipeline(*(["HSET", f"d:{number}", "n", number, "t", "alpha"] for number in range(20_000)))
+        connection.pipeline(*(["PEXPIRE", f"d:{number}", 1] for number in range(19_999)))
+        with pytest.raises(ReplyError, match="Timeout"):
+            connection.do("FT.SEARCH", "i", "alpha", "TIMEOUT", 1)
+        connection.do("DEBUG", "SET-ACTIVE-EXPIRE", "1")
+        deadline = time.monotonic() + 60
+        while connection.do("DBSIZE") > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert connection.do("FT.SEARCH", "i", "alpha", "NOCONTENT") == [1, "d:19999"]
 
 
 @pytest.mark.quartet_only

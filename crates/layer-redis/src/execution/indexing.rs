@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quartet_engine::{PartitionGuard, Role, Transaction};
 
+use crate::access::acl::User;
 use crate::commands::search::upkeep;
 use crate::layer::Redis;
 
@@ -15,6 +16,9 @@ const STEP_KEYS: u64 = 16;
 
 /// How long one call of the cycle goes on filling, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
+
+/// Keys of an index that are removed in one transaction.
+const REMOVED_KEYS: usize = 64;
 
 /// How often a search that waits for an index looks how far it is.
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
@@ -51,7 +55,7 @@ impl Redis {
         self.indexes.discard();
     }
 
-    /// Fills indexes that are not full yet. Call it about ten times a second.
+    /// Fills indexes that are not full yet, and their graphs. Call it about ten times a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
@@ -74,12 +78,49 @@ impl Redis {
             let catalogue = self.indexes.catalogue(tx);
             let mut is_done = true;
             for index in catalogue.indexes() {
-                let Some(progress) = index.progress(tx) else { continue };
-                is_done = upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index, progress, STEP_KEYS) && is_done;
+                is_done &= match index.progress(tx) {
+                    Some(progress) => upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index, progress, STEP_KEYS),
+                    None => upkeep::link(tx, index),
+                };
             }
             Ok(is_done)
         });
         step.map_or(true, |(is_done, _)| is_done)
+    }
+
+    /// Removes keys of an index that is to be dropped with them, some at a time, until few are left.
+    pub fn remove_keys_of_index(&self, name: &[u8], user: &User) {
+        let mut left = None;
+        while let Ok(mut partition) = self.partition_in_time() {
+            let now_ms = partition.now_micros() / 1000;
+            let removed = partition.execute(self.space, |tx| -> Result<(usize, usize), ()> {
+                let catalogue = self.indexes.catalogue(tx);
+                let index = catalogue.find(name).ok_or(())?;
+                if !user.has_prefixes(&index.definition.prefixes, true) {
+                    return Err(());
+                }
+                let count = upkeep::document_count(tx, index);
+                let names = upkeep::keys_of(tx, index, REMOVED_KEYS);
+                let mut keys = self.keyspace(tx, 0, now_ms);
+                names.iter().for_each(|name| _ = keys.remove(name));
+                self.follow_changes(tx, now_ms);
+                Ok((names.len(), count))
+            });
+            let Ok(((removed, count), dependency)) = removed else {
+                self.changes.take();
+                return self.forget_indexes();
+            };
+            self.indexes.commit();
+            self.tell_removed(dependency);
+            drop(partition);
+            self.send_outbox();
+            // Those that others write meanwhile are left to the command.
+            let left = left.get_or_insert(count);
+            *left = left.saturating_sub(removed);
+            if removed < REMOVED_KEYS || *left == 0 {
+                return;
+            }
+        }
     }
 
     /// Waits until all indexes are full, or a search's time is over.

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Busy, Dependency, PartitionGuard};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
+use crate::commands::search::administration;
 use crate::connections::clients::ClientState;
 use crate::connections::pending_disconnects::Abandoned;
 use crate::execution::call::{Call, Ended, answer_error, call};
@@ -43,6 +44,7 @@ impl LongRun {
     pub fn run(&mut self) {
         let layer = self.layer.clone();
         layer.await_filled_indexes();
+        self.remove_keys_of_index();
         let mut partition = layer.engine.partition_for_long();
         self.client.may_take_long = true;
         let ended = self.call(&mut partition);
@@ -61,6 +63,16 @@ impl LongRun {
         layer.send_outbox();
         layer.serve_blocked(&mut partition);
         layer.clear_left_behind(&mut partition);
+    }
+
+    /// FT.DROPINDEX DD finds few keys left when it runs.
+    fn remove_keys_of_index(&mut self) {
+        let mut parser = Parser::new();
+        if let Ok(Parsed::Request { .. }) = parser.parse(&self.request, &Limits::unlimited())
+            && let Some(index) = administration::dropped_with_keys(parser.arguments(&self.request))
+        {
+            self.layer.remove_keys_of_index(&index, &self.client.user);
+        }
     }
 
     fn call(&mut self, partition: &mut PartitionGuard<'_>) -> Ended {

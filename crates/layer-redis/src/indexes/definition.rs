@@ -3,13 +3,14 @@
 
 use quartet_search::aggregate::Expression;
 use quartet_search::analysis::{Language, StopWords};
-use quartet_search::vectors::{Component, Metric, VectorKind};
 use quartet_search::{Field, FieldKind, Schema};
 
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 use crate::indexes::words::text;
+use crate::indexes::vectors::{self, Algorithm};
 use crate::indexes::{Words, refused};
+use crate::keyspace::Kind;
 
 /// Options that change nothing that a search finds here: FT.INFO repeats them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ const PREFIXES_MAX: usize = 1024;
 /// An index as its requests define it.
 #[derive(Clone, Debug)]
 pub struct Definition {
+    /// What keys are looked at: hashes or documents.
+    pub on: Kind,
     /// A key that begins with one of these is in the index.
     pub prefixes: Vec<Vec<u8>>,
     /// Keys for which this is not true are not in the index.
@@ -39,6 +42,8 @@ pub struct Definition {
     pub schema: Schema,
     /// Names of fields with WITHSUFFIXTRIE, which speeds nothing up here.
     pub with_suffixes: Vec<String>,
+    /// Names of VECTOR fields, and how their vectors were asked to be kept.
+    algorithms: Vec<(String, Algorithm)>,
 }
 
 impl Definition {
@@ -46,6 +51,7 @@ impl Definition {
     pub fn parse(words: &[&[u8]]) -> Result<Definition, ErrorReply> {
         let mut words = Words::new(words);
         let mut definition = Definition {
+            on: Kind::Hash,
             prefixes: vec![Vec::new()],
             filter: None,
             names_language: false,
@@ -58,6 +64,7 @@ impl Definition {
             skips_initial_scan: false,
             schema: Schema::default(),
             with_suffixes: Vec::new(),
+            algorithms: Vec::new(),
         };
         loop {
             let Some(word) = words.next() else {
@@ -89,13 +96,14 @@ impl Definition {
         match upper.as_slice() {
             b"ON" => {
                 let kind = words.argument("ON")?;
-                if !parse::is(kind, "HASH") {
-                    let shown = String::from_utf8_lossy(kind);
-                    return Err(match parse::is(kind, "JSON") {
-                        true => refused("Indexes on JSON documents are not served"),
-                        false => refused(format!("Invalid rule type: {shown}")),
-                    });
-                }
+                self.on = match kind.to_ascii_uppercase().as_slice() {
+                    b"HASH" => Kind::Hash,
+                    b"JSON" => Kind::Json,
+                    _ => {
+                        let shown = String::from_utf8_lossy(kind);
+                        return Err(refused(format!("Invalid rule type: {shown}")));
+                    }
+                };
             }
             b"PREFIX" => {
                 let prefixes = words.counted("PREFIX")?;
@@ -170,7 +178,8 @@ impl Definition {
             b"TAG" => self.tag(&name, words)?,
             b"NUMERIC" => FieldKind::Numeric,
             b"VECTOR" => self.vector(&name, words)?,
-            b"GEO" | b"GEOSHAPE" => {
+            b"GEO" => FieldKind::Geo,
+            b"GEOSHAPE" => {
                 let kind = String::from_utf8_lossy(&upper).into_owned();
                 return Err(refused(format!("Fields of type {kind} are not served: field `{name}`")));
             }
@@ -179,6 +188,8 @@ impl Definition {
         let mut field = Field::new(&name, kind);
         field.path = path;
         self.modifiers(&mut field, words)?;
+        // A document's values are kept as they are.
+        field.keeps_case |= field.sortable && self.on == Kind::Json;
         if field.no_index && field.index_missing {
             let name = &field.name;
             let text = format!("'Field `{name}` cannot be defined with both `NOINDEX` and `INDEXMISSING`'");
@@ -205,7 +216,7 @@ impl Definition {
     }
 
     fn tag(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
-        let (mut separator, mut case_sensitive) = (Some(b','), false);
+        let (mut separator, mut case_sensitive) = ((self.on == Kind::Hash).then_some(b','), false);
         loop {
             if words.take("SEPARATOR") {
                 let word = words.next().ok_or_else(|| refused("SEPARATOR requires an argument"))?;
@@ -250,72 +261,14 @@ impl Definition {
     }
 
     fn vector(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
-        let algorithm = words.argument("vector similarity algorithm")?;
-        match algorithm.to_ascii_uppercase().as_slice() {
-            b"FLAT" => {}
-            b"HNSW" | b"SVS-VAMANA" => {
-                let shown = String::from_utf8_lossy(algorithm).to_ascii_uppercase();
-                return Err(refused(format!(
-                    "Vectors of {shown} are not served, those of FLAT are: field `{name}`"
-                )));
-            }
-            _ => {
-                return Err(refused(
-                    "Bad arguments for vector similarity algorithm: Unknown argument",
-                ));
-            }
-        }
-        let count: usize = words.number("vector similarity number of parameters")?;
-        if !count.is_multiple_of(2) {
-            return Err(refused(format!(
-                "Bad number of arguments for vector similarity index: got {count} but expected even number as algorithm \
-                 parameters (should be submitted as named arguments)"
-            )));
-        }
-        if count > words.left() {
-            return Err(refused(format!("Expected {count} parameters but got {}", words.left())));
-        }
-        let pairs = words.several(count, "vector similarity number of parameters")?;
-        let (mut component, mut dimensions, mut metric) = (None, None, None);
-        for pair in pairs.chunks(2) {
-            let (key, value) = (
-                pair[0].to_ascii_uppercase(),
-                String::from_utf8_lossy(pair[1]).into_owned(),
-            );
-            let wrong = |what: &str, why: &str| {
-                refused(format!("Bad arguments for vector similarity FLAT index {what}: {why}"))
-            };
-            let unknown = |what| move || wrong(what, "Unknown argument");
-            match key.as_slice() {
-                b"TYPE" => component = Some(Component::of_name(&value).ok_or_else(unknown("type"))?),
-                b"DIM" => {
-                    let number = value.parse::<usize>();
-                    let number = number.map_err(|_| wrong("dim", "Could not convert argument to expected type"))?;
-                    if number == 0 {
-                        return Err(wrong("dim", "Value is outside acceptable bounds"));
-                    }
-                    dimensions = Some(number);
-                }
-                b"DISTANCE_METRIC" => metric = Some(Metric::of_name(&value).ok_or_else(unknown("metric"))?),
-                b"INITIAL_CAP" | b"BLOCK_SIZE" => {
-                    let wrong = |_| wrong("parameter", "Could not convert argument to expected type");
-                    value.parse::<u64>().map_err(wrong)?;
-                }
-                _ => {
-                    let shown = String::from_utf8_lossy(pair[0]);
-                    return Err(refused(format!("Bad arguments for algorithm FLAT: {shown}")));
-                }
-            }
-        }
-        let missing = |what: &str| {
-            refused(format!(
-                "Missing mandatory parameter: cannot create FLAT index without specifying {what} argument"
-            ))
-        };
-        let component = component.ok_or_else(|| missing("TYPE"))?;
-        let dimensions = dimensions.ok_or_else(|| missing("DIM"))?;
-        let metric = metric.ok_or_else(|| missing("DISTANCE_METRIC"))?;
-        let kind = VectorKind::new(component, dimensions, metric).map_err(|error| error.text())?;
+        let (kind, algorithm) = vectors::parse(words)?;
+        self.algorithms.push((name.into(), algorithm));
         Ok(FieldKind::Vector(kind))
+    }
+
+    /// How the vectors of the field with this name were asked to be kept.
+    pub fn algorithm(&self, name: &str) -> &Algorithm {
+        let found = self.algorithms.iter().find(|(known, _)| known == name);
+        found.map_or(&Algorithm::Flat, |(_, algorithm)| algorithm)
     }
 }

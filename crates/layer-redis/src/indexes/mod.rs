@@ -22,6 +22,7 @@ mod cursors;
 mod definition;
 mod failures;
 mod rows;
+mod vectors;
 mod words;
 
 pub use catalogue::{Catalogue, Index, Progress, clear_alias, put_alias};
@@ -29,6 +30,7 @@ pub use cursors::{Cursor, Cursors, bytes};
 pub use definition::Definition;
 pub use failures::{Failure, Failures};
 pub use rows::{Overlay, TransactionRows};
+pub use vectors::Algorithm;
 pub use words::Words;
 
 use std::sync::Arc;

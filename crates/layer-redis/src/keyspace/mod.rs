@@ -606,17 +606,29 @@ impl Keyspace<'_, '_> {
     }
 }
 
-/// Names of keys whose deadline (of the key, or of some field) is at or before `now_ms`: database,
-/// deadline, name.
-pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: usize) -> Vec<(u8, u64, Vec<u8>)> {
+/// Visits keys whose deadline (of the key, or of some field) is at or before `now_ms`, until `visit`
+/// breaks: database, deadline, name.
+pub fn each_due(
+    tx: &mut Transaction<'_>,
+    of_fields: bool,
+    now_ms: u64,
+    visit: &mut dyn FnMut(u8, u64, &[u8]) -> ControlFlow<()>,
+) {
     let tag = if of_fields { b'F' } else { b'T' };
     let start = expiry_row(tag, 0, 0, b"");
     let end = expiry_row(tag, now_ms.saturating_add(1), 0, b"");
-    let mut due = Vec::new();
     tx.scan(&start, &end, false, &mut |row| {
         let key = Transaction::layer_key(row);
         let deadline_ms = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes of deadline"));
-        due.push((key[9], deadline_ms, key[10..].to_vec()));
+        visit(key[9], deadline_ms, &key[10..])
+    });
+}
+
+/// The first of them.
+pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: usize) -> Vec<(u8, u64, Vec<u8>)> {
+    let mut due = Vec::new();
+    each_due(tx, of_fields, now_ms, &mut |db, deadline_ms, name| {
+        due.push((db, deadline_ms, name.to_vec()));
         if due.len() < count_max {
             ControlFlow::Continue(())
         } else {

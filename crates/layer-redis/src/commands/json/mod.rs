@@ -27,7 +27,7 @@ use rustc_hash::FxHashSet;
 
 pub use self::document::Json;
 use self::document::Location;
-use self::path::Path;
+pub use self::path::Path;
 use self::rows::Place;
 pub use self::rows::{document, judge as verify_pieces, large_text_bytes};
 use crate::commands::help::help_command;

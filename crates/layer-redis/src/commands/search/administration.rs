@@ -4,12 +4,17 @@ use quartet_wire_resp::Arguments;
 
 use super::lookup::{check_access, find, not_found, words};
 use super::upkeep;
+use crate::commands::json::Path;
 use crate::handler::context::Context;
-use crate::handler::definition::ErrorReply;
-use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias};
+use crate::handler::definition::{ErrorReply, Outcome};
+use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias, refused};
+use crate::keyspace::Kind;
 
 /// Keys that are looked at by the command itself. Larger databases are filled in the background.
 const FILLED_AT_ONCE: u64 = 256;
+
+/// More keys than these are removed some at a time, before the command that drops their index runs.
+pub const REMOVED_AT_ONCE: usize = 256;
 
 /// Most indexes of a database.
 const INDEXES_MAX: usize = 1000;
@@ -49,6 +54,7 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
         return Err(format!("SEARCH_LIMIT_OVER A database has at most {INDEXES_MAX} indexes").into());
     }
     let definition = Definition::parse(request)?;
+    check_paths(name, &definition)?;
     check_access(context, &definition.prefixes, false)?;
     let index = Index::create(context.tx, name, request)?;
     context.changes().index(true);
@@ -56,6 +62,21 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
         fill(context, &index, false);
     }
     context.reply.ok();
+    Ok(())
+}
+
+/// The fields of an index on documents are paths. Those of the older kind lead to nothing.
+fn check_paths(name: &[u8], definition: &Definition) -> Result<(), ErrorReply> {
+    let fields = definition.schema.fields().filter(|_| definition.on == Kind::Json);
+    for (_, field) in fields {
+        if Path::parse(field.path.as_bytes()).is_err() {
+            let name = String::from_utf8_lossy(name);
+            return Err(refused(format!(
+                "Invalid JSONPath '{}' in attribute '{}' in index '{name}'",
+                field.path, field.name
+            )));
+        }
+    }
     Ok(())
 }
 
@@ -96,6 +117,7 @@ fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> 
     let index = find(context, name, false)?;
     let mut definition = index.definition.clone();
     definition.alter(request)?;
+    check_paths(&index.name, &definition)?;
     let altered = index.altered(context.tx, request)?;
     if !request[0].eq_ignore_ascii_case(b"SKIPINITIALSCAN") {
         fill(context, &altered, true);
@@ -104,33 +126,44 @@ fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> 
     Ok(())
 }
 
-pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let words = words(arguments, 1)?;
     remove(context, &words)
 }
 
-pub fn drop_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+/// The index that a request drops with its keys.
+pub fn dropped_with_keys(arguments: Arguments<'_>) -> Option<Vec<u8>> {
+    let is = |at: usize, word: &str| arguments[at].eq_ignore_ascii_case(word.as_bytes());
+    let drops = arguments.len() == 3 && (is(0, "FT.DROPINDEX") || is(0, "FT._DROPINDEXIFX")) && is(2, "DD");
+    drops.then(|| arguments[1].to_vec())
+}
+
+pub fn drop_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let words = words(arguments, 1)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if catalogue.find(words[0]).is_none() {
         context.reply.ok();
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     remove(context, &words)
 }
 
-fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<(), ErrorReply> {
+fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, ErrorReply> {
     let with_documents = match words.get(1) {
         None => false,
         Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
         Some(word) => {
             let word = String::from_utf8_lossy(word);
-            return Err(crate::indexes::refused(format!("Unknown argument `{word}`")));
+            return Err(refused(format!("Unknown argument `{word}`")));
         }
     };
     let index = find(context, words[0], with_documents)?;
     if with_documents {
-        for name in upkeep::keys_of(context.tx, &index) {
+        let names = upkeep::keys_of(context.tx, &index, usize::MAX);
+        if names.len() > REMOVED_AT_ONCE && !context.client.may_take_long {
+            return Ok(Outcome::RunLong);
+        }
+        for name in names {
             context.keys_of(0).remove(&name);
         }
     }
@@ -138,7 +171,7 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<(), ErrorRep
     index.clear(context.tx, &catalogue);
     context.cursors().forget(&index.name);
     context.reply.ok();
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

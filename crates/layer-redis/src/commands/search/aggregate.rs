@@ -10,6 +10,7 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
+use super::contents;
 use super::lookup::{find, words};
 use super::query::{write_head, write_tail};
 use crate::handler::context::Context;
@@ -278,12 +279,8 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
 /// The properties that the steps take from documents beside those that LOAD names.
 fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Vec<String>, ErrorReply> {
     let is_loaded = |name: &str| asked.loaded.iter().any(|(_, loaded)| loaded == name);
-    let is_distance = |name: &str| {
-        query
-            .nearest
-            .as_ref()
-            .is_some_and(|nearest| nearest.distance_name == name)
-    };
+    let distances = query.distance_names();
+    let is_distance = |name: &str| distances.contains(&name);
     let is_score = |name: &str| asked.adds_scores && name == SCORE;
     let is_known = |name: &str| {
         let in_schema = index.definition.schema.find(name.as_bytes()).is_some();
@@ -319,37 +316,37 @@ impl Source<'_> {
 
     fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
         let mut record = Record::default();
-        if let (Some(nearest), Some(distance)) = (&self.query.nearest, hit.distance) {
-            record.set(&nearest.distance_name, Value::Number(distance));
+        for (name, distance) in content::distances(self.query, hit) {
+            record.set(&String::from_utf8_lossy(&name), distance);
         }
         if self.asked.adds_scores {
             record.set(SCORE, Value::Number(hit.score));
         }
-        let needs_entry = self.asked.loads_all || !self.asked.loaded.is_empty() || !self.wanted.is_empty();
-        let Some(entry) = needs_entry.then(|| content::entry(context, &hit.key)).flatten() else {
+        let needs_contents = self.asked.loads_all || !self.asked.loaded.is_empty() || !self.wanted.is_empty();
+        let contents = needs_contents.then(|| content::contents(context, self.index, &hit.key));
+        let Some(contents) = contents.flatten() else {
             return record;
         };
+        let dialect = self.asked.common.dialect;
+        let keys = &mut context.keys_of(0);
         let schema = &self.index.definition.schema;
         for (path, name) in &self.asked.loaded {
             let known = schema.find(path.as_bytes());
             let value = match known {
-                Some((_, field)) => {
-                    let value = content::field(context, &entry, &field.path);
-                    value.map(|value| content::property(field, value, true))
-                }
+                Some((_, field)) => contents.property(keys, field, (dialect, true)),
                 None if path == KEY => Some(Value::Text(hit.key.clone())),
-                None => content::field(context, &entry, path).map(Value::Text),
+                None => contents.shown(keys, path, dialect),
             };
             if let Some(value) = value {
                 record.set(name, value);
             }
         }
         if self.asked.loads_all {
-            for (name, value) in content::fields(context, &entry) {
+            for (name, value) in contents.all(keys, dialect) {
                 let of_path = schema.fields().find(|(_, field)| field.path.as_bytes() == name);
-                let value = match of_path {
-                    Some((_, field)) => content::property(field, value, true),
-                    None => Value::Text(value),
+                let value = match of_path.filter(|_| contents.is_hash()) {
+                    Some((_, field)) => contents::property(field, value, true),
+                    None => value,
                 };
                 record.set(&String::from_utf8_lossy(&name), value);
             }
@@ -359,9 +356,9 @@ impl Source<'_> {
                 continue;
             };
             if let Value::Null = record.get(name)
-                && let Some(value) = content::field(context, &entry, &field.path)
+                && let Some(value) = contents.property(keys, field, (dialect, false))
             {
-                record.set(name, content::property(field, value, false));
+                record.set(name, value);
             }
         }
         record

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_search::Schema;
 use quartet_search::analysis::{Language, StopWords};
+use quartet_search::geo::{Circle, Place, Unit};
 use quartet_search::query::{Node, NodeKind, NumberRange, Options, Parameters, Query, parse};
 use quartet_search::schema::FieldKind;
 use quartet_search::search::Scorer;
@@ -31,14 +32,17 @@ pub struct Common {
     pub slop: Option<u32>,
     pub in_order: bool,
     pub timeout_ms: u64,
+    pub dialect: u8,
     pub parameters: Option<Parameters>,
     pub fields: Option<Vec<Vec<u8>>>,
     ranges: Vec<(Vec<u8>, NumberRange)>,
+    circles: Vec<(Vec<u8>, Circle)>,
 }
 
 impl Common {
     pub fn new(context: &Context<'_, '_>) -> Common {
-        let timeout_ms = context.config().search_timeout.load(Ordering::Relaxed);
+        let config = context.config();
+        let timeout_ms = config.search_timeout.load(Ordering::Relaxed);
         Common {
             verbatim: false,
             keeps_stop_words: false,
@@ -47,9 +51,11 @@ impl Common {
             slop: None,
             in_order: false,
             timeout_ms: timeout_ms.max(0) as u64,
+            dialect: config.search_default_dialect.load(Ordering::Relaxed) as u8,
             parameters: None,
             fields: None,
             ranges: Vec::new(),
+            circles: Vec::new(),
         }
     }
 
@@ -78,7 +84,7 @@ impl Common {
             let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
             self.timeout_ms = number.ok_or_else(|| refused("TIMEOUT requires a non negative integer"))?;
         } else if words.take("DIALECT") {
-            dialect(words)?;
+            self.dialect = dialect(words)?;
         } else if words.take("PARAMS") {
             self.take_parameters(words)?;
         } else if words.take("FILTER") {
@@ -130,6 +136,23 @@ impl Common {
         Ok(())
     }
 
+    /// The arguments of GEOFILTER.
+    pub fn take_circle(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        if words.left() < 5 {
+            return Err(refused("GEOFILTER requires 5 arguments"));
+        }
+        let field = words.argument("GEOFILTER")?;
+        let (longitude, latitude) = (words.number("<lon>")?, words.number("<lat>")?);
+        let radius = words.number("<radius>")?;
+        let unit = words.text("GEOFILTER")?;
+        if Unit::of_name(&unit).is_none() {
+            return Err(refused(format!("Unknown distance unit {unit}")));
+        }
+        let circle = Circle::new(Place { longitude, latitude }, radius, &unit)?;
+        self.circles.push((field.to_vec(), circle));
+        Ok(())
+    }
+
     /// The query over the index's fields.
     pub fn query(&self, index: &Index, query: &[u8]) -> Result<Query, ErrorReply> {
         let mut schema = index.definition.schema.clone();
@@ -154,11 +177,27 @@ impl Common {
             };
             query.root = both(query.root, Node::of(condition));
         }
+        for (field, circle) in &self.circles {
+            let condition = match schema.find(field) {
+                Some((at, known)) if known.kind == FieldKind::Geo => NodeKind::Geo {
+                    field: at,
+                    circle: *circle,
+                },
+                _ => NodeKind::Empty,
+            };
+            query.root = both(query.root, Node::of(condition));
+        }
         Ok(query)
     }
 
-    /// When the search has to end, in microseconds.
-    pub fn ends_micros(&self, now_micros: u64) -> u64 {
+    /// Says whether the search has to end. Its time begins here.
+    pub fn clock(&self, context: &Context<'_, '_>) -> impl Fn() -> bool + use<> {
+        let engine = context.engine().clone();
+        let ends_micros = self.ends_micros(engine.now_micros());
+        move || engine.now_micros() > ends_micros
+    }
+
+    fn ends_micros(&self, now_micros: u64) -> u64 {
         let timeout_ms = match self.timeout_ms {
             0 => TIMEOUT_MS_MAX,
             milliseconds => milliseconds.min(TIMEOUT_MS_MAX),
@@ -191,10 +230,10 @@ fn bound(word: &[u8], which: &str) -> Result<(f64, bool), ErrorReply> {
     Ok((number.ok_or_else(wrong)?, excluded.is_some()))
 }
 
-fn dialect(words: &mut Words<'_>) -> Result<(), ErrorReply> {
+fn dialect(words: &mut Words<'_>) -> Result<u8, ErrorReply> {
     let word = words.next().ok_or_else(|| refused("Need an argument for DIALECT"))?;
     match std::str::from_utf8(word).ok().and_then(|word| word.parse::<u8>().ok()) {
-        Some(2..=4) => Ok(()),
+        Some(dialect @ 2..=4) => Ok(dialect),
         Some(1) => Err(refused(
             "Queries of dialect 1 are not served, those of dialects 2 to 4 are",
         )),
@@ -221,7 +260,6 @@ pub fn unknown(words: &Words<'_>) -> ErrorReply {
         "EXPLAINSCORE",
         "SUMMARIZE",
         "HIGHLIGHT",
-        "GEOFILTER",
         "EXPANDER",
         "PAYLOAD",
         "FORMAT",

@@ -1,19 +1,23 @@
 //! The documents of searches and aggregations: an index at the state of the transaction, without
 //! what is over, and the values of the keys that were found.
 
+use std::ops::ControlFlow;
+
+use quartet_search::SearchError;
 use quartet_search::aggregate::Value;
-use quartet_search::analysis::folded;
 use quartet_search::query::Query;
-use quartet_search::schema::{Field, FieldKind};
-use quartet_search::search::{self, Found, Request};
+use quartet_search::search::{self, Found, Hit, Request};
 
 use super::arguments::Common;
+use super::contents::Contents;
 use super::upkeep;
-use crate::commands::hashes;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Overlay, TransactionRows};
-use crate::keyspace::{Entry, Kind, due};
+use crate::keyspace::each_due;
+
+/// Keys whose time is over that are looked at between two looks at the time of a search.
+const KEYS_BETWEEN_CHECKS: u32 = 64;
 
 /// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
 /// was already and learns how far the index is.
@@ -35,27 +39,58 @@ pub fn share(cursor: u64) -> f64 {
 }
 
 /// The index as the transaction sees it. Keys and fields whose time is over are not in it although
-/// nobody has removed them yet.
-pub fn rows<'r, 't>(context: &'r mut Context<'_, 't>, index: &Index) -> Overlay<TransactionRows<'r, 't>> {
+/// nobody has removed them yet; if that takes too long, so does the search.
+pub fn rows<'r, 't>(
+    context: &'r mut Context<'_, 't>,
+    index: &Index,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Overlay<TransactionRows<'r, 't>>, ErrorReply> {
     let now_ms = context.expires_up_to_ms();
-    let mut over = Vec::new();
+    let (mut over, mut looked_at) = (Vec::new(), 0);
+    let mut has_time = || {
+        looked_at += 1;
+        match u32::is_multiple_of(looked_at, KEYS_BETWEEN_CHECKS) && is_over() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let mut ends = ControlFlow::Continue(());
     for of_fields in [false, true] {
-        let due = due(context.tx, of_fields, now_ms, usize::MAX);
-        over.extend(due.into_iter().filter(|(db, _, name)| *db == 0 && index.covers(name)));
+        if ends.is_break() {
+            break;
+        }
+        each_due(context.tx, of_fields, now_ms, &mut |db, _, name| {
+            if db == 0 && index.covers(name) {
+                over.push(name.to_vec());
+            }
+            ends = has_time();
+            ends
+        });
     }
+    let mut documents = Vec::new();
     let mut keys = context.keys_of(0);
-    let over: Vec<_> = over
-        .into_iter()
-        .map(|(_, _, name)| (upkeep::overlaid(&mut keys, index, &name), name))
-        .collect();
+    for name in over {
+        if ends.is_break() {
+            break;
+        }
+        documents.push((upkeep::overlaid(&mut keys, index, &name), name));
+        ends = has_time();
+    }
     let mut rows = Overlay::new(TransactionRows {
         tx: context.tx,
         prefix: index.rows_prefix(),
     });
-    for (document, name) in over {
+    for (document, name) in documents {
+        if ends.is_break() {
+            break;
+        }
         upkeep::overlay(&mut rows, &name, document);
+        ends = has_time();
     }
-    rows
+    match ends.is_break() {
+        true => Err(SearchError::Timeout.into()),
+        false => Ok(rows),
+    }
 }
 
 /// Runs a query over the index, see [`rows`].
@@ -65,49 +100,39 @@ pub fn run(
     query: &Query,
     (common, request): (&Common, &Request),
 ) -> Result<Found, ErrorReply> {
-    let engine = context.engine().clone();
-    let ends_micros = common.ends_micros(engine.now_micros());
-    let is_over = || engine.now_micros() > ends_micros;
+    let is_over = common.clock(context);
+    let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
-    Ok(search::search(
-        &mut rows(context, index),
-        schema,
-        query,
-        request,
-        &is_over,
-    )?)
+    Ok(search::search(&mut rows, schema, query, request, &is_over)?)
 }
 
-/// A key that was found, ready to be read.
-pub fn entry(context: &mut Context<'_, '_>, name: &[u8]) -> Option<Entry> {
-    context.keys_of(0).find(name).filter(|entry| entry.kind == Kind::Hash)
+/// What a key holds that was found.
+pub fn contents(context: &mut Context<'_, '_>, index: &Index, name: &[u8]) -> Option<Contents> {
+    Contents::find(&mut context.keys_of(0), index, name)
 }
 
-pub fn field(context: &mut Context<'_, '_>, entry: &Entry, name: &str) -> Option<Vec<u8>> {
-    let found = hashes::find(&mut context.keys_of(0), entry, name.as_bytes());
-    found.map(|found| found.value().to_vec())
+/// How far a hit is by the name that the query gives a distance.
+pub fn distance(query: &Query, hit: &Hit, name: &str) -> Option<f64> {
+    let of_range = hit.range_distances.iter().find(|(known, _)| known == name);
+    let is_nearest = query
+        .nearest
+        .as_ref()
+        .is_some_and(|nearest| nearest.distance_name == name);
+    of_range
+        .map(|(_, distance)| *distance)
+        .or(hit.distance.filter(|_| is_nearest))
 }
 
-/// All fields with their values.
-pub fn fields(context: &mut Context<'_, '_>, entry: &Entry) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut fields = Vec::new();
-    hashes::each(&mut context.keys_of(0), entry, &mut |field| {
-        fields.push((field.name.to_vec(), field.value.to_vec()));
-    });
-    fields
-}
-
-/// The value of an index's field as steps of an aggregation take it: a number of a NUMERIC field,
-/// and of others what is kept for sorting if they are SORTABLE and were not loaded.
-pub fn property(field: &Field, value: Vec<u8>, is_loaded: bool) -> Value {
-    match field.kind {
-        FieldKind::Numeric => {
-            let number = std::str::from_utf8(&value)
-                .ok()
-                .and_then(|number| number.trim().parse().ok());
-            number.map_or(Value::Text(value), Value::Number)
-        }
-        _ if field.sortable && !field.keeps_case && !is_loaded => Value::Text(folded(&value)),
-        _ => Value::Text(value),
+/// All distances of a hit, by their names.
+pub fn distances(query: &Query, hit: &Hit) -> Vec<(Vec<u8>, Value)> {
+    let mut names = query.distance_names();
+    // The nearest come behind the ranges in the query, and first in an answer.
+    if query.nearest.is_some() {
+        names.rotate_right(1);
     }
+    let names = names.into_iter();
+    let known = names.filter_map(|name| Some((name, distance(query, hit, name)?)));
+    known
+        .map(|(name, distance)| (name.as_bytes().to_vec(), Value::Number(distance)))
+        .collect()
 }

@@ -3,13 +3,15 @@
 
 use quartet_search::index::{self, State};
 use quartet_search::schema::{Field, FieldKind};
+use quartet_search::vectors::Graph;
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::content;
 use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
-use crate::indexes::{Failure, Failures, Index, TransactionRows};
+use crate::indexes::{Algorithm, Failure, Failures, Index, TransactionRows};
+use crate::keyspace::Kind;
 
 /// Most cursors of an index.
 const CURSORS_MAX: i64 = 128;
@@ -100,13 +102,37 @@ impl Info<'_, '_, '_> {
         self.key(name);
         self.context.reply.integer(value as i64);
     }
+
+    fn graph(&mut self, algorithm: &Algorithm, graph: &Graph) {
+        let (links, candidates) = (graph.links as u64, graph.build_candidates as u64);
+        let Algorithm::SvsVamana(compression) = algorithm else {
+            self.number("M", links);
+            return self.number("ef_construction", candidates);
+        };
+        self.number("graph_max_degree", links);
+        self.number("construction_window_size", candidates);
+        let codes = compression.codes.unwrap_or("NO_COMPRESSION");
+        self.text("compression", codes.as_bytes());
+        for (name, number) in [
+            ("training_threshold", compression.training_threshold),
+            ("reduced_dim", compression.dimensions),
+        ] {
+            if let Some(number) = number {
+                self.number(name, number);
+            }
+        }
+    }
 }
 
 fn definition(context: &mut Context<'_, '_>, index: &Index) {
     let definition = &index.definition;
     let mark = context.reply.mark();
     let mut info = Info { context, pairs: 0 };
-    info.text("key_type", b"HASH");
+    let key_type: &[u8] = match definition.on {
+        Kind::Json => b"JSON",
+        _ => b"HASH",
+    };
+    info.text("key_type", key_type);
     info.key("prefixes");
     info.context.reply.array(definition.prefixes.len());
     definition
@@ -150,10 +176,14 @@ fn attribute(context: &mut Context<'_, '_>, index: &Index, field: &Field) {
         FieldKind::Tag { separator, .. } => info.text("SEPARATOR", separator.as_slice()),
         FieldKind::Numeric | FieldKind::Geo => {}
         FieldKind::Vector(kind) => {
-            info.text("algorithm", b"FLAT");
+            let algorithm = index.definition.algorithm(&field.name);
+            info.text("algorithm", algorithm.name().as_bytes());
             info.text("data_type", kind.component().name().as_bytes());
             info.number("dim", kind.dimensions() as u64);
             info.text("distance_metric", kind.metric().name().as_bytes());
+            if let Some(graph) = kind.graph() {
+                info.graph(algorithm, graph);
+            }
         }
     }
     let flags = flags(index, field);

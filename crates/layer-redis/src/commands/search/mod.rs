@@ -4,10 +4,11 @@
 //! <https://redis.io/docs/latest/commands/?group=search> and what search 2.10 was seen to answer;
 //! `docs/search.md` says what is served.
 
-mod administration;
+pub(crate) mod administration;
 mod aggregate;
 mod arguments;
 mod content;
+mod contents;
 mod info;
 mod lookup;
 mod query;
@@ -28,8 +29,8 @@ pub const COMMANDS: &[Definition] = &[
     row("ft._createifnx", CHANGE, "2.0.0", "Makes an index unless there is one of this name.", Answers(administration::create_if_absent)),
     row("ft.alter", CHANGE, "1.0.0", "Adds fields to an index.", Answers(administration::alter)),
     row("ft._alterifnx", CHANGE, "2.0.0", "Adds fields to an index unless it has them.", Answers(administration::alter_if_absent)),
-    row("ft.dropindex", WRITE, "2.0.0", "Removes an index, and its keys if asked to.", Answers(administration::drop_index)),
-    row("ft._dropindexifx", WRITE, "2.0.0", "Removes an index if there is one.", Answers(administration::drop_if_present)),
+    row("ft.dropindex", WRITE, "2.0.0", "Removes an index, and its keys if asked to.", Decides(administration::drop_index)),
+    row("ft._dropindexifx", WRITE, "2.0.0", "Removes an index if there is one.", Decides(administration::drop_if_present)),
     row("ft.aliasadd", WRITE, "1.0.0", "Gives an index another name.", Answers(administration::alias_add)),
     row("ft._aliasaddifnx", WRITE, "2.0.0", "Gives an index another name unless that is in use.", Answers(administration::alias_add_if_absent)),
     row("ft.aliasupdate", WRITE, "1.0.0", "Gives an index another name, taking it from the one that had it.", Answers(administration::alias_update)),

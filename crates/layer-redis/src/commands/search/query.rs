@@ -12,10 +12,14 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
+use super::contents::Contents;
 use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};
+
+/// A dialect in which a path stands for one value, by which documents can be sorted.
+const DIALECT_OF_ONE: u8 = 2;
 
 /// Most values that FT.TAGVALS answers.
 const TAG_VALUES_MAX: usize = 1_000_000;
@@ -80,6 +84,8 @@ impl SearchArguments {
         } else if words.take("INKEYS") {
             let keys = words.counted("INKEYS")?;
             self.keys = Some(keys.iter().map(|key| key.to_vec()).collect());
+        } else if words.take("GEOFILTER") {
+            self.common.take_circle(words)?;
         } else if self.common.take(words)? == Taken::No {
             return Err(unknown(words));
         }
@@ -170,8 +176,7 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
     let Some((name, ascends)) = &asked.sort_by else {
         return Ok((Order::Found, request));
     };
-    let nearest = query.nearest.as_ref();
-    if nearest.is_some_and(|nearest| nearest.distance_name == *name) {
+    if query.distance_names().contains(&name.as_str()) {
         request.sort_by_distance = Some((name.clone(), *ascends));
         return Ok((Order::Found, request));
     }
@@ -180,7 +185,7 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
     if count == 0 {
         return Ok((Order::Found, request));
     }
-    if field.sortable && nearest.is_none() {
+    if field.sortable && query.nearest.is_none() {
         request.sort_by = Some((at, *ascends));
         return Ok((Order::Found, request));
     }
@@ -196,12 +201,15 @@ fn page(found: &mut Found, (offset, count): (usize, usize)) {
 fn sort(context: &mut Context<'_, '_>, index: &Index, found: &mut Found, (at, ascends): (u16, bool)) {
     let field = index.definition.schema.field(at);
     for hit in &mut found.hits {
-        let entry = content::entry(context, &hit.key);
-        let value = entry.and_then(|entry| content::field(context, &entry, &field.path));
-        let value = value.map(|value| content::property(field, value, false));
-        hit.sorted_by = value.map(|value| match value {
-            Value::Number(number) => Sortable::Number(number),
-            other => Sortable::Text(other.bytes()),
+        let contents = content::contents(context, index, &hit.key);
+        let value = contents.and_then(|contents| {
+            let of_one = (DIALECT_OF_ONE, false);
+            contents.property(&mut context.keys_of(0), field, of_one)
+        });
+        hit.sorted_by = value.and_then(|value| match value {
+            Value::Null => None,
+            Value::Number(number) => Some(Sortable::Number(number)),
+            other => Some(Sortable::Text(other.bytes())),
         });
     }
     let compare = |a: &Sortable, b: &Sortable| match (a, b) {
@@ -296,11 +304,11 @@ impl Answer<'_> {
     }
 
     fn payload(&self, context: &mut Context<'_, '_>, hit: &Hit) {
-        let entry = content::entry(context, &hit.key);
         let field = self.index.definition.payload_field.as_ref();
-        let payload = entry
+        let contents = content::contents(context, self.index, &hit.key).filter(Contents::is_hash);
+        let payload = contents
             .zip(field)
-            .and_then(|(entry, field)| content::field(context, &entry, field));
+            .and_then(|(contents, field)| contents.text(&mut context.keys_of(0), field));
         match payload {
             Some(payload) => context.reply.bulk(&payload),
             None => context.reply.null(),
@@ -308,30 +316,15 @@ impl Answer<'_> {
     }
 
     fn sort_key(&self, context: &mut Context<'_, '_>, hit: &Hit) {
-        let is_by_distance = self
-            .asked
-            .sort_by
-            .as_ref()
-            .is_some_and(|(name, _)| self.is_distance(name));
-        let key = match (&hit.sorted_by, hit.distance) {
-            (Some(Sortable::Number(number)), _) => {
-                Some(Value::Number(*number).bytes()).map(|number| [b"#", &number[..]].concat())
-            }
-            (Some(Sortable::Text(text)), _) => Some([b"$", &text[..]].concat()),
-            (None, Some(distance)) if is_by_distance => Some([b"#", &Value::Number(distance).bytes()[..]].concat()),
-            (None, _) => None,
+        let key = match &hit.sorted_by {
+            Some(Sortable::Number(number)) => Some([b"#", &Value::Number(*number).bytes()[..]].concat()),
+            Some(Sortable::Text(text)) => Some([b"$", &text[..]].concat()),
+            None => None,
         };
         match key {
             Some(key) => context.reply.bulk(&key),
             None => context.reply.null(),
         }
-    }
-
-    fn is_distance(&self, name: &str) -> bool {
-        self.query
-            .nearest
-            .as_ref()
-            .is_some_and(|nearest| nearest.distance_name == name)
     }
 
     fn content(&self, context: &mut Context<'_, '_>, hit: &Hit, is_map: bool) {
@@ -345,53 +338,55 @@ impl Answer<'_> {
         }
         for (name, value) in pairs {
             context.reply.bulk(&name);
-            context.reply.bulk(&value);
+            match value {
+                Value::Null => context.reply.null(),
+                value => context.reply.bulk(&value.bytes()),
+            }
         }
     }
 
-    fn chosen(
-        &self,
-        context: &mut Context<'_, '_>,
-        hit: &Hit,
-        returned: &[(String, String)],
-    ) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let Some(entry) = content::entry(context, &hit.key) else {
+    fn chosen(&self, context: &mut Context<'_, '_>, hit: &Hit, returned: &[(String, String)]) -> Vec<(Vec<u8>, Value)> {
+        let Some(contents) = content::contents(context, self.index, &hit.key) else {
             return Vec::new();
         };
+        let dialect = self.asked.common.dialect;
         let mut pairs = Vec::new();
         for (path, name) in returned {
-            let known = self.index.definition.schema.find(path.as_bytes());
-            let value = match (known, hit.distance) {
-                (Some((_, field)), _) => content::field(context, &entry, &field.path),
-                (None, Some(distance)) if self.is_distance(path) => Some(Value::Number(distance).bytes()),
-                (None, _) if path == "__key" => Some(hit.key.clone()),
-                (None, _) => content::field(context, &entry, path),
+            let keys = &mut context.keys_of(0);
+            let value = match self.index.definition.schema.find(path.as_bytes()) {
+                Some((_, field)) => contents.shown_field(keys, field, dialect),
+                None if path == "__key" => Some(Value::text(hit.key.as_slice())),
+                None => match content::distance(self.query, hit, path) {
+                    Some(distance) => Some(Value::Number(distance)),
+                    None => contents.shown(keys, path, dialect),
+                },
             };
             pairs.extend(value.map(|value| (name.as_bytes().to_vec(), value)));
         }
         pairs
     }
 
-    /// The distance, the field that was sorted by, and the others as the key has them.
-    fn everything(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let Some(entry) = content::entry(context, &hit.key) else {
+    /// The distances, the field that was sorted by, and the others as the key has them.
+    fn everything(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Vec<(Vec<u8>, Value)> {
+        let Some(contents) = content::contents(context, self.index, &hit.key) else {
             return Vec::new();
         };
-        let mut pairs = Vec::new();
-        if let (Some(nearest), Some(distance)) = (&self.query.nearest, hit.distance) {
-            let name = nearest.distance_name.clone().into_bytes();
-            pairs.push((name, Value::Number(distance).bytes()));
-        }
-        let mut fields = content::fields(context, &entry);
-        let schema = &self.index.definition.schema;
-        let sorted_by = self
-            .asked
-            .sort_by
-            .as_ref()
-            .and_then(|(name, _)| schema.find(name.as_bytes()));
-        let first = sorted_by.and_then(|(_, field)| fields.iter().position(|(name, _)| *name == field.path.as_bytes()));
-        if let Some(first) = first {
-            pairs.push(fields.remove(first));
+        let mut pairs = content::distances(self.query, hit);
+        let dialect = self.asked.common.dialect;
+        let keys = &mut context.keys_of(0);
+        let mut fields = contents.all(keys, dialect);
+        let sorted_by = self.asked.sort_by.as_ref();
+        let sorted_by = sorted_by.and_then(|(name, _)| self.index.definition.schema.find(name.as_bytes()));
+        if let Some((_, field)) = sorted_by {
+            let first = fields.iter().position(|(name, _)| *name == field.path.as_bytes());
+            match (first, contents.is_hash()) {
+                (Some(first), true) => pairs.push(fields.remove(first)),
+                (None, true) => {}
+                (_, false) => {
+                    let value = contents.sorted_by(keys, field, dialect);
+                    pairs.extend(value.map(|value| (field.name.clone().into_bytes(), value)));
+                }
+            }
         }
         pairs.extend(fields);
         pairs
@@ -452,7 +447,9 @@ pub fn tag_values(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
-    let values = index::tag_values(&mut content::rows(context, &index), at, TAG_VALUES_MAX);
+    let is_over = Common::new(context).clock(context);
+    let mut rows = content::rows(context, &index, &is_over)?;
+    let values = index::tag_values(&mut rows, at, TAG_VALUES_MAX);
     context.reply.set(values.len());
     values.iter().for_each(|value| context.reply.bulk(value));
     Ok(Outcome::Done)

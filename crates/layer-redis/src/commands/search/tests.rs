@@ -18,9 +18,28 @@ fn without_code(reply: &str) -> String {
     }
 }
 
+/// What the recording has of FT.INFO.
+const INFO_KEYS: &[&str] = &[
+    "index_name",
+    "index_options",
+    "index_definition",
+    "attributes",
+    "num_docs",
+    "hash_indexing_failures",
+];
+
 /// The totals of aggregations are left out, as in the recording.
 fn normalized(command: &[&str], reply: Value) -> Value {
+    let is_recorded = |name: &Value| INFO_KEYS.contains(&show(name).as_str());
     match reply {
+        Value::Array(values) if command[0] == "FT.INFO" => {
+            let pairs = values.chunks(2).filter(|pair| is_recorded(&pair[0]));
+            Value::Array(pairs.flatten().cloned().collect())
+        }
+        Value::Map(mut pairs) if command[0] == "FT.INFO" => {
+            pairs.retain(|(name, _)| is_recorded(name));
+            Value::Map(pairs)
+        }
         Value::Array(mut values) if command[0] == "FT.AGGREGATE" => {
             values[0] = Value::Integer(0);
             Value::Array(values)
@@ -92,6 +111,8 @@ const TAGS: &[&str] = &["red", "blue", "green", "red,blue", "Green"];
 /// A hash with a field of this length is a large one.
 const LARGE_BYTES: usize = 5000;
 
+const VECTORS: &str = "$.v AS v VECTOR HNSW 8 TYPE UINT8 DIM 2 DISTANCE_METRIC L2 M 2";
+
 struct Judge {
     fixture: Fixture,
     connection: Connection,
@@ -121,6 +142,40 @@ impl Judge {
         pairs
     }
 
+    fn document(&mut self) -> String {
+        let text = format!("{} {}", self.choice.of(WORDS), self.choice.of(WORDS));
+        let numbers = ["7", "[1, 15]", "null", "\"none\"", "[4, null, 9]", "-2.5"];
+        let (number, tag) = (self.choice.of(&numbers), self.choice.of(TAGS));
+        let place = self
+            .choice
+            .of(&["", r#", "l": ["1,2", "30,40"]"#, r#", "l": "30.01,40""#]);
+        // A document with this is a large one.
+        let padding = match self.choice.below(6) {
+            0 => format!(r#", "padding": ["{}"]"#, "x".repeat(4 * LARGE_BYTES)),
+            _ => String::new(),
+        };
+        let vector = match self.choice.below(4) {
+            0 => String::new(),
+            _ => format!(r#", "v": [{}, {}]"#, self.choice.below(10), self.choice.below(10)),
+        };
+        format!(r#"{{"t": "{text}", "n": {number}, "g": ["{tag}", "more"]{place}{vector}{padding}}}"#)
+    }
+
+    /// Changes a document in one of several ways.
+    fn change_document(&mut self, key: &str) {
+        let document = self.document();
+        match self.choice.below(12) {
+            0..=4 => _ = self.run(&["JSON.SET", key, "$", &document]),
+            5 => _ = self.run(&["JSON.NUMINCRBY", key, "$.n", "3"]),
+            6 => _ = self.run(&["JSON.ARRAPPEND", key, "$.g", "\"blue\""]),
+            7 => _ = self.run(&["JSON.DEL", key, "$.n"]),
+            8 => _ = self.run(&["JSON.MERGE", key, "$", r#"{"t": "gamma", "n": null}"#]),
+            9 => _ = self.run(&["JSON.ARRPOP", key, "$.g"]),
+            10 => _ = self.run(&["JSON.MSET", key, "$", &document, "e:1", "$", "{}"]),
+            _ => _ = self.run(&["JSON.CLEAR", key, "$.g"]),
+        }
+    }
+
     /// Changes keys in one of many ways.
     fn change(&mut self) {
         let (key, other) = (self.key(), self.key());
@@ -130,7 +185,7 @@ impl Judge {
             .into_iter()
             .chain(hash.iter().map(String::as_str))
             .collect();
-        match self.choice.below(31) {
+        match self.choice.below(39) {
             0..=8 => _ = self.run(&set),
             9 => _ = self.run(&["HDEL", key, "t"]),
             10 => _ = self.run(&["HDEL", key, "n", "g", "t"]),
@@ -167,14 +222,17 @@ impl Judge {
             28 => self.fixture.layer.expire_due(),
             // Its fields stand in rows of their own from then on.
             29 => _ = self.run(&["HSET", key, "padding", &"x".repeat(LARGE_BYTES)]),
-            _ => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
+            30 => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
+            // Takes vectors into the graph, and out of it.
+            31 => self.fixture.layer.fill_indexes(),
+            _ => self.change_document(key),
         }
     }
 
     fn move_by_dump(&mut self, key: &str, other: &str) {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         let mut dump = self.connection.bytes(&["DUMP", key]);
-        if dump.starts_with(b"$-1") {
+        if !dump.starts_with(b"$") || dump.starts_with(b"$-1") {
             return;
         }
         let start = dump.iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -197,7 +255,7 @@ impl Judge {
                 panic!("EXEC answers what its commands do");
             };
             let Value::Array(found) = &replies[2] else {
-                let has_index = show(&self.run(&["FT._LIST"])) == "[i]";
+                let has_index = show(&self.run(&["FT._LIST"])) == "[i j]";
                 return assert!(!has_index, "{}", show(&replies[2]));
             };
             let total = found[0].clone();
@@ -243,11 +301,84 @@ impl Judge {
         expected
     }
 
+    /// The documents that a look at each of them finds.
+    fn expected_documents(&mut self, matches: &dyn Fn(&Json) -> bool) -> BTreeSet<String> {
+        let Value::Array(keys) = self.run(&["KEYS", "d:*"]) else {
+            panic!("KEYS answers a list");
+        };
+        let mut expected = BTreeSet::new();
+        for key in keys.iter().map(show) {
+            if show(&self.run(&["TYPE", &key])) != "ReJSON-RL" {
+                continue;
+            }
+            let document: Json = serde_json::from_str(&show(&self.run(&["JSON.GET", &key]))).unwrap();
+            if !document["n"].is_string() && matches(&document) {
+                expected.insert(key);
+            }
+        }
+        expected
+    }
+
+    fn check_documents(&mut self) {
+        assert_eq!(self.found_in("j", "*"), self.expected_documents(&|_| true));
+        let word = self.choice.of(WORDS);
+        let has_word = |document: &Json| {
+            let text = document["t"].as_str();
+            text.is_some_and(|text| text.split(' ').any(|other| other == word))
+        };
+        let found = self.found_in("j", &format!("@t:{word}"));
+        assert_eq!(found, self.expected_documents(&has_word), "{word}");
+        let tag = self.choice.of(&["red", "blue", "more"]);
+        let has_tag = |document: &Json| {
+            let tags = document["g"].as_array();
+            tags.is_some_and(|tags| tags.iter().any(|other| other.as_str() == Some(tag)))
+        };
+        let found = self.found_in("j", &format!("@g:{{{tag}}}"));
+        assert_eq!(found, self.expected_documents(&has_tag), "{tag}");
+        let is_in = |document: &Json| {
+            let one = document["n"].as_f64().into_iter();
+            let several = document["n"].as_array().into_iter().flatten().filter_map(Json::as_f64);
+            one.chain(several).any(|number| (3.0..10.0).contains(&number))
+        };
+        let found = self.found_in("j", "@n:[3 (10]");
+        assert_eq!(found, self.expected_documents(&is_in));
+        let found = self.found_in("j", "@l:[30 40 5 km]");
+        assert_eq!(found, self.expected_documents(&|document| !document["l"].is_null()));
+        self.check_vectors();
+    }
+
+    /// A range is exact; the nearest of few are all of them, whatever the graph has of them.
+    fn check_vectors(&mut self) {
+        let is_near = |document: &Json| {
+            let components = document["v"].as_array().map(|vector| {
+                let numbers = vector.iter().filter_map(Json::as_i64);
+                numbers.map(|component| (component - 5) * (component - 5)).sum::<i64>()
+            });
+            components.is_some_and(|distance| distance <= 9)
+        };
+        let of_query = |query| {
+            let words = ["FT.SEARCH", "j", query, "PARAMS", "2", "q", "\u{5}\u{5}", "NOCONTENT"];
+            [&words[..], &["LIMIT", "0", "1000"]].concat()
+        };
+        let found = self.found_by(&of_query("@v:[VECTOR_RANGE 9 $q]"));
+        assert_eq!(found, self.expected_documents(&is_near));
+        let found = self.found_by(&of_query("*=>[KNN 100 @v $q]"));
+        assert_eq!(found, self.expected_documents(&|document| document["v"].is_array()));
+    }
+
     fn found(&mut self, query: &str) -> BTreeSet<String> {
+        self.found_in("i", query)
+    }
+
+    fn found_in(&mut self, index: &str, query: &str) -> BTreeSet<String> {
+        self.found_by(&["FT.SEARCH", index, query, "NOCONTENT", "LIMIT", "0", "1000"])
+    }
+
+    fn found_by(&mut self, request: &[&str]) -> BTreeSet<String> {
         self.searches += 1;
-        let reply = self.run(&["FT.SEARCH", "i", query, "NOCONTENT", "LIMIT", "0", "1000"]);
+        let reply = self.run(request);
         let Value::Array(values) = reply else {
-            panic!("{query}: {}", show(&reply));
+            panic!("{request:?}: {}", show(&reply));
         };
         let total = show(&values[0]).parse::<usize>().unwrap();
         let keys: BTreeSet<String> = values[1..].iter().map(show).collect();
@@ -256,6 +387,7 @@ impl Judge {
     }
 
     fn check(&mut self) {
+        self.check_documents();
         let found = self.found("*");
         assert_eq!(found, self.expected(&|_| true));
         let word = self.choice.of(WORDS);
@@ -306,16 +438,23 @@ fn judge(seed: u64, changes: u32) {
     let create = "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT NOSTEM n NUMERIC SORTABLE";
     judge.connection.check(&format!("{create} => OK"));
     judge.connection.check("FT.ALTER i SCHEMA ADD g TAG => OK");
+    let documents = "FT.CREATE j ON JSON PREFIX 1 d: SCHEMA $.t AS t TEXT NOSTEM $.n AS n NUMERIC";
+    judge.connection.check(&format!("{documents} => OK"));
+    judge.connection.check(&format!(
+        "FT.ALTER j SCHEMA ADD $.g[*] AS g TAG $.l AS l GEO {VECTORS} => OK"
+    ));
     for step in 0..changes {
         judge.change();
         if judge.choice.below(3) == 0 {
             judge.check();
         }
         if step % 97 == 96 {
-            let flush = judge.choice.of(&["FLUSHALL", "FLUSHDB", "FT.DROPINDEX i"]).to_owned();
-            judge
-                .connection
-                .check(&format!("{flush} => OK\nFT._LIST => []\n{create} g TAG => OK"));
+            let drops = "FT.DROPINDEX i => OK\nFT.DROPINDEX j";
+            let flush = judge.choice.of(&["FLUSHALL", "FLUSHDB", drops]).to_owned();
+            let documents = format!("{documents} $.g[*] AS g TAG $.l AS l GEO {VECTORS} => OK");
+            judge.connection.check(&format!(
+                "{flush} => OK\nFT._LIST => []\n{create} g TAG => OK\n{documents}"
+            ));
         }
     }
     judge.check();
@@ -473,4 +612,89 @@ fn a_pattern_that_is_longer_than_every_term_is_found_in_none() {
     let query = format!("%{}%", "a".repeat(100_000));
     assert_eq!(show(&connection.run(&["FT.SEARCH", "i", &query])), "[0]");
     connection.check("FT.SEARCH i %helo% NOCONTENT => [1 k]");
+}
+
+/// Bytes of a vector that are text.
+fn vector(choice: &mut Choice) -> String {
+    (0..8).map(|_| choice.below(128) as u8 as char).collect()
+}
+
+/// The ten nearest by the graph, beside a look at all, before and after everything has changed.
+#[test]
+fn a_graph_finds_the_nearest() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let mut choice = Choice(3);
+    let nearest = |connection: &mut Connection, index: &str, vector: &str| {
+        let query = "*=>[KNN 10 @v $q]";
+        let reply = connection.run(&["FT.SEARCH", index, query, "PARAMS", "2", "q", vector, "NOCONTENT"]);
+        let Value::Array(found) = reply else {
+            panic!("{}", show(&reply));
+        };
+        found[1..].iter().map(show).collect::<Vec<_>>()
+    };
+    for (index, kind, component) in [
+        ("graph", "HNSW", "INT8 DIM 8"),
+        ("all", "FLAT", "INT8 DIM 8"),
+        ("vamana", "SVS-VAMANA", "FLOAT16 DIM 4"),
+    ] {
+        connection.check(&format!(
+            "FT.CREATE {index} SCHEMA v VECTOR {kind} 6 TYPE {component} DISTANCE_METRIC L2 => OK"
+        ));
+    }
+    for round in 0..4 {
+        for key in 0..600 {
+            connection.run(&["HSET", &format!("k{key}"), "v", &vector(&mut choice)]);
+        }
+        (0..50).for_each(|key| _ = connection.run(&["DEL", &format!("k{}", key * 7 + round)]));
+        for has_graph in [false, true] {
+            if has_graph {
+                fixture.layer.fill_indexes();
+            }
+            let mut found = 0;
+            for _ in 0..20 {
+                let query = vector(&mut choice);
+                let exact = nearest(&mut connection, "all", &query);
+                let near = nearest(&mut connection, "graph", &query);
+                assert_eq!((exact.len(), near.len()), (10, 10));
+                found += near.iter().filter(|key| exact.contains(key)).count();
+                assert_eq!(nearest(&mut connection, "vamana", &query).len(), 10);
+            }
+            assert!(found >= 190, "{found} of 200 in round {round}");
+        }
+    }
+}
+
+#[test]
+fn an_index_says_which_vectors_were_asked_for() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let refused = "!SEARCH_PARSE_ARGS";
+    let vamana = "FT.CREATE i SCHEMA v VECTOR SVS-VAMANA";
+    let of_leanvec = "COMPRESSION leanvec8X8 GRAPH_MAX_DEGREE 40 CONSTRUCTION_WINDOW_SIZE 250";
+    let of_type = "Not supported data type is given. Expected: FLOAT16, FLOAT32";
+    let of_reduction = "REDUCE is irrelevant when compression is not of type LeanVec";
+    connection.check(&format!(
+        "{vamana} 6 TYPE INT8 DIM 2 DISTANCE_METRIC L2 => {refused} {of_type}
+         {vamana} 8 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 REDUCE 1 => {refused} {of_reduction}
+         {vamana} 12 TYPE FLOAT32 DIM 8 DISTANCE_METRIC L2 {of_leanvec} => OK
+         FT.CREATE j SCHEMA v VECTOR SVS-VAMANA 6 TYPE FLOAT16 DIM 8 DISTANCE_METRIC IP => OK"
+    ));
+    let attributes = |connection: &mut Connection, index: &str| {
+        let Value::Array(info) = connection.run(&["FT.INFO", index]) else {
+            panic!("FT.INFO answers a list");
+        };
+        show(&info[info.iter().position(|name| show(name) == "attributes").unwrap() + 1])
+    };
+    let head = "[[identifier v attribute v type VECTOR algorithm SVS-VAMANA data_type";
+    let of_i = "graph_max_degree 40 construction_window_size 250 compression LeanVec8x8 training_threshold 10240";
+    let of_j = "graph_max_degree 32 construction_window_size 200 compression NO_COMPRESSION";
+    assert_eq!(
+        attributes(&mut connection, "i"),
+        format!("{head} FLOAT32 dim 8 distance_metric L2 {of_i} reduced_dim 4]]")
+    );
+    assert_eq!(
+        attributes(&mut connection, "j"),
+        format!("{head} FLOAT16 dim 8 distance_metric IP {of_j}]]")
+    );
 }

@@ -4,17 +4,29 @@ use quartet_engine::Transaction;
 use quartet_search::aggregate::{Record, Value};
 use quartet_search::analysis::Language;
 use quartet_search::error::IndexingFailure;
-use quartet_search::{Document, Field, Schema, WriteRows, index};
+use quartet_search::index::State;
+use quartet_search::schema::FieldKind;
+use quartet_search::{Document, Schema, WriteRows, graph, index};
 
+use super::contents::{Contents, indexed, indexed_bytes, selected};
 use crate::commands::hashes;
+use crate::commands::json::Json;
 use crate::indexes::{Catalogue, Failures, Index, Progress, TransactionRows};
-use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::keyspace::{Entry, Keyspace};
 
 /// Most bytes of a key's indexed values. A key with more is written and not found.
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 /// How many documents are settled in one transaction at most.
 const SETTLED_MAX: usize = 4 * index::UNSETTLED_MAX as usize;
+
+/// More vectors than these are not left out of their graph: each search compares them all. Beyond,
+/// a write takes some in itself.
+const UNLINKED_MAX: u64 = 4096;
+
+/// Bytes of vectors that are taken into graphs in one transaction, about, and how many at most.
+const LINKED_BYTES: usize = 16 << 10;
+const LINKED_MAX: usize = 16;
 
 /// Why a key in reach of an index is not in it.
 struct Failure {
@@ -84,30 +96,42 @@ fn settle(tx: &mut Transaction<'_>, index: &Index) {
     if index::waiting(&mut rows) >= index::UNSETTLED_MAX {
         index::settle(&mut rows, SETTLED_MAX);
     }
+    if graph::waiting(&mut rows, &index.definition.schema) > UNLINKED_MAX {
+        link_some(&mut rows, index);
+    }
+}
+
+fn link_some(rows: &mut dyn WriteRows, index: &Index) {
+    let schema = &index.definition.schema;
+    let lengths = schema.fields().map(|(_, field)| match &field.kind {
+        FieldKind::Vector(kind) if kind.graph().is_some() => kind.bytes(),
+        _ => 0,
+    });
+    let count = LINKED_BYTES / lengths.max().unwrap_or_default().max(1);
+    graph::settle(rows, schema, count.clamp(1, LINKED_MAX));
+}
+
+/// Takes some vectors into their graphs, or out of them. Returns true if no more wait.
+pub fn link(tx: &mut Transaction<'_>, index: &Index) -> bool {
+    let mut rows = rows(tx, index);
+    if graph::waiting(&mut rows, &index.definition.schema) == 0 {
+        return true;
+    }
+    link_some(&mut rows, index);
+    graph::waiting(&mut rows, &index.definition.schema) == 0
 }
 
 /// The key as the index has it. Nothing if there is none, or it is none of the index's.
 fn document(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Result<Option<Document>, Failure> {
     let definition = &index.definition;
-    let Some(entry) = keys.find(name).filter(|entry| entry.kind == Kind::Hash) else {
+    let Some(contents) = Contents::find(keys, index, name) else {
         return Ok(None);
     };
-    if !passes(keys, index, &entry) {
+    if !passes(keys, index, &contents) {
         return Ok(None);
     }
-    let mut bytes = 0;
-    let mut values: Vec<Option<Vec<u8>>> = Vec::new();
-    for (_, field) in definition.schema.fields() {
-        let value = value(keys, &entry, &field.path);
-        bytes += value.as_ref().map_or(0, Vec::len);
-        values.push(value);
-    }
-    if bytes > DOCUMENT_BYTES_MAX {
-        let reason = format!("Indexed values have {bytes} bytes together, at most {DOCUMENT_BYTES_MAX} are indexed");
-        return Err(Failure { field: None, reason });
-    }
     let other;
-    let schema = match language(keys, index, &entry)? {
+    let schema = match language(keys, index, &contents)? {
         None => &definition.schema,
         Some(language) => {
             let mut schema: Schema = definition.schema.clone();
@@ -116,11 +140,13 @@ fn document(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Result<O
             &other
         }
     };
-    let mut values = values.into_iter();
-    let mut document = Document::new(schema, name, |_: &Field| values.next().flatten())?;
+    let mut document = match &contents {
+        Contents::Hash(entry) => of_hash(keys, schema, name, entry)?,
+        Contents::Json(document) => of_json(schema, name, document)?,
+    };
     document.score = definition.score;
     if let Some(field) = &definition.score_field
-        && let Some(score) = value(keys, &entry, field)
+        && let Some(score) = contents.text(keys, field)
     {
         let score = std::str::from_utf8(&score).ok().and_then(|score| score.parse().ok());
         document.score = score.filter(|score: &f64| (0.0..=1.0).contains(score)).unwrap_or(1.0);
@@ -128,37 +154,70 @@ fn document(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Result<O
     Ok(Some(document))
 }
 
-fn value(keys: &mut Keyspace<'_, '_>, entry: &Entry, field: &str) -> Option<Vec<u8>> {
-    hashes::find(keys, entry, field.as_bytes()).map(|found| found.value().to_vec())
+fn of_hash(keys: &mut Keyspace<'_, '_>, schema: &Schema, name: &[u8], entry: &Entry) -> Result<Document, Failure> {
+    let mut bytes = 0;
+    let mut values: Vec<Option<Vec<u8>>> = Vec::new();
+    for (_, field) in schema.fields() {
+        let value = hashes::find(keys, entry, field.path.as_bytes()).map(|found| found.value().to_vec());
+        bytes += value.as_ref().map_or(0, Vec::len);
+        values.push(value);
+    }
+    check_bytes(bytes)?;
+    let mut values = values.into_iter();
+    Ok(Document::new(schema, name, |_| values.next().flatten())?)
 }
 
-fn language(keys: &mut Keyspace<'_, '_>, index: &Index, entry: &Entry) -> Result<Option<Language>, Failure> {
-    let named = index
-        .definition
-        .language_field
-        .as_ref()
-        .and_then(|field| value(keys, entry, field));
-    let Some(named) = named else {
+fn of_json(schema: &Schema, name: &[u8], document: &Json) -> Result<Document, Failure> {
+    let values: Vec<_> = schema
+        .fields()
+        .map(|(_, field)| selected(document, &field.path))
+        .collect();
+    check_bytes(values.iter().flatten().map(|value| indexed_bytes(value)).sum())?;
+    let mut values = values.into_iter();
+    Ok(Document::of_json(schema, name, |_| {
+        let of_field = values.next().unwrap_or_default();
+        of_field.into_iter().map(indexed).collect()
+    })?)
+}
+
+fn check_bytes(bytes: usize) -> Result<(), Failure> {
+    if bytes <= DOCUMENT_BYTES_MAX {
+        return Ok(());
+    }
+    let reason = format!("Indexed values have {bytes} bytes together, at most {DOCUMENT_BYTES_MAX} are indexed");
+    Err(Failure { field: None, reason })
+}
+
+/// The language that the key names. A document that names one which is not known is indexed in the
+/// index's, a hash is not indexed.
+fn language(keys: &mut Keyspace<'_, '_>, index: &Index, contents: &Contents) -> Result<Option<Language>, Failure> {
+    let field = index.definition.language_field.as_ref();
+    let Some(named) = field.and_then(|field| contents.text(keys, field)) else {
         return Ok(None);
     };
     let known = std::str::from_utf8(&named)
         .ok()
         .and_then(|name| Language::of_name(name).ok());
-    let unknown = || Failure {
+    if known.is_some() || matches!(contents, Contents::Json(_)) {
+        return Ok(known);
+    }
+    Err(Failure {
         field: None,
         reason: format!("Invalid language: '{}'", String::from_utf8_lossy(&named)),
-    };
-    known.map(Some).ok_or_else(unknown)
+    })
 }
 
-/// The index's FILTER is true for the key, or there is none. An error is not true.
-fn passes(keys: &mut Keyspace<'_, '_>, index: &Index, entry: &Entry) -> bool {
+/// The index's FILTER is true for the key, or there is none. An error is not true. A property is a
+/// field of the index, or one of the key.
+fn passes(keys: &mut Keyspace<'_, '_>, index: &Index, contents: &Contents) -> bool {
     let Some((_, filter)) = &index.definition.filter else {
         return true;
     };
     let mut record = Record::default();
     for name in filter.properties() {
-        if let Some(found) = value(keys, entry, name) {
+        let field = index.definition.schema.find(name.as_bytes());
+        let of_field = field.and_then(|(_, field)| contents.text(keys, &field.path));
+        if let Some(found) = of_field.or_else(|| contents.text(keys, name)) {
             record.set(name, Value::Text(found));
         }
     }
@@ -169,7 +228,7 @@ fn passes(keys: &mut Keyspace<'_, '_>, index: &Index, entry: &Entry) -> bool {
 pub fn fill(keys: &mut Keyspace<'_, '_>, index: &Index, progress: Progress, count: u64) -> bool {
     let mut names = Vec::new();
     let next = keys.scan_page(progress.cursor, count, &mut |name, entry| {
-        if entry.kind == Kind::Hash && index.covers(name) {
+        if entry.kind == index.definition.on && index.covers(name) {
             names.push(name.to_vec());
         }
     });
@@ -188,7 +247,12 @@ pub fn fill(keys: &mut Keyspace<'_, '_>, index: &Index, progress: Progress, coun
     progress.is_none()
 }
 
-/// Names of the keys that are in the index.
-pub fn keys_of(tx: &mut Transaction<'_>, index: &Index) -> Vec<Vec<u8>> {
-    index::keys(&mut rows(tx, index))
+/// How many keys are in the index.
+pub fn document_count(tx: &mut Transaction<'_>, index: &Index) -> usize {
+    State::read(&mut rows(tx, index)).documents as usize
+}
+
+/// Names of the keys that are in the index, the first in byte order, at most `count_max`.
+pub fn keys_of(tx: &mut Transaction<'_>, index: &Index, count_max: usize) -> Vec<Vec<u8>> {
+    index::keys(&mut rows(tx, index), count_max)
 }

@@ -1,0 +1,207 @@
+//! What a key of an index holds, as indexing, searches and aggregations read it.
+//!
+//! A hash has one value a field. In a document a path leads to nothing, to one value or to several;
+//! paths of the older kind, without `$`, lead to nothing, as at the original. In dialect 2 a
+//! path stands for the first of its values, from dialect 3 on for an array of all.
+
+use quartet_search::aggregate::Value;
+use quartet_search::analysis::folded;
+use quartet_search::schema::{Field, FieldKind};
+
+use crate::commands::hashes;
+use crate::commands::json::{self, Json, Path};
+use crate::indexes::Index;
+use crate::keyspace::{Entry, Keyspace, Kind};
+
+/// The name of a whole document.
+const DOCUMENT: &str = "$";
+
+/// The first dialect in which a path stands for all of its values.
+const DIALECT_OF_ALL: u8 = 3;
+
+pub enum Contents {
+    Hash(Entry),
+    Json(Json),
+}
+
+impl Contents {
+    /// What the key of this name holds, if it is of the index's kind.
+    pub fn find(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Option<Contents> {
+        let entry = keys.find(name).filter(|entry| entry.kind == index.definition.on)?;
+        Some(match entry.kind {
+            Kind::Json => Contents::Json(json::document(keys.tx, &entry)),
+            _ => Contents::Hash(entry),
+        })
+    }
+
+    /// The value at a field or path as text; of a document, if it is a string or number.
+    pub fn text(&self, keys: &mut Keyspace<'_, '_>, path: &str) -> Option<Vec<u8>> {
+        match self {
+            Contents::Hash(entry) => of_field(keys, entry, path),
+            Contents::Json(document) => match selected(document, path).first()? {
+                Json::Text(text) => Some(text.clone().into_bytes()),
+                number @ (Json::Integer(_) | Json::Double(_)) => Some(number.text()),
+                _ => None,
+            },
+        }
+    }
+
+    /// The value at a field or path as an answer shows it; null for a `null`.
+    pub fn shown(&self, keys: &mut Keyspace<'_, '_>, path: &str, dialect: u8) -> Option<Value> {
+        match self {
+            Contents::Hash(entry) => of_field(keys, entry, path).map(Value::Text),
+            Contents::Json(document) => {
+                let values = selected(document, path);
+                let first = *values.first()?;
+                Some(match dialect < DIALECT_OF_ALL {
+                    true => plain(first),
+                    false => Value::Text(array_of(&values)),
+                })
+            }
+        }
+    }
+
+    /// The same of an index's field. What is kept for sorting is shown as it is in every dialect.
+    pub fn shown_field(&self, keys: &mut Keyspace<'_, '_>, field: &Field, dialect: u8) -> Option<Value> {
+        match self {
+            Contents::Json(document) if field.sortable && dialect >= DIALECT_OF_ALL => {
+                let is_one = match selected(document, &field.path).as_slice() {
+                    [one] => !matches!(one, Json::Array(_) | Json::Object(_)),
+                    _ => false,
+                };
+                match is_one {
+                    true => self.sortable(&field.path),
+                    false => self.shown(keys, &field.path, dialect),
+                }
+            }
+            _ => self.shown(keys, &field.path, dialect),
+        }
+    }
+
+    /// The value of an index's field as steps of an aggregation take it: a number of a NUMERIC
+    /// field, and of others what is kept for sorting if they are SORTABLE and were not loaded.
+    pub fn property(
+        &self,
+        keys: &mut Keyspace<'_, '_>,
+        field: &Field,
+        (dialect, is_loaded): (u8, bool),
+    ) -> Option<Value> {
+        let value = match self {
+            Contents::Json(_) if field.sortable && !is_loaded => self.sortable(&field.path)?,
+            _ => self.shown_field(keys, field, dialect)?,
+        };
+        Some(property(field, value, is_loaded))
+    }
+
+    pub fn is_hash(&self) -> bool {
+        matches!(self, Contents::Hash(_))
+    }
+
+    /// The value of a document by which it was sorted, as an answer shows it.
+    pub fn sorted_by(&self, keys: &mut Keyspace<'_, '_>, field: &Field, dialect: u8) -> Option<Value> {
+        match field.sortable && dialect < DIALECT_OF_ALL {
+            true => self.sortable(&field.path),
+            false => self.shown_field(keys, field, dialect),
+        }
+    }
+
+    /// What a document is sorted by: the first value, if it is a string, a number or a truth.
+    fn sortable(&self, path: &str) -> Option<Value> {
+        let Contents::Json(document) = self else {
+            return None;
+        };
+        let first = match *selected(document, path).first()? {
+            Json::Array(elements) => elements.iter().find(|element| **element != Json::Null)?,
+            other => other,
+        };
+        match first {
+            Json::Text(text) => Some(Value::text(text.as_str())),
+            Json::Boolean(truth) => Some(Value::text(truth.to_string())),
+            Json::Integer(number) => Some(Value::Number(*number as f64)),
+            Json::Double(number) => Some(Value::Number(*number)),
+            _ => None,
+        }
+    }
+
+    /// All fields with their values; of a document the whole.
+    pub fn all(&self, keys: &mut Keyspace<'_, '_>, dialect: u8) -> Vec<(Vec<u8>, Value)> {
+        match self {
+            Contents::Hash(entry) => {
+                let mut fields = Vec::new();
+                hashes::each(keys, entry, &mut |field| {
+                    fields.push((field.name.to_vec(), Value::text(field.value)));
+                });
+                fields
+            }
+            Contents::Json(document) => {
+                let whole = match dialect < DIALECT_OF_ALL {
+                    true => document.text(),
+                    false => array_of(&[document]),
+                };
+                vec![(DOCUMENT.into(), Value::Text(whole))]
+            }
+        }
+    }
+}
+
+/// A field's value as steps of an aggregation take it.
+pub fn property(field: &Field, value: Value, is_loaded: bool) -> Value {
+    match (&field.kind, value) {
+        (FieldKind::Numeric, Value::Text(text)) => {
+            let number = std::str::from_utf8(&text).ok();
+            let number = number.and_then(|number| number.trim().parse().ok());
+            number.map_or(Value::Text(text), Value::Number)
+        }
+        (_, Value::Text(text)) if field.sortable && !field.keeps_case && !is_loaded => Value::Text(folded(&text)),
+        (_, value) => value,
+    }
+}
+
+fn of_field(keys: &mut Keyspace<'_, '_>, entry: &Entry, name: &str) -> Option<Vec<u8>> {
+    hashes::find(keys, entry, name.as_bytes()).map(|found| found.value().to_vec())
+}
+
+/// The values at a path. None if the path is wrong, or means more than a path may.
+pub fn selected<'d>(document: &'d Json, path: &str) -> Vec<&'d Json> {
+    let path = Path::parse(path.as_bytes()).ok().filter(|path| !path.is_legacy);
+    let locations = path.and_then(|path| path.select(document).ok()).unwrap_or_default();
+    locations.iter().filter_map(|location| document.at(location)).collect()
+}
+
+fn plain(value: &Json) -> Value {
+    match value {
+        Json::Null => Value::Null,
+        Json::Text(text) => Value::text(text.as_str()),
+        Json::Boolean(truth) => Value::text(u8::from(*truth).to_string()),
+        other => Value::Text(other.text()),
+    }
+}
+
+fn array_of(values: &[&Json]) -> Vec<u8> {
+    let texts: Vec<_> = values.iter().map(|value| value.text()).collect();
+    [&b"["[..], &texts.join(&b','), b"]"].concat()
+}
+
+/// A value as the library takes it.
+pub fn indexed(value: &Json) -> quartet_search::Json {
+    use quartet_search::Json as Indexed;
+    match value {
+        Json::Null => Indexed::Null,
+        Json::Boolean(truth) => Indexed::Bool(*truth),
+        Json::Integer(number) => Indexed::Number(*number as f64),
+        Json::Double(number) => Indexed::Number(*number),
+        Json::Text(text) => Indexed::Text(text.clone().into_bytes()),
+        Json::Array(elements) => Indexed::List(elements.iter().map(indexed).collect()),
+        Json::Object(_) => Indexed::Object,
+    }
+}
+
+/// Bytes of the strings and numbers in a value.
+pub fn indexed_bytes(value: &Json) -> usize {
+    match value {
+        Json::Text(text) => text.len(),
+        Json::Array(elements) => elements.iter().map(indexed_bytes).sum(),
+        Json::Object(_) => 0,
+        _ => size_of::<f64>(),
+    }
+}
