@@ -1,5 +1,6 @@
 //! The partition's lock, held beside other readers, and transactions under it that only read.
 
+use crate::conflicts::full_keys::FullKeys;
 use crate::partition::raw::SharedGuard;
 use crate::partition::reading::reader_of;
 use crate::partition::shared::Shared;
@@ -8,6 +9,7 @@ use crate::partition::transaction::Transaction;
 use crate::partition::{ExecuteError, Release};
 use crate::{Dependency, Reader, Space};
 use quartet_model::Version;
+use quartet_store::Read;
 
 /// A transaction that only reads has tried to write. Nothing was done: its code is to run again
 /// with the lock alone ([`crate::PartitionGuard::execute`]).
@@ -81,6 +83,14 @@ impl<'e> ReadGuard<'e> {
             }
             Err(error) => Err(ExecuteError::Layer(error, dependency)),
         })
+    }
+
+    /// Prefetches the rows at the keys, which transactions are about to read. Those who read may do
+    /// without: what cannot be read fails them when they do.
+    pub fn fetch<'k>(&self, space: Space, keys: impl Iterator<Item = &'k [u8]>) {
+        let (prefix, mut full) = (space.prefix(), FullKeys::new());
+        keys.for_each(|key| _ = full.push(&prefix, key));
+        let _ = self.state.store.get_each(&full.iter().collect::<Vec<_>>());
     }
 
     /// See [`crate::PartitionGuard::reader`].
