@@ -169,15 +169,8 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// Another transaction may be under way at the same time: what the code notes outside of the
-    /// store must bear that.
-    #[inline]
-    pub fn is_shared(&self) -> bool {
-        matches!(self.state, Access::Shared(_))
-    }
-
     /// It only reads, and tried to write: whatever is done in it from now on is in vain.
-    pub fn must_write(&self) -> bool {
+    pub(crate) fn must_write(&self) -> bool {
         self.must_write
     }
 

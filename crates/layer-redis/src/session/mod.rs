@@ -15,7 +15,7 @@ mod while_busy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Dependency, PartitionGuard};
+use quartet_engine::{Busy, Dependency};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply, Value};
 
