@@ -23,8 +23,8 @@ use crate::recovery::opening::{Recovered, recover};
 use crate::replication::{self, Replicated, TRANSACTION_EFFECTS_MAX};
 use crate::standing::{Arrival, Replication, Role, Settled, Standing};
 use crate::{
-    Busy, Dependency, Durability, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Reader, Space,
-    Statistics, WatchId, partition::busy,
+    Busy, Dependency, Durability, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, ReadGuard,
+    Reader, Space, Statistics, WatchId, partition::busy,
 };
 
 /// How often a thread that waits for something to be durable looks.
@@ -174,6 +174,22 @@ impl Engine {
         Ok(PartitionGuard::new(&self.shared, state))
     }
 
+    /// As [`Engine::partition`], beside others who only read.
+    pub fn read(&self) -> ReadGuard<'_> {
+        debug_assert!(
+            !busy::is_serving_thread(),
+            "a thread that serves connections may not wait"
+        );
+        ReadGuard::new(&self.shared, self.shared.partition.read())
+    }
+
+    /// As [`Engine::partition_in_time`], beside others who only read. Under it nobody may take the
+    /// lock once more, or both wait for each other.
+    pub fn read_in_time(&self) -> Result<ReadGuard<'_>, Busy> {
+        let state = self.shared.partition.read_in_time()?;
+        Ok(ReadGuard::new(&self.shared, state))
+    }
+
     /// Takes the partition's lock for what may take long. Everything committed before is in the
     /// flusher's hands, so what waits for it to be durable does not wait for the holder; and nobody
     /// who serves connections waits for the lock in vain.
@@ -186,7 +202,7 @@ impl Engine {
 
     /// See [`PartitionGuard::reader`].
     pub fn reader(&self, space: Space) -> Result<Reader, Busy> {
-        Ok(self.partition_in_time()?.reader(space))
+        Ok(self.read_in_time()?.reader(space))
     }
 
     /// Returns true if a thread has waited in vain for the partition's lock, and it has not been
@@ -315,7 +331,7 @@ impl Engine {
     /// every logical database: for replicas and tests. A layer has a [`Reader`](crate::Reader) of
     /// its own part.
     pub fn snapshot(&self) -> (PartitionSnapshot, Version, Dependency) {
-        let state = self.shared.partition.borrow();
+        let state = self.shared.partition.look();
         let version = state.last_version();
         let dependency = state.dependency_on_everything(self.durable());
         (state.snapshot(), version, dependency)

@@ -224,7 +224,7 @@ impl Session {
             reading.count += 1;
             return Some((version, dependency));
         }
-        let reader = self.layer.partition()?.read_version(self.layer.space);
+        let reader = self.layer.engine.read_in_time().ok()?.read_version(self.layer.space);
         let (version, dependency) = (reader.version, reader.dependency);
         let reader = self.layer.versions.keep(reader);
         self.newest = Some((version, dependency));

@@ -34,7 +34,7 @@ impl KeyValue {
                 },
                 "workload": {
                     "transactions": {
-                        "committed": { "counter": counter(&statistics.transactions) },
+                        "committed": { "counter": statistics.transactions() },
                         "conflicted": { "counter": counter(&statistics.conflicts) },
                     },
                 },

@@ -103,7 +103,7 @@ impl CommitRequest {
 impl Engine {
     /// See [`PartitionGuard::read_version`].
     pub fn read_version(&self, space: Space) -> Reader {
-        self.partition().read_version(space)
+        self.read().read_version(space)
     }
 
     /// See [`PartitionGuard::commit`].

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
 use quartet_log_replicated::{Moment, Place, Position as LogPlace, Term, Writer};
@@ -36,6 +36,7 @@ use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
 use crate::durability::retention::{Retention, bytes_before};
 use crate::flusher::shared_log::Sharing;
+use crate::partition::raw::Guard;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::recovery::replay::Replayer;
@@ -142,7 +143,7 @@ impl Flusher {
         // Log that is kept for readers is in the checkpoint already.
         let log_bytes_since_checkpoint = log.bytes().saturating_sub(bytes_before(&log.parts(), needed));
         let now = shared.runtime.now();
-        let store = shared.partition.borrow().store.kind();
+        let store = shared.partition.look().store.kind();
         let (retention_bytes, retention_time) = (options.log_retention_bytes, options.log_retention);
         let worker = Worker {
             shared: shared.clone(),
@@ -652,7 +653,7 @@ impl Worker {
     fn flush_gathered(
         &mut self,
         mut epochs: VecDeque<Epoch>,
-        mut partition: MutexGuard<'_, PartitionState>,
+        mut partition: Guard<'_, PartitionState>,
         stopping: bool,
     ) -> Result<bool, LogError> {
         let last = partition.close_epoch(std::mem::take(&mut self.spare), &self.shared.room);
@@ -970,7 +971,7 @@ impl Worker {
     fn end_checkpoint(
         &mut self,
         RunningCheckpoint { position, job }: RunningCheckpoint,
-        mut partition: MutexGuard<'_, PartitionState>,
+        mut partition: Guard<'_, PartitionState>,
     ) -> Result<(), LogError> {
         let took = self.backlog.flush_ended(self.now());
         let flushed = match job.join() {

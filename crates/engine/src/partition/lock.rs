@@ -7,14 +7,16 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 use quartet_model::Version;
 
 use crate::durability::epochs::Epoch;
 use crate::durability::room::Room;
 use crate::partition::busy::{Announcement, Busy};
+use crate::partition::event::Event;
+use crate::partition::raw::{Guard, Lock, SharedGuard};
 use crate::partition::state::PartitionState;
 use crate::partition::watch::WatchId;
 
@@ -29,14 +31,13 @@ struct Left {
     watches: Vec<WatchId>,
 }
 
-/// The lock around the partition's state.
+/// The lock around the partition's state: readers hold it together, a writer alone.
 pub(crate) struct PartitionLock {
-    state: Mutex<PartitionState>,
-    taken: Condvar,
-    /// How often the lent lock was returned. Waited for without the lock itself, which whoever
-    /// returns it may keep for long.
-    returns: Mutex<u64>,
-    returned: Condvar,
+    state: Lock<PartitionState>,
+    /// The flusher has taken epochs, or takes none any more.
+    taken: Event,
+    /// The lent lock was returned.
+    returned: Event,
     /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
     failed: AtomicBool,
     pub announcement: Announcement,
@@ -46,10 +47,9 @@ pub(crate) struct PartitionLock {
 impl PartitionLock {
     pub fn new(state: PartitionState) -> PartitionLock {
         PartitionLock {
-            state: Mutex::new(state),
-            taken: Condvar::new(),
-            returns: Mutex::new(0),
-            returned: Condvar::new(),
+            state: Lock::new(state),
+            taken: Event::new(),
+            returned: Event::new(),
             failed: AtomicBool::new(false),
             announcement: Announcement::default(),
             left: Mutex::default(),
@@ -57,73 +57,112 @@ impl PartitionLock {
     }
 
     /// For whoever executes transactions.
-    pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
+    pub fn lock(&self) -> Guard<'_, PartitionState> {
         loop {
-            let state = self.state.lock();
+            let state = self.state.write();
             if !state.full_epochs.is_lent {
                 return state;
             }
-            let seen = *self.returns.lock();
+            let returns = self.returned.count();
             drop(state);
-            let mut returns = self.returns.lock();
-            self.returned.wait_while(&mut returns, |returns| *returns == seen);
+            self.returned.wait(returns);
         }
-    }
-
-    /// The same, but gives up after about `timeout`.
-    pub fn lock_within(&self, timeout: Duration) -> Option<MutexGuard<'_, PartitionState>> {
-        let state = self.state.try_lock_for(timeout)?;
-        if !state.full_epochs.is_lent {
-            return Some(state);
-        }
-        let seen = *self.returns.lock();
-        drop(state);
-        let is_out = |returns: &mut u64| *returns == seen;
-        let mut returns = self.returns.lock();
-        let waited = self.returned.wait_while_for(&mut returns, is_out, timeout);
-        drop(returns);
-        if waited.timed_out() {
-            return None;
-        }
-        let state = self.state.try_lock_for(timeout);
-        state.filter(|state| !state.full_epochs.is_lent)
-    }
-
-    /// The same, but gives up after as long as the calling thread may wait.
-    pub fn lock_in_time(&self) -> Result<MutexGuard<'_, PartitionState>, Busy> {
-        if let Some(state) = self.try_lock() {
-            return Ok(state);
-        }
-        let timeout = self.announcement.timeout();
-        let in_time = (!timeout.is_zero()).then(|| self.lock_within(timeout)).flatten();
-        in_time.map_or_else(|| self.announce_busy(), Ok)
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, PartitionState>> {
-        self.state.try_lock().filter(|state| !state.full_epochs.is_lent)
-    }
-
-    /// Looks once more afterwards: a holder that let go before it could see the announcement tells
-    /// nobody.
-    fn announce_busy(&self) -> Result<MutexGuard<'_, PartitionState>, Busy> {
-        self.announcement.announce();
-        self.try_lock().ok_or(Busy)
-    }
-
-    /// For whoever only looks or tidies up, which may be done between any two transactions: it does
-    /// not wait for a lock that is lent.
-    pub fn borrow(&self) -> MutexGuard<'_, PartitionState> {
-        self.state.lock()
     }
 
     /// The same, but gives up after `timeout`.
-    pub fn borrow_within(&self, timeout: Duration) -> Option<MutexGuard<'_, PartitionState>> {
-        self.state.try_lock_for(timeout)
+    pub fn lock_within(&self, timeout: Duration) -> Option<Guard<'_, PartitionState>> {
+        let deadline = Instant::now() + timeout;
+        self.unlent_until(deadline, || self.state.try_write_until(deadline))
+    }
+
+    /// For whoever only reads, beside others.
+    pub fn read(&self) -> SharedGuard<'_, PartitionState> {
+        loop {
+            let state = self.state.read();
+            if !state.full_epochs.is_lent {
+                return state;
+            }
+            let returns = self.returned.count();
+            drop(state);
+            self.returned.wait(returns);
+        }
+    }
+
+    fn read_within(&self, timeout: Duration) -> Option<SharedGuard<'_, PartitionState>> {
+        let deadline = Instant::now() + timeout;
+        self.unlent_until(deadline, || self.state.try_read_until(deadline))
+    }
+
+    /// Takes the lock as `take` does until it is not lent. `None` at the deadline.
+    fn unlent_until<G: std::ops::Deref<Target = PartitionState>>(
+        &self,
+        deadline: Instant,
+        take: impl Fn() -> Option<G>,
+    ) -> Option<G> {
+        loop {
+            let state = take()?;
+            if !state.full_epochs.is_lent {
+                return Some(state);
+            }
+            let returns = self.returned.count();
+            drop(state);
+            if !self.returned.wait_until(returns, deadline) {
+                return None;
+            }
+        }
+    }
+
+    /// As `lock`, but gives up after as long as the calling thread may wait.
+    pub fn lock_in_time(&self) -> Result<Guard<'_, PartitionState>, Busy> {
+        self.in_time(|| self.try_lock(), |timeout| self.lock_within(timeout))
+    }
+
+    /// As `read`, but gives up after as long as the calling thread may wait.
+    pub fn read_in_time(&self) -> Result<SharedGuard<'_, PartitionState>, Busy> {
+        self.in_time(|| self.try_read(), |timeout| self.read_within(timeout))
+    }
+
+    /// Who gives up looks once more when that is announced: a holder that let go before it could
+    /// see the announcement tells nobody.
+    fn in_time<G>(&self, now: impl Fn() -> Option<G>, within: impl Fn(Duration) -> Option<G>) -> Result<G, Busy> {
+        if let Some(state) = now() {
+            return Ok(state);
+        }
+        let timeout = self.announcement.timeout();
+        if let Some(state) = (!timeout.is_zero()).then(|| within(timeout)).flatten() {
+            return Ok(state);
+        }
+        self.announcement.announce();
+        now().ok_or(Busy)
+    }
+
+    fn try_lock(&self) -> Option<Guard<'_, PartitionState>> {
+        self.state.try_write().filter(|state| !state.full_epochs.is_lent)
+    }
+
+    fn try_read(&self) -> Option<SharedGuard<'_, PartitionState>> {
+        self.state.try_read().filter(|state| !state.full_epochs.is_lent)
+    }
+
+    /// For whoever only tidies up, which may be done between any two transactions: it does not wait
+    /// for a lock that is lent.
+    pub fn borrow(&self) -> Guard<'_, PartitionState> {
+        self.state.write()
+    }
+
+    /// The same for whoever only looks.
+    pub fn look(&self) -> SharedGuard<'_, PartitionState> {
+        self.state.read()
+    }
+
+    /// As `borrow`, but gives up after `timeout`.
+    pub fn borrow_within(&self, timeout: Duration) -> Option<Guard<'_, PartitionState>> {
+        self.state.try_write_for(timeout)
     }
 
     /// An optimistic transaction that read at `version` ended without the lock. Never waits.
     pub fn reader_ended(&self, version: Version) {
-        match self.state.try_lock() {
+        match self.state.try_write() {
             Some(mut state) => state.reader_ended(version),
             None => self.left.lock().readers.push(version),
         }
@@ -131,7 +170,7 @@ impl PartitionLock {
 
     /// Ends watches: now, or once the lock is free. Never waits.
     pub fn unwatch(&self, watches: Vec<WatchId>) {
-        match self.state.try_lock() {
+        match self.state.try_write() {
             Some(mut state) => watches.into_iter().for_each(|watch| state.watches.remove(watch)),
             None => self.left.lock().watches.extend(watches),
         }
@@ -146,20 +185,14 @@ impl PartitionLock {
 
     /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the
     /// log takes them.
-    pub fn push(
-        &self,
-        state: &mut MutexGuard<'_, PartitionState>,
-        epoch: Epoch,
-        room: &Room,
-        wake_flusher: impl FnOnce(),
-    ) {
+    pub fn push(&self, state: &mut Guard<'_, PartitionState>, epoch: Epoch, room: &Room, wake_flusher: impl FnOnce()) {
         self.push_leaving(QUEUED_MAX, state, epoch, room, wake_flusher);
     }
 
     /// Queues `epoch` and lends the lock until the flusher has taken it and all before it.
     pub fn hand_over(
         &self,
-        state: &mut MutexGuard<'_, PartitionState>,
+        state: &mut Guard<'_, PartitionState>,
         epoch: Epoch,
         room: &Room,
         wake_flusher: impl FnOnce(),
@@ -170,7 +203,7 @@ impl PartitionLock {
     fn push_leaving(
         &self,
         queued_max: usize,
-        state: &mut MutexGuard<'_, PartitionState>,
+        state: &mut Guard<'_, PartitionState>,
         epoch: Epoch,
         room: &Room,
         wake_flusher: impl FnOnce(),
@@ -180,32 +213,37 @@ impl PartitionLock {
         }
         state.full_epochs.queue.push_back(epoch);
         wake_flusher();
-        while state.is_home && state.full_epochs.queue.len() > queued_max && !self.has_failed() && !room.is_stuck() {
+        loop {
+            // Before it looks: what changes after that is waited for.
+            let takings = self.taken.count();
+            let is_over = !state.is_home || self.has_failed() || room.is_stuck();
+            if is_over || state.full_epochs.queue.len() <= queued_max {
+                break;
+            }
             state.full_epochs.is_lent = true;
-            self.taken.wait(state);
+            Guard::unlocked(state, || self.taken.wait(takings));
         }
         self.give_back(state);
     }
 
     fn give_back(&self, state: &mut PartitionState) {
         if std::mem::take(&mut state.full_epochs.is_lent) {
-            *self.returns.lock() += 1;
-            self.returned.notify_all();
+            self.returned.happens();
         }
     }
 
     /// The oldest full epoch, for the flusher.
-    pub fn pop(&self, state: &mut MutexGuard<'_, PartitionState>) -> Option<Epoch> {
+    pub fn pop(&self, state: &mut PartitionState) -> Option<Epoch> {
         let epoch = state.full_epochs.queue.pop_front();
         if epoch.is_some() {
-            self.taken.notify_all();
+            self.taken.happens();
         }
         epoch
     }
 
     /// All full epochs, oldest first, for the flusher.
-    pub fn pop_all(&self, state: &mut MutexGuard<'_, PartitionState>) -> VecDeque<Epoch> {
-        self.taken.notify_all();
+    pub fn pop_all(&self, state: &mut PartitionState) -> VecDeque<Epoch> {
+        self.taken.happens();
         std::mem::take(&mut state.full_epochs.queue)
     }
 
@@ -215,11 +253,10 @@ impl PartitionLock {
         self.release();
     }
 
-    /// Wakes the threads that wait for the flusher to take epochs. A thread that has checked before
-    /// holds the lock until it waits, and is then notified.
+    /// Wakes the threads that wait for the flusher to take epochs, once they have a reason to wait
+    /// no longer.
     pub fn release(&self) {
-        drop(self.state.lock());
-        self.taken.notify_all();
+        self.taken.happens();
     }
 
     pub fn has_failed(&self) -> bool {
@@ -252,10 +289,11 @@ mod tests {
                 (mpsc::channel(), mpsc::channel::<()>(), mpsc::channel());
             let outcome = thread::scope(|scope| {
                 scope.spawn(move || {
-                    let mut state = lock.state.lock();
+                    let mut state = lock.state.write();
+                    let takings = lock.taken.count();
                     state.full_epochs.is_lent = true;
                     lent.send(()).unwrap();
-                    lock.taken.wait(&mut state);
+                    Guard::unlocked(&mut state, || lock.taken.wait(takings));
                     lock.give_back(&mut state);
                     may_let_go.recv().unwrap();
                 });

@@ -4,8 +4,13 @@
 //! dropping it lets the next thread in.
 
 pub(crate) mod busy;
+mod event;
+mod fair_lock;
 pub(crate) mod frozen;
 pub(crate) mod lock;
+mod primitives;
+pub(crate) mod raw;
+pub(crate) mod read_guard;
 pub(crate) mod reader;
 mod reading;
 pub(crate) mod shared;
@@ -14,15 +19,16 @@ pub(crate) mod statistics;
 pub(crate) mod transaction;
 pub(crate) mod watch;
 
-use parking_lot::MutexGuard;
 use quartet_model::{KeyRange, Version};
 
 use crate::partition::busy::Announcement;
+use crate::partition::raw::Guard;
+use crate::partition::reading::latest_dependency_of;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::partition::transaction::{Refused, Transaction};
 use crate::partition::watch::{Callback, WatchId};
-use crate::{Dependency, Durability, SPACE_BYTES, Space, Statistics};
+use crate::{Dependency, SPACE_BYTES, Space, Statistics};
 
 /// An epoch that will not be synced at once is still handed to the log when it has grown to this
 /// size.
@@ -62,7 +68,7 @@ impl<E> From<Refused> for ExecuteError<E> {
 /// The partition's lock, held.
 pub struct PartitionGuard<'e> {
     shared: &'e Shared,
-    state: MutexGuard<'e, PartitionState>,
+    state: Guard<'e, PartitionState>,
     now_micros: u64,
     /// Behind the guard: it is dropped when the lock is free.
     _release: Release<'e>,
@@ -78,7 +84,7 @@ impl Drop for Release<'_> {
 }
 
 impl<'e> PartitionGuard<'e> {
-    pub(crate) fn new(shared: &'e Shared, state: MutexGuard<'e, PartitionState>) -> PartitionGuard<'e> {
+    pub(crate) fn new(shared: &'e Shared, state: Guard<'e, PartitionState>) -> PartitionGuard<'e> {
         PartitionGuard {
             shared,
             state,
@@ -104,7 +110,7 @@ impl<'e> PartitionGuard<'e> {
 
     /// Makes every later commit land above `micros` since the Unix epoch, until the engine is
     /// closed. For a layer that shows times which are in no record of the log.
-    pub fn land_above(&mut self, micros: u64) {
+    pub fn land_above(&self, micros: u64) {
         self.state.land_above(micros);
     }
 
@@ -166,12 +172,7 @@ impl<'e> PartitionGuard<'e> {
 
     /// The hold of an answer that may depend on anything committed so far.
     pub fn latest_dependency(&self, space: Space) -> Dependency {
-        let relaxed = space.durability != Durability::Always;
-        if relaxed {
-            Version::ZERO
-        } else {
-            self.state.dependency_on_everything(self.shared.durable())
-        }
+        latest_dependency_of(self.shared, &self.state, space)
     }
 
     /// Calls `callback` with the key whenever `key` of `space` is written, cleared or touched by a
@@ -202,10 +203,6 @@ impl<'e> PartitionGuard<'e> {
 
     pub(crate) fn state(&mut self) -> &mut PartitionState {
         &mut self.state
-    }
-
-    pub(crate) fn durable(&self) -> Version {
-        self.shared.durable()
     }
 
     pub(crate) fn statistics(&self) -> &Statistics {

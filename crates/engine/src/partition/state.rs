@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use quartet_model::{DatabaseId, Effect, EffectsError, EffectsReader, EffectsWriter, KeyRange, Version, WrittenKey};
 use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Read, Row, Store, StoreError};
@@ -81,7 +81,7 @@ pub(crate) struct PartitionState {
     last: Version,
     /// Commits land above it, in microseconds since the Unix epoch: a time that a reader was given
     /// or a layer has shown.
-    floor_micros: u64,
+    floor_micros: AtomicU64,
     pub full_epochs: FullEpochs,
     pub pending: EffectsWriter,
     /// `pending` holds effects whose acknowledgement waits for a sync.
@@ -89,12 +89,12 @@ pub(crate) struct PartitionState {
     pub changes: RecentChanges,
     pub watches: Watches,
     pub journal: Vec<Change>,
-    /// Scratch for building full keys.
+    /// Scratch for building full keys, while no transaction has it.
     pub key: Vec<u8>,
     /// Read versions of the optimistic transactions that are running, with how many run at each.
     readers: BTreeMap<Version, usize>,
     /// Interactive commits may arrive until this time.
-    interactive_until_micros: u64,
+    interactive_until_micros: AtomicU64,
     /// Cleared rows and their database, dropped by the flusher outside the lock.
     pub garbage: Vec<(DatabaseId, PartitionCleared)>,
     /// False while another is home: nothing is executed here.
@@ -110,7 +110,7 @@ impl PartitionState {
         PartitionState {
             store,
             last,
-            floor_micros: 0,
+            floor_micros: AtomicU64::new(0),
             full_epochs: FullEpochs::default(),
             pending: EffectsWriter::default(),
             pending_needs_sync: false,
@@ -119,7 +119,7 @@ impl PartitionState {
             journal: Vec::new(),
             key: Vec::new(),
             readers: BTreeMap::new(),
-            interactive_until_micros: 0,
+            interactive_until_micros: AtomicU64::new(0),
             garbage: Vec::new(),
             is_home: true,
             effects_bytes_max: usize::MAX,
@@ -199,21 +199,21 @@ impl PartitionState {
     }
 
     pub fn next_version(&mut self, now_micros: u64) -> Version {
-        let above = self.last.0.max(self.floor_micros);
+        let above = self.last.0.max(*self.floor_micros.get_mut());
         self.last = Version(now_micros.max(above.saturating_add(1)));
         self.last
     }
 
     /// Makes every later commit land above `micros`, also if the clock is set back.
-    pub fn land_above(&mut self, micros: u64) {
-        self.floor_micros = self.floor_micros.max(micros);
+    pub fn land_above(&self, micros: u64) {
+        self.floor_micros.fetch_max(micros, Ordering::Relaxed);
     }
 
     /// The time of a reader when the clock shows `now_micros`: the microsecond before, which is
     /// over. It never goes back, and later commits land above it.
-    pub fn present(&mut self, now_micros: u64) -> u64 {
+    pub fn present(&self, now_micros: u64) -> u64 {
         self.land_above(now_micros.saturating_sub(1).max(self.last.0));
-        self.floor_micros
+        self.floor_micros.load(Ordering::Relaxed)
     }
 
     /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.
@@ -325,12 +325,17 @@ impl PartitionState {
         }
     }
 
-    pub fn interactive_reader(&mut self, now_micros: u64) {
-        self.interactive_until_micros = now_micros.max(self.last.0) + CONFLICT_WINDOW_MICROS;
+    pub fn interactive_reader(&self, now_micros: u64) {
+        let until_micros = now_micros.max(self.last.0) + CONFLICT_WINDOW_MICROS;
+        self.interactive_until_micros.fetch_max(until_micros, Ordering::Relaxed);
+    }
+
+    fn interactive_until_micros(&self) -> u64 {
+        self.interactive_until_micros.load(Ordering::Relaxed)
     }
 
     fn certification_expected(&self) -> bool {
-        !self.readers.is_empty() || self.interactive_until_micros >= self.last.0
+        !self.readers.is_empty() || self.interactive_until_micros() >= self.last.0
     }
 
     /// Forgets the evidence that nobody can need any more. Free the returned generations without
@@ -346,7 +351,7 @@ impl PartitionState {
         }
         // The window is counted in versions: after the clock was set back they run ahead of it.
         let present = now_micros.max(self.last.0);
-        if self.interactive_until_micros >= present {
+        if self.interactive_until_micros() >= present {
             floor = floor.min(Version(present.saturating_sub(CONFLICT_WINDOW_MICROS)));
         }
         self.changes.forget_through(floor)

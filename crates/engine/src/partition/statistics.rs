@@ -1,14 +1,16 @@
 //! The engine's counters.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use quartet_store::DiskUse;
 
 /// Counters for `INFO` and metrics. All count from the start of the process.
 #[derive(Default)]
 pub struct Statistics {
-    /// Transactions executed, those that only read included.
-    pub transactions: AtomicU64,
+    /// Transactions executed with the lock alone.
+    transactions: AtomicU64,
+    /// Transactions executed beside others.
+    reads: Reads,
     /// Epochs appended to the log.
     pub epochs: AtomicU64,
     /// Bytes of the payloads of these epochs.
@@ -53,7 +55,40 @@ pub struct Statistics {
     pub removed_bytes: AtomicU64,
 }
 
+/// A counter that many threads add to at the same time, in parts, so that they need not wait for
+/// each other's processor to give it up.
+#[derive(Default)]
+struct Reads([ReadsOfSome; READS_PARTS]);
+
+/// Alone in what a processor fetches at once.
+#[derive(Default)]
+#[repr(align(128))]
+struct ReadsOfSome(AtomicU64);
+
+const READS_PARTS: usize = 16;
+
+thread_local! {
+    /// The part that this thread adds to.
+    static READS_PART: usize = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        THREADS.fetch_add(1, Ordering::Relaxed) % READS_PARTS
+    };
+}
+
 impl Statistics {
+    /// Transactions executed, those that only read included.
+    pub fn transactions(&self) -> u64 {
+        let reads = self.reads.0.iter().map(|part| part.0.load(Ordering::Relaxed));
+        reads.sum::<u64>() + self.transactions.load(Ordering::Relaxed)
+    }
+
+    /// Counts transactions that were executed beside others.
+    #[inline]
+    pub(crate) fn reads_ended(&self, count: u64) {
+        let part = READS_PART.with(|part| *part);
+        self.reads.0[part].0.fetch_add(count, Ordering::Relaxed);
+    }
+
     /// Counts a transaction. Under the partition's lock, as everything is that changes these two: a
     /// load and a store lose nothing there, and take a fraction of the time of an atomic addition.
     #[inline]

@@ -1,10 +1,14 @@
 //! A transaction that executes at the latest state, under the partition's lock.
 //!
+//! One that has the lock beside others only reads. When it tries to write, nothing happens but that
+//! it says so afterwards; whatever its code answers is dropped, and the code runs anew with the
+//! lock alone.
+//!
 //! It sees its own writes. Keys are relative to its space: the prefix is added here and nowhere
 //! else, so a layer cannot reach outside its logical database. Dropped without a commit (an error,
 //! a panic in the layer), it takes everything back.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::Ordering;
 
 use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
@@ -39,9 +43,29 @@ impl AsRef<[u8]> for ValueOf {
 /// Sorts by age.
 pub type UniqueId = [u8; 10];
 
+/// The state, as a transaction may use it.
+enum Access<'h> {
+    Alone(&'h mut PartitionState),
+    Shared(&'h PartitionState),
+}
+
+impl Deref for Access<'_> {
+    type Target = PartitionState;
+
+    #[inline]
+    fn deref(&self) -> &PartitionState {
+        match self {
+            Access::Alone(state) => state,
+            Access::Shared(state) => state,
+        }
+    }
+}
+
 /// A transaction at the latest state. Keys are relative to its space.
 pub struct Transaction<'h> {
-    state: &'h mut PartitionState,
+    state: Access<'h>,
+    /// Scratch for building full keys.
+    key: Vec<u8>,
     space: Space,
     prefix: [u8; SPACE_BYTES],
     /// The durable version when the transaction began: whatever it reads above it must be waited
@@ -67,6 +91,8 @@ pub struct Transaction<'h> {
     too_large: bool,
     /// True if something could not be read: its work is in vain, and its answer is never sent.
     unreadable: bool,
+    /// It has the lock beside others, and tried to write.
+    must_write: bool,
     finished: bool,
 }
 
@@ -87,9 +113,27 @@ impl<'h> Transaction<'h> {
         now_micros: u64,
     ) -> Transaction<'h> {
         state.pending.begin();
+        let key = std::mem::take(&mut state.key);
+        Transaction::over(Access::Alone(state), key, space, durable, now_micros)
+    }
+
+    /// One that only reads, beside others. `key` is scratch, which [`Transaction::into_read`] gives
+    /// back.
+    pub(crate) fn reading(
+        state: &'h PartitionState,
+        key: Vec<u8>,
+        space: Space,
+        durable: Version,
+        now_micros: u64,
+    ) -> Transaction<'h> {
+        Transaction::over(Access::Shared(state), key, space, durable, now_micros)
+    }
+
+    fn over(state: Access<'h>, key: Vec<u8>, space: Space, durable: Version, now_micros: u64) -> Transaction<'h> {
         let last = state.last_version();
         Transaction {
             state,
+            key,
             space,
             prefix: space.prefix(),
             durable,
@@ -104,8 +148,30 @@ impl<'h> Transaction<'h> {
             deletes: false,
             too_large: false,
             unreadable: false,
+            must_write: false,
             finished: false,
         }
+    }
+
+    /// Whether it may write; if not, it says from now on that it has to.
+    #[inline]
+    fn may_write(&mut self) -> bool {
+        self.must_write |= matches!(self.state, Access::Shared(_));
+        !self.must_write
+    }
+
+    /// The state, to be written to.
+    #[inline]
+    fn alone(&mut self) -> &mut PartitionState {
+        match &mut self.state {
+            Access::Alone(state) => state,
+            Access::Shared(_) => unreachable!("asked whether it may write"),
+        }
+    }
+
+    /// It only reads, and tried to write: whatever is done in it from now on is in vain.
+    pub(crate) fn must_write(&self) -> bool {
+        self.must_write
     }
 
     /// The time of this transaction, in microseconds since the Unix epoch. The same for all it
@@ -122,8 +188,9 @@ impl<'h> Transaction<'h> {
     }
 
     fn take_version(&mut self) -> Version {
-        if self.version == Version::ZERO {
-            self.version = self.state.next_version(self.now_micros);
+        if self.version == Version::ZERO && self.may_write() {
+            let now_micros = self.now_micros;
+            self.version = self.alone().next_version(now_micros);
         }
         self.version
     }
@@ -149,12 +216,12 @@ impl<'h> Transaction<'h> {
     /// As [`Transaction::get`]; the key comes in parts.
     pub fn get_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
         self.build_key(key);
-        let row = self.state.store.get(&self.state.key);
+        let row = self.state.store.get(&self.key);
         let row = self.readable(row);
         if self.space.durability == Durability::Always {
             let version = match &row {
                 Some(row) => row.version(),
-                None => self.state.changes.newest_at(&self.state.key),
+                None => self.state.changes.newest_at(&self.key),
             };
             self.depend_on(version);
         }
@@ -172,7 +239,7 @@ impl<'h> Transaction<'h> {
     pub fn set_parts(&mut self, key: &[&[u8]], value: &[&[u8]]) -> Option<&Row> {
         let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
         self.too_large |= bytes(key) + SPACE_BYTES > KEY_BYTES_MAX || bytes(value) > VALUE_BYTES_MAX;
-        if self.too_large {
+        if self.too_large || !self.may_write() {
             return None;
         }
         let version = self.take_version();
@@ -186,13 +253,14 @@ impl<'h> Transaction<'h> {
     }
 
     fn set_row(&mut self, row: Row) -> Option<&Row> {
+        let state = self.alone();
         let key = if row.value().len() >= SHARED_FROM {
-            self.state.pending.set_shared(row.key(), Box::new(ValueOf(row.clone())))
+            state.pending.set_shared(row.key(), Box::new(ValueOf(row.clone())))
         } else {
-            self.state.pending.set(row.key(), row.value())
+            state.pending.set(row.key(), row.value())
         };
         let new_bytes = row_bytes(&row);
-        let old = match self.state.store.set(row) {
+        let old = match state.store.set(row) {
             Ok(old) => old,
             Err(error) => {
                 self.fail(&error);
@@ -200,7 +268,7 @@ impl<'h> Transaction<'h> {
             }
         };
         self.grown_bytes += new_bytes - old.as_ref().map_or(0, row_bytes);
-        self.state.journal.push(match old {
+        self.alone().journal.push(match old {
             Some(old) => Change::Replaced { old },
             None => Change::Added { key },
         });
@@ -217,17 +285,17 @@ impl<'h> Transaction<'h> {
     /// it in memory, and on disk what the change is.
     pub fn patch_parts(&mut self, key: &[&[u8]], offset: usize, bytes: &[u8]) {
         self.build_key(key);
-        self.too_large |= self.state.key.len() > KEY_BYTES_MAX || offset.saturating_add(bytes.len()) > VALUE_BYTES_MAX;
-        if self.too_large {
+        self.too_large |= self.key.len() > KEY_BYTES_MAX || offset.saturating_add(bytes.len()) > VALUE_BYTES_MAX;
+        if self.too_large || !self.may_write() {
             return;
         }
-        let old = self.state.store.get(&self.state.key);
+        let old = self.state.store.get(&self.key);
         let old = self.readable(old);
         if self.unreadable {
             return;
         }
         let version = self.take_version();
-        let row = Row::patched(old.as_ref(), &self.state.key, offset, bytes, version);
+        let row = Row::patched(old.as_ref(), &self.key, offset, bytes, version);
         self.patch_row(old, row, offset, bytes);
     }
 
@@ -236,22 +304,26 @@ impl<'h> Transaction<'h> {
         // row before it.
         let is_own = old.as_ref().is_some_and(|old| old.version() == row.version());
         let counted_bytes = if is_own { bytes.len() } else { row.value().len() };
-        let key = self.state.pending.patch(row.key(), offset, bytes, counted_bytes);
         self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
-        if let Err(error) = self.state.store.set(row) {
+        let state = self.alone();
+        let key = state.pending.patch(row.key(), offset, bytes, counted_bytes);
+        if let Err(error) = state.store.set(row) {
             return self.fail(&error);
         }
         match old {
             Some(_) if is_own => {}
-            Some(old) => self.state.journal.push(Change::Replaced { old }),
-            None => self.state.journal.push(Change::Added { key }),
+            Some(old) => state.journal.push(Change::Replaced { old }),
+            None => state.journal.push(Change::Added { key }),
         }
         self.check_size();
     }
 
     /// The keys will be written next, in this order.
     pub(crate) fn fetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.state.fetch(&self.prefix, keys);
+        let prefix = self.prefix;
+        if self.may_write() {
+            self.alone().fetch(&prefix, keys);
+        }
     }
 
     /// Removes `key`. Returns the row that was there.
@@ -261,10 +333,15 @@ impl<'h> Transaction<'h> {
 
     /// As [`Transaction::clear`]; the key comes in parts.
     pub fn clear_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
+        if !self.may_write() {
+            return None;
+        }
         self.build_key(key);
-        let cleared = self.state.store.clear(&self.state.key);
+        let key = std::mem::take(&mut self.key);
+        let cleared = self.alone().store.clear(&key);
+        self.key = key;
         let Some(old) = self.readable(cleared) else {
-            let version = self.state.changes.newest_at(&self.state.key);
+            let version = self.state.changes.newest_at(&self.key);
             self.depend_on(version);
             return None;
         };
@@ -274,9 +351,12 @@ impl<'h> Transaction<'h> {
 
     /// Removes the row at position `index` of `start..end`, counted from zero, and returns it.
     pub fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+        if !self.may_write() {
+            return None;
+        }
         self.depend_on_everything();
         let old = self.between(start, end, |transaction, start, end| {
-            let cleared = transaction.state.store.clear_nth(start, end, index);
+            let cleared = transaction.alone().store.clear_nth(start, end, index);
             transaction.readable(cleared)
         })?;
         self.note_cleared(&old);
@@ -285,8 +365,11 @@ impl<'h> Transaction<'h> {
 
     /// Removes the first row of `start..end`, or the last, and returns it.
     pub fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Option<Row> {
+        if !self.may_write() {
+            return None;
+        }
         let old = self.between(start, end, |transaction, start, end| {
-            let cleared = transaction.state.store.clear_end(start, end, last);
+            let cleared = transaction.alone().store.clear_end(start, end, last);
             let old = transaction.readable(cleared);
             if old.is_none() {
                 let newest = transaction.state.changes.newest_in(start, end);
@@ -301,10 +384,12 @@ impl<'h> Transaction<'h> {
     fn note_cleared(&mut self, old: &Row) {
         self.take_version();
         self.grown_bytes -= row_bytes(old);
-        if !self.too_large {
-            self.state.pending.clear(old.key());
+        let too_large = self.too_large;
+        let state = self.alone();
+        if !too_large {
+            state.pending.clear(old.key());
         }
-        self.state.journal.push(Change::Cleared { old: old.clone() });
+        state.journal.push(Change::Cleared { old: old.clone() });
         self.check_size();
     }
 
@@ -325,12 +410,15 @@ impl<'h> Transaction<'h> {
     }
 
     fn clear_full_range(&mut self, range: KeyRange) -> u64 {
+        if !self.may_write() {
+            return 0;
+        }
         let watches = self
             .state
             .watches
             .of_present(&self.state.store, &range.start, &range.end);
         let watches = self.readable(watches);
-        let cleared = self.state.store.clear_range(&range.start, &range.end);
+        let cleared = self.alone().store.clear_range(&range.start, &range.end);
         let Some(cleared) = self.readable(cleared.map(Some)) else {
             return 0;
         };
@@ -338,10 +426,12 @@ impl<'h> Transaction<'h> {
         self.rows_cleared += count;
         if count > 0 {
             self.take_version();
-            if !self.too_large {
-                self.state.pending.clear_range(&range.start, &range.end);
+            let too_large = self.too_large;
+            let state = self.alone();
+            if !too_large {
+                state.pending.clear_range(&range.start, &range.end);
             }
-            self.state.journal.push(Change::ClearedRange(Box::new(ClearedRange {
+            state.journal.push(Change::ClearedRange(Box::new(ClearedRange {
                 range,
                 cleared,
                 watches,
@@ -391,20 +481,22 @@ impl<'h> Transaction<'h> {
     /// Tells the watchers of `key` that it changed, although its row did not: what it stands for
     /// did.
     pub fn touch(&mut self, key: &[u8]) {
-        if !self.state.watches.is_empty() {
+        if !self.state.watches.is_empty() && self.may_write() {
             let key = [&self.prefix, key].concat().into();
-            self.state.journal.push(Change::Touched { key });
+            self.alone().journal.push(Change::Touched { key });
         }
     }
 
     /// See [`crate::PartitionGuard::watch_key`].
+    /// Panics in a transaction that only reads.
     pub fn watch_key(&mut self, key: &[u8], callback: Callback) -> WatchId {
-        self.state.watches.add_point([&self.prefix, key].concat(), callback)
+        let key = [&self.prefix, key].concat();
+        self.alone().watches.add_point(key, callback)
     }
 
-    /// Ends a watch.
+    /// Ends a watch. Panics in a transaction that only reads.
     pub fn unwatch(&mut self, id: WatchId) {
-        self.state.watches.remove(id);
+        self.alone().watches.remove(id);
     }
 
     /// It has written more than a transaction may, and will be refused: whatever is done in it from
@@ -450,13 +542,19 @@ impl<'h> Transaction<'h> {
             });
         }
         self.finished = true;
+        let (version, durability, last) = (self.version, self.space.durability, self.last);
         if has_effects {
-            self.state.commit(self.version, self.space.durability);
-            self.depend_on(self.version);
+            self.alone().commit(version, durability);
+            self.depend_on(version);
         } else {
-            self.state.commit_without_effects(self.last);
+            self.alone().commit_without_effects(last);
         }
         Ok(self.dependency)
+    }
+
+    /// Ends one that only reads. Returns what its answer depends on, and the scratch.
+    pub(crate) fn into_read(mut self) -> (Dependency, Vec<u8>) {
+        (self.failure_dependency(), std::mem::take(&mut self.key))
     }
 
     /// Returns the dependency of a failed transaction's answer. A write reveals what was there
@@ -514,22 +612,22 @@ impl<'h> Transaction<'h> {
     }
 
     fn build_key(&mut self, key: &[&[u8]]) {
-        self.state.key.clear();
-        self.state.key.extend_from_slice(&self.prefix);
-        key.iter().for_each(|part| self.state.key.extend_from_slice(part));
+        self.key.clear();
+        self.key.extend_from_slice(&self.prefix);
+        key.iter().for_each(|part| self.key.extend_from_slice(part));
     }
 
     /// Reads between two keys as the store knows them, which stand in the scratch while `read`
     /// runs.
     fn between<R>(&mut self, start: &[u8], end: &[u8], read: impl FnOnce(&mut Self, &[u8], &[u8]) -> R) -> R {
-        let mut bounds = std::mem::take(&mut self.state.key);
+        let mut bounds = std::mem::take(&mut self.key);
         bounds.clear();
         for part in [&self.prefix, start, &self.prefix, end] {
             bounds.extend_from_slice(part);
         }
         let (start, end) = bounds.split_at(SPACE_BYTES + start.len());
         let answer = read(self, start, end);
-        self.state.key = bounds;
+        self.key = bounds;
         answer
     }
 
@@ -540,8 +638,11 @@ impl<'h> Transaction<'h> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        if !self.finished {
-            self.state.rollback(self.last);
+        if let Access::Alone(state) = &mut self.state {
+            state.key = std::mem::take(&mut self.key);
+            if !self.finished {
+                state.rollback(self.last);
+            }
         }
     }
 }

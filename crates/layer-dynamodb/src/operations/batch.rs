@@ -87,7 +87,7 @@ fn refuse_repeated(keys: &[Item]) -> Result<(), Failure> {
 
 pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
-    layer.respond(
+    layer.respond_to_read(
         parse_gets(request),
         |transaction, all| execute_all_gets(layer, transaction, all),
         |all, rows| write_gets(request, &all, &rows, report),

@@ -107,7 +107,7 @@ pub fn parse_projected(request: &Json<'_>) -> Result<Option<Vec<Path>>, Failure>
 
 pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
-    layer.respond(
+    layer.respond_to_read(
         Get::parse(request),
         |transaction, get| get.execute(layer, transaction),
         |get, row| {

@@ -559,7 +559,7 @@ impl Page {
 fn respond(layer: &DynamoDb, request: &Json<'_>, search: Result<Search, Failure>) -> Outcome {
     let report = Report::read(request);
     match search {
-        Ok(search) => layer.respond(
+        Ok(search) => layer.respond_to_read(
             Ok(search),
             |transaction, search| search.execute(layer, transaction),
             |search, page| page.body(&search, report),

@@ -77,7 +77,7 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<Get>, Failure> {
 
 pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
-    layer.respond(
+    layer.respond_to_read(
         parse_gets(request),
         |transaction, gets| execute_gets(layer, transaction, gets),
         |gets, rows| write_gets(&gets, &rows, report),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use quartet_engine::{Busy, Dependency, Engine, ExecuteError, Space, Transaction};
+use quartet_engine::{Busy, Dependency, Engine, ExecuteError, MustWrite, Space, Transaction};
 
 use crate::storage::buckets::{Buckets, NoBuckets};
 use crate::storage::catalog::Catalog;
@@ -38,6 +38,24 @@ pub(crate) fn settled<R>(result: Result<R, Failure>) -> (Result<R, Failure>, Dep
     (result, Dependency::ZERO)
 }
 
+/// A transaction's outcome as a request's.
+fn answered<R>(executed: Result<(R, Dependency), ExecuteError<Failure>>) -> (Result<R, Failure>, Dependency) {
+    match executed {
+        Ok((answer, dependency)) => (Ok(answer), dependency),
+        Err(ExecuteError::Layer(failure, dependency)) => (Err(failure), dependency),
+        // SDKs repeat a request that the service could not serve.
+        Err(ExecuteError::DiskFull(dependency) | ExecuteError::Unreadable(dependency)) => (
+            Err(Failure::new(Exception::InternalServer, "Internal server error")),
+            dependency,
+        ),
+        Err(ExecuteError::NotHome) => settled(Err(Failure::new(Exception::InternalServer, "Internal server error"))),
+        Err(ExecuteError::TooLarge(dependency)) => (
+            Err(Failure::validation("Item size has exceeded the maximum allowed size")),
+            dependency,
+        ),
+    }
+}
+
 impl DynamoDb {
     pub fn new(engine: Arc<Engine>, space: Space) -> DynamoDb {
         DynamoDb {
@@ -63,21 +81,24 @@ impl DynamoDb {
             Ok(partition) => partition,
             Err(Busy) => return settled(Err(Failure::busy())),
         };
-        match partition.execute(self.space, body) {
-            Ok((answer, dependency)) => (Ok(answer), dependency),
-            Err(ExecuteError::Layer(failure, dependency)) => (Err(failure), dependency),
-            // SDKs repeat a request that the service could not serve.
-            Err(ExecuteError::DiskFull(dependency) | ExecuteError::Unreadable(dependency)) => (
-                Err(Failure::new(Exception::InternalServer, "Internal server error")),
-                dependency,
-            ),
-            Err(ExecuteError::NotHome) => {
-                settled(Err(Failure::new(Exception::InternalServer, "Internal server error")))
-            }
-            Err(ExecuteError::TooLarge(dependency)) => (
-                Err(Failure::validation("Item size has exceeded the maximum allowed size")),
-                dependency,
-            ),
+        answered(partition.execute(self.space, body))
+    }
+
+    /// Runs `body` as one transaction that only reads, beside others. Should it write after all, it
+    /// runs once more as any other does.
+    pub(crate) fn read<R>(
+        &self,
+        body: impl Fn(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> (Result<R, Failure>, Dependency) {
+        let mut partition = match self.engine.read_in_time() {
+            Ok(partition) => partition,
+            Err(Busy) => return settled(Err(Failure::busy())),
+        };
+        let executed = partition.execute(self.space, &body);
+        drop(partition);
+        match executed {
+            Ok(executed) => answered(executed),
+            Err(MustWrite) => self.execute(body),
         }
     }
 
@@ -93,6 +114,21 @@ impl DynamoDb {
             Err(failure) => return settled(Err(failure)),
         };
         let (executed, dependency) = self.execute(|transaction| execute(transaction, &parsed));
+        (executed.map(|executed| write(parsed, executed)), dependency)
+    }
+
+    /// As `respond`, for what only reads.
+    pub(crate) fn respond_to_read<P, R>(
+        &self,
+        parsed: Result<P, Failure>,
+        execute: impl Fn(&mut Transaction<'_>, &P) -> Result<R, Failure>,
+        write: impl FnOnce(P, R) -> Vec<u8>,
+    ) -> Outcome {
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err(failure) => return settled(Err(failure)),
+        };
+        let (executed, dependency) = self.read(|transaction| execute(transaction, &parsed));
         (executed.map(|executed| write(parsed, executed)), dependency)
     }
 

@@ -9,6 +9,7 @@ use crate::connections::blocking::EmptyReply;
 use crate::connections::clients::ClientState;
 use crate::execution::replication::gather;
 use crate::execution::slowlog::slow_command;
+use crate::handler::beside::Beside;
 use crate::handler::caching::remember;
 use crate::handler::context::Context;
 use crate::handler::definition::{LongRunning, Nested};
@@ -16,9 +17,8 @@ use crate::handler::groups::Groups;
 use crate::handler::monitor::tell_monitors;
 use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
-use crate::observation::counting::add_under_lock;
-use crate::observation::statistics::CommandCounter;
-use quartet_engine::{Dependency, ExecuteError, PartitionGuard};
+use crate::observation::counting::{Held, add};
+use quartet_engine::{Dependency, ExecuteError, MustWrite, PartitionGuard, ReadGuard};
 use quartet_wire_resp::{Arguments, Reply};
 use std::sync::atomic::Ordering;
 
@@ -94,10 +94,76 @@ pub fn call(
         // The sleep of DEBUG SLEEP counts as the command's duration.
         let started_micros = started_micros.saturating_sub(client.sleep_micros);
         let failed = ended.outcome.is_err();
-        let ended_micros = account(layer, client, (index, command), arguments, started_micros, failed);
+        let ended_micros = account(
+            layer,
+            client,
+            (index, command),
+            arguments,
+            started_micros,
+            (failed, Held::Alone),
+        );
         client.started_micros = Some(ended_micros);
     }
     ended
+}
+
+/// Runs one command that only reads, beside others that do. Its reply is appended to `out`, as
+/// [`call`] does it. `MustWrite`: it has more to do or to tell than it may beside others, and is to
+/// be called with the lock alone; nothing was counted, and what is in `out` is no reply.
+pub fn call_beside(
+    partition: &mut ReadGuard<'_>,
+    layer: &Redis,
+    client: &mut ClientState,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Ended, MustWrite> {
+    let index = layer.table.index(command);
+    client.shared.note_command(index);
+    let started_micros = client.started_micros.take();
+    let started_micros = started_micros.unwrap_or_else(|| layer.engine.now_micros());
+    let now_ms = partition.now_micros() / 1000;
+    let beside = Beside::new(layer.changes.are_wanted());
+    let executed = partition.execute(layer.space, |tx| {
+        let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
+        let mut context = Context {
+            tx,
+            client,
+            groups: Groups::with_notes(layer, &beside),
+            reply,
+            now_ms,
+            in_exec: false,
+            retry_for: None,
+        };
+        let outcome = handlers()[index].run(&mut context, arguments, Nested::new(layer, call_queued));
+        if beside.must_be_alone(layer.tells_of_misses()) {
+            return Err(Err(MustWrite));
+        }
+        match outcome {
+            Ok(Outcome::Done) if context.reply.is_full() => Err(Ok(errors::REPLY_TOO_LARGE.into())),
+            Ok(Outcome::Done) => {
+                remember(&context, command, arguments);
+                Ok(())
+            }
+            Err(error) if !error.keeps_effects => Err(Ok(error)),
+            Ok(_) | Err(_) => Err(Err(MustWrite)),
+        }
+    })?;
+    let (outcome, dependency) = match executed {
+        Ok(((), dependency)) => (Ok(Outcome::Done), dependency),
+        Err(ExecuteError::Layer(error, dependency)) => (Err(error?), dependency),
+        Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
+        Err(
+            ExecuteError::Unreadable(dependency)
+            | ExecuteError::TooLarge(dependency)
+            | ExecuteError::DiskFull(dependency),
+        ) => (Err(errors::UNREADABLE.into()), dependency),
+    };
+    layer.observation.statistics.keys_read_beside(beside.keys_read());
+    let counted = (outcome.is_err(), Held::Beside);
+    let ended_micros = account(layer, client, (index, command), arguments, started_micros, counted);
+    client.started_micros = Some(ended_micros);
+    Ok(Ended { outcome, dependency })
 }
 
 /// Passes on what the transaction has gathered for others, or forgets it with the transaction.
@@ -226,7 +292,7 @@ pub fn call_queued(
         (index, command),
         arguments,
         started_micros.saturating_sub(slept_micros),
-        outcome.is_err(),
+        (outcome.is_err(), Held::Alone),
     );
     match outcome {
         // Nothing of EXEC stays. Effects of a script stay, as after any error of it.
@@ -250,25 +316,28 @@ fn pass_gate_again(layer: &Redis, context: &Context<'_, '_>, command: &'static C
 }
 
 /// Counts a call of `command`, which stands at `index` of the table, under the partition's lock.
-/// Returns when it ended.
+/// Returns when it ended. `held` is how.
 fn account(
     layer: &Redis,
     client: &ClientState,
     (index, command): (usize, &'static Command),
     arguments: Arguments<'_>,
     started_micros: u64,
-    failed: bool,
+    (failed, held): (bool, Held),
 ) -> u64 {
     let now_micros = layer.engine.now_micros();
     let micros = now_micros.saturating_sub(started_micros);
     let counter = &layer.observation.statistics.commands.0[index];
-    add_under_lock(&counter.calls, 1);
-    add_under_lock(&counter.micros, micros);
+    add(&counter.calls, 1, held);
+    add(&counter.micros, micros, held);
     if failed {
-        add_under_lock(&counter.failed, 1);
+        add(&counter.failed, 1, held);
     }
     client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
-    note_duration(layer, command, counter, now_micros, micros);
+    if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
+        counter.durations.add(micros, held);
+    }
+    note_duration(layer, command, now_micros, micros);
     if let Some(admission_control) = &layer.access.admission_control {
         admission_control.took(micros);
     }
@@ -285,10 +354,7 @@ fn account(
 }
 
 /// Returns the name of a call in LATENCY and latencystats.
-fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now_micros: u64, micros: u64) {
-    if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
-        counter.durations.add(micros);
-    }
+fn note_duration(layer: &Redis, command: &Command, now_micros: u64, micros: u64) {
     let event = if command.has(FAST) { "fast-command" } else { "command" };
     layer.note_latency(event, now_micros, micros);
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Dependency, PartitionGuard};
+use quartet_engine::{Busy, Dependency, PartitionGuard, ReadGuard};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
 use crate::commands::search::administration;
@@ -122,6 +122,14 @@ impl Redis {
         let mut partition = self.engine.partition_in_time()?;
         self.clear_left_behind(&mut partition);
         Ok(partition)
+    }
+
+    /// The same beside others who only read.
+    pub fn read_in_time(&self) -> Result<ReadGuard<'_>, Busy> {
+        match self.scripting.long_scripts.is_busy() {
+            true => Err(Busy),
+            false => self.engine.read_in_time(),
+        }
     }
 
     /// Unregisters what a connection no longer wants: now, or once the lock is free.

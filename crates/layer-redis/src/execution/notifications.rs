@@ -146,6 +146,16 @@ struct EventPublisher<'a> {
 }
 
 impl Redis {
+    /// Somebody may hear of keys that were looked for in vain.
+    #[inline]
+    pub fn tells_of_misses(&self) -> bool {
+        self.config
+            .notify_keyspace_events
+            .load(std::sync::atomic::Ordering::Relaxed) as u32
+            & MISSED
+            != 0
+    }
+
     /// Tells the events of a command, or of the expiry cycle (`None`), that has made these changes.
     pub fn notify(&self, by: Option<(&'static Command, Arguments<'_>)>, changes: &[Change]) {
         let classes = self

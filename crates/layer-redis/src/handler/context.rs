@@ -96,7 +96,10 @@ impl<'c, 't> Context<'c, 't> {
     /// as used.
     pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
         let found = self.keys().look_up(name);
-        self.observation().statistics.key_read(found.is_ok());
+        match self.beside() {
+            Some(beside) => beside.key_read(found.is_ok()),
+            None => self.observation().statistics.key_read(found.is_ok()),
+        }
         if matches!(found, Err(Missing::Expired)) {
             self.note_end(name);
         }
@@ -109,7 +112,11 @@ impl<'c, 't> Context<'c, 't> {
     /// A dead key is reported where it was found, unless nothing may expire now.
     fn note_end(&mut self, name: &[u8]) {
         let may_expire = self.groups.layer.may_expire(self.now_ms);
-        if may_expire
+        if let Some(beside) = self.beside() {
+            if may_expire {
+                beside.found_expired();
+            }
+        } else if may_expire
             && self.expiry().found.note(self.client.db, name)
             && let Some(ended) = self.keys().end_of(name)
         {

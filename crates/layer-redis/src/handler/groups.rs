@@ -10,6 +10,7 @@ use crate::command::table::Table;
 use crate::config::Config;
 use crate::connections::clients::ClientState;
 use crate::connections::outbox::Outbox;
+use crate::handler::beside::Beside;
 use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::eviction_policy::Policy;
@@ -22,11 +23,25 @@ use crate::scripting::long_scripts::Bounds;
 #[derive(Clone, Copy)]
 pub struct Groups<'c> {
     pub(super) layer: &'c Redis,
+    /// For a command that runs beside others.
+    beside: Option<&'c Beside>,
 }
 
 impl<'c> Groups<'c> {
     pub fn of(layer: &'c Redis) -> Groups<'c> {
-        Groups { layer }
+        Groups { layer, beside: None }
+    }
+
+    /// For a command that only reads, beside others: its own notes stand in `beside`.
+    pub fn with_notes(layer: &'c Redis, beside: &'c Beside) -> Groups<'c> {
+        let beside = Some(beside);
+        Groups { layer, beside }
+    }
+
+    /// The command runs beside others.
+    #[inline]
+    pub fn beside(self) -> Option<&'c Beside> {
+        self.beside
     }
 
     pub fn engine(self) -> &'c Arc<Engine> {
@@ -48,7 +63,7 @@ impl<'c> Groups<'c> {
 
     #[inline]
     pub fn changes(self) -> &'c Changes {
-        &self.layer.changes
+        self.beside.map_or(&self.layer.changes, Beside::changes)
     }
 
     pub fn indexes(self) -> &'c Indexes {

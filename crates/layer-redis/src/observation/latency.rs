@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::observation::counting::add_under_lock;
+use crate::observation::counting::{Held, add};
 
 /// Samples kept of one event: Redis' figure.
 const SAMPLES_MAX: usize = 160;
@@ -80,9 +80,9 @@ pub struct Histogram {
 impl Histogram {
     /// Called under the partition's lock.
     #[inline]
-    pub fn add(&self, micros: u64) {
+    pub fn add(&self, micros: u64, held: Held) {
         let bucket = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
-        add_under_lock(&self.buckets[bucket.min(BUCKETS - 1)], 1);
+        add(&self.buckets[bucket.min(BUCKETS - 1)], 1, held);
     }
 
     pub fn reset(&self) {
@@ -127,7 +127,7 @@ mod tests {
         let histogram = Histogram::default();
         [0, 1, 2, 3, 1000, u64::MAX]
             .iter()
-            .for_each(|micros| histogram.add(*micros));
+            .for_each(|micros| histogram.add(*micros, Held::Alone));
         assert_eq!(
             histogram.cumulative(),
             [(1, 2), (2, 3), (4, 4), (1024, 5), (1 << 31, 6)]

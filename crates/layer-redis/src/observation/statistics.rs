@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::command::table::Table;
-use crate::observation::counting::add_under_lock;
+use crate::observation::counting::{Held, add, add_under_lock};
 use crate::observation::latency::Histogram;
 
 #[derive(Default)]
@@ -79,7 +79,16 @@ impl Statistics {
         calls.sum()
     }
 
-    /// Called under the partition's lock.
+    /// Keys were found, and looked for in vain, beside others who read.
+    pub fn keys_read_beside(&self, (hits, misses): (u64, u64)) {
+        for (counter, count) in [(&self.keyspace_hits, hits), (&self.keyspace_misses, misses)] {
+            if count > 0 {
+                add(counter, count, Held::Beside);
+            }
+        }
+    }
+
+    /// Called with the partition's lock held alone.
     pub fn key_read(&self, hit: bool) {
         let counter = if hit {
             &self.keyspace_hits

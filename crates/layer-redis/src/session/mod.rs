@@ -6,6 +6,7 @@
 
 mod admission;
 pub(crate) mod after;
+mod beside;
 pub mod connectionless;
 mod turn;
 mod waiting;
@@ -14,7 +15,7 @@ mod while_busy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Dependency, PartitionGuard};
+use quartet_engine::{Busy, Dependency};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply, Value};
 
@@ -32,8 +33,10 @@ use crate::execution::call::answer_error;
 use crate::execution::long_run::LongRun;
 use crate::keyspace::key_row;
 use crate::keyspace::late_part::{Incomplete, Made};
+use crate::keyspace::places::KeyBytes;
 use crate::layer::Redis;
 use crate::session::after::After;
+use crate::session::beside::{Hold, RunBeside};
 use crate::session::turn::{Request, Turn};
 use crate::session::waiting::Waiting;
 
@@ -208,7 +211,7 @@ impl Session {
         self.resume_if_over();
         let layer = self.layer.clone();
         let mut received = Received::default();
-        let mut partition: Option<PartitionGuard<'_>> = None;
+        let mut partition: Option<Hold<'_>> = None;
         let (replies_start, mut first_done_micros) = (out.len(), None);
         // Read once for all requests under this hold of the lock: it is too large to be moved about
         // for each.
@@ -231,28 +234,48 @@ impl Session {
                 Ok(Parsed::Incomplete { .. }) => break,
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
-                    if partition.is_none() {
-                        partition = layer.partition_in_time().ok();
-                        if let Some(partition) = &mut partition {
-                            self.look_ahead(partition, rest);
-                            self.client.started_micros = Some(partition.now_micros());
-                        }
+                    let arguments = parser.arguments(rest);
+                    if !matches!(partition, Some(Hold::Alone(_))) {
+                        let runs_beside = self.may_run_beside(&layer, arguments);
+                        partition = self.hold(&layer, partition, runs_beside, rest);
                     }
                     if partition.is_none() && !layer.scripting.long_scripts.is_busy() {
                         received.is_busy = true;
                         break;
                     }
-                    let arguments = parser.arguments(rest);
                     let may_pause = layer.connections.pause.is_set() && !self.client.is_upstream;
-                    if may_pause && self.pause(&layer, partition.as_mut(), arguments, consumed) {
+                    let alone = match &mut partition {
+                        Some(Hold::Alone(partition)) => Some(partition),
+                        _ => None,
+                    };
+                    if may_pause && self.pause(&layer, alone, arguments, consumed) {
                         break;
                     }
-                    let is_done = match &mut partition {
-                        Some(partition) => {
-                            let turn = Turn::new(partition, &layer, out, &mut received);
-                            let raw = &rest[..consumed];
-                            self.request(turn, &Request { arguments, raw })
+                    let raw = &rest[..consumed];
+                    let request = Request { arguments, raw };
+                    let mut not_beside = None;
+                    if let Some(Hold::Beside(beside)) = &mut partition {
+                        let turn = Turn::new(&layer, out, &mut received);
+                        match self.request_beside(beside, turn, &request) {
+                            RunBeside::Answered => {
+                                received.consumed += consumed;
+                                continue;
+                            }
+                            RunBeside::Again => break,
+                            RunBeside::NotHere(command) => not_beside = Some(command),
                         }
+                        partition = self.hold(&layer, partition, false, rest);
+                        if partition.is_none() {
+                            received.is_busy = true;
+                            break;
+                        }
+                    }
+                    let is_done = match &mut partition {
+                        Some(Hold::Alone(partition)) => {
+                            let turn = Turn::new(&layer, out, &mut received);
+                            self.request(partition, turn, &request, not_beside)
+                        }
+                        Some(Hold::Beside(_)) => unreachable!("it was let go"),
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
                     };
                     if !is_done {
@@ -271,10 +294,43 @@ impl Session {
         self.parser = parser;
         self.client.started_micros = None;
         received.close |= self.client.close_after_reply;
-        received.version = partition.as_ref().map_or(Version::ZERO, PartitionGuard::last_version);
+        received.version = match &partition {
+            None => Version::ZERO,
+            Some(Hold::Alone(partition)) => partition.last_version(),
+            Some(Hold::Beside(partition)) => partition.last_version(),
+        };
         drop(partition);
         self.incomplete = Incomplete::new(out, std::mem::take(&mut self.client.late_parts));
         received
+    }
+
+    /// Takes the partition's lock as the next request needs it, unless it is held so. `None` if
+    /// another thread keeps it.
+    fn hold<'l>(&mut self, layer: &'l Redis, held: Option<Hold<'l>>, beside: bool, rest: &[u8]) -> Option<Hold<'l>> {
+        if beside && held.is_some() {
+            return held;
+        }
+        drop(held);
+        let (held, now_micros) = match beside {
+            true => {
+                let partition = layer.read_in_time().ok()?;
+                if self.looks_ahead(layer) {
+                    partition.fetch(layer.space, self.first_keys(rest).iter().map(|key| key.as_slice()));
+                }
+                let now_micros = partition.now_micros();
+                (Hold::Beside(partition), now_micros)
+            }
+            false => {
+                let mut partition = layer.partition_in_time().ok()?;
+                if self.looks_ahead(layer) {
+                    partition.fetch(layer.space, self.first_keys(rest).iter().map(|key| key.as_slice()));
+                }
+                let now_micros = partition.now_micros();
+                (Hold::Alone(partition), now_micros)
+            }
+        };
+        self.client.started_micros = Some(now_micros);
+        Some(held)
     }
 
     /// The newest reply lacks parts: [`Session::complete`] is called until it does not.
@@ -300,12 +356,15 @@ impl Session {
         made
     }
 
-    /// Reads the rows together that the requests of a pipeline name first, where rows may be on a
+    /// Rows that the requests of a pipeline name first are read together, where rows may be on a
     /// disk: one after the other each request would wait for it.
-    fn look_ahead(&self, partition: &mut PartitionGuard<'_>, input: &[u8]) {
-        if self.layer.engine.is_all_in_memory() || self.client.multi.is_some() || !self.client.authenticated {
-            return;
-        }
+    fn looks_ahead(&self, layer: &Redis) -> bool {
+        !layer.engine.is_all_in_memory() && self.client.multi.is_none() && self.client.authenticated
+    }
+
+    /// The keys of the rows that the requests of a pipeline name first; none if there is one
+    /// request.
+    fn first_keys(&self, input: &[u8]) -> Vec<KeyBytes> {
         let (mut parser, mut rest, mut keys) = (Parser::default(), input, Vec::new());
         for _ in 0..REQUESTS_PER_LOCK {
             let Ok(Parsed::Request { consumed }) = parser.parse(rest, &self.limits()) else {
@@ -320,9 +379,10 @@ impl Session {
             }
             rest = &rest[consumed..];
         }
-        if keys.len() > 1 {
-            partition.fetch(self.layer.space, keys.iter().map(|key| key.as_slice()));
+        if keys.len() < 2 {
+            keys.clear();
         }
+        keys
     }
 
     /// Goes on in another logical database, if the password is right and there is room. False: the

@@ -35,25 +35,18 @@ pub(super) struct Request<'a> {
 }
 
 /// The surroundings of one request.
-pub(super) struct Turn<'a, 'p> {
-    partition: &'a mut PartitionGuard<'p>,
-    layer: &'a Redis,
-    out: &'a mut Vec<u8>,
-    received: &'a mut Received,
+pub(super) struct Turn<'a> {
+    pub layer: &'a Redis,
+    pub out: &'a mut Vec<u8>,
+    pub received: &'a mut Received,
     /// Where the reply begins in `out`.
-    start: usize,
+    pub start: usize,
 }
 
-impl<'a, 'p> Turn<'a, 'p> {
-    pub fn new(
-        partition: &'a mut PartitionGuard<'p>,
-        layer: &'a Redis,
-        out: &'a mut Vec<u8>,
-        received: &'a mut Received,
-    ) -> Turn<'a, 'p> {
+impl<'a> Turn<'a> {
+    pub fn new(layer: &'a Redis, out: &'a mut Vec<u8>, received: &'a mut Received) -> Turn<'a> {
         let start = out.len();
         Turn {
-            partition,
             layer,
             out,
             received,
@@ -61,7 +54,7 @@ impl<'a, 'p> Turn<'a, 'p> {
         }
     }
 
-    fn waits_for(&mut self, dependency: Dependency) {
+    pub fn waits_for(&mut self, dependency: Dependency) {
         self.received.dependency = self.received.dependency.max(dependency);
     }
 
@@ -73,28 +66,34 @@ impl<'a, 'p> Turn<'a, 'p> {
 }
 
 impl Session {
-    /// Runs one request. False if it is to be received again.
-    pub(super) fn request(&mut self, mut turn: Turn<'_, '_>, request: &Request<'_>) -> bool {
+    /// Runs one request with the lock held alone. False if it is to be received again. `admitted`:
+    /// its command, if it was admitted already.
+    pub(super) fn request(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        mut turn: Turn<'_>,
+        request: &Request<'_>,
+        admitted: Option<&'static Command>,
+    ) -> bool {
         turn.layer.trim_tracking();
-        self.make_room(&mut turn);
+        self.make_room(partition, &turn);
         self.deliver_own_mail(&mut turn);
         self.forget_time_of_long_request(turn.layer, request);
         turn.start = turn.out.len();
-        let ended = match self.admit(
-            turn.layer,
-            request.arguments,
-            request.raw.len(),
-            turn.partition.now_micros(),
-        ) {
-            Ok(command) => self.run_or_queue(&mut turn, command, request),
-            Err(Refusal::Error(error)) => self.refuse(turn.partition, request.arguments, error),
+        let admitted = admitted.map_or_else(
+            || self.admit(turn.layer, request.arguments, request.raw.len(), partition.now_micros()),
+            Ok,
+        );
+        let ended = match admitted {
+            Ok(command) => self.run_or_queue(partition, &mut turn, command, request),
+            Err(Refusal::Error(error)) => self.refuse(partition, request.arguments, error),
             Err(Refusal::Later) => {
                 turn.received.is_busy = true;
                 return false;
             }
         };
         turn.waits_for(ended.dependency);
-        match self.settle(&mut turn, ended.outcome, request) {
+        match self.settle(partition, &mut turn, ended.outcome, request) {
             Next::Reply => {}
             Next::Owner => return true,
             Next::Again => return false,
@@ -104,46 +103,52 @@ impl Session {
         self.note_size(&turn, request);
         self.silence(&mut turn, request);
         self.client.forget_caching_behind(&request.arguments[0]);
-        self.serve_others(&mut turn);
+        self.serve_others(partition, turn.layer);
         self.deliver_own_mail(&mut turn);
         true
     }
 
     /// Evicts keys if there is too little memory.
-    fn make_room(&mut self, turn: &mut Turn<'_, '_>) {
+    fn make_room(&mut self, partition: &mut PartitionGuard<'_>, turn: &Turn<'_>) {
         if turn.layer.should_evict() {
-            turn.layer.make_room(turn.partition);
+            turn.layer.make_room(partition);
             turn.layer.send_outbox();
             self.client.started_micros = None;
         }
     }
 
-    fn deliver_own_mail(&mut self, turn: &mut Turn<'_, '_>) {
+    pub(super) fn deliver_own_mail(&mut self, turn: &mut Turn<'_>) {
         let dependency = self.append_own_mail(turn.out);
         turn.waits_for(dependency);
     }
 
     /// Work between two commands takes time that is not the second one's.
-    fn forget_time_of_long_request(&mut self, layer: &Redis, request: &Request<'_>) {
+    pub(super) fn forget_time_of_long_request(&mut self, layer: &Redis, request: &Request<'_>) {
         let is_long = request.raw.len() > SHORT_REQUEST_BYTES;
         if is_long || layer.access.admission_control.is_some() || layer.connections.clients.has_monitors() {
             self.client.started_micros = None;
         }
     }
 
-    fn run_or_queue(&mut self, turn: &mut Turn<'_, '_>, command: &'static Command, request: &Request<'_>) -> Ended {
+    fn run_or_queue(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        turn: &mut Turn<'_>,
+        command: &'static Command,
+        request: &Request<'_>,
+    ) -> Ended {
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
-            let outcome = self.enqueue(turn, command, request).map(|()| Outcome::Done);
+            let outcome = self.enqueue(partition, turn, command, request).map(|()| Outcome::Done);
             return Ended::without_effects(outcome);
         }
-        let now_micros = turn.partition.now_micros();
+        let now_micros = partition.now_micros();
         let to_run = Call {
             command,
             arguments: request.arguments,
             retry_for: None,
         };
         self.client.takes_late_parts = true;
-        let ended = call(turn.partition, turn.layer, &mut self.client, &to_run, turn.out);
+        let ended = call(partition, turn.layer, &mut self.client, &to_run, turn.out);
         self.client.takes_late_parts = false;
         self.reply_start = turn.start;
         if !matches!(ended.outcome, Ok(Outcome::Done)) {
@@ -157,12 +162,13 @@ impl Session {
 
     fn enqueue(
         &mut self,
-        turn: &mut Turn<'_, '_>,
+        partition: &mut PartitionGuard<'_>,
+        turn: &mut Turn<'_>,
         command: &'static Command,
         request: &Request<'_>,
     ) -> Result<(), ErrorReply> {
         let raw = request.raw;
-        let writes = self.may_write(turn.layer, Some(turn.partition), command, request.arguments);
+        let writes = self.may_write(turn.layer, Some(partition), command, request.arguments);
         let queue = self.client.multi.as_mut().expect("called inside MULTI");
         if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
             queue.refused = true;
@@ -184,11 +190,17 @@ impl Session {
     }
 
     /// Acts on the outcome of a command.
-    fn settle(&mut self, turn: &mut Turn<'_, '_>, outcome: Result<Outcome, ErrorReply>, request: &Request<'_>) -> Next {
+    fn settle(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        turn: &mut Turn<'_>,
+        outcome: Result<Outcome, ErrorReply>,
+        request: &Request<'_>,
+    ) -> Next {
         match outcome {
             Ok(Outcome::Done) => {}
             Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
-            Ok(Outcome::Wait(block)) => self.wait(turn, *block, request),
+            Ok(Outcome::Wait(block)) => self.wait(partition, turn, *block, request),
             Ok(Outcome::After(deferred)) => {
                 let brings_reply = self.answer_deferred(turn, &deferred);
                 turn.received.after = Some(After::Deferred(deferred));
@@ -217,7 +229,13 @@ impl Session {
     }
 
     /// The command waits for its keys from now on.
-    fn wait(&mut self, turn: &mut Turn<'_, '_>, mut block: Block, request: &Request<'_>) {
+    fn wait(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        turn: &mut Turn<'_>,
+        mut block: Block,
+        request: &Request<'_>,
+    ) {
         let deadline_ms = block.deadline_ms;
         self.waiting = Waiting::ForKey { deadline_ms };
         let again = block.ask_again.take();
@@ -225,12 +243,12 @@ impl Session {
         let latest = self.client.shared.last_command_index();
         let command = turn.layer.table.find_of_after(latest, request.arguments);
         let command = command.expect("the command that has run");
-        turn.layer.wait(turn.partition, &self.client, command, again, block);
+        turn.layer.wait(partition, &self.client, command, again, block);
     }
 
     /// Writes the reply of a command whose work is done once the lock is released. True if the
     /// work writes it instead.
-    fn answer_deferred(&mut self, turn: &mut Turn<'_, '_>, deferred: &Deferred) -> bool {
+    fn answer_deferred(&mut self, turn: &mut Turn<'_>, deferred: &Deferred) -> bool {
         let mut reply = turn.reply_anew(self);
         match deferred {
             Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas { .. } => return true,
@@ -241,14 +259,14 @@ impl Session {
     }
 
     /// DEBUG SLEEP keeps the connection waiting without the lock.
-    fn sleep(&mut self, turn: &mut Turn<'_, '_>) {
+    fn sleep(&mut self, turn: &mut Turn<'_>) {
         if self.client.sleep_micros > 0 {
             let micros = std::mem::take(&mut self.client.sleep_micros);
             turn.received.after = Some(After::Sleep { micros });
         }
     }
 
-    fn hang_up(&mut self, turn: &mut Turn<'_, '_>) {
+    fn hang_up(&mut self, turn: &mut Turn<'_>) {
         if self.client.close_without_reply {
             self.client.late_parts.clear();
             turn.out.truncate(turn.start);
@@ -257,7 +275,7 @@ impl Session {
     }
 
     /// Large requests and replies are kept for COMMANDLOG.
-    fn note_size(&self, turn: &Turn<'_, '_>, request: &Request<'_>) {
+    pub(super) fn note_size(&self, turn: &Turn<'_>, request: &Request<'_>) {
         let late_bytes: usize = self.client.late_parts.iter().map(|part| part.bytes).sum();
         let reply_bytes = turn.out.len().saturating_sub(turn.start) + late_bytes;
         turn.layer
@@ -265,7 +283,7 @@ impl Session {
     }
 
     /// CLIENT REPLY, which leaves confirmations of subscriptions.
-    fn silence(&mut self, turn: &mut Turn<'_, '_>, request: &Request<'_>) {
+    pub(super) fn silence(&mut self, turn: &mut Turn<'_>, request: &Request<'_>) {
         let is_muted = self.client.reply_mode != ReplyMode::On;
         let keeps_pushes = is_muted
             && turn
@@ -278,15 +296,19 @@ impl Session {
 
     /// Removes expired keys that the command found, sends its notices, and serves who waits for its
     /// keys.
-    fn serve_others(&mut self, turn: &mut Turn<'_, '_>) {
-        let layer = turn.layer;
-        if layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work() {
-            layer.expire_found(turn.partition);
+    fn serve_others(&mut self, partition: &mut PartitionGuard<'_>, layer: &Redis) {
+        if owes_others(layer) {
+            layer.expire_found(partition);
             layer.send_outbox();
-            layer.serve_blocked(turn.partition);
+            layer.serve_blocked(partition);
             self.client.started_micros = None;
         }
     }
+}
+
+/// There is work of commands that have run, which waits for somebody with the lock alone.
+pub(super) fn owes_others(layer: &Redis) -> bool {
+    layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work()
 }
 
 /// The step after a command that has run.

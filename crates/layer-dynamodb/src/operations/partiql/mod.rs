@@ -342,7 +342,9 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         let page = search.execute(layer, transaction)?;
         Ok(Answer::Page(Box::new(search), Box::new(page)))
     };
-    layer.respond(parse(), execute, |(asked, _), answer| {
+    let parsed = parse();
+    let reads = parsed.as_ref().is_ok_and(|(asked, _)| asked.statement.is_read());
+    let write = |(asked, _): (Asked, Option<Item>), answer: Answer| {
         Writer::object(|writer| {
             writer.name("Items").open(b'[');
             answer.each_item(|item| {
@@ -358,7 +360,11 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             }
             answer.consumed().write_member(writer, asked.statement.table(), report);
         })
-    })
+    };
+    match reads {
+        true => layer.respond_to_read(parsed, execute, write),
+        false => layer.respond(parsed, execute, write),
+    }
 }
 
 /// A token holds the key to go on after as JSON, which is checked like any other start key.
@@ -406,31 +412,36 @@ struct OfBatch {
 
 pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
-    layer.respond(
-        parse_batch(request),
-        |transaction, all| execute_batch(layer, transaction, all),
-        |_, answers| {
-            let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
-            Writer::object(|writer| {
-                writer.list("Responses", &answers, |writer, of_batch| {
-                    writer.open(b'{');
-                    match &of_batch.answer {
-                        Ok(answer) => {
-                            write_first(writer, answer);
-                            let table = of_batch.table.clone().unwrap_or_default();
-                            consumed.entry(table).or_default().add(&answer.consumed());
-                        }
-                        Err(failure) => write_error(writer, failure),
+    let parsed = parse_batch(request);
+    let are_reads = |all: &Vec<Result<Asked, Failure>>| all.iter().flatten().all(|asked| asked.statement.is_read());
+    let reads = parsed.as_ref().is_ok_and(are_reads);
+    let execute =
+        |transaction: &mut Transaction<'_>, all: &Vec<Result<Asked, Failure>>| execute_batch(layer, transaction, all);
+    let write = |_, answers: Vec<OfBatch>| {
+        let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
+        Writer::object(|writer| {
+            writer.list("Responses", &answers, |writer, of_batch| {
+                writer.open(b'{');
+                match &of_batch.answer {
+                    Ok(answer) => {
+                        write_first(writer, answer);
+                        let table = of_batch.table.clone().unwrap_or_default();
+                        consumed.entry(table).or_default().add(&answer.consumed());
                     }
-                    if let Some(table) = &of_batch.table {
-                        writer.member("TableName", table);
-                    }
-                    writer.close(b'}');
-                });
-                write_list(writer, &consumed, report, Kind::Plain);
-            })
-        },
-    )
+                    Err(failure) => write_error(writer, failure),
+                }
+                if let Some(table) = &of_batch.table {
+                    writer.member("TableName", table);
+                }
+                writer.close(b'}');
+            });
+            write_list(writer, &consumed, report, Kind::Plain);
+        })
+    };
+    match reads {
+        true => layer.respond_to_read(parsed, execute, write),
+        false => layer.respond(parsed, execute, write),
+    }
 }
 
 fn execute_batch(
@@ -519,7 +530,10 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         }
         execute_writes(layer, transaction, all, &writes)
     };
-    layer.respond(parse_transaction(request), execute, |_, transacted| {
+    let parsed = parse_transaction(request);
+    let are_reads = |all: &Vec<Asked>| all.iter().all(|asked| asked.statement.is_read());
+    let reads = parsed.as_ref().is_ok_and(are_reads);
+    let write = |_, transacted: Transacted| {
         Writer::object(|writer| {
             writer.list("Responses", &transacted.shown, |writer, answer| {
                 writer.open(b'{');
@@ -528,7 +542,11 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             });
             write_list(writer, &transacted.consumed, report, transacted.kind);
         })
-    })
+    };
+    match reads {
+        true => layer.respond_to_read(parsed, execute, write),
+        false => layer.respond(parsed, execute, write),
+    }
 }
 
 /// The answers of a transaction: one to each read, none to writes.

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
@@ -93,7 +92,7 @@ fn handing_an_element_over_takes_four_transactions() {
         assert!(connection.bytes(&["BRPOP", "a", "0"]).is_empty());
     }
     let mut writer = fixture.connect();
-    let transactions = || fixture.layer.engine.statistics().transactions.load(Ordering::Relaxed);
+    let transactions = || fixture.layer.engine.statistics().transactions();
     for connection in &mut waiting[..2] {
         let before = transactions();
         writer.check("LPUSH a x => 1");

@@ -289,7 +289,7 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
     lines(
         out,
         &[
-            ("quartet_transactions", load(&statistics.transactions)),
+            ("quartet_transactions", statistics.transactions()),
             ("quartet_epochs", load(&statistics.epochs)),
             ("quartet_epoch_bytes", load(&statistics.epoch_bytes)),
             ("quartet_syncs", load(&statistics.syncs)),

@@ -1,0 +1,112 @@
+//! The partition's lock, held beside other readers, and transactions under it that only read.
+
+use crate::conflicts::full_keys::FullKeys;
+use crate::partition::raw::SharedGuard;
+use crate::partition::reading::reader_of;
+use crate::partition::shared::Shared;
+use crate::partition::state::PartitionState;
+use crate::partition::transaction::Transaction;
+use crate::partition::{ExecuteError, Release};
+use crate::{Dependency, Reader, Space};
+use quartet_model::Version;
+use quartet_store::Read;
+
+/// A transaction that only reads has tried to write. Nothing was done: its code is to run again
+/// with the lock alone ([`crate::PartitionGuard::execute`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a transaction that only reads has tried to write")]
+pub struct MustWrite;
+
+/// The partition's lock, held beside other readers. Nothing is written meanwhile.
+pub struct ReadGuard<'e> {
+    shared: &'e Shared,
+    state: SharedGuard<'e, PartitionState>,
+    now_micros: u64,
+    /// Transactions that have ended under this hold.
+    transactions: u64,
+    /// Scratch for building full keys.
+    key: Vec<u8>,
+    /// Behind the guard: it is dropped when the lock is free.
+    _release: Release<'e>,
+}
+
+impl<'e> ReadGuard<'e> {
+    pub(crate) fn new(shared: &'e Shared, state: SharedGuard<'e, PartitionState>) -> ReadGuard<'e> {
+        ReadGuard {
+            shared,
+            state,
+            now_micros: shared.clock.now_micros(),
+            transactions: 0,
+            key: Vec::new(),
+            _release: Release(&shared.partition.announcement),
+        }
+    }
+
+    /// The time that every transaction under this lock sees, in microseconds since the Unix epoch.
+    pub fn now_micros(&self) -> u64 {
+        self.now_micros
+    }
+
+    /// The version of the latest commit.
+    pub fn last_version(&self) -> Version {
+        self.state.last_version()
+    }
+
+    /// Runs `body` as one transaction at the latest state that only reads. If it tries to write,
+    /// its answer is dropped; whatever it has done outside of the transaction stays, and is the
+    /// caller's to take back.
+    pub fn execute<R, E>(
+        &mut self,
+        space: Space,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<Result<(R, Dependency), ExecuteError<E>>, MustWrite> {
+        if !self.state.is_home {
+            return Ok(Err(ExecuteError::NotHome));
+        }
+        let key = std::mem::take(&mut self.key);
+        let durable = self.shared.durable();
+        let mut transaction = Transaction::reading(&self.state, key, space, durable, self.now_micros);
+        let answer = body(&mut transaction);
+        let (must_write, is_unreadable) = (transaction.must_write(), transaction.is_unreadable());
+        let (dependency, key) = transaction.into_read();
+        self.key = key;
+        if must_write {
+            return Err(MustWrite);
+        }
+        if is_unreadable {
+            return Ok(Err(ExecuteError::Unreadable(dependency)));
+        }
+        Ok(match answer {
+            Ok(answer) => {
+                self.transactions += 1;
+                Ok((answer, dependency))
+            }
+            Err(error) => Err(ExecuteError::Layer(error, dependency)),
+        })
+    }
+
+    /// Prefetches the rows at the keys, which transactions are about to read. Those who read may do
+    /// without: what cannot be read fails them when they do.
+    pub fn fetch<'k>(&self, space: Space, keys: impl Iterator<Item = &'k [u8]>) {
+        let (prefix, mut full) = (space.prefix(), FullKeys::new());
+        keys.for_each(|key| _ = full.push(&prefix, key));
+        let _ = self.state.store.get_each(&full.iter().collect::<Vec<_>>());
+    }
+
+    /// See [`crate::PartitionGuard::reader`].
+    pub fn reader(&self, space: Space) -> Reader {
+        reader_of(self.shared, &self.state, space, self.now_micros)
+    }
+
+    /// See [`crate::PartitionGuard::read_version`].
+    pub fn read_version(&self, space: Space) -> Reader {
+        self.state.interactive_reader(self.now_micros);
+        self.reader(space)
+    }
+}
+
+impl Drop for ReadGuard<'_> {
+    fn drop(&mut self) {
+        self.shared.statistics.reads_ended(self.transactions);
+    }
+}

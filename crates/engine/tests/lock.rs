@@ -1,0 +1,325 @@
+//! The lock of a partition under a scheduler that decides, from a seed, which thread goes on at
+//! each step: nobody writes beside another, no wake-up is lost, nobody is passed by without end.
+//!
+//! Time is the scheduler's too: each look at the clock may find that a waiter's turn has come. A
+//! thread that sleeps is woken by others alone, so a wake-up that is lost is a deadlock, which the
+//! scheduler reports.
+
+mod primitives {
+    use std::cell::Cell;
+    use std::time::{Duration, Instant};
+
+    pub use shuttle::sync::atomic::AtomicU64;
+    pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub use shuttle::thread::{Thread, current};
+
+    pub const SPINS: u32 = 1;
+
+    thread_local! {
+        static START: Instant = Instant::now();
+        /// How far time has come, and how far it goes at each look.
+        static PASSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        /// Sleepers are woken by the time as well.
+        static HAS_TIMERS: Cell<bool> = const { Cell::new(false) };
+        static SLEEPS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Begins anew. All threads of the scheduler run on this one.
+    pub fn begin(step: Duration, has_timers: bool) {
+        PASSED.set(Duration::ZERO);
+        STEP.set(step);
+        HAS_TIMERS.set(has_timers);
+        SLEEPS.set(0);
+    }
+
+    pub fn now() -> Instant {
+        PASSED.set(PASSED.get() + STEP.get());
+        START.with(|start| *start) + PASSED.get()
+    }
+
+    pub fn spin() {
+        shuttle::thread::yield_now();
+    }
+
+    /// How often a thread has gone to sleep.
+    pub fn sleeps() -> u64 {
+        SLEEPS.get()
+    }
+
+    pub fn park(until: Option<Instant>) {
+        SLEEPS.set(SLEEPS.get() + 1);
+        match until {
+            Some(until) if HAS_TIMERS.get() => {
+                let from = START.with(|start| *start);
+                PASSED.set(PASSED.get().max(until - from));
+                shuttle::thread::yield_now();
+            }
+            _ => shuttle::thread::park(),
+        }
+    }
+}
+
+#[path = "../src/partition/event.rs"]
+#[allow(dead_code)]
+mod event;
+#[path = "../src/partition/fair_lock.rs"]
+#[allow(dead_code)]
+mod fair_lock;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use event::Event;
+use fair_lock::{FairLock, Mode};
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::thread;
+
+/// Longer than a turn.
+const LONG: Duration = Duration::from_secs(1);
+/// A turn has several of them.
+const SHORT: Duration = Duration::from_micros(170);
+
+/// Runs `world` under many schedules: any, and those with few changes of threads. Longer with
+/// `QUARTET_LOCK_SCHEDULES`, their number.
+fn explore(world: impl Fn() + Clone + Send + Sync + 'static) {
+    let named = std::env::var("QUARTET_LOCK_SCHEDULES");
+    let schedules = named.map_or(600, |number| number.parse().expect("a number of schedules"));
+    shuttle::check_random(world.clone(), schedules);
+    shuttle::check_pct(world, schedules, 4);
+}
+
+/// What the lock guards: a number that is written in two steps.
+#[derive(Default)]
+struct Guarded {
+    number: AtomicU64,
+    readers: AtomicU64,
+    writers: AtomicU64,
+}
+
+impl Guarded {
+    fn write(&self) {
+        assert_eq!(self.writers.fetch_add(1, Ordering::SeqCst), 0, "two writers");
+        assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a writer beside readers");
+        let number = self.number.load(Ordering::SeqCst);
+        thread::yield_now();
+        self.number.store(number + 1, Ordering::SeqCst);
+        self.writers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn read(&self) {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(self.writers.load(Ordering::SeqCst), 0, "a reader beside a writer");
+        thread::yield_now();
+        assert_eq!(self.writers.load(Ordering::SeqCst), 0, "a reader beside a writer");
+        self.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn hold(&self, lock: &FairLock, mode: Mode) {
+        assert!(lock.take_until(mode, None));
+        self.used(lock, mode);
+    }
+
+    fn used(&self, lock: &FairLock, mode: Mode) {
+        match mode {
+            Mode::Alone => self.write(),
+            Mode::Shared => self.read(),
+        }
+        lock.release(mode);
+    }
+}
+
+fn is_open(lock: &FairLock) -> bool {
+    let taken = [Mode::Alone, Mode::Shared].map(|mode| {
+        let is_taken = lock.try_take(mode);
+        if is_taken {
+            lock.release(mode);
+        }
+        is_taken
+    });
+    taken == [true, true]
+}
+
+#[test]
+fn a_writer_is_alone_and_nobody_sleeps_for_ever() {
+    for step in [Duration::ZERO, SHORT, LONG] {
+        explore(move || {
+            primitives::begin(step, false);
+            let shared = Arc::new((FairLock::new(), Guarded::default()));
+            let modes = [Mode::Alone, Mode::Shared, Mode::Alone, Mode::Shared, Mode::Shared];
+            let threads = modes.map(|mode| {
+                let shared = shared.clone();
+                thread::spawn(move || (0..2).for_each(|_| shared.1.hold(&shared.0, mode)))
+            });
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(shared.1.number.load(Ordering::SeqCst), 4);
+            assert!(is_open(&shared.0));
+        });
+    }
+}
+
+/// Once somebody whose turn has come sleeps as the first of the queue, nobody else takes the lock
+/// before him, however often they try.
+fn is_not_passed_by(waiting: Mode, greedy: Mode, greedy_count: usize) {
+    explore(move || {
+        primitives::begin(LONG, false);
+        let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
+        let threads: Vec<_> = (0..greedy_count)
+            .map(|_| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    for _ in 0..8 {
+                        let (lock, guarded, is_served) = &*shared;
+                        // The first sleeper is the one who waits: the greedy sleep behind it only.
+                        let comes_later = primitives::sleeps() > 0;
+                        assert!(lock.take_until(greedy, None));
+                        let passes_by = comes_later && is_served.load(Ordering::SeqCst) == 0;
+                        assert!(!passes_by, "somebody passed the first of the queue by");
+                        guarded.used(lock, greedy);
+                    }
+                })
+            })
+            .collect();
+        let (lock, guarded, is_served) = &*shared;
+        assert!(lock.take_until(waiting, None));
+        is_served.store(1, Ordering::SeqCst);
+        guarded.used(lock, waiting);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(is_open(lock));
+    });
+}
+
+#[test]
+fn readers_that_never_pause_do_not_pass_a_writer_by() {
+    is_not_passed_by(Mode::Alone, Mode::Shared, 3);
+}
+
+#[test]
+fn a_writer_that_never_pauses_does_not_pass_a_reader_by() {
+    is_not_passed_by(Mode::Shared, Mode::Alone, 1);
+}
+
+#[test]
+fn whoever_gives_up_leaves_nothing_behind() {
+    for step in [SHORT, LONG] {
+        explore(move || {
+            primitives::begin(step, true);
+            let shared = Arc::new((FairLock::new(), Guarded::default()));
+            let modes = [Mode::Alone, Mode::Shared, Mode::Alone, Mode::Shared];
+            let threads = modes.map(|mode| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let (lock, guarded) = &*shared;
+                    let deadline = primitives::now() + 3 * SHORT;
+                    if lock.take_until(mode, Some(deadline)) {
+                        guarded.used(lock, mode);
+                    }
+                    guarded.hold(lock, mode);
+                })
+            });
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert!(is_open(&shared.0));
+        });
+    }
+}
+
+/// The lending as `PartitionLock` does it: the holder waits until the flusher has taken what it
+/// queued, everybody else waits until the lock is returned.
+#[test]
+fn a_lent_lock_is_returned_and_nobody_comes_in_between() {
+    struct World {
+        lock: FairLock,
+        guarded: Guarded,
+        taken: Event,
+        returned: Event,
+        is_lent: AtomicU64,
+        queued: AtomicU64,
+    }
+    const EPOCHS: u64 = 3;
+    impl World {
+        fn take_unlent(&self, mode: Mode) {
+            loop {
+                assert!(self.lock.take_until(mode, None));
+                if self.is_lent.load(Ordering::SeqCst) == 0 {
+                    return;
+                }
+                let returns = self.returned.count();
+                self.lock.release(mode);
+                self.returned.wait(returns);
+            }
+        }
+
+        fn push_all(&self) {
+            self.take_unlent(Mode::Alone);
+            let number = self.guarded.number.load(Ordering::SeqCst);
+            for _ in 0..EPOCHS {
+                self.queued.fetch_add(1, Ordering::SeqCst);
+                loop {
+                    let takings = self.taken.count();
+                    if self.queued.load(Ordering::SeqCst) == 0 {
+                        break;
+                    }
+                    self.is_lent.store(1, Ordering::SeqCst);
+                    self.lock.release(Mode::Alone);
+                    self.taken.wait(takings);
+                    assert!(self.lock.take_until(Mode::Alone, None));
+                }
+                if self.is_lent.swap(0, Ordering::SeqCst) == 1 {
+                    self.returned.happens();
+                }
+            }
+            assert_eq!(self.guarded.number.load(Ordering::SeqCst), number, "a writer came in");
+            self.lock.release(Mode::Alone);
+        }
+
+        fn flush_all(&self) {
+            let mut flushed = 0;
+            while flushed < EPOCHS {
+                assert!(self.lock.take_until(Mode::Alone, None));
+                if self.queued.swap(0, Ordering::SeqCst) == 1 {
+                    flushed += 1;
+                    self.taken.happens();
+                }
+                self.lock.release(Mode::Alone);
+                thread::yield_now();
+            }
+        }
+    }
+    for step in [Duration::ZERO, LONG] {
+        explore(move || {
+            primitives::begin(step, false);
+            let world = Arc::new(World {
+                lock: FairLock::new(),
+                guarded: Guarded::default(),
+                taken: Event::new(),
+                returned: Event::new(),
+                is_lent: AtomicU64::new(0),
+                queued: AtomicU64::new(0),
+            });
+            let works: [fn(&World); 4] = [
+                World::push_all,
+                World::flush_all,
+                |world| {
+                    world.take_unlent(Mode::Alone);
+                    world.guarded.used(&world.lock, Mode::Alone);
+                },
+                |world| {
+                    world.take_unlent(Mode::Shared);
+                    world.guarded.used(&world.lock, Mode::Shared);
+                },
+            ];
+            let threads = works.map(|work| {
+                let world = world.clone();
+                thread::spawn(move || work(&world))
+            });
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert!(is_open(&world.lock));
+        });
+    }
+}
