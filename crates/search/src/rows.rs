@@ -15,6 +15,14 @@ pub trait Rows {
     /// The value at `key`.
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>>;
 
+    /// Shows the value at `key` to `look`, without a copy where that is possible. Returns false if
+    /// there is none.
+    fn show(&mut self, key: &[u8], look: &mut dyn FnMut(&[u8])) -> bool {
+        let value = self.get(key);
+        value.iter().for_each(|value| look(value));
+        value.is_some()
+    }
+
     /// Visits keys and values of `start..end` in key order until `visit` breaks.
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>);
 
@@ -54,6 +62,12 @@ impl MemoryRows {
 impl Rows for MemoryRows {
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         self.0.get(key).cloned()
+    }
+
+    fn show(&mut self, key: &[u8], look: &mut dyn FnMut(&[u8])) -> bool {
+        let value = self.0.get(key);
+        value.iter().for_each(|value| look(value));
+        value.is_some()
     }
 
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
