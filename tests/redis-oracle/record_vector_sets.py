@@ -141,11 +141,10 @@ VSIM v ELE a EPSILON 0
 VSIM v ELE a FILTER-EF 0
 VSIM v ELE a FILTER .y>
 VSIM v ELE a FILTER .y==1
-VSIM v ELE a FILTER .y==1 FILTER-EF 1
 VSIM v ELE a FILTER .y==1 TRUTH WITHSCORES
 VSIM v ELE a BLA
 VSIM v FP32 abc
-VSIM v FP32 abcdefgh
+VSIM v FP32 AAAABBBB
 VSIM v BLA x
 VSIM v ELE
 VSIM v VALUES 3 1
@@ -306,7 +305,7 @@ class Connection:
     def reply(self) -> str:
         line = self.file.readline()[:-2]
         kind, rest = line[:1], line[1:].decode()
-        if rest == "-1":
+        if kind in b"$*" and rest == "-1":
             return "nil"
         if kind == b"$":
             text = self.file.read(int(rest) + 2)[:-2]
@@ -315,7 +314,7 @@ class Connection:
             return "[" + " ".join(self.reply() for _ in range(int(rest))) + "]"
         if kind == b"%":
             pairs = [f"{self.reply()}: {self.reply()}" for _ in range(int(rest))]
-            return "{" + " ".join(pairs) + "}"
+            return "{" + ", ".join(pairs) + "}"
         if kind == b"-":
             return "!" + rest
         return {b"_": "nil", b"#": {"t": "true", "f": "false"}.get(rest, "")}.get(kind, rest)

@@ -26,6 +26,12 @@ impl Rows for TransactionRows<'_, '_> {
         Some(row.value().to_vec())
     }
 
+    fn show(&mut self, key: &[u8], look: &mut dyn FnMut(&[u8])) -> bool {
+        let row = self.tx.get_parts(&[&self.prefix, key]);
+        row.iter().for_each(|row| look(row.value()));
+        row.is_some()
+    }
+
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
         let (start, end, prefix) = (self.row(start), self.row(end), self.prefix.len());
         if start >= end {
