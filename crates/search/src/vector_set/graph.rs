@@ -21,6 +21,9 @@ use crate::{Rows, WriteRows};
 /// Most levels above the lowest, as in Redis.
 pub(super) const LEVELS_MAX: usize = 16;
 
+/// Nodes, and vectors, that a walk keeps, apart from those that it changes.
+const KEPT_MAX: usize = 16_384;
+
 /// A node with its distance. Equally far ones stand in the order of ids.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Near {
@@ -153,15 +156,21 @@ impl<'r> Graph<'r> {
 
     fn near(&mut self, vector: &[u8], id: Id) -> Near {
         let (quantization, dimensions) = (self.head.quantization, self.head.dimensions);
-        let mut distance = f32::INFINITY;
-        if self.keeps_vectors {
-            let other = self.vector(id);
-            distance = codes::distance(quantization, dimensions, vector, &other);
-            self.vectors.insert(id, other);
-        } else {
-            self.rows.show(&vector_row(id), &mut |row| {
-                distance = codes::distance(quantization, dimensions, vector, row);
-            });
+        if let Some(kept) = self.vectors.get(&id) {
+            let distance = codes::distance(quantization, dimensions, vector, kept);
+            return Near { distance, id };
+        }
+        let (mut distance, mut kept) = (f32::INFINITY, None);
+        let keeps = self.keeps_vectors;
+        self.rows.show(&vector_row(id), &mut |row| {
+            distance = codes::distance(quantization, dimensions, vector, row);
+            kept = keeps.then(|| row.to_vec());
+        });
+        if let Some(kept) = kept {
+            if self.vectors.len() >= KEPT_MAX {
+                self.vectors.clear();
+            }
+            self.vectors.insert(id, kept);
         }
         Near { distance, id }
     }
@@ -180,6 +189,9 @@ impl<'r> Graph<'r> {
     }
 
     fn levels(&mut self, id: Id) -> &mut Levels {
+        if self.nodes.len() >= KEPT_MAX {
+            self.nodes.retain(|id, _| self.changed.contains(id));
+        }
         let rows = &mut self.rows;
         let read = || {
             let mut levels = Levels::new();

@@ -275,7 +275,8 @@ pub fn search(rows: &mut dyn Rows, head: &Head, query: &Query<'_>) -> Vec<Hit> {
         return Vec::new();
     }
     let vector = Coded::of(query.vector, head.quantization).to_row(b"");
-    let mut near = match query.is_exact {
+    let finds_all = query.count as u64 >= head.count && query.filter.is_none();
+    let mut near = match query.is_exact || finds_all {
         true => nearest_of_all(rows, head, &vector, query),
         false => {
             let wanted = match query.filter {
