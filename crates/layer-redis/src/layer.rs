@@ -242,7 +242,7 @@ impl Announcement {
 
 /// A part of the command set that Redis has as a module: its name, and the version of the module
 /// that it agrees with.
-pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800), ("search", 20_810)];
+pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800), ("search", 20_810), ("vectorset", 1)];
 
 impl Identity {
     /// The name of the server's mode in HELLO and INFO.

@@ -33,7 +33,7 @@ impl Rows for TransactionRows<'_, '_> {
         self.0.get(key).map(|row| row.value().to_vec())
     }
 
-    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
         self.0.get(key).map(|row| visit(row.value())).is_some()
     }
 

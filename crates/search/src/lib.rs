@@ -33,6 +33,7 @@ pub mod rows;
 pub mod schema;
 pub mod search;
 mod values;
+pub mod vector_set;
 pub mod vectors;
 
 pub use document::{Document, Json};

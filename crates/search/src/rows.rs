@@ -15,8 +15,9 @@ pub trait Rows {
     /// The value at `key`.
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>>;
 
-    /// Lends the value at `key` to `visit`. Returns false if there is none.
-    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool;
+    /// Shows the value at `key` to `visit`, without a copy where that is possible. Returns false if
+    /// there is none.
+    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool;
 
     /// Visits keys and values of `start..end` in key order until `visit` breaks.
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>);
@@ -59,7 +60,7 @@ impl Rows for MemoryRows {
         self.0.get(key).cloned()
     }
 
-    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
         self.0.get(key).map(|value| visit(value)).is_some()
     }
 

@@ -15,13 +15,14 @@
 //!
 //! [`Scanner`] finds one record after the other in bytes that may still be arriving. It holds
 //! nothing of them, and a record is whole when it is returned; the largest record bounds its
-//! caller's memory. A value of a module is returned by its name and passed over: only the module
-//! could read it. An unknown record ends the reading, since nobody could say where the next one
+//! caller's memory. A value of a module, but for vector sets, is returned by its name and passed
+//! over: only the module could read it. An unknown record ends the reading, since nobody could say where the next one
 //! starts.
 
 use crate::crc64::Crc64;
 use crate::primitives::{Reader, write_length, write_string};
 use crate::value::{self, Value};
+use crate::vector_set;
 use crate::walk::{Stop, Walk};
 use crate::{FIRST_VALKEY_VERSION, VERSION, VERSION_MAX, VERSION_OF_DEADLINES, seal_as};
 
@@ -36,7 +37,6 @@ const DEADLINE_MS: u8 = 252;
 const DEADLINE_SECONDS: u8 = 253;
 const SELECT: u8 = 254;
 const END: u8 = 255;
-const MODULE_VALUE: u8 = 7;
 const HEADER_BYTES: usize = 9;
 /// Files of earlier versions end without a checksum.
 const VERSION_OF_CHECKSUM: u16 = 5;
@@ -231,13 +231,19 @@ impl Scanner {
                 walk.module()?;
                 Record::BesideKeys { module }
             }
-            MODULE_VALUE => {
+            value::MODULE => {
                 let name_at = walk.at;
                 walk.string()?;
                 let name = Texts(Reader::new(&bytes[name_at..walk.at])).next()?;
-                let module = module_name(walk.length()?);
+                let value_at = walk.at;
+                let module = walk.length()?;
                 walk.module()?;
+                if module == vector_set::MODULE {
+                    let payload = payload(kind, &bytes[value_at..walk.at]);
+                    return Ok(Some(Record::Key(self.key(name, payload))));
+                }
                 self.forget_next_key();
+                let module = module_name(module);
                 Record::OfModule { name, module }
             }
             END => {

@@ -20,6 +20,7 @@ mod primitives;
 pub mod stream;
 pub mod stream_id;
 pub mod value;
+pub mod vector_set;
 mod walk;
 
 pub use stream_id::StreamId;

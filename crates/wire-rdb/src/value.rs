@@ -11,6 +11,7 @@ use quartet_wire_resp::number;
 use crate::compact::{intset, listpack, ziplist, zipmap};
 use crate::primitives::{Malformed, Reader, write_length, write_string};
 use crate::stream::{self, Stream};
+use crate::vector_set::{self, VectorSet};
 use crate::{FIRST_VALKEY_VERSION, VERSION, VERSION_OF_DEADLINES, open, seal_as};
 
 pub(crate) const STRING: u8 = 0;
@@ -19,6 +20,8 @@ pub(crate) const SET: u8 = 2;
 pub(crate) const ZSET: u8 = 3;
 pub(crate) const HASH: u8 = 4;
 pub(crate) const ZSET_2: u8 = 5;
+/// A module's value, its parts with their kinds.
+pub(crate) const MODULE: u8 = 7;
 pub(crate) const HASH_ZIPMAP: u8 = 9;
 pub(crate) const LIST_ZIPLIST: u8 = 10;
 pub(crate) const SET_INTSET: u8 = 11;
@@ -50,6 +53,8 @@ pub enum Value {
     Hash(Vec<Field>),
     /// A stream.
     Stream(Stream),
+    /// A vector set. Whether its links make a graph was not judged.
+    VectorSet(VectorSet),
 }
 
 /// A field of a hash.
@@ -101,6 +106,10 @@ pub(crate) fn write_body(value: &Value, out: &mut Vec<u8>) -> u8 {
         Value::Stream(stream) => {
             stream::write(stream, out);
             stream::LISTPACKS_2
+        }
+        Value::VectorSet(set) => {
+            vector_set::write(set, out);
+            MODULE
         }
         Value::Hash(fields) => match fields.iter().filter_map(|field| field.deadline_ms).min() {
             Some(first_ms) => {
@@ -191,6 +200,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
             reader.array::<8>()?;
             Value::Hash(triples(listpack(&reader.string()?)?)?)
         }
+        MODULE if reader.length()? == vector_set::MODULE => Value::VectorSet(vector_set::read(reader)?),
         stream::LISTPACKS | stream::LISTPACKS_2 | stream::LISTPACKS_3 => Value::Stream(stream::read(kind, reader)?),
         _ => return Err(Malformed),
     })
@@ -320,6 +330,7 @@ fn is_sound(value: &Value) -> bool {
     match value {
         // A stream may be empty; the rest was looked at when it was read.
         Value::String(_) | Value::Stream(_) => true,
+        Value::VectorSet(set) => are_different(set.elements.iter().map(|element| &element.name)),
         Value::List(elements) => !elements.is_empty(),
         Value::Set(members) => are_different(members.iter()),
         Value::Hash(fields) => are_different(fields.iter().map(|field| &field.name)),

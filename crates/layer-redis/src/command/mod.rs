@@ -176,6 +176,7 @@ pub enum Group {
     Geo,
     Json,
     Search,
+    VectorSet,
     Generic,
     Transactions,
     Scripting,
@@ -200,6 +201,7 @@ impl Group {
             Group::Geo => "geo",
             Group::Json => "json",
             Group::Search => "search",
+            Group::VectorSet => "module",
             Group::Generic => "generic",
             Group::Transactions => "transactions",
             Group::Scripting => "scripting",
@@ -229,7 +231,7 @@ impl Group {
             Group::Transactions => Some("transaction"),
             Group::Scripting => Some("scripting"),
             Group::Connection => Some("connection"),
-            Group::PubSub | Group::Server | Group::Cluster => None,
+            Group::VectorSet | Group::PubSub | Group::Server | Group::Cluster => None,
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod sorted_sets;
 pub(crate) mod streams;
 pub(crate) mod strings;
 pub(crate) mod transactions;
+pub(crate) mod vector_sets;
 
 use std::sync::LazyLock;
 
@@ -41,6 +42,7 @@ static FAMILIES: &[&[Definition]] = &[
     geo::COMMANDS,
     json::COMMANDS,
     search::COMMANDS,
+    vector_sets::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
     serialization::COMMANDS,

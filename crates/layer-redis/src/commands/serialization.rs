@@ -4,7 +4,7 @@ use quartet_wire_rdb::value::{self, Field, Refused, Value};
 use quartet_wire_resp::{Arguments, Reply};
 
 use super::hashes::{Change, Deadline, Edits};
-use super::{hashes, lists, sets, sorted_sets, streams};
+use super::{hashes, lists, sets, sorted_sets, streams, vector_sets};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::late_part::{HeldString, Made};
@@ -90,6 +90,7 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
         }
         Kind::Json => return None,
         Kind::Stream => Value::Stream(streams::value(keys, entry)),
+        Kind::VectorSet => Value::VectorSet(vector_sets::value(keys, entry)),
     })
 }
 
@@ -147,9 +148,12 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     }
     let value = value::restore(&arguments[3]).map_err(|refused| match refused {
         Refused::Trailer => "ERR DUMP payload version or checksum are wrong",
-        Refused::Body => "ERR Bad data format",
+        Refused::Body => BAD_FORMAT,
     })?;
     check_lengths(&value)?;
+    if matches!(&value, Value::VectorSet(set) if !vector_sets::is_set(set)) {
+        return Err(BAD_FORMAT.into());
+    }
     context.keys().remove(name);
     let has_expired = options.expiry_ms.is_some_and(|expiry_ms| context.is_over(expiry_ms));
     if !has_expired {
@@ -170,6 +174,8 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
+const BAD_FORMAT: &str = "ERR Bad data format";
+
 /// Longest member or field, for its row's key must fit into the store.
 const MEMBER_BYTES_MAX: usize = hashes::FIELD_BYTES_MAX;
 
@@ -180,6 +186,7 @@ fn check_lengths(value: &Value) -> Result<(), ErrorReply> {
         Value::SortedSet(pairs) => pairs.iter().map(|(member, _)| member.len()).max().unwrap_or(0),
         Value::Hash(fields) => fields.iter().map(|field| field.name.len()).max().unwrap_or(0),
         Value::Stream(stream) => streams::longest_name(stream),
+        Value::VectorSet(set) => set.elements.iter().map(|element| element.name.len()).max().unwrap_or(0),
     };
     if longest > MEMBER_BYTES_MAX {
         return Err("ERR member exceeds the maximum size of 65000 bytes".into());
@@ -209,5 +216,6 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
             hashes::apply(context, name, None, edits);
         }
         Value::Stream(stream) => streams::store(keys, name, stream),
+        Value::VectorSet(set) => vector_sets::replace(keys, name, set),
     }
 }

@@ -114,6 +114,8 @@ const RULES: &[(&str, Rule)] = &[
     ("xsetid", Rule::Each(STREAM, "xsetid")),
     ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
+    // What else happens to a vector set is announced by nobody, as at the original.
+    ("vadd", Rule::Computed(created)),
     ("json.set", Rule::Each(MODULE, "json.set")),
     ("json.mset", Rule::Each(MODULE, "json.mset")),
     ("json.merge", Rule::Each(MODULE, "json.merge")),
@@ -304,6 +306,10 @@ fn effect_on<'e, 'a>(effects: &'e [Effect<'a>], name: &[u8]) -> Option<&'e Effec
 fn has_word(arguments: Arguments<'_>, from: usize, words: &[&str]) -> bool {
     let mut given = arguments.iter().skip(from);
     given.any(|argument| words.iter().any(|word| parse::is(argument, word)))
+}
+
+fn created(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+    effects.iter().for_each(|effect| publisher.created(effect));
 }
 
 fn set(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {

@@ -7,8 +7,8 @@ use quartet_search::{Field, FieldKind, Schema};
 
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
-use crate::indexes::words::text;
 use crate::indexes::vectors::{self, Algorithm};
+use crate::indexes::words::text;
 use crate::indexes::{Words, refused};
 use crate::keyspace::Kind;
 

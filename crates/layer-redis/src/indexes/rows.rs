@@ -26,7 +26,7 @@ impl Rows for TransactionRows<'_, '_> {
         Some(row.value().to_vec())
     }
 
-    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
         let row = self.tx.get_parts(&[&self.prefix, key]);
         row.map(|row| visit(row.value())).is_some()
     }
@@ -91,10 +91,10 @@ impl<R: Rows> Rows for Overlay<R> {
         }
     }
 
-    fn look(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
         match self.changes.get(key) {
             Some(changed) => changed.as_deref().map(visit).is_some(),
-            None => self.below.look(key, visit),
+            None => self.below.show(key, visit),
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod collections;
 mod streams;
+mod vector_sets;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -14,8 +15,8 @@ use quartet_engine::{Invariants, Repair, Transaction, Verification, decoded};
 use quartet_model::{LayerId, next_prefix};
 use quartet_store::Row;
 
-use crate::commands::json;
 use crate::commands::lists::Ends;
+use crate::commands::{self, json};
 use crate::keyspace::places::KeyBytes;
 use crate::keyspace::{Entry, FLAG_B, FieldDeadlines, Kind, key_row};
 use crate::{keyspace::packed, keyspace::places, keyspace::string_value};
@@ -128,6 +129,7 @@ fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, val
         Kind::Stream => streams::judge(verification, found, value),
         Kind::String => collections::verify_chunks(verification, found, value),
         Kind::Json => collections::verify_document(verification, found),
+        Kind::VectorSet => vector_sets::verify(verification, found),
     }
 }
 
@@ -141,6 +143,7 @@ fn entry(row: &Row) -> Option<Entry> {
         (Kind::List, true) => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),
         (Kind::Set | Kind::SortedSet, true) => payload.len() == ID_BYTES + 8,
+        (Kind::VectorSet, is_large) => is_large && commands::vector_sets::head(&entry).is_some(),
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),
         (Kind::String, false) => true,
         (Kind::Json, false) => serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok(),

@@ -45,6 +45,10 @@ fn start() -> (Fixture, Connection) {
         "#!lua name=library\nredis.register_function('one', function() return 1 end)",
     ]);
     run(&["JSON.SET", "json", "$", "{\"a\":[1,2]}"]);
+    for number in 0..30 {
+        let number = number.to_string();
+        run(&["VADD", "vectors", "VALUES", "2", "1", &number, &number]);
+    }
     (fixture, connection)
 }
 
@@ -117,6 +121,21 @@ fn counts_of_collections() {
             value[11..19].copy_from_slice(&301_u64.to_be_bytes());
             plant(fixture, |tx| drop(tx.set(&own, &value)));
         });
+    }
+}
+
+/// A link that leads only one way, and an element without its name.
+#[test]
+fn vector_sets() {
+    for (tag, expected) in [
+        (b'l', "has a graph that is none"),
+        (b'm', "has elements without a name"),
+    ] {
+        let (fixture, _connection) = start();
+        let Rows { prefix, .. } = rows_of(&fixture, "vectors");
+        let row = first(&fixture, &[prefix.as_slice(), &[tag]].concat());
+        plant(&fixture, |tx| drop(tx.clear(&row)));
+        assert_eq!(found(&fixture), [format!("key \"vectors\" of database 0 {expected}")]);
     }
 }
 

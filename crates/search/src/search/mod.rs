@@ -182,7 +182,7 @@ impl Search<'_> {
     /// The hit at `id`; nothing if only other keys are asked for.
     fn hit(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Hit> {
         let (request, scoring, mut found) = (self.request, &self.scoring, None);
-        let is_there = self.rows.look(&document_row(id), &mut |row| {
+        let is_there = self.rows.show(&document_row(id), &mut |row| {
             let mut document = DocumentRow::read(row);
             let keys = request.keys.as_ref();
             if keys.is_some_and(|keys| !keys.iter().any(|key| key == document.key)) {

@@ -22,7 +22,7 @@ fn greeting_and_selection() {
          HELLO x => !ERR Protocol version is not an integer or out of range
          HELLO 2 auth a => !ERR Syntax error in HELLO option 'auth'
          HELLO 2 foo => !ERR Syntax error in HELLO option 'foo'
-         HELLO 3 SETNAME n => {server: redis, version: 7.4.0, proto: 3, id: 1, mode: standalone, role: master, modules: [{name: ReJSON, ver: 20800, path: , args: []} {name: search, ver: 20810, path: , args: []}]}
+         HELLO 3 SETNAME n => {server: redis, version: 7.4.0, proto: 3, id: 1, mode: standalone, role: master, modules: [{name: ReJSON, ver: 20800, path: , args: []} {name: search, ver: 20810, path: , args: []} {name: vectorset, ver: 1, path: , args: []}]}
          CLIENT GETNAME => n
          RESET => RESET
          CLIENT GETNAME => nil

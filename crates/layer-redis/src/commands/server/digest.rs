@@ -3,7 +3,7 @@
 //! A value's hash is a sum of hashes of its elements, so the order of a set's members or a hash's
 //! fields does not matter; an element of a list is hashed with its position, a member of a sorted
 //! set with its score, a field with its deadline, an entry of a stream with its ID; a stream's
-//! groups, and what is pending in them, belong to it. Whether the value stands in one row or in
+//! groups, and what is pending in them, belong to it; the graph of a vector set does not. Whether the value stands in one row or in
 //! many, and what Redis would call its encoding, never counts. The digits are not those of Redis,
 //! which nobody could compare with.
 
@@ -13,7 +13,7 @@ use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
-use crate::commands::{hashes, json, lists, sets, sorted_sets, streams};
+use crate::commands::{hashes, json, lists, sets, sorted_sets, streams, vector_sets};
 use crate::facts::DATABASES;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
@@ -61,6 +61,7 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
         Kind::String => sum.add(&[&StringValue::of(entry).whole(keys.tx)]),
         Kind::Json => sum.add(&[&json::document(keys.tx, entry).text()]),
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
+        Kind::VectorSet => vector_sets::nodes_hashed(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {
             for (position, element) in lists::elements(keys, entry).iter().enumerate() {
                 sum.add(&[&position.to_be_bytes(), element]);

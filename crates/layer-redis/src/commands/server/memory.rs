@@ -8,7 +8,7 @@ use crate::commands::help::help_command;
 use crate::facts::DATABASES;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::keyspace::Entry;
+use crate::keyspace::{Elements, Entry, Kind};
 use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[container(
@@ -58,6 +58,8 @@ const fn row(
 
 /// Bytes that the tree takes for a row besides key and value: an estimate.
 const ROW_OVERHEAD_BYTES: u64 = 48;
+/// Rows of a vector set that are looked at, at least.
+const VECTOR_SET_SAMPLES: u64 = 32;
 
 fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let samples = match (arguments.len(), arguments.get(3)) {
@@ -82,7 +84,8 @@ pub fn key_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
     entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, entry, samples)
 }
 
-/// The elements' bytes, estimated from the first `samples` of them; 0 asks for all.
+/// The elements' bytes, estimated from the first `samples` of them; 0 asks for all. A vector set
+/// has rows of several kinds one after the other, so the samples are spread over them.
 fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
     if !entry.is_large() {
         return 0;
@@ -90,6 +93,16 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
     let elements = entry.elements();
     let count = elements.count(context.tx, b"", None);
     let (mut seen, mut bytes) = (0, 0);
+    if entry.kind == Kind::VectorSet && (1..count).contains(&samples) {
+        let samples = samples.max(VECTOR_SET_SAMPLES).min(count);
+        for sample in 0..samples {
+            let row = elements.nth(context.tx, b"", sample * count / samples);
+            bytes += row.map_or(0, |row| {
+                (Elements::name(&row).len() + row.value().len()) as u64 + ROW_OVERHEAD_BYTES
+            });
+        }
+        return bytes.saturating_mul(count) / samples;
+    }
     elements.scan(context.tx, b"", None, false, &mut |key, value| {
         seen += 1;
         bytes += (key.len() + value.len()) as u64 + ROW_OVERHEAD_BYTES;

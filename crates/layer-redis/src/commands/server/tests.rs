@@ -194,7 +194,7 @@ fn small_commands() {
          MEMORY USAGE a SAMPLES -1 => !ERR syntax error
          MEMORY USAGE a SAMPLES -9223372036854775808 => !ERR syntax error
          MEMORY PURGE => OK
-         MODULE LIST => [[name ReJSON ver 20800 path  args []] [name search ver 20810 path  args []]]
+         MODULE LIST => [[name ReJSON ver 20800 path  args []] [name search ver 20810 path  args []] [name vectorset ver 1 path  args []]]
          ACL WHOAMI => default
          ACL USERS => [default]
          ACL LIST => [user default on nopass ~* &* +@all]

@@ -1,0 +1,186 @@
+//! VADD, VREM and VSETATTR.
+
+use quartet_search::vector_set::codes::{Projection, Quantization};
+use quartet_search::vector_set::{self, Head, LINKS_MAX, LINKS_MIN};
+use quartet_wire_resp::Arguments;
+
+use super::vector::{self, input_mismatch, mismatch};
+use super::{Set, check_arity, put, rows_of, wrong_arity};
+use crate::command::error_reply::ErrorReply;
+use crate::command::parse;
+use crate::handler::context::Context;
+use crate::keyspace::{Header, Kind, LARGE};
+
+/// Longest name of an element, for its row's key must fit into the store.
+pub const ELEMENT_BYTES_MAX: usize = 65_000;
+const EFFORT_MAX: i64 = 1_000_000;
+
+/// What VADD asks for.
+struct Request<'a> {
+    vector: Vec<f32>,
+    /// REDUCE; zero if it is absent.
+    reduced_to: usize,
+    element: &'a [u8],
+    quantization: Quantization,
+    links: usize,
+    effort: usize,
+    attributes: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    fn read(arguments: Arguments<'a>) -> Result<Request<'a>, ErrorReply> {
+        if arguments.len() < 5 {
+            return Err(wrong_arity("VADD"));
+        }
+        let is_reduced = parse::is(&arguments[2], "reduce");
+        let reduced_to = match is_reduced {
+            true => parse::integer(&arguments[3])
+                .and_then(|to| usize::try_from(to).ok())
+                .filter(|to| *to > 0),
+            false => Some(0),
+        };
+        let reduced_to = reduced_to.ok_or(vector::INVALID)?;
+        let (vector, at) = vector::read(arguments, if is_reduced { 4 } else { 2 })?;
+        let mut request = Request {
+            vector,
+            reduced_to,
+            element: arguments.get(at).ok_or_else(|| wrong_arity("VADD"))?,
+            quantization: Quantization::Bytes,
+            links: 16,
+            effort: 200,
+            attributes: None,
+        };
+        request.read_options(arguments.tail(at + 1))?;
+        if request.element.len() > ELEMENT_BYTES_MAX {
+            return Err("ERR element exceeds the maximum size of 65000 bytes".into());
+        }
+        Ok(request)
+    }
+
+    fn read_options(&mut self, options: Arguments<'a>) -> Result<(), ErrorReply> {
+        let mut words = options.iter().peekable();
+        while let Some(word) = words.next() {
+            let has_value = words.peek().is_some();
+            let mut number = |least: i64, most: i64| {
+                let number = words.next().and_then(parse::integer);
+                number.filter(|number| (least..=most).contains(number))
+            };
+            if parse::is(word, "cas") {
+                // Elements are always added in the transaction of the command.
+            } else if parse::is(word, "ef") && has_value {
+                self.effort = number(1, EFFORT_MAX).ok_or("ERR invalid EF")? as usize;
+            } else if parse::is(word, "m") && has_value {
+                self.links = number(LINKS_MIN as i64, LINKS_MAX as i64).ok_or("ERR invalid M")? as usize;
+            } else if parse::is(word, "setattr") && has_value {
+                self.attributes = words.next();
+            } else if parse::is(word, "noquant") {
+                self.quantization = Quantization::None;
+            } else if parse::is(word, "bin") {
+                self.quantization = Quantization::Bits;
+            } else if parse::is(word, "q8") {
+                self.quantization = Quantization::Bytes;
+            } else {
+                return Err("ERR invalid option after element".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The set that this makes if there is none.
+    fn new_head(&self) -> Result<Head, ErrorReply> {
+        let dimensions = if self.reduced_to > 0 {
+            self.reduced_to
+        } else {
+            self.vector.len()
+        };
+        let mut head = Head::new(self.quantization, self.links, dimensions);
+        if self.reduced_to > 0 {
+            Projection::new(self.vector.len(), self.reduced_to).ok_or(vector::INVALID)?;
+            head.projected_from = self.vector.len();
+        }
+        Ok(head)
+    }
+
+    fn check(&self, head: &Head) -> Result<(), ErrorReply> {
+        if head.quantization != self.quantization {
+            return Err("ERR asked quantization mismatch with existing vector set".into());
+        }
+        if head.links != self.links {
+            return Err("ERR asked M value mismatch with existing vector set".into());
+        }
+        let is_projected = head.projected_from > 0;
+        let dimensions = if is_projected {
+            self.reduced_to
+        } else {
+            self.vector.len()
+        };
+        if dimensions != head.dimensions {
+            return Err(mismatch(self.vector.len(), head.dimensions));
+        }
+        if self.reduced_to > 0 && !is_projected {
+            return Err("ERR cannot add projection to existing set without projection".into());
+        }
+        if is_projected && self.vector.len() != head.projected_from {
+            return Err(input_mismatch(self.vector.len(), head.projected_from));
+        }
+        Ok(())
+    }
+}
+
+pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let request = Request::read(arguments)?;
+    let name = &arguments[1];
+    let old = context.keys().find_kind(name, Kind::VectorSet)?.map(Set::of);
+    let (header, elements, mut head) = match old {
+        Some(set) => {
+            request.check(&set.head)?;
+            context.note_change(name, Some(&set.entry));
+            (Header::of(&set.entry), set.entry.elements(), set.head)
+        }
+        None => {
+            let head = request.new_head()?;
+            let header = Header::new(Kind::VectorSet).flags(LARGE);
+            (header, context.keys().new_elements(), head)
+        }
+    };
+    let mut rows = rows_of(&elements, context.tx);
+    let vector = vector_set::projected(&mut rows, &head, &request.vector);
+    let (element, attributes) = (request.element, request.attributes);
+    let is_new = vector_set::add(&mut rows, &mut head, element, &vector, attributes, request.effort);
+    put(&mut context.keys(), name, header, &elements, &head);
+    context.reply.boolean(is_new);
+    Ok(())
+}
+
+pub fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    check_arity(arguments, 3, "VREM")?;
+    change(context, arguments, &mut |rows, head, element| {
+        vector_set::remove(rows, head, element)
+    })
+}
+
+pub fn set_attributes(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    check_arity(arguments, 4, "VSETATTR")?;
+    change(context, arguments, &mut |rows, head, element| {
+        vector_set::set_attributes(rows, head, element, &arguments[3])
+    })
+}
+
+type Change<'c> = &'c mut dyn FnMut(&mut dyn quartet_search::WriteRows, &mut Head, &[u8]) -> bool;
+
+/// Changes an element of a set that has it, and answers whether it has.
+fn change(context: &mut Context<'_, '_>, arguments: Arguments<'_>, change: Change<'_>) -> Result<(), ErrorReply> {
+    let (name, element) = (&arguments[1], &arguments[2]);
+    let found = context.keys().find_kind(name, Kind::VectorSet)?.map(Set::of);
+    let mut is_changed = false;
+    if let Some(Set { entry, mut head }) = found {
+        let elements = entry.elements();
+        is_changed = change(&mut rows_of(&elements, context.tx), &mut head, element);
+        if is_changed {
+            context.note_change(name, Some(&entry));
+            put(&mut context.keys(), name, Header::of(&entry), &elements, &head);
+        }
+    }
+    context.reply.boolean(is_changed);
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! Vector sets: the commands V*, as Redis 8 has them in its module `vectorset`.
+//!
+//! ```text
+//! the key's payload   id (10 bytes)  head (see `quartet_search::vector_set::Head`)
+//! elements            rows of `quartet_search::vector_set`
+//! ```
+//!
+//! Forms of vectors, the graph and conditions are that crate's; here are arguments, replies and
+//! keys. An element is in the graph when VADD answers, whether or not CAS is asked for, and a
+//! search reads the transaction's rows. Replies and errors follow what Redis 8.2.3 was seen to
+//! answer (`tests/redis-oracle`), VRANGE <https://redis.io/docs/latest/commands/vrange/>.
+
+mod add;
+mod read;
+mod similar;
+mod stored;
+mod vector;
+
+#[cfg(test)]
+mod tests;
+
+use quartet_search::vector_set::{self, Head, Id};
+
+pub use self::stored::{head, is_set, judge, nodes_hashed, replace, value};
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::indexes::TransactionRows;
+use crate::keyspace::{Elements, Entry, Header, Keyspace, Kind};
+
+const READ: u32 = READONLY;
+const FAST_READ: u32 = READONLY | FAST;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Definition] = &[
+    row("vadd", WRITE | DENYOOM, "O(log(N)) in the number of elements", "Adds an element to a vector set, or changes its vector.", add::add),
+    row("vrem", WRITE, "O(log(N)) in the number of elements", "Removes an element from a vector set.", add::remove),
+    row("vsim", READ, "O(log(N)) in the number of elements", "Returns the elements whose vectors are nearest to a vector.", similar::similar),
+    row("vdim", FAST_READ, "O(1)", "Returns the number of components of the vectors of a vector set.", read::dimensions),
+    row("vcard", FAST_READ, "O(1)", "Returns the number of elements of a vector set.", read::count),
+    row("vemb", FAST_READ, "O(1)", "Returns the vector of an element.", read::embedding),
+    row("vlinks", FAST_READ, "O(1)", "Returns the elements that an element is linked to in the graph.", read::links),
+    row("vinfo", FAST_READ, "O(1)", "Describes a vector set.", read::information),
+    row("vsetattr", WRITE | FAST, "O(1)", "Gives an element attributes, or takes them away.", add::set_attributes),
+    row("vgetattr", FAST_READ, "O(1)", "Returns the attributes of an element.", read::attributes),
+    row("vrandmember", READ, "O(N) in the number of elements that are returned", "Returns elements that are picked at random.", read::random_members),
+    row("vismember", READ, "O(1)", "Determines whether a vector set has an element.", read::is_member),
+    row("vrange", READ, "O(log(N)+M) in the numbers of all elements and of those returned", "Returns elements in the order of their names.", read::range)
+        .since("8.4.0"),
+];
+
+/// A module's command checks the number of its arguments itself, and COMMAND INFO shows -1.
+const fn row(
+    name: &'static str,
+    flags: u32,
+    complexity: &'static str,
+    summary: &'static str,
+    handler: Answering,
+) -> Definition {
+    command(
+        name,
+        -1,
+        flags,
+        ONE_KEY,
+        Group::VectorSet,
+        "8.0.0",
+        complexity,
+        summary,
+        handler,
+    )
+}
+
+fn wrong_arity(name: &str) -> ErrorReply {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+/// Refuses a request with another number of arguments, the command's name included.
+fn check_arity(arguments: quartet_wire_resp::Arguments<'_>, wanted: usize, name: &str) -> Result<(), ErrorReply> {
+    if arguments.len() == wanted {
+        Ok(())
+    } else {
+        Err(wrong_arity(name))
+    }
+}
+
+/// A vector set as it was found.
+struct Set {
+    entry: Entry,
+    head: Head,
+}
+
+impl Set {
+    fn of(entry: Entry) -> Set {
+        let head = head(&entry).expect("the row of a vector set");
+        Set { entry, head }
+    }
+
+    /// One that a command reads.
+    fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Set>, ErrorReply> {
+        Ok(context.read_kind(name, Kind::VectorSet)?.map(Set::of))
+    }
+
+    fn element(&self, context: &mut Context<'_, '_>, element: &[u8]) -> Option<Id> {
+        vector_set::find(&mut self.rows(context), element)
+    }
+
+    fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> TransactionRows<'r, 't> {
+        rows_of(&self.entry.elements(), context.tx)
+    }
+}
+
+fn rows_of<'r, 't>(elements: &Elements, tx: &'r mut quartet_engine::Transaction<'t>) -> TransactionRows<'r, 't> {
+    let prefix = [b"E".as_slice(), elements.id()].concat();
+    TransactionRows { tx, prefix }
+}
+
+/// Writes the key's row; without elements, the key goes.
+fn put(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, elements: &Elements, head: &Head) {
+    match head.count {
+        0 => drop(keys.remove(name)),
+        _ => keys.put_parts(name, header, &[elements.id(), &head.to_bytes()]),
+    }
+}

@@ -1,0 +1,283 @@
+//! Replies beside those of Redis 8.2.3, sets that come and go by every way there is, and the graph
+//! beside a look at all vectors.
+
+use quartet_wire_resp::Value;
+use serde_json::Value as Json;
+
+use crate::testing::{Connection, Fixture, show};
+
+fn check(script: &str) {
+    Fixture::new().connect().check(script);
+}
+
+fn words<'w>(line: &'w Json, name: &str) -> Vec<&'w str> {
+    let words = line[name].as_array().unwrap().iter();
+    words.map(|word| word.as_str().unwrap()).collect()
+}
+
+/// Numbers may differ in their last digits.
+fn are_alike(one: &str, other: &str) -> bool {
+    let parts = |text: &str| {
+        let is_mark = |letter: char| " []{},:".contains(letter);
+        text.split(is_mark).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (one, other) = (parts(one), parts(other));
+    let is_same = |(one, other): (&String, &String)| {
+        let numbers = one.parse::<f64>().ok().zip(other.parse::<f64>().ok());
+        one == other || numbers.is_some_and(|(a, b)| (a - b).abs() <= 1e-6 * a.abs().max(1.0))
+    };
+    one.len() == other.len() && one.iter().zip(&other).all(is_same)
+}
+
+fn recording() -> Vec<Json> {
+    let recording = include_str!("../../../testdata/vector_sets.jsonl");
+    recording
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn replies_are_those_of_the_original() {
+    let fixture = Fixture::new();
+    let mut connections = [("resp2", fixture.connect()), ("resp3", fixture.connect())];
+    connections[1].1.run(&["HELLO", "3"]);
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for line in recording().iter().filter(|line| line["command"].is_array()) {
+        let words = words(line, "command");
+        for (protocol, connection) in &mut connections {
+            let Some(expected) = line[*protocol].as_str() else {
+                continue;
+            };
+            let found = show(&connection.run(&words));
+            if !are_alike(&found, expected) {
+                wrong.push(format!(
+                    "{protocol} {}\n  expected {expected}\n  found    {found}",
+                    words.join(" ")
+                ));
+            }
+            count += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count > 200);
+}
+
+fn restore(connection: &mut Connection, name: &str, payload: &[u8]) -> String {
+    let request = [b"RESTORE".as_slice(), name.as_bytes(), b"0", payload];
+    let (mut bytes, mut out) = (Vec::new(), Vec::new());
+    quartet_wire_resp::encode_command(&request, &mut bytes);
+    connection.session.receive(&bytes, &mut out);
+    show(&quartet_wire_resp::decode(&out).unwrap().unwrap().0)
+}
+
+fn dumped(connection: &mut Connection, name: &str) -> Vec<u8> {
+    match connection.run(&["DUMP", name]) {
+        Value::Bulk(payload) => payload,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the original's DUMP gave is read, and given again byte for byte but for the version of RDB
+/// and its checksum.
+#[test]
+fn dumps_of_the_original_are_read_and_written() {
+    let mut connection = Fixture::new().connect();
+    let mut count = 0;
+    for line in recording().iter().filter(|line| line["dump"].is_string()) {
+        let digits = line["payload"].as_str().unwrap();
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        let payload: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
+        let name = line["dump"].as_str().unwrap();
+        assert_eq!(restore(&mut connection, name, &payload), "OK");
+        let again = dumped(&mut connection, name);
+        assert_eq!(restore(&mut connection, "again", &again), "OK");
+        assert_eq!(dumped(&mut connection, "again"), again);
+        connection.check("DEL again => 1");
+        // The matrix of this one is compressed, which two programs do in two ways.
+        assert!(name == "r" || again.len() == payload.len(), "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 5);
+    connection.check(
+        "VEMB v a RAW => [int8 *U\u{7f} 3.7416574954986572 0.8017836809158325]
+         VGETATTR v b => {\"y\":1}
+         VSIM v ELE a => [a b]
+         VADD v VALUES 3 1 1 1 new => 1
+         VSIM r VALUES 3 1 1 1 COUNT 1 => [a]
+         VCARD bin => 2",
+    );
+}
+
+#[test]
+fn a_damaged_set_is_refused() {
+    let mut connection = Fixture::new().connect();
+    connection.check("VADD v VALUES 2 1 2 a => 1\nVADD v VALUES 2 2 1 b => 1\nVADD v VALUES 2 2 2 c => 1");
+    let payload = dumped(&mut connection, "v");
+    let body = &payload[..payload.len() - 10];
+    for at in 0..body.len() {
+        for bit in [1, 8, 0x40] {
+            let mut damaged = body.to_vec();
+            damaged[at] ^= bit;
+            let reply = restore(&mut connection, "w", &quartet_wire_rdb::seal(damaged));
+            if reply == "OK" {
+                connection.run(&["VSIM", "w", "VALUES", "2", "1", "1"]);
+                connection.run(&["VADD", "w", "VALUES", "2", "1", "1", "x"]);
+                connection.run(&["DEL", "w"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn sets_are_keys_like_others() {
+    check(
+        "VADD v VALUES 2 1 0 a SETATTR {\"n\":1} => 1
+         VADD v VALUES 2 0 1 b => 1
+         TYPE v => vectorset
+         SCAN 0 TYPE vectorset => [0 [v]]
+         SCAN 0 TYPE hash => [0 []]
+         OBJECT ENCODING v => raw
+         COPY v w => 1
+         VREM v a => 1
+         VCARD v => 1
+         VSIM w ELE b WITHATTRIBS => [b nil a {\"n\":1}]
+         RENAME w x => OK
+         VADD x VALUES 2 1 1 c => 1
+         VCARD x => 3
+         EXPIRE x 100 => 1
+         VADD x VALUES 2 1 2 d => 1
+         TTL x => 100
+         SORT x => !WRONGTYPE Operation against a key holding the wrong kind of value
+         LPUSH x 1 => !WRONGTYPE Operation against a key holding the wrong kind of value
+         SET x 1 => OK
+         VCARD x => !WRONGTYPE Operation against a key holding the wrong kind of value
+         VREM v b => 1
+         EXISTS v => 0
+         MEMORY USAGE v => nil",
+    );
+    let mut connection = Fixture::new().connect();
+    for at in 0..100 {
+        let (x, y) = (at.to_string(), (100 - at).to_string());
+        connection.run(&["VADD", "v", "VALUES", "2", &x, &y, &format!("element:{at}")]);
+    }
+    let Value::Integer(bytes) = connection.run(&["MEMORY", "USAGE", "v"]) else {
+        panic!("no number");
+    };
+    assert!((10_000..100_000).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn ranges_are_in_the_order_of_names() {
+    check(
+        "VADD v VALUES 1 1 b => 1
+         VADD v VALUES 1 1 a => 1
+         VADD v VALUES 1 1 ab => 1
+         VADD v VALUES 1 1 c => 1
+         VRANGE v - + => [a ab b c]
+         VRANGE v - + 2 => [a ab]
+         VRANGE v - + 0 => []
+         VRANGE v - + -1 => [a ab b c]
+         VRANGE v [a (b => [a ab]
+         VRANGE v (a [b => [ab b]
+         VRANGE v [c [a => []
+         VRANGE v [b [b 10 => [b]
+         VRANGE nokey - + => []
+         VRANGE v + - => !ERR '-' can only be used as first argument, '+' only as second
+         VRANGE v a b => !ERR invalid range: use - and +, or names behind [ or (
+         VRANGE v - + x => !ERR value is not an integer or out of range
+         VRANGE v - => !ERR wrong number of arguments for 'VRANGE' command",
+    );
+}
+
+#[test]
+fn numbers_without_bounds_are_refused_or_harmless() {
+    let mut connection = Fixture::new().connect();
+    connection.check(
+        "VADD v VALUES 2 1 2 a SETATTR {\"n\":1} => 1
+         VADD v VALUES 2 1 inf b => !ERR invalid vector specification
+         VADD v VALUES 2 1e30 1e30 b => !ERR invalid vector specification
+         VADD v VALUES 9223372036854775807 1 b => !ERR invalid vector specification
+         VADD v VALUES -1 1 b => !ERR invalid vector specification
+         VADD v VALUES 65537 1 b => !ERR invalid vector specification
+         VADD w REDUCE 9223372036854775807 VALUES 1 1 b => !ERR invalid vector specification
+         VADD w REDUCE 65537 VALUES 1 1 b => !ERR invalid vector specification
+         VSIM v VALUES 2 inf 1 => !ERR invalid vector specification
+         VSIM v ELE a COUNT 9223372036854775807 => [a]
+         VSIM v ELE a EF 9223372036854775807 => [a]
+         VSIM v ELE a FILTER .n==1 COUNT 9223372036854775807 FILTER-EF 9223372036854775807 => [a]
+         VRANDMEMBER v -9223372036854775808 => !ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807
+         VRANDMEMBER v 9223372036854775807 => [a]
+         VCARD v => 1
+         EXISTS w => 0",
+    );
+    let long = "x".repeat(65_001);
+    let reply = connection.run(&["VADD", "v", "VALUES", "2", "1", "1", &long]);
+    assert_eq!(show(&reply), "!ERR element exceeds the maximum size of 65000 bytes");
+    let deep = "(".repeat(100_000);
+    let reply = connection.run(&["VSIM", "v", "ELE", "a", "FILTER", &deep]);
+    assert!(show(&reply).starts_with("!ERR syntax error in FILTER expression near: "));
+}
+
+#[test]
+fn transactions_and_scripts_see_their_own_writes() {
+    check(
+        "MULTI => OK
+         VADD v VALUES 2 1 0 a CAS => QUEUED
+         VADD v VALUES 2 0 1 b => QUEUED
+         VSIM v VALUES 2 1 0 COUNT 1 => QUEUED
+         EXEC => [1 1 [a]]
+         WATCH v => OK
+         VSETATTR v a {} => 1
+         MULTI => OK
+         VREM v a => QUEUED
+         EXEC => nil
+         VCARD v => 2",
+    );
+    let mut connection = Fixture::new().connect();
+    let script = "redis.call('VADD', KEYS[1], 'VALUES', 2, 1, 0, 'a') return redis.call('VSIM', KEYS[1], 'ELE', 'a')";
+    assert_eq!(show(&connection.run(&["EVAL", script, "1", "v"])), "[a]");
+}
+
+/// Only that a key is new is announced, as at the original.
+#[test]
+fn no_events_but_new_keys() {
+    let fixture = Fixture::new();
+    let mut listener = fixture.connect();
+    listener.run(&["PSUBSCRIBE", "__keyevent*"]);
+    let mut connection = fixture.connect();
+    connection.check(
+        "CONFIG SET notify-keyspace-events KEAn => OK
+         VADD v VALUES 1 1 a => 1
+         VADD v VALUES 1 2 a => 0
+         VSETATTR v a {} => 1
+         VREM v a => 1
+         SET s 1 => OK",
+    );
+    let mail = String::from_utf8(listener.mail()).unwrap();
+    assert_eq!(mail.matches("__keyevent@0__:").count(), 3, "{mail}");
+    assert!(mail.contains(":new") && mail.contains(":set"));
+}
+
+#[test]
+fn the_graph_is_judged_beside_all_vectors() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let component = |at: usize, axis: usize| ((at * 37 + axis * 101 + at * axis * 13) % 97) as f32 - 48.0;
+    for at in 0..300 {
+        let mut words: Vec<String> = ["VADD", "v", "VALUES", "8"].map(Into::into).into();
+        words.extend((0..8).map(|axis| component(at, axis).to_string()));
+        words.push(format!("e{at}"));
+        connection.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    let mut right = 0;
+    for at in 0..50 {
+        let name = format!("e{}", at * 6);
+        let mut found = |words: &[&str]| match connection.run(&[&["VSIM", "v", "ELE", &name], words].concat()) {
+            Value::Array(names) => names.iter().map(show).collect::<std::collections::BTreeSet<_>>(),
+            other => panic!("{other:?}"),
+        };
+        right += found(&[]).intersection(&found(&["TRUTH"])).count();
+    }
+    assert!(right >= 475, "{right} of 500");
+}

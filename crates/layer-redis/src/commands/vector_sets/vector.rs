@@ -1,0 +1,46 @@
+//! The vector in a request: `FP32 blob` or `VALUES count number ...`.
+
+use quartet_search::vector_set::codes::DIMENSIONS_MAX;
+use quartet_wire_resp::Arguments;
+
+use crate::command::error_reply::ErrorReply;
+use crate::command::parse;
+
+pub const INVALID: &str = "ERR invalid vector specification";
+
+/// Reads the vector that begins at a position. Returns it with the position behind it. Infinities
+/// are refused, which Redis takes and then answers with NaN.
+pub fn read(arguments: Arguments<'_>, at: usize) -> Result<(Vec<f32>, usize), ErrorReply> {
+    let read = || {
+        let (form, second) = (arguments.get(at)?, arguments.get(at + 1)?);
+        let (vector, next) = if parse::is(form, "fp32") {
+            (of_blob(second)?, at + 2)
+        } else if parse::is(form, "values") {
+            let count = usize::try_from(parse::integer(second)?).ok()?;
+            let is_possible = count <= arguments.len().saturating_sub(at + 2);
+            let texts = is_possible.then(|| arguments.iter().skip(at + 2).take(count))?;
+            let numbers: Option<Vec<f32>> = texts.map(|text| Some(parse::float(text)? as f32)).collect();
+            (numbers?, at + 2 + count)
+        } else {
+            return None;
+        };
+        let is_vector = (1..=DIMENSIONS_MAX).contains(&vector.len()) && vector.iter().all(|one| one.is_finite());
+        let squares: f32 = vector.iter().map(|one| one * one).sum();
+        (is_vector && squares.is_finite()).then_some((vector, next))
+    };
+    read().ok_or(INVALID.into())
+}
+
+fn of_blob(blob: &[u8]) -> Option<Vec<f32>> {
+    let (floats, rest) = blob.as_chunks::<4>();
+    let is_whole = rest.is_empty() && floats.len() <= DIMENSIONS_MAX;
+    is_whole.then(|| floats.iter().map(|one| f32::from_le_bytes(*one)).collect())
+}
+
+pub fn mismatch(found: usize, expected: usize) -> ErrorReply {
+    format!("ERR Vector dimension mismatch - got {found} but set has {expected}").into()
+}
+
+pub fn input_mismatch(found: usize, expected: usize) -> ErrorReply {
+    format!("ERR Input dimension mismatch for projection - got {found} but projection expects {expected}").into()
+}

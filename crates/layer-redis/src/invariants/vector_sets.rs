@@ -1,0 +1,60 @@
+//! The invariants of a vector set: every element has its name, its vector and its node, links lead
+//! both ways, and the counts are right.
+
+use std::ops::ControlFlow;
+
+use quartet_engine::{Reader, Verification, decoded};
+use quartet_search::Rows;
+use quartet_search::rows::Visit;
+
+use super::{ELEMENTS_PREFIX_BYTES, Found};
+use crate::commands::vector_sets;
+
+/// A set's rows in a state that lies still.
+struct ElementRows<'r> {
+    rows: &'r Reader,
+    prefix: Vec<u8>,
+}
+
+impl ElementRows<'_> {
+    fn row(&self, key: &[u8]) -> Vec<u8> {
+        [&self.prefix, key].concat()
+    }
+}
+
+impl Rows for ElementRows<'_> {
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        self.rows.get_row(&self.row(key)).map(|row| row.to_vec())
+    }
+
+    fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
+        let (start, end) = (self.row(start), self.row(end));
+        self.rows.scan(
+            &start,
+            &end,
+            false,
+            &mut |key, value| match visit(&key[ELEMENTS_PREFIX_BYTES..], value) {
+                ControlFlow::Break(()) => ControlFlow::Break(()),
+                ControlFlow::Continue(()) => ControlFlow::Continue(()),
+            },
+        );
+    }
+
+    fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        self.rows.count(&self.row(start), &self.row(end))
+    }
+}
+
+/// A graph cannot be mended from rows that contradict each other: a person has to decide.
+pub(super) fn verify(verification: &mut Verification<'_>, found: &Found<'_>) {
+    let head = vector_sets::head(found.entry).expect("the row of a vector set");
+    let (prefix, _) = found.elements();
+    let mut rows = ElementRows {
+        rows: verification.rows,
+        prefix,
+    };
+    let wrong = decoded(|| vector_sets::judge(&mut rows, &head));
+    if let Some(what) = wrong.unwrap_or_else(|| Some("has rows that no version has written".into())) {
+        verification.found(format!("{} {what}", found.name()), Vec::new());
+    }
+}

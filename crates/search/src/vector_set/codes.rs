@@ -1,0 +1,318 @@
+//! A vector as it is stored: its length apart, its direction in one of three forms.
+//!
+//! ```text
+//! NOQUANT   a component is a float of four bytes, little-endian
+//! Q8        a component is a signed byte: 127 stands for the largest magnitude of the vector, its range
+//! BIN       a component is a bit, set if it is above zero; 64 to a word, little-endian
+//! ```
+//!
+//! Clients see these bytes and what is computed from them (VEMB, scores), so the arithmetic is that
+//! of Redis, in single precision and in its order. Sums over floats alone are taken in another
+//! order, which differs in the last digits.
+
+/// Most components of a vector.
+pub const DIMENSIONS_MAX: usize = 65_536;
+
+/// Most components of a projection's matrix.
+const PROJECTION_MAX: usize = 1 << 26;
+
+/// The form of the vectors of a set. The numbers are those of RDB files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Quantization {
+    /// NOQUANT.
+    None = 0,
+    /// Q8.
+    Bytes = 1,
+    /// BIN.
+    Bits = 2,
+}
+
+impl Quantization {
+    /// Returns the form with this number, if there is one.
+    pub fn from_number(number: u8) -> Option<Quantization> {
+        match number {
+            0 => Some(Quantization::None),
+            1 => Some(Quantization::Bytes),
+            2 => Some(Quantization::Bits),
+            _ => None,
+        }
+    }
+
+    /// Returns the name that VINFO and VEMB show.
+    pub fn name(self) -> &'static str {
+        match self {
+            Quantization::None => "f32",
+            Quantization::Bytes => "int8",
+            Quantization::Bits => "bin",
+        }
+    }
+
+    /// Returns how many bytes the components of a vector take.
+    pub fn code_bytes(self, dimensions: usize) -> usize {
+        match self {
+            Quantization::None => dimensions * 4,
+            Quantization::Bytes => dimensions,
+            Quantization::Bits => dimensions.div_ceil(64) * 8,
+        }
+    }
+}
+
+/// A vector as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coded {
+    /// The length of the vector; 1 if all its components are zero.
+    pub length: f32,
+    /// The largest magnitude of a component of the vector of length 1; only of Q8, else zero.
+    pub range: f32,
+    /// The components.
+    pub code: Vec<u8>,
+}
+
+/// Bytes of a vector's length and range in its row.
+pub(super) const SCALES_BYTES: usize = 8;
+
+impl Coded {
+    /// Takes a vector of finite components.
+    pub fn of(vector: &[f32], quantization: Quantization) -> Coded {
+        let (unit, length) = normalized(vector);
+        let (code, range) = match quantization {
+            Quantization::None => (unit.iter().flat_map(|one| one.to_le_bytes()).collect(), 0.0),
+            Quantization::Bytes => bytes_of(&unit),
+            Quantization::Bits => (bits_of(&unit), 0.0),
+        };
+        Coded { length, range, code }
+    }
+
+    /// Returns the vector that this stands for. BIN has lost its length.
+    pub fn decoded(&self, quantization: Quantization, dimensions: usize) -> Vec<f32> {
+        match quantization {
+            Quantization::None => {
+                let components = self.code.as_chunks::<4>().0.iter();
+                components.map(|one| f32::from_le_bytes(*one) * self.length).collect()
+            }
+            Quantization::Bytes => {
+                let component = |one: &u8| f32::from(*one as i8) * self.range / 127.0 * self.length;
+                self.code.iter().map(component).collect()
+            }
+            Quantization::Bits => {
+                let is_set = |at: usize| self.code[at / 8] & (1 << (at % 8)) != 0;
+                (0..dimensions).map(|at| if is_set(at) { 1.0 } else { -1.0 }).collect()
+            }
+        }
+    }
+
+    /// The row of a vector, with the element's name at its end.
+    pub(super) fn to_row(&self, element: &[u8]) -> Vec<u8> {
+        let scales = [self.length.to_le_bytes(), self.range.to_le_bytes()].concat();
+        [&scales, &self.code, element].concat()
+    }
+
+    /// The vector and the element's name in a row.
+    pub(super) fn split(row: &[u8], code_bytes: usize) -> (Coded, &[u8]) {
+        let (scales, rest) = row.split_at(SCALES_BYTES);
+        let (code, element) = rest.split_at(code_bytes);
+        let coded = Coded {
+            length: float(&scales[..4]),
+            range: float(&scales[4..]),
+            code: code.to_vec(),
+        };
+        (coded, element)
+    }
+}
+
+fn float(bytes: &[u8]) -> f32 {
+    f32::from_le_bytes(bytes.try_into().expect("four bytes of a float"))
+}
+
+/// The vector of length 1, and how long it was. One without a direction stays as it is.
+fn normalized(vector: &[f32]) -> (Vec<f32>, f32) {
+    let (fours, rest) = vector.as_chunks::<4>();
+    let mut squares = 0.0f32;
+    for [a, b, c, d] in fours {
+        squares += a * a + b * b + c * c + d * d;
+    }
+    for one in rest {
+        squares += one * one;
+    }
+    if squares == 0.0 {
+        return (vector.to_vec(), 1.0);
+    }
+    let length = squares.sqrt();
+    (vector.iter().map(|one| one / length).collect(), length)
+}
+
+fn bytes_of(unit: &[f32]) -> (Vec<u8>, f32) {
+    let range = unit.iter().fold(0.0f32, |range, one| range.max(one.abs()));
+    if range == 0.0 {
+        return (vec![0; unit.len()], 0.0);
+    }
+    let scale = 127.0 / range;
+    let code = unit.iter().map(|one| (one * scale).round() as i8 as u8);
+    (code.collect(), range)
+}
+
+fn bits_of(unit: &[f32]) -> Vec<u8> {
+    let mut code = vec![0; Quantization::Bits.code_bytes(unit.len())];
+    for (at, _) in unit.iter().enumerate().filter(|(_, one)| **one > 0.0) {
+        code[at / 8] |= 1 << (at % 8);
+    }
+    code
+}
+
+/// Returns how far the vectors of two rows are: 0 for one direction, 2 for opposite ones. What
+/// stands behind the components counts for nothing.
+pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8], other: &[u8]) -> f32 {
+    let codes = SCALES_BYTES..SCALES_BYTES + quantization.code_bytes(dimensions);
+    let (one_code, other_code) = (&one[codes.clone()], &other[codes]);
+    match quantization {
+        Quantization::None => 1.0 - product_of_floats(one_code, other_code),
+        Quantization::Bytes => {
+            let (one_range, other_range) = (float(&one[4..8]), float(&other[4..8]));
+            if one_range == 0.0 || other_range == 0.0 {
+                return 1.0;
+            }
+            let scale = (one_range / 127.0) * (other_range / 127.0);
+            (1.0 - product_of_bytes(one_code, other_code) as f32 * scale).clamp(0.0, 2.0)
+        }
+        Quantization::Bits => {
+            let pairs = one_code.as_chunks::<8>().0.iter().zip(other_code.as_chunks::<8>().0);
+            let differ = pairs.map(|(one, other)| (u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other)).count_ones());
+            differ.sum::<u32>() as f32 * 2.0 / dimensions as f32
+        }
+    }
+}
+
+/// Sums that are kept beside each other, so that a processor can do them at once.
+const LANES: usize = 16;
+
+fn product_of_floats(one: &[u8], other: &[u8]) -> f32 {
+    let (one, other) = (one.as_chunks::<4>().0, other.as_chunks::<4>().0);
+    let (one_rows, one_rest) = one.as_chunks::<LANES>();
+    let (other_rows, other_rest) = other.as_chunks::<LANES>();
+    let product = |one: &[u8; 4], other: &[u8; 4]| f32::from_le_bytes(*one) * f32::from_le_bytes(*other);
+    let mut lanes = [0.0f32; LANES];
+    for (one, other) in one_rows.iter().zip(other_rows) {
+        for lane in 0..LANES {
+            lanes[lane] += product(&one[lane], &other[lane]);
+        }
+    }
+    for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
+        lanes[lane] += product(one, other);
+    }
+    lanes.iter().sum()
+}
+
+fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {
+    let pairs = one.iter().zip(other);
+    pairs
+        .map(|(one, other)| i32::from(*one as i8) * i32::from(*other as i8))
+        .sum()
+}
+
+/// How vectors are made shorter before they are stored (REDUCE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Projection {
+    /// Components of the vectors that come in.
+    pub from: usize,
+    /// Components of those that are stored.
+    pub to: usize,
+}
+
+impl Projection {
+    /// Returns none if there were too much to compute, or nothing.
+    pub fn new(from: usize, to: usize) -> Option<Projection> {
+        let is_possible = (1..=DIMENSIONS_MAX).contains(&from) && (1..=DIMENSIONS_MAX).contains(&to);
+        (is_possible && from * to <= PROJECTION_MAX).then_some(Projection { from, to })
+    }
+
+    /// Returns the vector's projection, which has `to` components. `matrix` has `from` floats for
+    /// each of them; without one it is Hadamard's, that of Redis.
+    pub fn apply(self, vector: &[f32], matrix: Option<&[u8]>) -> Vec<f32> {
+        let scale = self.scale();
+        let row = |to: usize| {
+            let of_matrix = matrix.map(|matrix| &matrix.as_chunks::<4>().0[to * self.from..]);
+            let mut sum = 0.0f32;
+            for (at, component) in vector.iter().enumerate() {
+                sum += component
+                    * match of_matrix {
+                        Some(row) => f32::from_le_bytes(row[at]),
+                        None => sign(to, at) * scale,
+                    };
+            }
+            sum
+        };
+        (0..self.to).map(row).collect()
+    }
+
+    /// Returns the matrix as RDB files have it.
+    pub fn matrix(self) -> Vec<u8> {
+        let scale = self.scale();
+        let rows = (0..self.to).flat_map(|to| (0..self.from).map(move |at| sign(to, at) * scale));
+        rows.flat_map(f32::to_le_bytes).collect()
+    }
+
+    fn scale(self) -> f32 {
+        (1.0 / (self.from as f64).sqrt()) as f32
+    }
+}
+
+fn sign(to: usize, at: usize) -> f32 {
+    if (to & at).count_ones().is_multiple_of(2) {
+        1.0
+    } else {
+        -1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the original answered to VEMB with RAW and without it.
+    #[test]
+    fn codes_are_those_of_the_original() {
+        let q8 = Coded::of(&[1.0, 2.0, 3.0], Quantization::Bytes);
+        assert_eq!(
+            (q8.code.as_slice(), q8.length, q8.range),
+            (b"*U\x7f".as_slice(), 3.741_657_5, 0.801_783_7)
+        );
+        assert_eq!(q8.decoded(Quantization::Bytes, 3), [0.992_125_9, 2.007_874, 3.0]);
+        let bits = Coded::of(&[1.0, -2.0, 3.0], Quantization::Bits);
+        assert_eq!(
+            (bits.code.as_slice(), bits.length),
+            (b"\x05\0\0\0\0\0\0\0".as_slice(), 3.741_657_5)
+        );
+        assert_eq!(bits.decoded(Quantization::Bits, 3), [1.0, -1.0, 1.0]);
+        let floats = Coded::of(&[1.0, -2.0, 3.0], Quantization::None);
+        assert_eq!(floats.code, b"w\xd6\x88>w\xd6\x08\xbf\xb2AM?");
+        assert_eq!(floats.decoded(Quantization::None, 3), [1.0, -2.0, 3.0]);
+    }
+
+    #[test]
+    fn a_vector_without_direction_is_as_far_as_a_right_angle() {
+        let row = |vector: &[f32]| Coded::of(vector, Quantization::Bytes).to_row(b"name");
+        assert_eq!(
+            distance(Quantization::Bytes, 2, &row(&[0.0, 0.0]), &row(&[1.0, 0.0])),
+            1.0
+        );
+        assert_eq!(
+            distance(Quantization::Bytes, 2, &row(&[-1.0, 0.0]), &row(&[1.0, 0.0])),
+            2.0
+        );
+    }
+
+    /// The signs of the matrix that DUMP showed, and its sums.
+    #[test]
+    fn projections_are_those_of_the_original() {
+        let projection = Projection::new(3, 5).unwrap();
+        let projected = projection.apply(&[1.0; 3], None);
+        let third = 1.0 / 3f32.sqrt();
+        assert_eq!(projected.len(), 5);
+        for (found, expected) in projected.iter().zip([3.0, 1.0, 1.0, -1.0, 3.0]) {
+            assert!((found - expected * third).abs() < 1e-6, "{projected:?}");
+        }
+        assert_eq!(projection.apply(&[1.0; 3], Some(&projection.matrix())), projected);
+        assert!(Projection::new(0, 3).is_none() && Projection::new(65_536, 65_536).is_none());
+    }
+}

@@ -1,0 +1,328 @@
+//! Vector sets: elements with a vector each, and the search for the nearest.
+//!
+//! A set is the rows below its prefix, drawn in [`rows`], and a [`Head`] that its owner keeps. An
+//! element is in the graph when [`add`] returns, so a search sees all of them. Vectors are compared
+//! by their angle; forms, distances and conditions are those of Redis' vector sets:
+//! <https://redis.io/docs/latest/develop/data-types/vector-sets/>.
+
+mod attributes;
+pub mod codes;
+pub mod filter;
+mod graph;
+pub mod portable;
+mod rows;
+
+use self::codes::{Coded, DIMENSIONS_MAX, Projection, Quantization};
+use self::filter::Filter;
+use self::graph::{Graph, Near, Nearest, Wanted};
+use self::rows::{Levels, attributes_row, links_row, read_levels, vector_row};
+use crate::{Rows, WriteRows};
+
+pub use self::rows::{Id, MEMBERS_RANGE, find, member_row};
+
+/// Least and most links that a node asks for (M).
+pub const LINKS_MIN: usize = 4;
+/// See [`LINKS_MIN`].
+pub const LINKS_MAX: usize = 4096;
+
+/// What a set is, and how much it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The form of its vectors.
+    pub quantization: Quantization,
+    /// How many links a new node asks for on each level; on the lowest it may get twice as many.
+    pub links: usize,
+    /// Components of a stored vector.
+    pub dimensions: usize,
+    /// Components of vectors before their projection; zero if there is none.
+    pub projected_from: usize,
+    /// The projection's matrix is a row of its own.
+    pub has_matrix: bool,
+    /// How many elements there are.
+    pub count: u64,
+    /// How many of them have attributes.
+    pub with_attributes: u64,
+    /// The highest id that was given.
+    pub last_id: Id,
+    /// The node where searches begin, one of the highest level; zero if there is none.
+    pub entry: Id,
+}
+
+impl Head {
+    /// Bytes of [`Head::to_bytes`].
+    pub const BYTES: usize = 44;
+
+    /// A set without elements.
+    pub fn new(quantization: Quantization, links: usize, dimensions: usize) -> Head {
+        Head {
+            quantization,
+            links,
+            dimensions,
+            projected_from: 0,
+            has_matrix: false,
+            count: 0,
+            with_attributes: 0,
+            last_id: 0,
+            entry: 0,
+        }
+    }
+
+    /// Returns the head as it is kept.
+    pub fn to_bytes(&self) -> [u8; Head::BYTES] {
+        let mut bytes = [0; Head::BYTES];
+        bytes[..8].copy_from_slice(&self.count.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.with_attributes.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.last_id.to_be_bytes());
+        bytes[24..32].copy_from_slice(&self.entry.to_be_bytes());
+        bytes[32..36].copy_from_slice(&(self.dimensions as u32).to_be_bytes());
+        bytes[36..40].copy_from_slice(&(self.projected_from as u32).to_be_bytes());
+        bytes[40..42].copy_from_slice(&(self.links as u16).to_be_bytes());
+        bytes[42] = self.quantization as u8;
+        bytes[43] = u8::from(self.has_matrix);
+        bytes
+    }
+
+    /// Reads [`Head::to_bytes`]. None: no head was written so.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Head> {
+        let bytes: &[u8; Head::BYTES] = bytes.try_into().ok()?;
+        let long = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+        let head = Head {
+            quantization: Quantization::from_number(bytes[42])?,
+            links: usize::from(u16::from_be_bytes([bytes[40], bytes[41]])),
+            dimensions: word(32),
+            projected_from: word(36),
+            has_matrix: bytes[43] == 1,
+            count: long(0),
+            with_attributes: long(8),
+            last_id: long(16),
+            entry: long(24),
+        };
+        head.is_sound().then_some(head)
+    }
+
+    fn is_sound(&self) -> bool {
+        let is_projected = self.projected_from == 0 || self.projection().is_some();
+        (1..=DIMENSIONS_MAX).contains(&self.dimensions) && self.links > 0 && self.links <= LINKS_MAX && is_projected
+    }
+
+    /// How vectors are made shorter.
+    pub fn projection(&self) -> Option<Projection> {
+        Projection::new(self.projected_from, self.dimensions)
+    }
+
+    fn code_bytes(&self) -> usize {
+        self.quantization.code_bytes(self.dimensions)
+    }
+}
+
+/// Returns the projection of a vector of `projected_from` components.
+pub fn projected(rows: &mut dyn Rows, head: &Head, vector: &[f32]) -> Vec<f32> {
+    let matrix = if head.has_matrix { rows.get(rows::MATRIX) } else { None };
+    match head.projection() {
+        Some(projection) => projection.apply(vector, matrix.as_deref()),
+        None => vector.to_vec(),
+    }
+}
+
+/// Gives an element a vector, which has the set's dimensions and finite components, and attributes,
+/// if any are named: empty ones take those away that it had. `effort` is how many candidates the
+/// search for neighbours keeps. Returns true if the element is new.
+pub fn add(
+    rows: &mut dyn WriteRows,
+    head: &mut Head,
+    element: &[u8],
+    vector: &[f32],
+    attributes: Option<&[u8]>,
+    effort: usize,
+) -> bool {
+    let old = find(rows, element);
+    let kept = old.and_then(|id| take(rows, head, id));
+    head.last_id += 1;
+    let id = head.last_id;
+    rows.set(&member_row(element), &id.to_be_bytes());
+    rows.set(&vector_row(id), &Coded::of(vector, head.quantization).to_row(element));
+    let attributes = attributes.map(<[u8]>::to_vec).or(kept);
+    if let Some(attributes) = attributes.filter(|attributes| !attributes.is_empty()) {
+        rows.set(&attributes_row(id), &attributes);
+        head.with_attributes += 1;
+    }
+    let mut graph = Graph::to_change(rows, *head);
+    let entry = graph.insert(id, graph::level_of(id, element), effort.max(head.links));
+    let changes = graph.changes();
+    graph::write(rows, changes);
+    head.entry = entry;
+    head.count += 1;
+    old.is_none()
+}
+
+/// Removes an element. False if there is none.
+pub fn remove(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8]) -> bool {
+    let Some(id) = find(rows, element) else { return false };
+    take(rows, head, id);
+    rows.clear(&member_row(element));
+    true
+}
+
+/// Takes out all of an element but its name. Returns its attributes.
+fn take(rows: &mut dyn WriteRows, head: &mut Head, id: Id) -> Option<Vec<u8>> {
+    let mut graph = Graph::to_change(rows, *head);
+    let entry = graph.remove(id);
+    let changes = graph.changes();
+    graph::write(rows, changes);
+    rows.clear(&vector_row(id));
+    let attributes = attributes_of(rows, id);
+    if attributes.is_some() {
+        rows.clear(&attributes_row(id));
+        head.with_attributes -= 1;
+    }
+    head.entry = entry;
+    head.count -= 1;
+    attributes
+}
+
+/// Gives an element attributes; empty ones take them away. False if there is no such element.
+pub fn set_attributes(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8], attributes: &[u8]) -> bool {
+    let Some(id) = find(rows, element) else { return false };
+    let had = rows.show(&attributes_row(id), &mut |_| {});
+    match attributes.is_empty() {
+        true => rows.clear(&attributes_row(id)),
+        false => rows.set(&attributes_row(id), attributes),
+    }
+    head.with_attributes -= u64::from(had);
+    head.with_attributes += u64::from(!attributes.is_empty());
+    true
+}
+
+/// Returns the attributes of an element.
+pub fn attributes_of(rows: &mut dyn Rows, id: Id) -> Option<Vec<u8>> {
+    rows.get(&attributes_row(id))
+}
+
+/// Returns a vector as it is stored, with the element's name.
+pub fn vector_of(rows: &mut dyn Rows, head: &Head, id: Id) -> (Coded, Vec<u8>) {
+    let row = rows.get(&vector_row(id)).expect("an element has a vector");
+    let (coded, element) = Coded::split(&row, head.code_bytes());
+    (coded, element.to_vec())
+}
+
+fn element_of(rows: &mut dyn Rows, head: &Head, id: Id) -> Vec<u8> {
+    let mut element = Vec::new();
+    rows.show(&vector_row(id), &mut |row| {
+        element = row[codes::SCALES_BYTES + head.code_bytes()..].to_vec();
+    });
+    element
+}
+
+/// The links of an element's node with the distances to their ends, the highest level first.
+pub fn links_of(rows: &mut dyn Rows, head: &Head, id: Id) -> Vec<Vec<(Vec<u8>, f32)>> {
+    let own = rows.get(&vector_row(id)).expect("an element has a vector");
+    let mut shown = Vec::new();
+    for links in levels_of(rows, id).iter().rev() {
+        let ends = links.iter().map(|other| {
+            let row = rows.get(&vector_row(*other)).expect("a link leads to a vector");
+            let distance = codes::distance(head.quantization, head.dimensions, &own, &row);
+            (row[codes::SCALES_BYTES + head.code_bytes()..].to_vec(), distance)
+        });
+        shown.push(ends.collect());
+    }
+    shown
+}
+
+fn levels_of(rows: &mut dyn Rows, id: Id) -> Levels {
+    let mut levels = Levels::new();
+    rows.show(&links_row(id), &mut |row| levels = read_levels(row));
+    levels
+}
+
+/// Returns the highest level of a set's graph.
+pub fn highest_level(rows: &mut dyn Rows, head: &Head) -> usize {
+    levels_of(rows, head.entry).len().saturating_sub(1)
+}
+
+/// What to search for.
+#[derive(Clone, Debug)]
+pub struct Query<'q> {
+    /// Vectors near this one, which has the set's dimensions.
+    pub vector: &'q [f32],
+    /// At most this many.
+    pub count: usize,
+    /// How many candidates a search keeps.
+    pub effort: usize,
+    /// Only elements whose attributes meet this.
+    pub filter: Option<&'q Filter>,
+    /// A search with a filter looks at no more nodes than these.
+    pub looked_at_max: u64,
+    /// Compare with all vectors instead of following the graph.
+    pub is_exact: bool,
+}
+
+/// An element that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The element's number.
+    pub id: Id,
+    /// The element's name.
+    pub element: Vec<u8>,
+    /// Zero for the direction of the query, 2 for the opposite one.
+    pub distance: f32,
+}
+
+/// Returns the elements whose vectors are nearest, the nearest first; equally near ones in the
+/// order in which they were added.
+pub fn search(rows: &mut dyn Rows, head: &Head, query: &Query<'_>) -> Vec<Hit> {
+    if head.entry == 0 {
+        return Vec::new();
+    }
+    let vector = Coded::of(query.vector, head.quantization).to_row(b"");
+    let finds_all = query.count as u64 >= head.count && query.filter.is_none();
+    let mut near = match query.is_exact || finds_all {
+        true => nearest_of_all(rows, head, &vector, query),
+        false => {
+            let wanted = match query.filter {
+                None => Wanted::All,
+                Some(filter) => Wanted::Passing {
+                    filter,
+                    looked_at_max: query.looked_at_max,
+                },
+            };
+            Graph::new(rows, *head).nearest(&vector, query.effort.max(query.count), wanted)
+        }
+    };
+    // Vectors that are all alike may end up in parts that no link joins.
+    let is_cut_short = near.len() < (head.count.min(query.count as u64)) as usize;
+    if is_cut_short && query.filter.is_none() {
+        near = nearest_of_all(rows, head, &vector, query);
+    }
+    near.truncate(query.count);
+    let hit = |near: Near| Hit {
+        id: near.id,
+        element: element_of(rows, head, near.id),
+        distance: near.distance,
+    };
+    near.into_iter().map(hit).collect()
+}
+
+fn nearest_of_all(rows: &mut dyn Rows, head: &Head, vector: &[u8], query: &Query<'_>) -> Vec<Near> {
+    let mut found = Nearest::new(query.count);
+    let mut all = Vec::new();
+    rows::each_vector(rows, &mut |id, row| {
+        let distance = codes::distance(head.quantization, head.dimensions, vector, row);
+        let near = Near { distance, id };
+        match query.filter {
+            None => found.add(near),
+            Some(_) => all.push(near),
+        }
+    });
+    if let Some(filter) = query.filter {
+        for near in all {
+            if found.has_room_for(&near) && graph::passes(rows, filter, near.id) {
+                found.add(near);
+            }
+        }
+    }
+    found.sorted()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! Any bytes as a condition of VSIM's FILTER, and the rest as attributes: an answer or an error,
+//! never a panic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use quartet_search::vector_set::filter::Filter;
+
+fuzz_target!(|data: &[u8]| {
+    let at = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let (condition, attributes) = data.split_at(at);
+    match Filter::parse(condition) {
+        Ok(filter) => _ = filter.passes(attributes.get(1..).unwrap_or_default()),
+        Err(malformed) => assert!(malformed.at <= condition.len()),
+    }
+});
