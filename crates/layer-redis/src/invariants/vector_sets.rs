@@ -27,6 +27,10 @@ impl Rows for ElementRows<'_> {
         self.rows.get_row(&self.row(key)).map(|row| row.to_vec())
     }
 
+    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+        self.rows.get_row(&self.row(key)).map(|row| visit(&row)).is_some()
+    }
+
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
         let (start, end) = (self.row(start), self.row(end));
         self.rows.scan(
