@@ -29,7 +29,7 @@ pub(crate) struct Shown {
 impl Fauna {
     /// Makes commits land, and ids begin, above everything shown before this start.
     pub(crate) fn begin_above_shown(&self) -> Result<(), Busy> {
-        let mut partition = self.engine.partition_in_time()?;
+        let partition = self.engine.partition_in_time()?;
         let reader = partition.reader(self.space);
         let row = reader.get(&row_key().0).unwrap_or_default();
         let until_micros = rows::number_at(&row, 0);

@@ -12,7 +12,7 @@ pub const TABLE: Table = Table {
     is_shown: |_| true,
     metrics: &[
         Metric::counter("quartet_transactions_total", "Transactions executed.", |sources| {
-            sources.engine_statistics().transactions()
+            sources.engine_statistics().transactions() as f64
         }),
         Metric::counter(
             "quartet_conflicts_total",
