@@ -335,7 +335,7 @@ fn account(
     }
     client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
-        counter.durations.add(micros, held);
+        counter.durations.add_under_lock(micros, held);
     }
     note_duration(layer, command, now_micros, micros);
     if let Some(admission_control) = &layer.access.admission_control {

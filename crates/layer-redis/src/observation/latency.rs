@@ -78,9 +78,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Called under the partition's lock.
+    pub fn add(&self, micros: u64) {
+        self.add_under_lock(micros, Held::Beside);
+    }
+
+    /// The same where nobody adds without the partition's lock. `held` is how the caller holds it.
     #[inline]
-    pub fn add(&self, micros: u64, held: Held) {
+    pub fn add_under_lock(&self, micros: u64, held: Held) {
         let bucket = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
         add(&self.buckets[bucket.min(BUCKETS - 1)], 1, held);
     }
@@ -127,7 +131,7 @@ mod tests {
         let histogram = Histogram::default();
         [0, 1, 2, 3, 1000, u64::MAX]
             .iter()
-            .for_each(|micros| histogram.add(*micros, Held::Alone));
+            .for_each(|micros| histogram.add(*micros));
         assert_eq!(
             histogram.cumulative(),
             [(1, 2), (2, 3), (4, 4), (1024, 5), (1 << 31, 6)]

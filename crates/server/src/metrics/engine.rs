@@ -14,7 +14,7 @@ pub const TABLE: Table = Table {
     is_shown: |_| true,
     metrics: &[
         Metric::partition_counter("quartet_transactions_total", "Transactions executed.", |engine| {
-            engine.statistics().transactions()
+            engine.statistics().transactions() as f64
         }),
         Metric::partition_counter(
             "quartet_conflicts_total",

@@ -39,7 +39,7 @@ fn describe_one(tenants: &Tenants, id: PartitionId, engine: &Engine) -> Value {
         "stored_bytes": engine.live_bytes(),
         "log_bytes": total(&statistics.log_bytes),
         "durable_version": engine.durable().0,
-        "transactions": total(&statistics.transactions),
+        "transactions": statistics.transactions(),
         "log_epochs": total(&statistics.epochs),
         "log_epoch_bytes": total(&statistics.epoch_bytes),
         "log_syncs": total(&statistics.syncs),
