@@ -17,6 +17,7 @@ fn open(disk: &FaultyDisk) -> Result<FileLog, FileLogError> {
     let options = FileLogOptions {
         segment_bytes: 4096,
         salt: 1,
+        ..FileLogOptions::default()
     };
     FileLog::open(
         Arc::new(disk.clone()),

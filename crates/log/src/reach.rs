@@ -83,8 +83,8 @@ pub fn is_one_of_several(disk: &dyn Disk) -> Result<bool, FileLogError> {
 }
 
 impl ReachFile {
-    /// Goes on from `stated`, or creates the file with `reach` as its first statement. A folder that
-    /// is one of several says so durably when this returns, and stays one.
+    /// Goes on from `stated`, or creates the file with `reach` as its first statement. A folder
+    /// that is one of several says so durably when this returns, and stays one.
     pub fn open(
         disk: &dyn Disk,
         stated: Option<Stated>,
@@ -264,8 +264,8 @@ mod tests {
         assert!(matches!(read(&disk), Err(FileLogError::Format { version: 3, .. })));
     }
 
-    /// What a program reads that knows version 1 alone: the version at bytes 8 to 11, under the
-    /// checksum that it knows.
+    /// A program that knows version 1 alone reads the version at bytes 8 to 11, under the checksum
+    /// that it knows.
     #[test]
     fn a_folder_that_is_one_of_several_stays_one_and_has_a_version_of_its_own() {
         let disk = FaultyDisk::new();

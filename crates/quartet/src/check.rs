@@ -60,8 +60,8 @@ pub fn judge_backup(address: &str, out: &mut dyn Write) -> Result<ExitCode> {
     }
 }
 
-/// Judges every partition of a data directory, the first one first: it has the catalogue, which says
-/// what the others have.
+/// Judges every partition of a data directory, the first one first: it has the catalogue, which
+/// says what the others have.
 pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result<ExitCode> {
     let (folders, invariants) = (partition_folders(data)?, invariants());
     let mut worst = ExitCode::SUCCESS;

@@ -343,7 +343,7 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Replicate
     Ok(Partitions::new(engines))
 }
 
-/// What the partitions of a process have in common when they are opened.
+/// The settings that the partitions of a process have in common when they are opened.
 struct PartitionOpening<'s> {
     settings: &'s Settings,
     budget: Budget,

@@ -346,7 +346,7 @@ impl Catalogue {
     /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
-        let engine = self.partitions.engine_of(database);
+        let engine = self.partitions.engine(database.partition);
         let mut latest = Dependency::ZERO;
         for layer in LayerId::ALL {
             let space = Space {
@@ -488,8 +488,8 @@ fn write(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(),
     }
 }
 
-/// Sees to it that each partition is the one that it is taken for. One that has no rows yet is given
-/// its number.
+/// Sees to it that each partition is the one that it is taken for. One without rows is given its
+/// number.
 fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError> {
     for database in index
         .by_id
@@ -527,8 +527,7 @@ fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError
     Ok(())
 }
 
-/// Two partitions of which neither has so much more than the other are of the same size to a new
-/// database.
+/// Two partitions that differ by less are of the same size to a new database.
 const SAME_SIZE_BYTES: u64 = 1 << 20;
 
 fn json(value: &impl Serialize) -> Vec<u8> {
@@ -616,7 +615,7 @@ mod tests {
 
     /// Puts a row into the database, durably.
     fn fill(catalogue: &Catalogue, database: &Database) {
-        let engine = catalogue.partitions.engine_of(database);
+        let engine = catalogue.partitions.engine(database.partition);
         let body = |tx: &mut Transaction<'_>| drop(tx.set(b"key", b"value"));
         let written = engine.partition().execute(database.space(LayerId::Redis), |tx| {
             body(tx);
@@ -801,9 +800,9 @@ mod tests {
     }
 
     fn found(catalogue: &Catalogue) -> Vec<String> {
-        let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::new(crate::CatalogueInvariants)];
-        let findings = catalogue.engine.judge(&invariants).unwrap().kept;
-        catalogue.engine.repair(&findings).unwrap();
+        let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::<crate::CatalogueInvariants>::default()];
+        let findings = catalogue.engine().judge(&invariants).unwrap().kept;
+        catalogue.engine().repair(&findings).unwrap();
         findings.into_iter().map(|finding| finding.what).collect()
     }
 
@@ -814,7 +813,7 @@ mod tests {
         shop.meter.command(&shop.limits, NOW).unwrap();
         catalogue.keep_usage(true);
         assert_eq!(found(&catalogue), Vec::<String>::new());
-        let twin = catalogue.engine.reader(space(Durability::Always)).unwrap();
+        let twin = catalogue.engine().reader(space(Durability::Always)).unwrap();
         let twin = twin.get(&row(b'D', shop.id.0)).unwrap();
         let planted = catalogue.write(|tx| {
             tx.set(&row(b'U', 900), b"{}");
@@ -829,7 +828,7 @@ mod tests {
             layer: LayerId::Redis,
             durability: Durability::Always,
         };
-        let written = catalogue.engine.partition().execute(stray, |tx| {
+        let written = catalogue.engine().partition().execute(stray, |tx| {
             tx.set(b"key", b"value");
             Ok(())
         });
@@ -861,10 +860,13 @@ mod tests {
         let disk = Arc::new(FaultyDisk::new());
         let catalogue = open(&disk);
         let (shop, secrets) = catalogue.create(definition("shop")).unwrap();
-        let written = catalogue.engine.partition().execute(shop.space(LayerId::Redis), |tx| {
-            tx.set(b"key", b"value");
-            Ok(())
-        });
+        let written = catalogue
+            .engine()
+            .partition()
+            .execute(shop.space(LayerId::Redis), |tx| {
+                tx.set(b"key", b"value");
+                Ok(())
+            });
         outcome(written).unwrap();
         catalogue.close("shop").unwrap();
         assert!(catalogue.by_secret(secrets.token.as_bytes()).is_none());
@@ -874,8 +876,8 @@ mod tests {
         let unfinished = catalogue.unfinished();
         assert_eq!(unfinished.len(), 1);
         catalogue.forget(&unfinished[0]).unwrap();
-        catalogue.engine.partition().free_cleared();
-        assert_eq!(catalogue.engine.stored_bytes(unfinished[0].id), 0);
+        catalogue.engine().partition().free_cleared();
+        assert_eq!(catalogue.engine().stored_bytes(unfinished[0].id), 0);
         assert!(catalogue.named("shop").is_none());
         let (again, _) = catalogue.create(definition("shop")).unwrap();
         assert_ne!(again.id, unfinished[0].id);

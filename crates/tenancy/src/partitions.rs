@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use quartet_engine::{Engine, PartitionId};
 
-use crate::catalogue::Database;
-
 pub(crate) const NUMBER: &[u8] = b"P";
 
 /// The engines, by the numbers of their partitions.
@@ -37,12 +35,6 @@ impl Partitions {
     #[inline]
     pub fn engine(&self, id: PartitionId) -> &Arc<Engine> {
         &self.engines[id.0 as usize]
-    }
-
-    /// The engine that has a database's rows.
-    #[inline]
-    pub fn engine_of(&self, database: &Database) -> &Arc<Engine> {
-        self.engine(database.partition)
     }
 
     pub fn count(&self) -> usize {

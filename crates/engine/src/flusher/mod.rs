@@ -49,8 +49,8 @@ use crate::{EngineOptions, OpenError};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
-/// How long the flusher rests once there was nothing to do in so many turns. The first effects end
-/// the rest.
+/// How long the flusher rests once there was nothing to do in this number of turns. The first
+/// effects end the rest.
 const IDLE_REST: Duration = Duration::from_secs(1);
 const IDLE_TURNS: u32 = 100;
 /// How often effects that nobody waits for are synced.

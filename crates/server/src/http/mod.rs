@@ -140,7 +140,7 @@ pub type ResponseStream = Result<(u16, Headers, Box<dyn Follower>), Answer>;
 pub trait Follower: Send {
     fn next(&mut self) -> Following;
 
-    /// What it waits for is in this partition.
+    /// The partition of all that it waits for.
     fn partition(&self) -> PartitionId {
         PartitionId(0)
     }

@@ -61,8 +61,8 @@ impl Budget {
         Budget { bytes, source }
     }
 
-    /// How large an epoch of each of so many partitions may grow before it is closed: several wait
-    /// in memory for the log.
+    /// How large an epoch may grow before it is closed, in each of this number of partitions:
+    /// several wait in memory for the log.
     pub fn epoch_bytes_max(self, usual: usize, partitions: usize) -> usize {
         let share = self.bytes.map_or(usize::MAX, |bytes| (bytes / 64) as usize);
         usual.min(share / partitions)

@@ -567,8 +567,7 @@ impl Connection {
             self.consumed += received.consumed;
             self.hold.dependency = self.hold.dependency.max(received.dependency);
             if received.moved && self.follow_session() {
-                // What was answered so far, and what others have told it, rests on the partition
-                // that the session has left.
+                // Replies and mail that are here rest on the partition that the session has left.
                 while !self.output.is_empty() || self.session.client().has_mail() {
                     self.collect_mail();
                     self.send(socket).await?;

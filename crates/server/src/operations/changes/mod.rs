@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A token of a logical database reads that database's feed, a read-only one too; the root key
-//! reads any, and all of a partition at once: versions of two partitions are not one order, so there
-//! is no feed of both. `docs/changes.md` describes the events. Each feed has a
+//! reads any, and all of a partition at once: versions of two partitions are not one order, so
+//! there is no feed of both. `docs/changes.md` describes the events. Each feed has a
 //! thread that reads the log (`feed`), and a bounded buffer between that and its connection: a slow
 //! reader makes the thread wait, and has to begin anew when the log is no longer kept.
 
@@ -209,7 +209,7 @@ impl Changes {
         let partitions = &self.tenants.parts.partitions;
         let database = scope.and_then(|id| self.tenants.catalogue.numbered(id));
         if scope.is_some() || partitions.count() == 1 {
-            let engine = database.map_or(partitions.first(), |database| partitions.engine_of(&database));
+            let engine = database.map_or(partitions.first(), |database| partitions.engine(database.partition));
             return Ok(engine.clone());
         }
         let named = query_value(head.query(), "partition").ok().flatten();
