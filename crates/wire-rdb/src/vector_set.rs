@@ -67,7 +67,7 @@ pub struct Element {
     pub levels: Vec<Links>,
     /// The length of the vector.
     pub length: f32,
-    /// What the largest byte stands for.
+    /// The magnitude that the byte 127 stands for.
     pub range: f32,
 }
 
@@ -224,7 +224,7 @@ fn element(reader: &mut Reader<'_>, has_attributes: bool) -> Result<Element, Mal
 mod tests {
     use crate::value::{Value, dump, restore};
 
-    /// What Redis 8.2.3 gave for two elements, one of which has attributes and two levels.
+    /// The bytes that Redis 8.2.3 gave for two elements, one of which has attributes and two levels.
     const RECORDED: &[u8] = b"\x07\x81\xbd\xe7-\xa2\xbb\x1e\xb4\x00\x02\x03\x02\x02\x02P\x01\x02\x02\x05\x01b\x05\x07{\"y\":1}\x05\x03\x7fU\xd6\x02\x07\x02\x03\x02\x80\x01\x00\x00\x00\x02\x01\x02 \x02\x02\x02\x81?\x80\x00\x00\x00\x00\x00\x00\x02\x81?MA\xb2@owQ\x05\x01a\x05\x07notjson\x05\x03*U\x7f\x02\x0a\x02\x02\x02\x80\x01\x00\x00\x01\x02\x01\x02 \x02\x03\x02\x81?\x80\x00\x00\x00\x00\x00\x00\x02\x00\x02\x10\x02\x00\x02\x81?MA\xb2@owQ\x00";
 
     #[test]

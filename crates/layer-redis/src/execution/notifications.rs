@@ -114,8 +114,8 @@ const RULES: &[(&str, Rule)] = &[
     ("xsetid", Rule::Each(STREAM, "xsetid")),
     ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
-    // What else happens to a vector set is announced by nobody, as at the original.
-    ("vadd", Rule::Computed(created)),
+    // A vector set has no other events, as at the original.
+    ("vadd vrem vsetattr", Rule::Computed(created)),
     ("json.set", Rule::Each(MODULE, "json.set")),
     ("json.mset", Rule::Each(MODULE, "json.mset")),
     ("json.merge", Rule::Each(MODULE, "json.merge")),

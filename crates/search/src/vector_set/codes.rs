@@ -160,8 +160,8 @@ fn bits_of(unit: &[f32]) -> Vec<u8> {
     code
 }
 
-/// Returns how far the vectors of two rows are: 0 for one direction, 2 for opposite ones. What
-/// stands behind the components counts for nothing.
+/// Returns how far the vectors of two rows are: 0 for one direction, 2 for opposite ones. The
+/// bytes behind the components count for nothing.
 pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8], other: &[u8]) -> f32 {
     let codes = SCALES_BYTES..SCALES_BYTES + quantization.code_bytes(dimensions);
     let (one_code, other_code) = (&one[codes.clone()], &other[codes]);

@@ -84,7 +84,7 @@ impl Operator {
         if self == Operator::Not { 1 } else { 2 }
     }
 
-    /// Of two that bind equally, the right one is done first.
+    /// Returns true if the right one of two that bind equally is done first.
     fn is_right_first(self) -> bool {
         matches!(self, Operator::Power | Operator::Not)
     }
@@ -204,7 +204,7 @@ struct Order {
     waiting: Vec<Operator>,
     /// Values that there are when the steps have been done.
     values: usize,
-    /// What was read last is an operand, or closes parentheses.
+    /// The last part that was read is an operand, or closes parentheses.
     has_operand_behind: bool,
 }
 
@@ -405,7 +405,7 @@ mod tests {
     const ATTRIBUTES: &[u8] =
         br#"{"y":1,"s":"foo","t":true,"n":null,"arr":[1,"x",null],"big":1e3,"esc":"a\"b\u0041","o":{"y":2},"neg":-5}"#;
 
-    /// What the original answered: a line a condition, and behind a tab `+` if the element with
+    /// The original's answers: a line a condition, and behind a tab `+` if the element with
     /// these attributes passed, `-` if not, or the part of the condition that its error showed.
     #[test]
     fn conditions_mean_what_they_mean_there() {

@@ -46,7 +46,7 @@ impl PartialOrd for Near {
     }
 }
 
-/// The nearest nodes that were found, at most so many.
+/// The nearest nodes that were found, at most `count_max`.
 pub(super) struct Nearest {
     count_max: usize,
     found: BinaryHeap<Near>,

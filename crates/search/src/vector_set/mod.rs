@@ -25,7 +25,7 @@ pub const LINKS_MIN: usize = 4;
 /// See [`LINKS_MIN`].
 pub const LINKS_MAX: usize = 4096;
 
-/// What a set is, and how much it holds.
+/// The form of a set and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The form of its vectors.
@@ -240,7 +240,7 @@ pub fn highest_level(rows: &mut dyn Rows, head: &Head) -> usize {
     levels_of(rows, head.entry).len().saturating_sub(1)
 }
 
-/// What to search for.
+/// A search.
 #[derive(Clone, Debug)]
 pub struct Query<'q> {
     /// Vectors near this one, which has the set's dimensions.

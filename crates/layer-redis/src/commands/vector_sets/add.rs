@@ -15,7 +15,7 @@ use crate::keyspace::{Header, Kind, LARGE};
 pub const ELEMENT_BYTES_MAX: usize = 65_000;
 const EFFORT_MAX: i64 = 1_000_000;
 
-/// What VADD asks for.
+/// A request of VADD.
 struct Request<'a> {
     vector: Vec<f32>,
     /// REDUCE; zero if it is absent.
