@@ -27,6 +27,8 @@ const MAGIC: &[u8; 4] = b"QCPY";
 const FORMAT: u32 = 1;
 /// Bytes that are gathered before they are given.
 const CHUNK_BYTES: usize = 256 << 10;
+/// Most bytes that are given at a time: a longer row or record is cut.
+const GIVEN_BYTES_MAX: usize = 1 << 20;
 /// How often a snapshot that was asked for is looked for, and for how long.
 const LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,6 +62,8 @@ pub struct CopySource {
     rows: u64,
     reader: LogReader,
     chunk: Vec<u8>,
+    /// Bytes of the chunk that are given.
+    given: usize,
     is_over: bool,
 }
 
@@ -98,18 +102,35 @@ impl Engine {
             rows: 0,
             reader: reader.map_err(|error| CopyError::Source(error.to_string()))?,
             chunk,
+            given: 0,
             is_over: false,
         })
     }
 }
 
 impl CopySource {
-    /// Returns the next bytes, about 256 KiB; `None` at the end. Reads from the disk.
+    /// Returns the next bytes, at most 1 MiB; `None` at the end. Reads from the disk.
     #[expect(clippy::should_implement_trait, reason = "it answers with errors of its own")]
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, CopyError> {
-        if self.is_over {
-            return Ok(None);
+        if self.given < self.chunk.len() {
+            let end = self.chunk.len().min(self.given + GIVEN_BYTES_MAX);
+            let piece = self.chunk[self.given..end].to_vec();
+            self.given = end;
+            return Ok(Some(piece));
         }
+        (self.given, self.chunk) = (0, Vec::new());
+        while self.chunk.is_empty() && !self.is_over {
+            self.gather()?;
+        }
+        match self.chunk.len() {
+            0 => Ok(None),
+            1..=GIVEN_BYTES_MAX => Ok(Some(std::mem::take(&mut self.chunk))),
+            _ => self.next(),
+        }
+    }
+
+    /// Gathers about 256 KiB, or one row or record that is longer.
+    fn gather(&mut self) -> Result<(), CopyError> {
         if let Some(snapshot) = self.snapshot.take() {
             let is_done = self.rows_of(&snapshot)?;
             self.snapshot = (!is_done).then_some(snapshot);
@@ -118,7 +139,7 @@ impl CopySource {
             self.chunk.extend_from_slice(&self.rows.to_le_bytes());
             self.is_over = true;
         }
-        Ok(Some(std::mem::take(&mut self.chunk)))
+        Ok(())
     }
 
     /// True once all rows are given.
@@ -167,6 +188,8 @@ pub struct CopyTarget {
     restoration: Restoration,
     /// Bytes that do not make a whole piece yet.
     pending: Vec<u8>,
+    /// Bytes that the piece at the beginning of `pending` announces.
+    announced: usize,
     /// The last whole record.
     place: Option<Place>,
     version: Version,
@@ -182,6 +205,7 @@ impl CopyTarget {
             restoration: restoration.map_err(|error| CopyError::Target(error.to_string()))?,
             parts,
             pending: Vec::new(),
+            announced: 0,
             place: None,
             version: Version::ZERO,
             rows: 0,
@@ -192,11 +216,15 @@ impl CopyTarget {
     /// Takes the next bytes.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.pending.extend_from_slice(bytes);
+        if self.pending.len() < self.announced {
+            return Ok(());
+        }
         let pending = std::mem::take(&mut self.pending);
         let mut rest = &pending[..];
         while let Some(behind) = self.piece(rest)? {
             rest = behind;
         }
+        self.announced = announced(rest);
         self.pending = rest.to_vec();
         Ok(())
     }
@@ -279,6 +307,21 @@ impl CopyTarget {
             .map_err(|error| failed(&error))?;
         log.close().map_err(|error| failed(&error))
     }
+}
+
+/// The length of the row or record at the beginning of `bytes`, as it says; zero if it does not
+/// yet. Only saves looking at it before it is whole.
+fn announced(bytes: &[u8]) -> usize {
+    let mut fields = Fields(bytes);
+    let length = |fields: &mut Fields<'_>| match fields.take(1)? {
+        [ROW] => Some((fields.u32()? as usize).saturating_add(fields.u32()? as usize)),
+        [RECORD] => {
+            fields.u64()?;
+            Some(fields.u32()? as usize)
+        }
+        _ => None,
+    };
+    length(&mut fields).unwrap_or_default()
 }
 
 fn placed_bytes() -> usize {

@@ -16,6 +16,8 @@
 //! memory behind a network that a seed decides; `conformance` is what any sequencer must do for two
 //! writers. `docs/cluster.md` draws records, keys, states and answers.
 //!
+//! Epochs that are too long for records are objects in a store beside the sequencer (`objects`).
+//!
 //! No claim is made here about state, snapshots or the file logs of nodes: those are the engine's.
 
 #![warn(missing_docs)]
@@ -30,6 +32,7 @@ mod follower;
 mod hold;
 mod home;
 pub mod model;
+mod objects;
 mod place;
 mod record;
 mod sequencer;
@@ -46,6 +49,7 @@ pub use hold::Hold;
 pub use home::{
     AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, Outcome, UNCERTAIN_AFTER,
 };
+pub use objects::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectOptions, ObjectRequest, PIECE_BYTES_MAX, Pointer};
 pub use place::{Place, TermValue, cluster_of, meta_key};
 pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
 pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};

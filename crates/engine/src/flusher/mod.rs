@@ -23,7 +23,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
-use quartet_log_replicated::{Moment, Place, Position as LogPlace, Term, Writer};
+use quartet_log_replicated::{Moment, ObjectOptions, Place, Position as LogPlace, Term, Writer};
 use quartet_model::{LogSequence, Payload, Version};
 
 use quartet_store::{
@@ -278,6 +278,7 @@ pub(crate) struct Shares {
     pub me: Writer,
     pub nodes: usize,
     pub budget_bytes: u64,
+    pub objects: Option<ObjectOptions>,
     pub sequencer: MakeSequencer,
     pub standing: Arc<Standing>,
     /// The end of its own file log.
@@ -297,6 +298,7 @@ impl Shares {
             me: replicated.me,
             nodes: replicated.nodes,
             budget_bytes: replicated.budget_bytes,
+            objects: replicated.objects,
             sequencer: replicated.sequencer,
             standing: Arc::new(Standing::new(role, replicated.on_role)),
             written,
@@ -307,10 +309,19 @@ impl Shares {
         let woken = shared.clone();
         let waker: Waker = Arc::new(move || woken.flusher.wake());
         let sequencer = (self.sequencer)(waker);
-        let chores = Chores::new(self.me.node, self.nodes, self.budget_bytes);
+        let chores = Chores::new(self.me.node, self.nodes, self.budget_bytes, self.objects.is_some());
         let now = Moment(shared.runtime.now());
         let standing = self.standing.clone();
-        let replica = Replica::new(self.place, self.me, chores, sequencer, standing, self.written, now);
+        let replica = Replica::new(
+            self.place,
+            self.me,
+            chores,
+            sequencer,
+            standing,
+            self.written,
+            self.objects,
+            now,
+        );
         Sharing::new(replica, self.standing, self.written)
     }
 }
