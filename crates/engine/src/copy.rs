@@ -104,12 +104,20 @@ impl Engine {
 }
 
 impl CopySource {
-    /// Returns the next bytes, about 256 KiB; `None` at the end. Reads from the disk.
+    /// Returns the next bytes, about 256 KiB and never none; `None` at the end. Reads from the disk.
     #[expect(clippy::should_implement_trait, reason = "it answers with errors of its own")]
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, CopyError> {
-        if self.is_over {
-            return Ok(None);
+        while !self.is_over {
+            self.gather()?;
+            // The rows may end where a chunk did.
+            if !self.chunk.is_empty() {
+                return Ok(Some(std::mem::take(&mut self.chunk)));
+            }
         }
+        Ok(None)
+    }
+
+    fn gather(&mut self) -> Result<(), CopyError> {
         if let Some(snapshot) = self.snapshot.take() {
             let is_done = self.rows_of(&snapshot)?;
             self.snapshot = (!is_done).then_some(snapshot);
@@ -118,7 +126,7 @@ impl CopySource {
             self.chunk.extend_from_slice(&self.rows.to_le_bytes());
             self.is_over = true;
         }
-        Ok(Some(std::mem::take(&mut self.chunk)))
+        Ok(())
     }
 
     /// True once all rows are given.
