@@ -189,6 +189,7 @@ fn whole(reply: Reply) -> Answer {
         body: reply.body.into_bytes(),
         dependency: reply.dependency,
         pause: Duration::ZERO,
+        is_of_the_node: false,
     }
 }
 

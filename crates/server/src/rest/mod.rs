@@ -428,6 +428,7 @@ fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency
         dependency,
         pause: Duration::ZERO,
         credential: Credential::Right,
+        is_of_the_node: false,
     }
 }
 

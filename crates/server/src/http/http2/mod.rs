@@ -244,6 +244,10 @@ async fn respond(
                 tokio::time::sleep(answer.pause).await;
             }
             let dependency = answer.dependency;
+            let arrival = match answer.is_of_the_node {
+                true => waiters.arrival(Durability::Always),
+                false => arrival,
+            };
             let settled = waiters.released(Hold { dependency, arrival }).await;
             peer.end_span(span);
             // The stream ends without an answer.
