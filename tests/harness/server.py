@@ -96,6 +96,8 @@ class Server:
         self.clock_file: Path | None = None
         self.open_files = open_files
         self.fixed_port = fixed_port
+        # Of HTTP, for who asks before the server says where it listens; 0: one of its own choice.
+        self.fixed_http_port = 0
         self.target = target
         self.options = options
         self.durability = durability
@@ -169,6 +171,7 @@ class Server:
         command = [*self.prefix, self.program, "serve", "--data", self.data]
         command += ["--dev"] if self.root_key is None else ["--root-key", self.root_key]
         addresses = {"redis": f"{self.host}:{self.fixed_port}", "keyvalue": self.keyvalue_address}
+        addresses["http"] = f"{self.host}:{self.fixed_http_port}"
         for listener in LISTENERS:
             address = addresses.get(listener, f"{self.host}:0") if listener in self.listeners else "off"
             command += [f"--listen-{listener}", address]

@@ -55,6 +55,9 @@ class ClusterServer:
     def pid(self) -> int:
         return self.cluster.home().pid
 
+    def cpu_seconds(self) -> float:
+        return self.cluster.home().cpu_seconds()
+
     def rss_bytes(self) -> int:
         return self.cluster.home().rss_bytes()
 

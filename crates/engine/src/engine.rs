@@ -287,10 +287,8 @@ impl Engine {
     }
 
     fn looks_settled(&self, standing: &Standing, dependency: Dependency, arrival: Arrival) -> Settled {
-        match standing.confirms(arrival, self.shared.runtime.now()) {
-            Settled::Yes if dependency.0 > self.shared.durable.load(Ordering::SeqCst) => Settled::NotYet,
-            settled => settled,
-        }
+        let durable = Version(self.shared.durable.load(Ordering::SeqCst));
+        standing.settles(dependency, arrival, durable, self.shared.runtime.now())
     }
 
     /// Blocks the calling thread until the reply may leave; false if it never may. For threads that
@@ -470,6 +468,11 @@ impl Engine {
             wish(standing, self.shared.runtime.now());
             self.shared.flusher.wake();
         }
+    }
+
+    /// Counts a state hash that differed in a process of this node that has ended since.
+    pub fn count_hash_mismatch(&self) {
+        self.wish(|standing, _| standing.figures.lock().hash_mismatches += 1);
     }
 
     /// Returns the figures of the replicated log.

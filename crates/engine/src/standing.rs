@@ -9,7 +9,9 @@
 //!
 //! Numbers begin anew with each home, and versions may come again with other content behind a
 //! roll-back. So arrivals carry the *generation*, which rises whenever this node becomes home or
-//! ceases to be: odd while it is home. A reply of an earlier home is lost.
+//! ceases to be: odd while it is home. When it ceases to be, what was durable and confirmed by then
+//! is kept: replies that rest on nothing else leave all the same. Any other reply of an earlier home
+//! is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -164,6 +166,15 @@ pub(crate) struct Wishes {
     pub archived: AtomicU64,
 }
 
+/// What was shown of this node while it was home, once it is no more.
+#[derive(Default)]
+struct Ended {
+    generation: u32,
+    /// Its replies may rest on versions up to this.
+    durable: Version,
+    confirmed_below: u64,
+}
+
 pub(crate) struct Standing {
     generation: AtomicU32,
     sent: AtomicU64,
@@ -172,6 +183,8 @@ pub(crate) struct Standing {
     wanted: AtomicU64,
     /// Relaxed replies leave at once until then, in microseconds of the runtime's clock.
     fresh_until_micros: AtomicU64,
+    /// The last time that this node was home.
+    ended: Mutex<Ended>,
     role: Mutex<Role>,
     pub figures: Mutex<Replication>,
     pub wishes: Wishes,
@@ -188,6 +201,7 @@ impl Standing {
             confirmed_below: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             fresh_until_micros: AtomicU64::new(0),
+            ended: Mutex::default(),
             role: Mutex::new(role),
             figures: Mutex::default(),
             wishes: Wishes::default(),
@@ -226,8 +240,14 @@ impl Standing {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ceases to be home: all replies that wait are lost.
-    pub fn end_home(&self) {
+    /// Ceases to be home: all replies that wait are lost, but for those that rest on versions up to
+    /// `durable` and are confirmed.
+    pub fn end_home(&self, durable: Version) {
+        *self.ended.lock() = Ended {
+            generation: self.generation.load(Ordering::SeqCst),
+            durable,
+            confirmed_below: self.confirmed_below.load(Ordering::SeqCst),
+        };
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -258,9 +278,26 @@ impl Standing {
         }
     }
 
-    /// Whether it is shown that this node was home after the arrival. `now`: the runtime's time.
-    /// Notes that it is wanted if not.
-    pub fn confirms(&self, arrival: Arrival, now: Duration) -> Settled {
+    /// Whether a reply that rests on `dependency` may leave. `durable`: the newest durable version,
+    /// `now`: the runtime's time. Notes that a confirmation is wanted if that is missing.
+    pub fn settles(&self, dependency: Version, arrival: Arrival, durable: Version, now: Duration) -> Settled {
+        match self.confirms(arrival, now) {
+            Settled::Yes if dependency > durable => Settled::NotYet,
+            Settled::Lost if self.was_settled(dependency, arrival) => Settled::Yes,
+            settled => settled,
+        }
+    }
+
+    /// True if the reply might have left before this node ceased to be home. A relaxed one leaves
+    /// ahead of what it rests on, so nothing is known of it.
+    fn was_settled(&self, dependency: Version, arrival: Arrival) -> bool {
+        let ended = self.ended.lock();
+        let is_of_it = ended.generation == arrival.generation && !arrival.is_relaxed;
+        is_of_it && dependency <= ended.durable && arrival.number < ended.confirmed_below
+    }
+
+    /// Whether it is shown that this node was home after the arrival.
+    fn confirms(&self, arrival: Arrival, now: Duration) -> Settled {
         let generation = self.generation.load(Ordering::SeqCst);
         let number = match generation.wrapping_sub(arrival.generation) {
             // It was not home, and nothing was executed.
@@ -298,41 +335,73 @@ mod tests {
         standing
     }
 
+    /// Of a reply that rests on a version which is durable.
+    fn settles(standing: &Standing, arrival: Arrival) -> Settled {
+        standing.settles(Version(1), arrival, Version(1), Duration::ZERO)
+    }
+
     #[test]
     fn a_reply_waits_for_an_attempt_sent_behind_its_arrival() {
         let standing = home();
         standing.sends(1);
         let arrival = standing.arrival(Durability::Always);
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        assert_eq!(settles(&standing, arrival), Settled::NotYet);
         assert_eq!(standing.wanted(), Some(1));
         standing.confirmed(1, Some(Moment::default()));
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        assert_eq!(settles(&standing, arrival), Settled::NotYet);
         standing.sends(2);
         standing.confirmed(2, Some(Moment::default()));
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Yes);
+        assert_eq!(settles(&standing, arrival), Settled::Yes);
     }
 
     #[test]
     fn a_relaxed_reply_leaves_while_the_evidence_is_young() {
         let standing = home();
         let arrival = standing.arrival(Durability::Interval);
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        assert_eq!(settles(&standing, arrival), Settled::NotYet);
         standing.confirmed(1, Some(Moment(Duration::from_secs(5))));
-        assert_eq!(standing.confirms(arrival, Duration::from_millis(6_999)), Settled::Yes);
-        assert_eq!(standing.confirms(arrival, Duration::from_secs(7)), Settled::NotYet);
+        assert_eq!(
+            standing.settles(Version(1), arrival, Version(1), Duration::from_millis(6_999)),
+            Settled::Yes
+        );
+        assert_eq!(
+            standing.settles(Version(1), arrival, Version(1), Duration::from_secs(7)),
+            Settled::NotYet
+        );
     }
 
     #[test]
     fn replies_of_an_earlier_home_are_lost() {
         let standing = home();
         let arrival = standing.arrival(Durability::Always);
-        standing.end_home();
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Lost);
+        standing.end_home(Version(1));
+        assert_eq!(settles(&standing, arrival), Settled::Lost);
         let refused = standing.arrival(Durability::Always);
-        assert_eq!(standing.confirms(refused, Duration::ZERO), Settled::Yes);
+        assert_eq!(settles(&standing, refused), Settled::Yes);
         standing.begin_home();
         standing.confirmed(9, Some(Moment::default()));
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Lost);
+        assert_eq!(settles(&standing, arrival), Settled::Lost);
+    }
+
+    /// All replies that waited were lost, though what they rested on had landed.
+    #[test]
+    fn replies_that_rest_on_what_was_confirmed_leave_behind_the_end() {
+        let standing = home();
+        let early = standing.arrival(Durability::Always);
+        let relaxed = standing.arrival(Durability::Interval);
+        standing.sends(1);
+        let late = standing.arrival(Durability::Always);
+        standing.confirmed(1, None);
+        standing.end_home(Version(5));
+        let settles = |version, arrival| standing.settles(Version(version), arrival, Version(4), Duration::ZERO);
+        assert_eq!(settles(5, early), Settled::Yes);
+        assert_eq!(settles(6, early), Settled::Lost, "it never happened");
+        assert_eq!(settles(5, late), Settled::Lost, "it is not confirmed");
+        assert_eq!(settles(5, relaxed), Settled::Lost);
+        standing.begin_home();
+        assert_eq!(settles(5, early), Settled::Yes);
+        standing.end_home(Version(9));
+        assert_eq!(settles(5, early), Settled::Lost, "two homes ago");
     }
 
     /// A request that arrived at a follower and was executed after its promotion waits for an
@@ -342,9 +411,9 @@ mod tests {
         let standing = Standing::new(Role::Alone, Box::new(|_| {}));
         let arrival = standing.arrival(Durability::Always);
         standing.begin_home();
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::NotYet);
+        assert_eq!(settles(&standing, arrival), Settled::NotYet);
         standing.sends(1);
         standing.confirmed(1, Some(Moment::default()));
-        assert_eq!(standing.confirms(arrival, Duration::ZERO), Settled::Yes);
+        assert_eq!(settles(&standing, arrival), Settled::Yes);
     }
 }

@@ -1,11 +1,15 @@
 //! The checks before a log is kept in an etcd. Each refusal names what to change.
 
+use std::error::Error;
+use std::io;
+
+use quartet_log_replicated::Failure;
 use tonic::Status;
 
 use crate::messages::{MemberListRequest, MemberListResponse, StatusRequest, StatusResponse};
 use crate::options::EtcdOptions;
 use crate::version::is_trusted;
-use crate::wire::Wire;
+use crate::wire::{Wire, failure};
 
 /// Why an etcd is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +26,12 @@ pub enum OpenError {
     /// No member has answered.
     #[error("no etcd member has answered: {0}")]
     Unreachable(String),
+    /// One of the two sides does not trust the other's certificate, or does not speak TLS.
+    #[error("etcd cannot be talked to over TLS: {0}")]
+    Untrusted(String),
+    /// A member refuses this client.
+    #[error("etcd refuses: {0}")]
+    Denied(String),
     /// One disk holds all that is acknowledged.
     #[error("etcd has one voting member, whose disk would be the only one: use three, or allow one")]
     OneMember,
@@ -85,8 +95,39 @@ async fn members(wire: &Wire) -> Result<MemberListResponse, OpenError> {
             Ok(members) => return Ok(members),
             Err(status) => last = status,
         }
+        if let Some(refusal) = refusal(&last) {
+            return Err(refusal);
+        }
     }
-    Err(OpenError::Unreachable(last.message().to_owned()))
+    Err(OpenError::Unreachable(reason(&last)))
+}
+
+/// What no waiting changes.
+fn refusal(status: &Status) -> Option<OpenError> {
+    if let Failure::Denied(message) = failure(status) {
+        return Some(OpenError::Denied(message));
+    }
+    let is_wrong = |cause: &(dyn Error + 'static)| {
+        let error = cause.downcast_ref::<io::Error>();
+        error.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
+    };
+    causes(status)
+        .any(is_wrong)
+        .then(|| OpenError::Untrusted(reason(status)))
+}
+
+/// The message of a status, and what lies behind it.
+fn reason(status: &Status) -> String {
+    let first = status.message().to_owned();
+    let rest = causes(status).map(ToString::to_string);
+    rest.fold(first, |said, cause| match said.contains(&cause) {
+        true => said,
+        false => format!("{said}: {cause}"),
+    })
+}
+
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |&cause| cause.source())
 }
 
 #[cfg(test)]

@@ -73,6 +73,14 @@ impl Adoption {
         }
     }
 
+    /// The same, where an adoption that was interrupted has ended the old history at `last`: the Term
+    /// record that it wrote is behind that.
+    #[must_use]
+    pub fn of_records_up_to(mut self, last: LogSequence) -> Adoption {
+        self.adopted.last = last;
+        self
+    }
+
     /// The position behind the Term record, which the node's own file log is to end with.
     pub fn position(&self) -> Position {
         Position {

@@ -158,8 +158,9 @@ struct Flight {
     sequence: LogSequence,
     bytes: Vec<u8>,
     hash: RecordHash,
-    /// When it was sent first.
+    /// When it was sent first, and as which attempt.
     since: Option<Moment>,
+    first: Option<Attempt>,
     /// The try that is outstanding.
     sent: Option<Sent>,
 }
@@ -325,6 +326,7 @@ impl Home {
         let attempt = self.confirmations.begin();
         flight.sent = Some(Sent { attempt, at: now });
         flight.since.get_or_insert(now);
+        flight.first.get_or_insert(attempt);
         let key = self.place.record_key(flight.sequence);
         let value = self.term_bytes.clone();
         Some(Request::Transact {
@@ -377,6 +379,7 @@ impl Home {
             (Standing::Another(by), is_mine) => {
                 self.is_over = true;
                 let fate = self.fate(sequence, &by, is_mine);
+                self.confirm_landed(fate);
                 Outcome::Deposed { by, fate }
             }
             (Standing::Older, _) => self.stop(StopReason::TermWentBack { known: self.term.term }),
@@ -394,6 +397,15 @@ impl Home {
             Some(false) => Fate::Never,
             None if by.term == self.term.term.next() => Fate::Landed,
             None => Fate::Unknown,
+        }
+    }
+
+    /// A record that had landed did so while this node was home, behind its first sending; which of
+    /// its tries it was is not known.
+    fn confirm_landed(&mut self, fate: Fate) {
+        let first = self.flight.as_ref().and_then(|flight| flight.first);
+        if let Some(first) = first.filter(|_| fate == Fate::Landed) {
+            self.confirmations.confirm(first);
         }
     }
 
@@ -448,6 +460,9 @@ impl Home {
                 let flight = self.flight.as_ref();
                 let fate = flight.map(|flight| self.fate(flight.sequence, &by, None));
                 let fate = fate.or_else(|| self.upload.is_some().then_some(Fate::Never));
+                if let Some(fate) = fate {
+                    self.confirm_landed(fate);
+                }
                 Confirmation::Deposed { by, fate }
             }
             Standing::Older => self.halt(StopReason::TermWentBack { known: self.term.term }),
@@ -549,6 +564,7 @@ impl Home {
                 hash: hash(&bytes),
                 bytes,
                 since: None,
+                first: None,
                 sent: None,
             }
         });
@@ -769,8 +785,10 @@ mod tests {
     fn a_confirmation_that_deposes_says_what_became_of_the_epoch() {
         for landed in [true, false] {
             let (mut store, mut old) = home();
+            let early = old.arrival();
             old.append(b"one").unwrap();
             let append = old.append_request(at(0)).unwrap();
+            let late = old.arrival();
             if landed {
                 ask(&mut store, &append).unwrap();
             }
@@ -784,6 +802,8 @@ mod tests {
                 fate: Some(fate),
             };
             assert_eq!(old.confirmed(ask(&mut store, &read)), expected);
+            // It was home when the epoch landed, behind what had arrived before that was sent.
+            assert_eq!((old.is_confirmed(early), old.is_confirmed(late)), (landed, false));
             assert_eq!(old.append(b"two"), Err(AppendError::Over));
         }
     }

@@ -18,7 +18,9 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     let arguments = given.clone().with_file()?;
     start_logging(arguments.log_format.as_deref());
     warn_of_secrets_on_the_command_line(std::env::args());
-    let server = Server::start(arguments.validated()?)?;
+    let mut ending = Ending::new(arguments.stops_with_stdin())?;
+    let settings = arguments.validated()?;
+    let server = ending.may_come_before(|| Server::start(settings))?;
     if arguments.data() == Data::Memory {
         println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
     }
@@ -42,7 +44,6 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
             tracing::warn!("no room for the cluster file: {error:#}");
         }
     }
-    let ending = Ending::new(arguments.stops_with_stdin())?;
     let stop_limit = arguments.stop_limit();
     println!("ready");
     notify::notify(SERVES);
@@ -52,8 +53,8 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     server.shutdown(stop_limit)
 }
 
-/// The signals that end the server or make it look at its settings again. They are handled before
-/// the server says that it is ready, because from then on it may be asked to.
+/// The signals that end the server or make it look at its settings again. They are handled from the
+/// first moment on.
 struct Ending {
     runtime: Runtime,
     terminate: Signal,
@@ -81,6 +82,31 @@ impl Ending {
             hangup,
             child,
             stdin_ended: stops_with_stdin.then(end_of_stdin).transpose()?,
+        })
+    }
+
+    /// Ends the process while something begins that may take long: all that is acknowledged is on
+    /// disk. Process 1, as in a container, would not be ended by a signal that nobody handles.
+    fn may_come_before<T: Send>(&mut self, begin: impl FnOnce() -> T) -> T {
+        let (beginning, begun) = oneshot::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_over = self.runtime.block_on(async {
+                    tokio::select! {
+                        _ = self.terminate.recv() => true,
+                        _ = self.interrupt.recv() => true,
+                        _ = until(&mut self.stdin_ended) => true,
+                        _ = begun => false,
+                    }
+                });
+                if is_over {
+                    tracing::info!("stopping before the server has begun");
+                    std::process::exit(0);
+                }
+            });
+            // It is dropped in the end, and by a panic as well.
+            let _beginning = beginning;
+            begin()
         })
     }
 

@@ -91,10 +91,11 @@ impl Server {
         let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory.bytes);
         let parts = || engine_parts(&settings);
+        let sockets = Sockets::default();
         let joined = settings
             .cluster
             .as_ref()
-            .map(|cluster| Joined::new(cluster, &settings, &parts));
+            .map(|cluster| Joined::new(cluster, &settings, &sockets, &parts));
         let (joined, shared) = joined.transpose()?.unzip();
         let partitions = Arc::new(open_partitions(&settings, budget, shared)?);
         let engine = partitions.first().clone();
@@ -109,7 +110,7 @@ impl Server {
             budget,
             startup_bytes,
             limit,
-            sockets: Sockets::default(),
+            sockets,
             stop_requested: Arc::default(),
             nodes: OnceLock::new(),
         });

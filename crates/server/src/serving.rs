@@ -258,9 +258,18 @@ impl Threads {
         self.stop.subscribe()
     }
 
+    /// Lets them end, once replies that are ready have gone out.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    pub fn have_ended(&self) -> bool {
+        self.running.iter().all(JoinHandle::is_finished)
+    }
+
     /// Ends them, once replies that are ready have gone out.
     pub fn end(self) {
-        self.stop.send_replace(true);
+        self.stop();
         for thread in self.running {
             if thread.join().is_err() {
                 tracing::error!("a serving thread panicked");

@@ -1,5 +1,7 @@
 """etcd is lost, or has gone back in time: a new log begins with what the most advanced node has."""
 
+import shutil
+
 import pytest
 import redis
 from harness.cluster import Cluster, until
@@ -68,6 +70,34 @@ def test_etcd_is_lost_and_a_new_log_begins_with_all_that_was_acknowledged():
         # A restart finds its own cluster again.
         behind.restart()
         all_have([behind], 300)
+
+        # Once more, and what only others have is given up.
+        wait_until_alike(cluster)
+        behind.kill()
+        write(cluster.home(), 300, 350)
+        wait_until_alike(cluster)
+        stop_all(cluster)
+        cluster.etcd.lose()
+        cluster.etcd.start()
+        ahead = [node for node in cluster.nodes if node is not behind]
+        for node in ahead:
+            with pytest.raises(RuntimeError, match="quartet cluster adopt"):
+                node.start()
+        refused = behind.adopt("--from", behind.name)
+        assert refused.returncode == 1 and "adopt from that one, or say --accept-loss" in refused.stderr, refused.stderr
+        adopted = behind.adopt("--from", behind.name, "--accept-loss")
+        assert adopted.returncode == 0, adopted.stderr
+        behind.start()
+        for node in ahead:
+            with pytest.raises(RuntimeError, match="alone has is not part of the cluster; empty the folder"):
+                node.start()
+            shutil.rmtree(node.data)
+            node.start()
+        all_have(cluster.nodes, 300)
+        for node in cluster.nodes:
+            assert redis.Redis(port=node.port).exists("key:300", "key:349") == 0
+        write(cluster.home(), 300, 310)
+        all_have(cluster.nodes, 310)
 
 
 def test_etcd_goes_back_in_time_and_a_new_log_begins_with_all_that_was_acknowledged():

@@ -1,10 +1,12 @@
 """Clients of every layer at nodes that are not home, and what they see when no node is."""
 
 import contextlib
+import http.client
 import json
 import os
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,9 +16,9 @@ from pathlib import Path
 import pytest
 import redis
 from harness import dynamodb
-from harness.cluster import Cluster
+from harness.cluster import Cluster, until
 from harness.resp import Connection
-from harness.server import binary
+from harness.server import binary, free_port
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +141,89 @@ def sockets_of(node, peer_port):
     return sum(f"socket:[{field[9]}]" in own for field in fields if int(field[2].rsplit(":")[1], 16) == peer_port)
 
 
+def receive(connection):
+    """Status and body of the next answer; asserts that the connection stays."""
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    assert connection.sock is not None, "the connection was closed"
+    return answer.status, text
+
+
+def test_a_connection_over_http_is_kept(cluster):
+    """It was closed behind each answer."""
+    headers = {"Authorization": "Bearer dev"}
+
+    def is_kept():
+        node = cluster.others()[0]
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=20)) as connection:
+            for number in range(3):
+                connection.request("GET", f"/set/kept/{number}", headers=headers)
+                assert receive(connection) == (200, '{"result":"OK"}')
+            # A body in chunks, one that is waited with, the node's own pages, and answers without a body.
+            connection.request("POST", "/", body=iter([b'["SET","kept",', b'"4"]']), headers=headers, encode_chunked=True)
+            assert receive(connection) == (200, '{"result":"OK"}')
+            connection.request("POST", "/", body=b'["GET","kept"]', headers=headers | {"Expect": "100-continue"})
+            assert receive(connection) == (200, '{"result":"4"}')
+            connection.request("GET", "/healthz")
+            assert receive(connection) == (200, "ok\n")
+            connection.request("HEAD", "/get/kept", headers=headers)
+            assert receive(connection)[1] == ""
+            connection.request("GET", "/unknown/kept", headers=headers)
+            assert receive(connection)[0] == 400
+            # Requests that come together, the last of which says that it is.
+            one = "GET /get/kept HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer dev\r\n"
+            connection.sock.sendall((one + "\r\n" + one + "connection: close\r\n\r\n").encode())
+            received = b"".join(iter(partial(connection.sock.recv, 65536), b""))
+            assert received.count(b'{"result":"4"}') == 2 and received.lower().count(b"connection: close") == 1
+
+    cluster.at_one_home(is_kept)
+
+
+def test_a_client_of_http_0_is_answered_as_it_knows(cluster):
+    def is_answered():
+        with socket.create_connection(("127.0.0.1", cluster.others()[0].http_port), 20) as client:
+            client.sendall(b"GET /set/old/1 HTTP/1.0\r\nauthorization: Bearer dev\r\n\r\n")
+            received = b"".join(iter(partial(client.recv, 65536), b""))
+        assert received.startswith(b"HTTP/1.1 200") and received.endswith(b'{"result":"OK"}')
+
+    cluster.at_one_home(is_answered)
+
+
+def test_a_kept_connection_follows_the_home_and_a_hand_over_is_answered_everywhere(cluster):
+    """Asked at the successor or at the home, it had no answer though it was done."""
+    headers = {"Authorization": "Bearer dev"}
+    until(lambda: len(cluster.home().status()["nodes"]) == 3, "three nodes are known")
+    for asked in ("the successor", "another", "the home"):
+
+        def is_answered(asked=asked):
+            home, (successor, another) = cluster.home(), cluster.others()
+            node = {"the home": home, "the successor": successor, "another": another}[asked]
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", another.http_port, timeout=20)) as kept:
+                kept.request("GET", "/set/kept/1", headers=headers)
+                assert receive(kept) == (200, '{"result":"OK"}')
+                body = json.dumps({"to": successor.name}).encode()
+                status, text = ask(node.http_port, "/admin/v1/cluster/hand-over", body)
+                if status == 409 and cluster.term() != term:
+                    return False
+                assert (status, text) == (204, ""), asked
+                until(successor.is_home, f"{successor.name} is home")
+                kept.request("GET", "/get/kept", headers=headers)
+                assert receive(kept) == (200, '{"result":"1"}')
+            return True
+
+        # On a loaded machine another node may become home by itself.
+        for _ in range(5):
+            term = cluster.term()
+            try:
+                if is_answered():
+                    break
+            except (AssertionError, OSError):
+                if cluster.term() <= term + 1:
+                    raise
+        else:
+            raise AssertionError("the home moved each time")
+
+
 def test_each_node_says_what_it_is(cluster):
     def each_says_it():
         home = cluster.home()
@@ -188,3 +273,41 @@ def test_without_a_home_nothing_is_executed_and_clients_are_told_so(cluster):
     assert status == 503 and "no node is home" in text
     with pytest.raises(redis.RedisError):
         redis.Redis(port=other.fixed_port, socket_timeout=10, retry=None).set("never", 1)
+
+
+def test_a_node_that_starts_waits_for_etcd(cluster):
+    """It ended after half a second. Of etcd there is nothing left, by the test before."""
+    waiting, stopped = [node for node in cluster.nodes if not node.alive()]
+    waiting.ready_seconds_max = stopped.ready_seconds_max = 120
+    starting = []
+
+    def start(node):
+        # One of them is stopped before it is ready.
+        with contextlib.suppress(RuntimeError):
+            node.start()
+
+    for node in (waiting, stopped):
+        node.fixed_http_port = free_port()
+        starting.append(threading.Thread(target=start, args=(node,)))
+        starting[-1].start()
+
+    def says_so(node):
+        with contextlib.suppress(OSError):
+            return ask(node.fixed_http_port, "/healthz") == (200, "ok: waiting for etcd, which does not answer\n")
+
+    for node in (waiting, stopped):
+        until(partial(says_so, node), f"{node.name} says what it waits for")
+    for path in ("/readyz", "/healthz/home", "/get/key"):
+        assert ask(waiting.fixed_http_port, path) == (503, "waiting for etcd, which does not answer\n")
+    assert stopped.stop() == 0
+    assert waiting.alive()
+
+    for member in range(3):
+        cluster.etcd.run(member)
+    for thread in starting:
+        thread.join(120)
+        assert not thread.is_alive()
+    said = [line for line in waiting.output if "waiting for etcd" in line]
+    assert len(said) == 1, said
+    assert cluster.home().alive() and ask(waiting.http_port, "/healthz")[0] == 200
+    stopped.start()

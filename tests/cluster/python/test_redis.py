@@ -1,5 +1,9 @@
 """What clients of Redis see of a cluster: INFO, ROLE and the sentinels of its nodes."""
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 import redis
 from harness.cluster import Cluster, until
@@ -72,6 +76,27 @@ def test_sentinels_name_the_home_and_follow_it(cluster):
 
     until(is_read, "the client is at the new home")
     home.start()
+    wait_until_known(cluster, 3)
+
+
+def test_ioredis_follows_the_home_by_its_sentinels(cluster):
+    """It asks any of the nodes' sentinels, hears of the new home, and loses nothing that was acknowledged."""
+    wait_until_known(cluster, 3)
+    environment = os.environ | {"QUARTET_SENTINEL_PORTS": " ".join(str(node.sentinel_port) for node in cluster.nodes)}
+    command = ["node", "sentinels.js"]
+    folder = Path(__file__).parents[2] / "redis" / "node"
+    client = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert client.stdout.readline() == "writes\n"
+        old = cluster.home()
+        old.kill()
+        assert client.stdout.readline() == f"left {old.port}\n"
+        said, _ = client.communicate("end\n", timeout=120)
+        assert client.returncode == 0 and said.endswith("done\n"), said
+    finally:
+        client.kill()
+        client.wait()
+    old.start()
     wait_until_known(cluster, 3)
 
 

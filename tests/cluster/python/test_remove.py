@@ -1,5 +1,7 @@
 """A node that is gone for good is removed, and no longer counts for what etcd may drop."""
 
+import contextlib
+
 import pytest
 import redis
 from harness.cluster import Cluster, Node, until
@@ -10,7 +12,7 @@ def names(described):
 
 
 def test_a_node_that_is_gone_for_good_is_removed_and_no_longer_counts():
-    with Cluster() as cluster:
+    with Cluster() as cluster, contextlib.ExitStack() as left:
         fourth = Node(cluster, "fourth")
         cluster.nodes.append(fourth)
         fourth.start()
@@ -21,7 +23,10 @@ def test_a_node_that_is_gone_for_good_is_removed_and_no_longer_counts():
             assert refused.returncode == 1 and reason in refused.stderr, refused.stderr
 
         # Two of four have what is written from here on: that is not a majority, and etcd keeps it.
-        gone.kill()
+        # The one that goes for good stands still: it answers nobody, and ends by itself once it goes on.
+        gone.pause()
+        cluster.nodes.remove(gone)
+        left.callback(gone.close)
         away.kill()
         had = cluster.home().metrics()["quartet_log_applied"]
         client = redis.Redis(port=home.port)
@@ -39,9 +44,12 @@ def test_a_node_that_is_gone_for_good_is_removed_and_no_longer_counts():
         removed = cluster.others()[-1].command("remove", gone.name, "--json")
         assert removed.returncode == 0, removed.stderr
         assert '"configured": 3' in removed.stdout
-        assert names(cluster.home().status()) == {node.name for node in cluster.nodes} - {gone.name}
+        assert names(cluster.home().status()) == {node.name for node in cluster.nodes}
         until(lambda: cluster.home().metrics()["quartet_log_trimmed_below"] > had + 1, "what two of three have is dropped")
 
+        gone.go_on()
+        assert gone.process.wait(60) == 78
+        assert any("this node was removed from the cluster" in line for line in gone.output)
         with pytest.raises(RuntimeError, match=f"{gone.name} was removed from the cluster"):
             gone.start()
 
@@ -55,5 +63,3 @@ def test_a_node_that_is_gone_for_good_is_removed_and_no_longer_counts():
                 return False
 
         until(is_back, "the other node that was away is back")
-        cluster.nodes.remove(gone)
-        gone.close()

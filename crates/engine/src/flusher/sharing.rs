@@ -122,9 +122,9 @@ impl Worker {
                 Ok(())
             }
             Happening::Appended(place, is_whole) => self.appended(sharing, place, is_whole),
-            Happening::Deposed => {
+            Happening::Deposed { has_landed } => {
                 sharing.standing.figures.lock().depositions += 1;
-                self.end_home(sharing)?;
+                self.end_home(sharing, has_landed)?;
                 sharing.replica.follow(sharing.written);
                 Ok(())
             }
@@ -468,9 +468,18 @@ impl Worker {
     }
 
     /// This node is home no more. Nothing executes; what is not confirmed never happened here.
-    fn end_home(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
+    /// `has_landed`: what is in flight is durable, and replies that rest on it may leave. It is read
+    /// from the log again, as part of the history behind `written`.
+    fn end_home(&mut self, sharing: &mut Sharing, has_landed: bool) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
-        sharing.standing.end_home();
+        let confirmed = match (&sharing.flight, has_landed) {
+            (Some(Flight::Epoch(flight)), true) => flight.epoch.version,
+            _ => self.shared.durable(),
+        };
+        if let Some(serving) = sharing.replica.home() {
+            sharing.standing.confirmed(serving.home.confirmed_below().0, None);
+        }
+        sharing.standing.end_home(confirmed);
         // A hand-over was asked of this term, not of a later one of this node.
         sharing.standing.wishes.drain_until_micros.store(0, Ordering::SeqCst);
         self.shared.partition.release();
@@ -517,7 +526,7 @@ impl Worker {
     fn ended(&mut self, sharing: &mut Sharing, reason: StopReason) -> Result<(), LogError> {
         sharing.replica.end();
         if sharing.standing.is_home() {
-            self.end_home(sharing)?;
+            self.end_home(sharing, false)?;
         }
         match reason {
             StopReason::Trimmed { .. } => {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quartet_log_replicated::{
-    Answer, Arrival, Confirmation, Content, Delivery, Event, Failure, Follower, Hint, Hinted, Home, Moment,
+    Answer, Arrival, Confirmation, Content, Delivery, Event, Failure, Fate, Follower, Hint, Hinted, Home, Moment,
     ObjectOptions, Outcome, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
 };
 use quartet_model::{LogSequence, Version};
@@ -37,8 +37,8 @@ pub(crate) enum Happening {
     Won(Delivery),
     /// A record of this home's is durable, at this position. True if its epoch is whole.
     Appended(Position, bool),
-    /// Another is home.
-    Deposed,
+    /// Another is home. `has_landed`: what was in flight is durable all the same.
+    Deposed { has_landed: bool },
     /// Nothing more comes.
     Ended(StopReason),
 }
@@ -383,7 +383,9 @@ impl Replica {
                 figures.append_micros = took.as_micros() as u64;
                 Some(Happening::Appended(serving.home.tail(), appended.is_whole))
             }
-            Outcome::Deposed { .. } => Some(Happening::Deposed),
+            Outcome::Deposed { fate, .. } => Some(Happening::Deposed {
+                has_landed: fate == Fate::Landed,
+            }),
             Outcome::Stopped(reason) => self.ended(reason),
             Outcome::Unknown(failure) => {
                 serving.is_full = failure == Failure::NoRoom;
@@ -401,7 +403,9 @@ impl Replica {
                 self.standing.figures.lock().confirmations += 1;
                 None
             }
-            Confirmation::Deposed { .. } => Some(Happening::Deposed),
+            Confirmation::Deposed { fate, .. } => Some(Happening::Deposed {
+                has_landed: fate == Some(Fate::Landed),
+            }),
             Confirmation::Stopped(reason) => self.ended(reason),
             Confirmation::Unknown(_) => None,
         }

@@ -145,11 +145,11 @@ fn tls_shows_both_who_the_other_is() {
     let mut others = options.clone();
     others.tls = Some(stranger.client());
     let refused = Etcd::open(&others).err();
-    assert!(matches!(refused, Some(OpenError::Unreachable(_))), "{refused:?}");
+    assert!(matches!(refused, Some(OpenError::Untrusted(_))), "{refused:?}");
     let mut nameless = options.clone();
     nameless.tls.as_mut().expect("TLS is set").identity = None;
     let refused = Etcd::open(&nameless).err();
-    assert!(matches!(refused, Some(OpenError::Unreachable(_))), "{refused:?}");
+    assert!(matches!(refused, Some(OpenError::Untrusted(_))), "{refused:?}");
 }
 
 #[test]

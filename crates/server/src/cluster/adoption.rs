@@ -9,8 +9,8 @@ use quartet_log_etcd::Etcd;
 use quartet_log_replicated::copies;
 use quartet_log_replicated::drive::{self, DriveError, ask};
 use quartet_log_replicated::{
-    Adoption, Answer, ClusterId, Failure, Follower, PartitionId, Place, Request, Sequencer, StopReason, Writer,
-    cluster_of,
+    Adoption, Answer, ClusterId, Failure, Follower, NodeId, PartitionId, Place, Request, Sequencer, StopReason,
+    TermValue, Writer, cluster_of,
 };
 use quartet_model::{LogSequence, Version};
 
@@ -57,15 +57,29 @@ pub fn adopt(
     let mut sequencer = EtcdWithStore::new(etcd, cluster.store.as_deref(), own, Arc::new(|| {}))?;
     let lost = Place::new(&cluster.root, own, PartitionId(0));
     let log = OwnLog::open(parts()?, None, &lost)?;
+    go_on(&mut sequencer, cluster, &lost, log, accepts_loss, |id| {
+        identity::keep(folder, id)
+    })
+}
+
+/// Each step may be the last of a process that is killed: the next adoption goes on from there.
+fn go_on(
+    sequencer: &mut dyn Sequencer,
+    settings: &ClusterSettings,
+    lost: &Place,
+    log: OwnLog,
+    accepts_loss: bool,
+    keep: impl FnOnce(ClusterId) -> Result<()>,
+) -> Result<AdoptedCluster> {
     let case = Case {
-        settings: cluster,
-        lost: &lost,
+        settings,
+        lost,
         log: &log,
         accepts_loss,
     };
-    case.judge_others(&mut sequencer)?;
-    case.make_room(&mut sequencer)?;
-    begin(&mut sequencer, cluster, &lost, log, |id| identity::keep(folder, id))
+    case.judge_others(sequencer)?;
+    let last = case.make_room(sequencer)?.unwrap_or(log.tail());
+    begin(sequencer, settings, lost, last, log, keep)
 }
 
 struct Case<'c> {
@@ -99,12 +113,14 @@ impl Case<'_> {
     }
 
     /// Removes a cluster at the root that has gone back in time, or whose adoption did not end.
-    fn make_room(&self, sequencer: &mut dyn Sequencer) -> Result<()> {
+    /// Returns where that adoption has ended the old history.
+    fn make_room(&self, sequencer: &mut dyn Sequencer) -> Result<Option<LogSequence>> {
         let root = &self.settings.root;
         let Some(there) = drive::cluster(sequencer, root).context("log")? else {
-            return Ok(());
+            return Ok(None);
         };
         let place = Place::new(root, there, PartitionId(0));
+        let mut ended = None;
         if there == self.lost.cluster {
             self.has_gone_back(sequencer)?;
         } else {
@@ -115,9 +131,10 @@ impl Case<'_> {
                 "log: etcd holds cluster {:032x} below {root}: begin the new one below another root",
                 there.0
             );
+            ended = origin.map(|origin| origin.last);
         }
         match ask(sequencer, Adoption::clear(&place)).context("log")? {
-            Answer::Done { .. } => Ok(()),
+            Answer::Done { .. } => Ok(ended),
             _ => bail!("log: the cluster below {root} has changed meanwhile"),
         }
     }
@@ -148,10 +165,22 @@ fn is_unused(sequencer: &mut dyn Sequencer, place: &Place) -> Result<bool> {
     Ok(matches!(answer, Answer::Entries { entries, .. } if entries.len() == 1))
 }
 
+/// True if the cluster of `place` is an adoption by `node` of which no node is part yet.
+pub fn is_begun_by(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId) -> Result<bool> {
+    let key = place.term_key();
+    let Answer::Value(Some(term)) = ask(sequencer, Request::Get { key }).context("log")? else {
+        return Ok(false);
+    };
+    let is_its = TermValue::decode(&term).is_some_and(|term| term.writer.node == node);
+    Ok(is_its && is_unused(sequencer, place)?)
+}
+
+/// `kept`: the last record of the lost cluster that is kept.
 fn begin(
     sequencer: &mut dyn Sequencer,
     settings: &ClusterSettings,
     lost: &Place,
+    kept: LogSequence,
     log: OwnLog,
     keep: impl FnOnce(ClusterId) -> Result<()>,
 ) -> Result<AdoptedCluster> {
@@ -163,7 +192,7 @@ fn begin(
     let floor = Version(now_us().max(log.version().0 + 1));
     let place = Place::new(&settings.root, cluster, PartitionId(0));
     let (last, tail) = (log.position(), log.tail());
-    let adoption = Adoption::new(place, lost.cluster, &last, tail, me, floor);
+    let adoption = Adoption::new(place, lost.cluster, &last, tail, me, floor).of_records_up_to(kept);
     let mut answer = Err(Failure::Unknown("not asked".to_owned()));
     for _ in 0..TRIES {
         answer = ask(sequencer, adoption.request());
@@ -187,7 +216,7 @@ fn begin(
     Ok(AdoptedCluster {
         cluster: format!("{:032x}", cluster.0),
         from: format!("{:032x}", lost.cluster.0),
-        last: tail.0,
+        last: kept.0,
         term: position.term.0,
     })
 }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A node copies before it opens its data: an empty folder while the cluster has a home, or one
-//! with the file [`NEEDS_COPY`], whose content goes. A hold keeps the sequencer's records
-//! meanwhile, while what was copied is opened, and until the node has caught up.
+//! with the file [`NEEDS_COPY`], whose content goes. That file is there until the copy is whole. A
+//! hold keeps the sequencer's records meanwhile, while what was copied is opened, and until the node
+//! has caught up.
 
 use std::fs;
 use std::path::Path;
@@ -26,6 +27,8 @@ use super::link::{self, Link, Stream};
 
 /// Marks a folder whose content is to be replaced by a copy.
 const NEEDS_COPY: &str = "needs-copy";
+/// What the mark says if that is why.
+const STATE_DIFFERS: &str = "the state differs\n";
 /// Says which cluster a folder is of (`identity`).
 pub const CLUSTER_ID: &str = "cluster-id";
 /// Longest piece of a copy, in bytes: a row may have as many.
@@ -48,17 +51,23 @@ pub fn is_needed(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Makes the next start replace the folder's content by a copy.
-pub fn mark(folder: &Path) -> Result<()> {
-    fs::write(folder.join(NEEDS_COPY), b"").with_context(|| format!("writing to {}", folder.display()))
+/// Makes the next start replace the folder's content by a copy. `has_differed`: its state is another
+/// than the home's, which that start counts.
+pub fn mark(folder: &Path, has_differed: bool) -> Result<()> {
+    let reason = if has_differed { STATE_DIFFERS } else { "" };
+    fs::write(folder.join(NEEDS_COPY), reason).with_context(|| format!("writing to {}", folder.display()))
 }
 
-/// Removes what a marked folder holds.
-pub fn clear(folder: &Path) -> Result<()> {
-    if !folder.join(NEEDS_COPY).exists() {
-        return Ok(());
-    }
-    // The mark goes last: a start that is interrupted here goes on.
+/// True if the folder is to be replaced because its state is another than the home's.
+pub fn has_differed(folder: &Path) -> bool {
+    fs::read_to_string(folder.join(NEEDS_COPY)).is_ok_and(|reason| reason == STATE_DIFFERS)
+}
+
+/// Empties the folder but for the mark, which says that what comes is not whole: a start that is
+/// killed meanwhile begins anew.
+pub fn begin(folder: &Path, has_differed: bool) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    mark(folder, has_differed)?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let is_file = entry.file_type()?.is_file();
@@ -66,6 +75,11 @@ pub fn clear(folder: &Path) -> Result<()> {
             fs::remove_file(entry.path()).with_context(|| format!("removing {}", entry.path().display()))?;
         }
     }
+    Ok(())
+}
+
+/// Removes the mark: the copy is whole.
+pub fn finish(folder: &Path) -> Result<()> {
     fs::remove_file(folder.join(NEEDS_COPY)).context("removing the mark")
 }
 

@@ -4,25 +4,33 @@
 //! | listener              | passed on                                                          |
 //! |-----------------------|--------------------------------------------------------------------|
 //! | Redis, key-value      | the connection, byte by byte: sessions have state                  |
-//! | HTTP, DynamoDB, Fauna | whole requests of HTTP/1.1, one for each connection to the home;   |
-//! |                       | HTTP/2 with prior knowledge as the connections above               |
+//! | HTTP, DynamoDB, Fauna | whole requests of HTTP/1.1, one after the other; HTTP/2 with prior |
+//! |                       | knowledge as the connections above                                 |
 //!
 //! There is one hop: only a home takes what is passed on, and a node that is none refuses it before
 //! it has read a byte. So a client can distinguish two endings. *Not executed*: no home was found
 //! within [`PATIENCE`], or it went before it had the whole request. *Unknown*: it went between the
-//! request's last byte and the answer's first. Behind that first byte, and where bytes are passed
-//! on, the connection ends as it would if the home were reached directly.
+//! request's last byte and the answer's head. Behind that head, and where bytes are passed on, the
+//! connection ends as it would if the home were reached directly. A home that is reached ends it
+//! when it is deposed; one that is not is waited for until [`FAREWELL`] after another node has
+//! become home.
+//!
+//! When this node becomes home itself, a request over HTTP that was passed on still gets its answer:
+//! in a hand-over the old home has executed it.
 //!
 //! The home counts and judges the connection as the client's own, by the client's address; its
 //! certificate, its credentials and its limits hold.
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use quartet_log_replicated::NodeId;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -41,6 +49,15 @@ use crate::redis::NO_PLACE;
 pub const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a request's head, and each part of its body, may take to come.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may say nothing behind a request that the home has carried out: as long as the
+/// home would keep it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
+/// How long a connection to the home waits for the client's next request. The home ends none that
+/// is younger.
+const KEPT: Duration = Duration::from_secs(20);
+/// How long answers of a home are taken once another node is home: what it had executed by then may
+/// be on its way.
+const FAREWELL: Duration = Duration::from_secs(2);
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// A protocol's way to the home.
@@ -70,6 +87,8 @@ pub struct ForwardEntrance {
     pub tls: Arc<Tls>,
     /// Answers the node's own pages; `None`: the request is for the home.
     pub pages: Option<Arc<Pages>>,
+    /// Becomes true when nothing is waited for any more.
+    pub hurry: watch::Receiver<bool>,
 }
 
 /// The node's own answer to a request for this path: status, content type, body.
@@ -79,7 +98,16 @@ struct Forwarded {
     socket: std::net::TcpStream,
     tls: Option<TlsEntrance>,
     client: Client,
+    hurry: watch::Receiver<bool>,
     _permit: Permit,
+}
+
+/// A connection to the home.
+struct HomeStream {
+    home: NodeId,
+    stream: Box<dyn Stream>,
+    /// When it was used last.
+    used: Instant,
 }
 
 /// The words about a client that go with its bytes.
@@ -94,16 +122,17 @@ struct Client {
 impl HomeCaller {
     /// A connection to the listener of this name at the home, for the client at `peer`. `None`: no
     /// home took it in time.
-    async fn call(&self, listener: &str, peer: SocketAddr) -> Option<Box<dyn Stream>> {
+    async fn call(&self, listener: &str, peer: SocketAddr) -> Option<HomeStream> {
         let until = Instant::now() + PATIENCE;
         loop {
-            if let Some(member) = self.members.other_home()
+            if let Some((home, member)) = self.members.other_home_and_id()
                 && let Ok(stream) = self
                     .link
                     .call(&member.address, &format!("forward {listener} {peer}"))
                     .await
             {
-                return Some(stream);
+                let used = Instant::now();
+                return Some(HomeStream { home, stream, used });
             }
             if Instant::now() >= until {
                 return None;
@@ -114,12 +143,35 @@ impl HomeCaller {
 }
 
 impl HomeCaller {
+    /// Completes when nothing more is to be expected of `home`.
+    async fn farewell(&self, home: NodeId) {
+        let mut homes = self.members.homes();
+        let is_another = |known: &Option<NodeId>| known.is_some_and(|known| known != home);
+        if homes.wait_for(is_another).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(FAREWELL).await;
+    }
+
     /// The error for a client of Redis whose connection no home has taken. It names the home that
     /// is known, so that the client may go there.
     fn no_home_redis(&self) -> String {
         let home = self.members.other_home();
         let named = home.and_then(|home| Some(format!(" The home is {} at {}.", home.name, home.redis?)));
         format!("{NO_HOME_REDIS}{}\r\n", named.unwrap_or_default())
+    }
+}
+
+impl HomeStream {
+    /// False if the home has closed it, or may soon.
+    async fn is_usable(&mut self) -> bool {
+        let stream = &mut self.stream;
+        let is_silent = std::future::poll_fn(|context| {
+            let mut byte = [0];
+            let read = Pin::new(&mut *stream).poll_read(context, &mut ReadBuf::new(&mut byte));
+            Poll::Ready(read.is_pending())
+        });
+        self.used.elapsed() < KEPT && is_silent.await
     }
 }
 
@@ -133,7 +185,7 @@ impl Entrance for ForwardEntrance {
                 return Ok(None);
             };
             socket.set_nodelay(true)?;
-            let is_http = !matches!(self.protocol, Protocol::Redis | Protocol::KeyValue);
+            let is_http = self.protocol.is_http();
             let forwarded = Forwarded {
                 socket: socket.into_std()?,
                 // The home answers the handshakes of connections that are passed on.
@@ -145,6 +197,7 @@ impl Entrance for ForwardEntrance {
                     home: self.home.clone(),
                     pages: self.pages.clone(),
                 },
+                hurry: self.hurry.clone(),
                 _permit: permit,
             };
             Ok(Some(Box::new(forwarded) as Box<dyn Arrival>))
@@ -163,23 +216,38 @@ async fn serve(forwarded: Forwarded, mut stop: watch::Receiver<bool>) {
         socket,
         tls,
         client,
+        mut hurry,
         _permit,
     } = forwarded;
+    let (mut stopped, is_http) = (stop.clone(), client.protocol.is_http());
     let serving = async {
         let socket = TcpStream::from_std(socket)?;
-        match client.protocol {
-            Protocol::Redis | Protocol::KeyValue => client.pass_on(socket, &[]).await,
-            _ => match Transport::open(socket, tls).await? {
-                Transport::Clear(socket) => client.converse(socket).await,
-                Transport::Encrypted(stream) => client.converse(stream).await,
-            },
+        if !is_http {
+            return client.pass_on(socket, &[]).await;
+        }
+        match Transport::open(socket, tls).await? {
+            Transport::Clear(socket) => client.converse(socket, &mut stop).await,
+            Transport::Encrypted(stream) => client.converse(stream, &mut stop).await,
+        }
+    };
+    let over = async {
+        let _ = stopped.wait_for(|stops| *stops).await;
+        if is_http {
+            // The request that is being answered.
+            let _ = tokio::time::timeout(FAREWELL, hurry.wait_for(|hurries| *hurries)).await;
         }
     };
     tokio::select! {
         served = serving => if let Err(error) = served {
             tracing::debug!(%error, "a connection that was passed on ended");
         },
-        _ = stop.wait_for(|stops| *stops) => {}
+        () = over => {}
+    }
+}
+
+impl Protocol {
+    fn is_http(self) -> bool {
+        !matches!(self, Protocol::Redis | Protocol::KeyValue)
     }
 }
 
@@ -192,15 +260,22 @@ impl Client {
             }
             return socket.shutdown().await;
         };
-        home.write_all(seen).await?;
-        exchange(socket, home).await
+        home.stream.write_all(seen).await?;
+        tokio::select! {
+            exchanged = exchange(socket, home.stream) => exchanged,
+            () = self.home.farewell(home.home) => Ok(()),
+        }
     }
 
-    /// Answers requests of HTTP one after the other, until one was passed on.
-    async fn converse(&self, mut socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
-        let mut input = Vec::new();
+    /// Answers requests of HTTP one after the other.
+    async fn converse(
+        &self,
+        mut socket: impl AsyncRead + AsyncWrite + Unpin,
+        stop: &mut watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let (mut input, mut kept, mut idle_timeout) = (Vec::new(), None, INPUT_TIMEOUT);
         loop {
-            let Some(next) = self.read_head(&mut socket, &mut input).await? else {
+            let Some(next) = self.read_head(&mut socket, &mut input, idle_timeout, stop).await? else {
                 return Ok(());
             };
             match next {
@@ -211,23 +286,51 @@ impl Client {
                     kind,
                     body,
                     head_bytes,
+                    keeps_alive,
                 } => {
-                    answer(&mut socket, status, kind, &body, true).await?;
+                    answer(&mut socket, status, kind, &body, keeps_alive).await?;
                     input.drain(..head_bytes);
+                    if !keeps_alive {
+                        return Ok(());
+                    }
                 }
-                Next::Request(request) => return self.forward(socket, request, &input).await,
+                Next::Request(request) => {
+                    let Some((home, status)) = self.forward(&mut socket, request, &mut input, kept.take()).await?
+                    else {
+                        return Ok(());
+                    };
+                    kept = Some(home);
+                    if matches!(status, 200..300) {
+                        idle_timeout = IDLE_TIMEOUT;
+                    }
+                }
             }
         }
     }
 
-    /// Reads until the next request's head is there; `None` if the client has no more.
-    async fn read_head(&self, socket: &mut (impl AsyncRead + Unpin), input: &mut Vec<u8>) -> io::Result<Option<Next>> {
+    /// Reads until the next request's head is there; `None` if the client has no more, says nothing
+    /// for too long, or is to ask another time.
+    async fn read_head(
+        &self,
+        socket: &mut (impl AsyncRead + Unpin),
+        input: &mut Vec<u8>,
+        idle_timeout: Duration,
+        stop: &mut watch::Receiver<bool>,
+    ) -> io::Result<Option<Next>> {
+        let mut until = None;
         loop {
             if let Some(next) = self.look_at(input) {
                 return Ok(Some(next));
             }
+            if !input.is_empty() {
+                until.get_or_insert_with(|| Instant::now() + INPUT_TIMEOUT);
+            }
+            let deadline = until.unwrap_or_else(|| Instant::now() + idle_timeout);
             input.reserve(BUFFER_BYTES);
-            let read = tokio::time::timeout(INPUT_TIMEOUT, socket.read_buf(input)).await;
+            let read = tokio::select! {
+                read = tokio::time::timeout_at(deadline.into(), socket.read_buf(input)) => read,
+                _ = stop.wait_for(|stops| *stops) => return Ok(None),
+            };
             if read.unwrap_or(Ok(0))? == 0 {
                 return Ok(None);
             }
@@ -248,15 +351,18 @@ impl Client {
         if let Some((status, kind, body)) = own
             && request.framing == framing::Framing::Length(0)
         {
-            let head_bytes = request.head_bytes;
+            let (head_bytes, keeps_alive) = (request.head_bytes, request.keeps_alive);
             return Some(Next::Own {
                 status,
                 kind,
                 body,
                 head_bytes,
+                keeps_alive,
             });
         }
-        let mut head = format!("{} {} HTTP/1.1\r\n", request.head.method, request.head.target).into_bytes();
+        // One of HTTP/1.0 knows neither chunks nor, as far as it says here, a second request.
+        let version = if request.is_old { 0 } else { 1 };
+        let mut head = format!("{} {} HTTP/1.{version}\r\n", request.head.method, request.head.target).into_bytes();
         for header in request.head.headers {
             let is_about_connection = ["connection", "keep-alive"]
                 .iter()
@@ -268,55 +374,74 @@ impl Client {
                 head.extend_from_slice(b"\r\n");
             }
         }
-        head.extend_from_slice(b"connection: close\r\n\r\n");
+        if !request.keeps_alive && !request.is_old {
+            head.extend_from_slice(b"connection: close\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
         Some(Next::Request(Request {
             head,
             head_bytes: request.head_bytes,
             framing: request.framing,
+            is_for_head: request.head.method == "HEAD",
         }))
     }
 
-    /// Passes one request on and its answer back, and ends the connection.
+    /// Passes one request on, and its answer back. Returns the connection to the home and the
+    /// answer's status; `None` if the client's connection ends.
     async fn forward(
         &self,
-        socket: impl AsyncRead + AsyncWrite + Unpin,
+        socket: &mut (impl AsyncRead + AsyncWrite + Unpin),
         request: Request,
-        input: &[u8],
-    ) -> io::Result<()> {
-        let (from_client, mut to_client) = tokio::io::split(socket);
-        let Some(home) = self.home.call(self.listener, self.peer).await else {
-            return self.say(&mut to_client, Ending::NotExecuted).await;
+        input: &mut Vec<u8>,
+        kept: Option<HomeStream>,
+    ) -> io::Result<Option<(HomeStream, u16)>> {
+        let (mut from_client, mut to_client) = tokio::io::split(socket);
+        let mut home = kept;
+        let is_usable = match &mut home {
+            Some(home) => home.is_usable().await,
+            None => false,
         };
-        let (mut from_home, to_home) = tokio::io::split(home);
+        if !is_usable {
+            home = self.home.call(self.listener, self.peer).await;
+        }
+        let Some(mut home) = home else {
+            self.say(&mut to_client, Ending::NotExecuted).await?;
+            return Ok(None);
+        };
         let (is_sent, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
-        let is_client_gone = {
-            let sending = send(from_client, to_home, &request, &input[request.head_bytes..], &is_sent);
-            let relaying = relay(&mut from_home, &mut to_client, &is_answered);
-            let (mut sending, mut relaying) = (std::pin::pin!(sending), std::pin::pin!(relaying));
+        let relayed = {
+            let (mut from_home, to_home) = tokio::io::split(&mut home.stream);
+            let relaying = relay(&mut from_home, &mut to_client, request.is_for_head, &is_answered);
+            let sending = send(&mut from_client, to_home, request, input, &is_sent);
+            let farewell = self.home.farewell(home.home);
+            let (mut sending, mut relaying, mut farewell) = (pin!(sending), pin!(relaying), pin!(farewell));
             tokio::select! {
-                _ = &mut relaying => false,
+                relayed = &mut relaying => relayed.ok(),
+                () = &mut farewell => None,
                 sent = &mut sending => match sent {
                     // The home may have answered before it had everything.
-                    Ok(()) | Err(Side::Home) => {
-                        let _ = relaying.await;
-                        false
-                    }
-                    Err(Side::Client) => true,
+                    Ok(()) | Err(Side::Home) => tokio::select! {
+                        relayed = &mut relaying => relayed.ok(),
+                        () = &mut farewell => None,
+                    },
+                    Err(Side::Client) => return Ok(None),
                 },
             }
         };
-        if is_client_gone {
-            return Ok(());
+        let is_sent = is_sent.load(Ordering::Relaxed);
+        match relayed {
+            Some(Relayed::Whole {
+                status,
+                keeps_alive: true,
+            }) if is_sent => {
+                home.used = Instant::now();
+                return Ok(Some((home, status)));
+            }
+            _ if is_answered.load(Ordering::Relaxed) => to_client.shutdown().await?,
+            _ if is_sent => self.say(&mut to_client, Ending::Unknown).await?,
+            _ => self.say(&mut to_client, Ending::NotExecuted).await?,
         }
-        if is_answered.load(Ordering::Relaxed) {
-            return to_client.shutdown().await;
-        }
-        let ending = if is_sent.load(Ordering::Relaxed) {
-            Ending::Unknown
-        } else {
-            Ending::NotExecuted
-        };
-        self.say(&mut to_client, ending).await
+        Ok(None)
     }
 
     /// The answer of this client's protocol to an ending without the home's.
@@ -332,6 +457,7 @@ struct Request {
     /// Bytes of the head as it came.
     head_bytes: usize,
     framing: framing::Framing,
+    is_for_head: bool,
 }
 
 enum Next {
@@ -343,6 +469,7 @@ enum Next {
         kind: &'static str,
         body: String,
         head_bytes: usize,
+        keeps_alive: bool,
     },
     Refuse(u16),
 }
@@ -359,29 +486,44 @@ enum Side {
     Home,
 }
 
-/// Gives the home the request; `is_sent` once it has its last byte.
-async fn send<S: AsyncRead, H: AsyncWrite>(
-    mut client: ReadHalf<S>,
+/// How much of an answer was passed on.
+enum Relayed {
+    Whole {
+        status: u16,
+        keeps_alive: bool,
+    },
+    /// As much as there was.
+    Part,
+}
+
+/// Gives the home the request, whose head `input` begins with; `is_sent` once it has its last byte.
+/// Bytes behind the request stay in `input`.
+async fn send<C: AsyncRead, H: AsyncWrite>(
+    client: &mut ReadHalf<C>,
     mut home: WriteHalf<H>,
-    request: &Request,
-    seen: &[u8],
+    mut request: Request,
+    input: &mut Vec<u8>,
     is_sent: &AtomicBool,
 ) -> Result<(), Side> {
     let mut body = BodyReader::new(request.framing, 0);
-    let mut pending = seen.to_vec();
-    home.write_all(&request.head).await.map_err(|_| Side::Home)?;
+    input.drain(..request.head_bytes);
     loop {
-        let taken = body.take(&pending).map_err(|_| Side::Client)?;
+        let taken = body.take(input).map_err(|_| Side::Client)?;
         if body.is_done() {
             // From here on the home may execute it.
             is_sent.store(true, Ordering::Relaxed);
         }
-        home.write_all(&pending[..taken]).await.map_err(|_| Side::Home)?;
-        pending.drain(..taken);
+        // The head leaves with what there is of the body.
+        request.head.extend_from_slice(&input[..taken]);
+        home.write_all(&request.head).await.map_err(|_| Side::Home)?;
+        request.head.clear();
+        input.drain(..taken);
         if body.is_done() {
             return home.flush().await.map_err(|_| Side::Home);
         }
-        let read = tokio::time::timeout(INPUT_TIMEOUT, client.read_buf(&mut pending)).await;
+        home.flush().await.map_err(|_| Side::Home)?;
+        input.reserve(BUFFER_BYTES);
+        let read = tokio::time::timeout(INPUT_TIMEOUT, client.read_buf(input)).await;
         if !matches!(read, Ok(Ok(1..))) {
             return Err(Side::Client);
         }
@@ -420,21 +562,54 @@ pub async fn exchange(client: impl AsyncRead + AsyncWrite, server: impl AsyncRea
     }
 }
 
-/// Gives the client the answer until the home closes the connection.
+/// Gives the client the answer; `is_answered` once it has a byte of it.
 async fn relay(
     home: &mut (impl AsyncRead + Unpin),
     client: &mut (impl AsyncWrite + Unpin),
+    is_for_head: bool,
     is_answered: &AtomicBool,
-) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let count = home.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(());
+) -> io::Result<Relayed> {
+    let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+    let head = loop {
+        match framing::parse_answer(&buffer, is_for_head) {
+            Ok(Some(head)) if head.is_interim => {
+                client.write_all(&buffer[..head.head_bytes]).await?;
+                client.flush().await?;
+                buffer.drain(..head.head_bytes);
+                continue;
+            }
+            Ok(Some(head)) => break head,
+            Ok(None) => {}
+            // What the client makes of it is the client's.
+            Err(_) => break framing::AnswerHead::unknown(),
         }
-        is_answered.store(true, Ordering::Relaxed);
-        client.write_all(&buffer[..count]).await?;
+        if home.read_buf(&mut buffer).await? == 0 {
+            return Ok(Relayed::Part);
+        }
+    };
+    is_answered.store(true, Ordering::Relaxed);
+    let mut body = head.framing.map(|framing| BodyReader::new(framing, 0));
+    let mut head_bytes = head.head_bytes;
+    loop {
+        let behind_head = buffer.len() - head_bytes;
+        let taken = match &mut body {
+            Some(body) => body
+                .take(&buffer[head_bytes..])
+                .map_err(|_| io::ErrorKind::InvalidData)?,
+            None => behind_head,
+        };
+        client.write_all(&buffer[..head_bytes + taken]).await?;
         client.flush().await?;
+        buffer.drain(..head_bytes + taken);
+        head_bytes = 0;
+        if body.as_ref().is_some_and(BodyReader::is_done) {
+            let (status, keeps_alive) = (head.status, head.keeps_alive && buffer.is_empty());
+            return Ok(Relayed::Whole { status, keeps_alive });
+        }
+        buffer.reserve(BUFFER_BYTES);
+        if home.read_buf(&mut buffer).await? == 0 {
+            return Ok(Relayed::Part);
+        }
     }
 }
 
@@ -478,7 +653,7 @@ impl Ending {
     }
 }
 
-async fn answer(
+pub async fn answer(
     socket: &mut (impl AsyncWrite + Unpin),
     status: u16,
     kind: &str,

@@ -11,7 +11,8 @@
 //! | of it     | has it                  | goes on                                                |
 //! | of one    | has none                | refused: the sequencer is lost, or is another          |
 //! | of one    | has another             | refused                                                |
-//! | of one    | has one that adopted it | copies, unless the folder has more than was adopted    |
+//! | of one    | has one that adopted it | copies, unless the folder has more than was adopted,   |
+//! |           |                         | or the adoption was this node's and was interrupted    |
 
 use std::fs;
 use std::io::ErrorKind;
@@ -26,6 +27,7 @@ use quartet_log_replicated::{
     adopted, configured, configured_request, join_request,
 };
 
+use super::adoption;
 use super::copying::{self, CLUSTER_ID};
 use super::members::now_us;
 use crate::settings::ClusterSettings;
@@ -88,6 +90,11 @@ pub fn join(
                     there.0
                 );
             };
+            ensure!(
+                !adoption::is_begun_by(sequencer, &Place::new(root, there, PartitionId(0)), settings.node())?,
+                "log: {} has begun a new cluster and did not come to its end: give `quartet cluster adopt` again",
+                settings.node_name
+            );
             let place = Place::new(root, own, PartitionId(0));
             let has = OwnLog::open(parts()?, None, &place)?.position().sequence;
             ensure!(
@@ -98,7 +105,7 @@ pub fn join(
                 folder.display(),
                 has.0
             );
-            copying::mark(folder)?;
+            copying::mark(folder, false)?;
             Ok(there)
         }
         (Some(own), None) => {

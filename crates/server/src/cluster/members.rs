@@ -92,6 +92,7 @@ pub struct Members {
     view: RwLock<View>,
     /// Where clients of Redis reach the home.
     redis_home: watch::Sender<Option<String>>,
+    homes: watch::Sender<Option<NodeId>>,
 }
 
 impl Members {
@@ -102,6 +103,7 @@ impl Members {
             announced,
             view: RwLock::default(),
             redis_home: watch::Sender::new(None),
+            homes: watch::Sender::new(None),
         })
     }
 
@@ -110,9 +112,16 @@ impl Members {
         self.redis_home.subscribe()
     }
 
+    /// Tells which node is home, and of each change.
+    pub fn homes(&self) -> watch::Receiver<Option<NodeId>> {
+        self.homes.subscribe()
+    }
+
     fn tell_of_home(&self) {
         let view = self.view.read();
         let home = view.term.map(|term| term.writer.node);
+        self.homes
+            .send_if_modified(|known| std::mem::replace(known, home) != home);
         let redis = home.and_then(|home| view.members.get(&home.0)?.redis.clone());
         // One that is not known for a moment is no change.
         self.redis_home.send_if_modified(|known| {
@@ -177,9 +186,14 @@ impl Members {
 
     /// The home, if it is another node that is there.
     pub fn other_home(&self) -> Option<Member> {
+        self.other_home_and_id().map(|(_, member)| member)
+    }
+
+    pub fn other_home_and_id(&self) -> Option<(NodeId, Member)> {
         let view = self.view.read();
         let home = view.term?.writer.node;
-        view.members.get(&home.0).filter(|_| home != self.me).cloned()
+        let member = view.members.get(&home.0).filter(|_| home != self.me)?;
+        Some((home, member.clone()))
     }
 
     /// This node's turn among those that would replace `home`.

@@ -7,6 +7,7 @@
 //! | `silence`      | when a node tries to become home, without I/O                         |
 //! | `node`         | the node itself: what is served in which role, and who is heard       |
 //! | `standby`      | the listeners of a node that is not home                              |
+//! | `waiting`      | what a node says that has not joined yet                              |
 //! | `copying`      | copies of a whole node, before its data are opened                    |
 //! | `forward`      | how its clients are passed on to the home                             |
 //! | `identity`     | which cluster a folder is of                                          |
@@ -28,3 +29,4 @@ pub mod node;
 pub mod object_store;
 pub mod silence;
 pub mod standby;
+pub mod waiting;

@@ -21,10 +21,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use parking_lot::{Mutex, RwLock};
-use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
+use quartet_engine::{Condition, Dependency, Durability, Engine, Parts, Replicated, Role, StoreKind};
 use quartet_layer_redis::Announcement;
-use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
-use quartet_log_replicated::{ClusterId, Hold, NodeId, ObjectOptions, PartitionId, Place, Sequencer, Writer};
+use quartet_log_etcd::{Etcd, EtcdOptions, OpenError, Waker};
+use quartet_log_replicated::{
+    ClusterId, Failure, Hold, NodeId, ObjectOptions, PartitionId, Place, Sequencer, Term, Writer,
+};
 use quartet_model::LogSequence;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -39,13 +41,14 @@ use super::members::{Member, Members, now_us};
 use super::object_store::{self, EtcdWithStore};
 use super::silence::Signs;
 use super::standby::Standby;
+use super::waiting::Waiting;
+use crate::connections::sockets::Sockets;
 use crate::layers::parts::{Nodes, OtherNode};
 use crate::metrics::replication;
 use crate::observability::exposition::Text;
 use crate::process::system::fill_random;
 use crate::serving::{Entrances, Foundation, Serving};
-use crate::settings::ClusterSettings;
-use crate::settings::Settings;
+use crate::settings::{ClusterSettings, Settings, node_id};
 
 /// How often a living node says so to each that listens.
 const BEAT_EVERY: Duration = Duration::from_millis(200);
@@ -62,7 +65,8 @@ const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
 /// The service at the sockets now.
 enum Stage {
-    Serving(Serving),
+    /// In this term: layers of one see no other.
+    Serving(Term, Serving),
     Standby(Standby),
     /// Nothing: the node has stopped, or is between two of these.
     Closed,
@@ -82,6 +86,8 @@ pub struct Shared {
     settings: ClusterSettings,
     home: Arc<HomeCaller>,
     stage: Mutex<Stage>,
+    /// What this node served before it became home, until the last answer has been given.
+    leaving: Mutex<Vec<Standby>>,
     /// The way in for clients that other nodes pass on, while this node is home.
     entrances: RwLock<Option<Arc<Entrances>>>,
     /// The backup of this home, or of the last term in which it was one.
@@ -101,17 +107,41 @@ pub struct Joined {
     sequencer: Etcd,
     /// Keeps the records behind a copy that was just made.
     hold: Option<KeptHold>,
+    /// That copy has replaced a state that was another than the home's.
+    has_differed: bool,
 }
 
 impl Joined {
-    /// Joins the cluster, or founds it: asks its etcd, which is judged first. A folder that has
-    /// nothing to go on from gets a copy of the home. `parts` open the folder.
+    /// Joins the cluster, or founds it: asks its etcd, which is judged first, and is waited for while
+    /// it does not answer. A folder that has nothing to go on from gets a copy of the home. `parts`
+    /// open the folder. Health is answered at the sockets meanwhile.
     pub fn new(
         cluster: &ClusterSettings,
         settings: &Settings,
+        sockets: &Sockets,
         parts: &dyn Fn() -> Result<Parts>,
     ) -> Result<(Joined, Replicated)> {
         cluster.check(settings)?;
+        let waiting = Waiting::begin(settings, sockets)?;
+        loop {
+            match Joined::try_new(cluster, settings, &waiting, parts) {
+                Err(error) if is_silence(&error) => {
+                    tracing::debug!("etcd does not answer: {error:#}");
+                    waiting.say("waiting for etcd, which does not answer");
+                }
+                joined => return joined,
+            }
+            std::thread::sleep(BEAT_EVERY);
+        }
+    }
+
+    /// Every step may be repeated.
+    fn try_new(
+        cluster: &ClusterSettings,
+        settings: &Settings,
+        waiting: &Waiting,
+        parts: &dyn Fn() -> Result<Parts>,
+    ) -> Result<(Joined, Replicated)> {
         let folder = settings.storage.data.folder();
         let folder = folder.context("a node keeps its log in a folder")?;
         let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
@@ -120,7 +150,7 @@ impl Joined {
         identity::configure(&mut sequencer, &place, cluster)?;
         object_store::agree(&mut sequencer, &place, cluster)?;
         let mut joined = Joined::of(place, sequencer, cluster);
-        joined.0.copy_if_needed(cluster, settings, folder, parts)?;
+        joined.0.copy_if_needed(cluster, settings, waiting, folder, parts)?;
         identity::keep(folder, id)?;
         Ok(joined)
     }
@@ -152,6 +182,7 @@ impl Joined {
             roles,
             sequencer,
             hold: None,
+            has_differed: false,
         };
         (joined, shared)
     }
@@ -162,6 +193,7 @@ impl Joined {
         &mut self,
         cluster: &ClusterSettings,
         settings: &Settings,
+        waiting: &Waiting,
         folder: &Path,
         parts: &dyn Fn() -> Result<Parts>,
     ) -> Result<()> {
@@ -169,33 +201,36 @@ impl Joined {
             return Ok(());
         }
         let members = Members::new(self.place.clone(), cluster.node(), cluster.nodes);
-        let mut is_reported = false;
         let home = loop {
             members.look_once(&mut self.sequencer).context("log")?;
             match (members.home(), members.other_home()) {
                 (None, _) => return Ok(()),
                 (_, Some(home)) => break home,
-                _ if !is_reported => {
-                    is_reported = true;
-                    (settings.status)("waiting for a home to copy from");
-                    tracing::info!("waiting for a home to copy from");
-                }
-                _ => {}
+                _ => waiting.say("waiting for a home to copy from"),
             }
             std::thread::sleep(BEAT_EVERY);
         };
-        (settings.status)(&format!("copying {}", home.name));
-        copying::clear(folder)?;
+        waiting.say(&format!("copying {}", home.name));
+        self.has_differed = copying::has_differed(folder);
+        copying::begin(folder, self.has_differed)?;
         let hold = Hold::begin(Box::new(Etcd::open(&cluster.etcd)?), &self.place, cluster.node())?;
         let hold = KeptHold::new(hold).context("keeping a hold")?;
         let link = Link::new(self.place.cluster, cluster.certificates.as_ref())?;
         let kind = settings.storage.engine.unwrap_or(StoreKind::Memory);
-        copying::fetch(&link, &home.address, parts()?, kind)
-            .or_else(|error| copying::mark(folder).and(Err(error)))
-            .with_context(|| format!("copying {}", home.name))?;
+        copying::fetch(&link, &home.address, parts()?, kind).with_context(|| format!("copying {}", home.name))?;
+        copying::finish(folder)?;
         self.hold = Some(hold);
         Ok(())
     }
+}
+
+/// True if etcd has not answered: a node that starts waits for it.
+fn is_silence(error: &anyhow::Error) -> bool {
+    let is_silence = |cause: &(dyn std::error::Error + 'static)| {
+        let is_unreachable = matches!(cause.downcast_ref(), Some(OpenError::Unreachable(_)));
+        is_unreachable || matches!(cause.downcast_ref(), Some(Failure::Unknown(_)))
+    };
+    error.chain().any(is_silence)
 }
 
 /// Opens another handle of an etcd that was judged to be fit.
@@ -222,7 +257,11 @@ impl Node {
             roles,
             mut sequencer,
             hold,
+            has_differed,
         } = joined;
+        if has_differed {
+            foundation.engine.count_hash_mismatch();
+        }
         let settings = foundation.settings.cluster.clone().expect("a cluster was joined");
         let me = settings.node();
         let link = Link::new(place.cluster, settings.certificates.as_ref())?;
@@ -235,6 +274,7 @@ impl Node {
             settings,
             home: Arc::new(HomeCaller { link, members }),
             stage: Mutex::new(Stage::Closed),
+            leaving: Mutex::default(),
             entrances: RwLock::default(),
             archiving: Mutex::default(),
             signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
@@ -261,7 +301,7 @@ impl Node {
     /// Acts upon the layers, unless another node is home.
     pub fn with_serving<T>(&self, act: impl FnOnce(&Serving) -> T) -> Option<T> {
         match &*self.shared.stage.lock() {
-            Stage::Serving(serving) => Some(act(serving)),
+            Stage::Serving(_, serving) => Some(act(serving)),
             Stage::Standby(_) | Stage::Closed => None,
         }
     }
@@ -323,13 +363,14 @@ impl Shared {
     fn serve_as(&self, role: &Role) -> Result<()> {
         let mut stage = self.stage.lock();
         match (role, &*stage) {
-            (Role::Home { .. }, Stage::Serving(_)) | (Role::Alone, _) => Ok(()),
-            (Role::Home { .. }, _) => {
-                self.close_stage(&mut stage);
+            (Role::Home { term, .. }, Stage::Serving(of, _)) if term == of => Ok(()),
+            (Role::Alone, _) => Ok(()),
+            (Role::Home { term, .. }, _) => {
+                self.leave_stage(&mut stage);
                 let serving = Serving::begin(&self.foundation)?;
                 *self.entrances.write() = Some(serving.entrances.clone());
                 self.begin_archive(&serving);
-                *stage = Stage::Serving(serving);
+                *stage = Stage::Serving(*term, serving);
                 Ok(())
             }
             (Role::Following { .. } | Role::Candidate { .. } | Role::RollingBack, Stage::Standby(_)) => Ok(()),
@@ -370,8 +411,9 @@ impl Shared {
 
     /// Nothing of what this node has can be continued: the next start copies the home.
     fn end_for_a_copy(&self) -> ! {
+        let has_differed = self.foundation.engine.replication().hash_mismatches > 0;
         if let Some(folder) = self.foundation.settings.storage.data.folder()
-            && let Err(error) = copying::mark(folder)
+            && let Err(error) = copying::mark(folder, has_differed)
         {
             tracing::error!("marking the folder: {error:#}");
         }
@@ -392,6 +434,25 @@ impl Shared {
     fn close(&self) {
         let mut stage = self.stage.lock();
         self.close_stage(&mut stage);
+        self.leaving.lock().drain(..).for_each(Standby::end);
+    }
+
+    /// Makes room for layers. Answers of the home before are not waited for.
+    fn leave_stage(&self, stage: &mut Stage) {
+        match std::mem::replace(stage, Stage::Closed) {
+            Stage::Standby(standby) => {
+                standby.stop();
+                let mut leaving = self.leaving.lock();
+                leaving
+                    .extract_if(.., |standby| standby.has_ended())
+                    .for_each(Standby::end);
+                leaving.push(standby);
+            }
+            other => {
+                *stage = other;
+                self.close_stage(stage);
+            }
+        }
     }
 
     fn close_stage(&self, stage: &mut Stage) {
@@ -400,7 +461,7 @@ impl Shared {
             archiving.stop();
         }
         match std::mem::replace(stage, Stage::Closed) {
-            Stage::Serving(serving) => serving.end(),
+            Stage::Serving(_, serving) => serving.end(),
             Stage::Standby(standby) => standby.end(),
             Stage::Closed => {}
         }
@@ -626,11 +687,30 @@ impl Shared {
         anyhow::ensure!(engine.is_home(), "this node is not home");
         anyhow::ensure!(name != self.settings.node_name, "this node is home already");
         engine.drain();
-        let handed = self.ask_to_take_over(&successor);
+        let handed = self.ask_to_take_over(&successor).and_then(|()| self.wait_for(name));
         if handed.is_err() {
             engine.resume();
         }
         handed
+    }
+
+    /// Waits until the node of this name has become home in place of this one.
+    fn wait_for(&self, name: &str) -> Result<()> {
+        let engine = &self.foundation.engine;
+        let until = Instant::now() + DRAIN_TIMEOUT;
+        loop {
+            match engine.role() {
+                Role::Following { home: Some(home), .. } if home.node == node_id(name) => return Ok(()),
+                Role::Following { home: Some(home), .. } if home.node != self.settings.node() => {
+                    anyhow::bail!("another node than {name} has become home")
+                }
+                Role::Copying | Role::Stopped(_) => anyhow::bail!("this node is no longer home, and serves nothing"),
+                _ => anyhow::ensure!(Instant::now() < until, "{name} has not taken over in time"),
+            }
+            // Asks for a confirmation, by which a home learns that it is none any more.
+            let _ = engine.settled(Dependency::ZERO, engine.arrival(Durability::Always));
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     fn ask_to_take_over(&self, successor: &Member) -> Result<()> {

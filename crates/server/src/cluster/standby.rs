@@ -20,6 +20,8 @@ use crate::settings::{Listen, Settings};
 /// The listeners of a node that is not home, and their threads.
 pub struct Standby {
     threads: Threads,
+    /// Ends what is still waited for.
+    hurry: watch::Sender<bool>,
     /// Gives memory back when asked to; nothing asks at such a node.
     _purges: watch::Sender<()>,
 }
@@ -29,7 +31,7 @@ impl Standby {
         let stranger_bytes = StrangerBytes::new();
         let tls = Tls::absent(stranger_bytes.clone());
         tls.change(foundation.settings.connections.tls.clone())?;
-        let mut listeners = Vec::new();
+        let (mut listeners, hurry) = (Vec::new(), watch::Sender::new(false));
         for (name, protocol, listens) in passed_on(&foundation.settings) {
             let Some((socket, _)) = foundation.sockets.bind(listens.address(), name)? else {
                 continue;
@@ -41,6 +43,7 @@ impl Standby {
                 limit: foundation.limit.clone(),
                 tls: tls.clone(),
                 pages: (protocol == Protocol::Http).then(|| pages.clone()),
+                hurry: hurry.subscribe(),
             };
             listeners.push(Listener {
                 name,
@@ -66,12 +69,25 @@ impl Standby {
         threads.serve(listeners, foundation, &purges)?;
         Ok(Standby {
             threads,
+            hurry,
             _purges: purges,
         })
     }
 
+    /// Accepts nobody any more and closes all connections, but for requests over HTTP that the home
+    /// is answering.
+    pub fn stop(&self) {
+        self.threads.stop();
+    }
+
+    /// True once nothing is left of it.
+    pub fn has_ended(&self) -> bool {
+        self.threads.have_ended()
+    }
+
     /// Closes all connections.
     pub fn end(self) {
+        self.hurry.send_replace(true);
         self.threads.end();
     }
 }

@@ -190,6 +190,7 @@ fn whole(reply: Reply) -> Answer {
         dependency: reply.dependency,
         partition: PartitionId(0),
         pause: Duration::ZERO,
+        is_of_the_node: false,
     }
 }
 

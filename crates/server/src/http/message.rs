@@ -114,6 +114,8 @@ pub struct Answer {
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,
     pub credential: Credential,
+    /// It tells of this node alone, and leaves though another is home by now.
+    pub is_of_the_node: bool,
 }
 
 /// The credential that a request has shown.
@@ -138,6 +140,7 @@ impl Answer {
             partition: PartitionId(0),
             pause: Duration::ZERO,
             credential: Credential::Absent,
+            is_of_the_node: false,
         }
     }
 }

@@ -161,6 +161,7 @@ impl Admin {
             Err(Refused(status, text)) => whole(status, &json!({ "error": text })),
         };
         answer.credential = Credential::Right;
+        answer.is_of_the_node = head.path().starts_with(CLUSTER);
         answer
     }
 

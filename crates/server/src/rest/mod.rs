@@ -434,6 +434,7 @@ fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency
         partition: PartitionId(0),
         pause: Duration::ZERO,
         credential: Credential::Right,
+        is_of_the_node: false,
     }
 }
 

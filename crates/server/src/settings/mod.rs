@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
 
-pub use self::cluster::{ClusterSettings, NodeCertificates};
+pub use self::cluster::{ClusterSettings, NodeCertificates, node_id};
 pub use self::dynamodb::{AccessKeys, DynamoDbSettings};
 #[cfg(test)]
 pub use self::echo::EchoSettings;

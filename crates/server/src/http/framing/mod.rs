@@ -8,7 +8,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::message::{Head, Header};
+use super::message::{Head, Header, is_bodiless};
 
 /// A request with more headers is refused.
 pub const HEADERS_MAX: usize = 100;
@@ -87,6 +87,64 @@ pub fn parse<'r>(input: &'r [u8], room: &'r mut HeaderRoom<'r>) -> Result<Option
         is_old,
         keeps_alive: if is_old { said.keep_alive } else { !said.close },
         expects_continue: said.expects_continue && !is_old,
+    }))
+}
+
+/// An answer's head, and the framing of its body.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AnswerHead {
+    pub status: u16,
+    pub head_bytes: usize,
+    /// Another answer to the same request follows.
+    pub is_interim: bool,
+    /// `None`: the body ends with the connection.
+    pub framing: Option<Framing>,
+    pub keeps_alive: bool,
+}
+
+impl AnswerHead {
+    /// For what is no answer: it ends with the connection.
+    pub fn unknown() -> AnswerHead {
+        AnswerHead {
+            status: 0,
+            head_bytes: 0,
+            is_interim: false,
+            framing: None,
+            keeps_alive: false,
+        }
+    }
+}
+
+/// Reads the head of the answer that `input` begins with; `None` if it has not wholly come.
+/// `is_for_head`: the request was HEAD.
+pub fn parse_answer(input: &[u8], is_for_head: bool) -> Result<Option<AnswerHead>, Refusal> {
+    let mut room = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut answer = httparse::Response::new(&mut room);
+    let head_bytes = match answer.parse(input) {
+        Ok(httparse::Status::Complete(bytes)) => bytes,
+        Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => return Ok(None),
+        Ok(_) => return Err(Refusal::HeadTooLong),
+        Err(_) => return Err(Refusal::Malformed),
+    };
+    let (Some(status), Some(version)) = (answer.code, answer.version) else {
+        return Err(Refusal::Malformed);
+    };
+    let said = Said::of(answer.headers)?;
+    let framing = match (said.chunked, said.length) {
+        _ if is_for_head || is_bodiless(status) => Some(Framing::Length(0)),
+        (true, _) => Some(Framing::Chunked),
+        (false, Some(length)) => Some(Framing::Length(length)),
+        (false, None) => None,
+    };
+    // Another protocol follows.
+    let is_switch = status == 101;
+    let framing = framing.filter(|_| !is_switch);
+    Ok(Some(AnswerHead {
+        status,
+        head_bytes,
+        is_interim: (100..200).contains(&status) && !is_switch,
+        framing,
+        keeps_alive: framing.is_some() && version == 1 && !said.close,
     }))
 }
 

@@ -463,6 +463,9 @@ impl<S: Socket> Connection<S> {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
+                if answer.is_of_the_node {
+                    self.outgoing.hold.arrival = self.waiters.arrival(Durability::Always);
+                }
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)
             }

@@ -245,6 +245,10 @@ async fn respond(
             }
             let dependency = answer.dependency;
             let waiters = waiters.of(answer.partition);
+            let arrival = match answer.is_of_the_node {
+                true => waiters.arrival(Durability::Always),
+                false => arrival,
+            };
             let settled = waiters.released(Hold { dependency, arrival }).await;
             peer.end_span(span);
             // The stream ends without an answer.
