@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use quartet_layer_redis::Redis;
+use quartet_model::LayerId;
 
-use super::metric::{Metric, Table, count, flag};
+use super::metric::{Metric, Sources, Table, count, flag};
+use crate::observability::exposition::{Buckets, Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Engine",
@@ -19,6 +21,14 @@ pub const TABLE: Table = Table {
             "Optimistic transactions that met a conflict.",
             |sources| count(&sources.engine_statistics().conflicts),
         ),
+        Metric::samples(
+            "quartet_lock_seconds",
+            Kind::Histogram,
+            "How long the partition's lock is held, by the layer whose transactions it is held for (`kind`), and \
+             alone or beside others who read (`mode`). One hold in 31 is measured.",
+            holds,
+        )
+        .in_seconds(),
         Metric::counter("quartet_log_epochs_total", "Epochs appended to the log.", |sources| {
             count(&sources.engine_statistics().epochs)
         }),
@@ -132,6 +142,25 @@ pub const TABLE: Table = Table {
         ),
     ],
 };
+
+fn holds(sources: &Sources<'_>, out: &mut dyn Exposition) {
+    for holds in sources.engine_statistics().holds() {
+        let kind = match holds.layer {
+            LayerId::System => "system",
+            LayerId::Redis => "redis",
+            LayerId::Fauna => "fauna",
+            LayerId::DynamoDb => "dynamodb",
+            LayerId::KeyValue => "keyvalue",
+        };
+        let mode = if holds.is_alone { "alone" } else { "shared" };
+        let buckets = Buckets {
+            within: holds.within_micros,
+            count: holds.count,
+            micros: holds.micros,
+        };
+        out.histogram(&[("kind", kind), ("mode", mode)], &buckets);
+    }
+}
 
 /// Returns false while a script keeps the partition: nothing else commits then, and a thread that
 /// serves connections must not wait for it without a bound, as it may be the one that is to receive
