@@ -111,7 +111,7 @@ fn read_apart(engine: &Engine, order: &Order) {
 #[test]
 fn every_answer_is_of_an_order_that_respects_real_time() {
     let named = std::env::var("QUARTET_BESIDE_OPERATIONS");
-    let operations: u64 = named.map_or(6_000, |number| number.parse().expect("a number of operations"));
+    let operations: u64 = named.map_or(30_000, |number| number.parse().expect("a number of operations"));
     let (world, order) = (small_epochs(World::default()), &Order::default());
     let engine = &world.open();
     let works: [fn(&Engine, &Order); 6] = [write, write, read, read, read, read_apart];
