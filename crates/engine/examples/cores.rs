@@ -167,9 +167,10 @@ fn one(engine: &Engine, work: Work, key: &[u8]) {
             assert!(matches!(read, Ok(Ok((true, _)))), "a row that is there");
         }
         Work::Write => {
-            let written = engine
-                .partition()
-                .execute(SPACE, |tx| Ok::<_, ()>(drop(tx.set_parts(&[key], &[&VALUE]))));
+            let written = engine.partition().execute(SPACE, |tx| {
+                tx.set_parts(&[key], &[&VALUE]);
+                Ok::<_, ()>(())
+            });
             written.expect("room for a row");
         }
     }
