@@ -57,6 +57,7 @@ pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
 pub use own_log::OwnLog;
 pub use partition::busy::{BriefWaits, Busy, Listening, serve_on_this_thread};
 pub use partition::frozen::Frozen;
+pub use partition::hold_times::MeasuredHolds;
 pub use partition::read_guard::{MustWrite, ReadGuard};
 pub use partition::reader::{Reader, RowValue, Visit};
 pub use partition::state::Dependency;

@@ -7,6 +7,7 @@ pub(crate) mod busy;
 mod event;
 mod fair_lock;
 pub(crate) mod frozen;
+pub(crate) mod hold_times;
 pub(crate) mod lock;
 mod primitives;
 pub(crate) mod raw;
@@ -22,6 +23,8 @@ pub(crate) mod watch;
 use quartet_model::{KeyRange, Version};
 
 use crate::partition::busy::Announcement;
+use crate::partition::fair_lock::Mode;
+use crate::partition::hold_times::Stopwatch;
 use crate::partition::raw::Guard;
 use crate::partition::reading::latest_dependency_of;
 use crate::partition::shared::Shared;
@@ -70,6 +73,7 @@ pub struct PartitionGuard<'e> {
     shared: &'e Shared,
     state: Guard<'e, PartitionState>,
     now_micros: u64,
+    stopwatch: Stopwatch,
     /// Behind the guard: it is dropped when the lock is free.
     _release: Release<'e>,
 }
@@ -89,6 +93,7 @@ impl<'e> PartitionGuard<'e> {
             shared,
             state,
             now_micros: shared.clock.now_micros(),
+            stopwatch: Stopwatch::begin(&*shared.runtime),
             _release: Release(&shared.partition.announcement),
         }
     }
@@ -134,6 +139,7 @@ impl<'e> PartitionGuard<'e> {
         if !self.state.is_home {
             return Err(ExecuteError::NotHome);
         }
+        self.stopwatch.executes(space.layer);
         let durable = self.shared.durable();
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
         let answer = body(&mut transaction);
@@ -221,5 +227,9 @@ impl Drop for PartitionGuard<'_> {
         if self.state.pending.len() > wakes_above {
             self.shared.flusher.wake();
         }
+        let Shared {
+            runtime, statistics, ..
+        } = self.shared;
+        self.stopwatch.end(&**runtime, Mode::Alone, &statistics.hold_times);
     }
 }

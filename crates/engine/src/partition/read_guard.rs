@@ -1,6 +1,8 @@
 //! The partition's lock, held beside other readers, and transactions under it that only read.
 
 use crate::conflicts::full_keys::FullKeys;
+use crate::partition::fair_lock::Mode;
+use crate::partition::hold_times::Stopwatch;
 use crate::partition::raw::SharedGuard;
 use crate::partition::reading::reader_of;
 use crate::partition::shared::Shared;
@@ -26,6 +28,7 @@ pub struct ReadGuard<'e> {
     transactions: u64,
     /// Scratch for building full keys.
     key: Vec<u8>,
+    stopwatch: Stopwatch,
     /// Behind the guard: it is dropped when the lock is free.
     _release: Release<'e>,
 }
@@ -38,6 +41,7 @@ impl<'e> ReadGuard<'e> {
             now_micros: shared.clock.now_micros(),
             transactions: 0,
             key: Vec::new(),
+            stopwatch: Stopwatch::begin(&*shared.runtime),
             _release: Release(&shared.partition.announcement),
         }
     }
@@ -63,6 +67,7 @@ impl<'e> ReadGuard<'e> {
         if !self.state.is_home {
             return Ok(Err(ExecuteError::NotHome));
         }
+        self.stopwatch.executes(space.layer);
         let key = std::mem::take(&mut self.key);
         let durable = self.shared.durable();
         let mut transaction = Transaction::reading(&self.state, key, space, durable, self.now_micros);
@@ -107,6 +112,10 @@ impl<'e> ReadGuard<'e> {
 
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
-        self.shared.statistics.reads_ended(self.transactions);
+        let Shared {
+            runtime, statistics, ..
+        } = self.shared;
+        statistics.reads_ended(self.transactions);
+        self.stopwatch.end(&**runtime, Mode::Shared, &statistics.hold_times);
     }
 }

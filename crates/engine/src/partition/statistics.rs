@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use quartet_store::DiskUse;
 
+use crate::partition::hold_times::{HoldTimes, MeasuredHolds};
+
 /// Counters for `INFO` and metrics. All count from the start of the process.
 #[derive(Default)]
 pub struct Statistics {
@@ -11,6 +13,7 @@ pub struct Statistics {
     transactions: AtomicU64,
     /// Transactions executed beside others.
     reads: Reads,
+    pub(crate) hold_times: HoldTimes,
     /// Epochs appended to the log.
     pub epochs: AtomicU64,
     /// Bytes of the payloads of these epochs.
@@ -80,6 +83,11 @@ impl Statistics {
     pub fn transactions(&self) -> u64 {
         let reads = self.reads.0.iter().map(|part| part.0.load(Ordering::Relaxed));
         reads.sum::<u64>() + self.transactions.load(Ordering::Relaxed)
+    }
+
+    /// How long the partition's lock is held, by layer and mode: one hold in 31 is measured.
+    pub fn holds(&self) -> Vec<MeasuredHolds> {
+        self.hold_times.measured()
     }
 
     /// Counts transactions that were executed beside others.

@@ -43,6 +43,39 @@ fn a_thread_that_serves_connections_never_waits_for_long() {
     assert_eq!(freed.load(Ordering::SeqCst), 1, "nobody had waited");
 }
 
+/// Who only reads gives up on a writer, and a writer on who reads.
+#[test]
+fn both_sides_of_the_lock_wait_briefly() {
+    let world = World::default();
+    let engine = world.open();
+    let freed = Arc::new(AtomicUsize::new(0));
+    let count = freed.clone();
+    let _listening = engine.on_free(Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let partition = engine.read();
+    scope(|threads| {
+        let serving = threads.spawn(|| {
+            let _brief = BriefWaits::begin();
+            assert_eq!(engine.partition_in_time().err(), Some(Busy));
+            assert!(engine.is_busy());
+        });
+        serving.join().unwrap();
+    });
+    drop(partition);
+    assert_eq!(freed.load(Ordering::SeqCst), 1);
+    let partition = engine.partition();
+    scope(|threads| {
+        let serving = threads.spawn(|| {
+            let _brief = BriefWaits::begin();
+            assert_eq!(engine.read_in_time().err(), Some(Busy));
+        });
+        serving.join().unwrap();
+    });
+    drop(partition);
+    assert_eq!(freed.load(Ordering::SeqCst), 2);
+}
+
 /// A transaction that cannot be judged because the lock is kept leaves nothing behind: its evidence
 /// is forgotten later.
 #[test]

@@ -1,5 +1,6 @@
 //! The engine as its layers use it, on a disk that loses power and fails on purpose.
 
+mod beside;
 mod busy;
 mod convert;
 mod dependencies;

@@ -6,7 +6,8 @@ use quartet_engine::{Durability, Engine, Space};
 use quartet_model::LayerId;
 use quartet_tenancy::DEFAULT_DATABASE;
 
-use super::metric::{Metric, Table, count, flag};
+use super::metric::{Metric, Sources, Table, count, flag};
+use crate::observability::exposition::{Buckets, Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Engine",
@@ -21,6 +22,14 @@ pub const TABLE: Table = Table {
             "Optimistic transactions that met a conflict.",
             |engine| count(&engine.statistics().conflicts),
         ),
+        Metric::samples(
+            "quartet_lock_seconds",
+            Kind::Histogram,
+            "How long the partition's lock is held, by the layer whose transactions it is held for (`kind`), and \
+             alone or beside others who read (`mode`). One hold in 31 is measured.",
+            holds,
+        )
+        .in_seconds(),
         Metric::partition_counter("quartet_log_epochs_total", "Epochs appended to the log.", |engine| {
             count(&engine.statistics().epochs)
         }),
@@ -134,6 +143,31 @@ pub const TABLE: Table = Table {
         ),
     ],
 };
+
+fn holds(sources: &Sources<'_>, out: &mut dyn Exposition) {
+    let partitions = &sources.tenants.parts.partitions;
+    for (id, engine) in partitions.iter() {
+        let id = id.0.to_string();
+        for holds in engine.statistics().holds() {
+            let kind = match holds.layer {
+                LayerId::System => "system",
+                LayerId::Redis => "redis",
+                LayerId::Fauna => "fauna",
+                LayerId::DynamoDb => "dynamodb",
+                LayerId::KeyValue => "keyvalue",
+            };
+            let mode = if holds.is_alone { "alone" } else { "shared" };
+            let buckets = Buckets {
+                within: holds.within_micros,
+                count: holds.count,
+                micros: holds.micros,
+            };
+            let labels = [("kind", kind), ("mode", mode), ("partition", &id)];
+            let shown = if partitions.count() > 1 { 3 } else { 2 };
+            out.histogram(&labels[..shown], &buckets);
+        }
+    }
+}
 
 /// Returns false while a script keeps the partition: nothing else commits then, and a thread that
 /// serves connections must not wait for it without a bound, as it may be the one that is to receive
