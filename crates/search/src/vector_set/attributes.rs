@@ -66,11 +66,12 @@ impl Reader<'_> {
         self.take(b'"')?;
         loop {
             match self.first()? {
-                b'"' => return Some(self.step(1)),
+                b'"' => break,
                 b'\\' if self.0.len() > 1 => self.step(2),
                 _ => self.step(1),
             }
         }
+        self.take(b'"')
     }
 
     fn skip_value(&mut self) -> Option<()> {

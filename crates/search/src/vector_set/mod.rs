@@ -290,7 +290,7 @@ pub fn search(rows: &mut dyn Rows, head: &Head, query: &Query<'_>) -> Vec<Hit> {
         }
     };
     // Vectors that are all alike may end up in parts that no link joins.
-    let is_cut_short = near.len() < (head.count.min(query.count as u64)) as usize;
+    let is_cut_short = (near.len() as u64) < head.count.min(query.count as u64);
     if is_cut_short && query.filter.is_none() {
         near = nearest_of_all(rows, head, &vector, query);
     }

@@ -61,7 +61,7 @@ pub fn embedding(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     let head = &set.head;
     let (coded, _) = vector_set::vector_of(&mut set.rows(context), head, id);
     let reply = &mut context.reply;
-    if options.len() > 0 {
+    if !options.is_empty() {
         let has_range = head.quantization == vector_set::codes::Quantization::Bytes;
         reply.array(3 + usize::from(has_range));
         reply.simple(head.quantization.name());

@@ -78,8 +78,8 @@ fn dumped(connection: &mut Connection, name: &str) -> Vec<u8> {
     }
 }
 
-/// The original's dumps are read, and written alike but for the version of RDB, its checksum and how
-/// strings are compressed.
+/// The original's dumps are read, and written alike but for the version of RDB, its checksum and
+/// how strings are compressed.
 #[test]
 fn dumps_of_the_original_are_read_and_written() {
     let mut connection = Fixture::new().connect();
