@@ -3,12 +3,13 @@
 
 use quartet_search::aggregate::Expression;
 use quartet_search::analysis::{Language, StopWords};
+use quartet_search::shapes::System;
 use quartet_search::{Field, FieldKind, Schema};
 
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
-use crate::indexes::words::text;
 use crate::indexes::vectors::{self, Algorithm};
+use crate::indexes::words::text;
 use crate::indexes::{Words, refused};
 use crate::keyspace::Kind;
 
@@ -179,10 +180,7 @@ impl Definition {
             b"NUMERIC" => FieldKind::Numeric,
             b"VECTOR" => self.vector(&name, words)?,
             b"GEO" => FieldKind::Geo,
-            b"GEOSHAPE" => {
-                let kind = String::from_utf8_lossy(&upper).into_owned();
-                return Err(refused(format!("Fields of type {kind} are not served: field `{name}`")));
-            }
+            b"GEOSHAPE" => FieldKind::Shape(system(words)),
             _ => return Err(refused(format!("Invalid field type for field `{name}`"))),
         };
         let mut field = Field::new(&name, kind);
@@ -270,5 +268,15 @@ impl Definition {
     pub fn algorithm(&self, name: &str) -> &Algorithm {
         let found = self.algorithms.iter().find(|(known, _)| known == name);
         found.map_or(&Algorithm::Flat, |(_, algorithm)| algorithm)
+    }
+}
+
+fn system(words: &mut Words<'_>) -> System {
+    match words.take("FLAT") {
+        true => System::Flat,
+        false => {
+            words.take("SPHERICAL");
+            System::Spherical
+        }
     }
 }
