@@ -16,10 +16,10 @@ pub const POINTS_MAX: usize = 1000;
 /// place in it.
 const COSINE_MIN: f64 = 0.02;
 
-/// What coordinates mean.
+/// The space of coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// Of a plane.
+    /// A plane.
     Flat,
     /// Longitude and latitude, in degrees.
     Spherical,
@@ -509,7 +509,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands between brackets, with commas between.
+    /// The parts between brackets, with commas between them.
     fn listed<T>(&mut self, one: fn(&mut Parser<'t>) -> Result<T, String>) -> Result<Vec<T>, String> {
         self.expect("(")?;
         let mut all = Vec::new();

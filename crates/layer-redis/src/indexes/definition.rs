@@ -26,7 +26,7 @@ const PREFIXES_MAX: usize = 1024;
 /// An index as its requests define it.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// What keys are looked at: hashes or documents.
+    /// The kind of keys that are looked at: hashes or documents.
     pub on: Kind,
     /// A key that begins with one of these is in the index.
     pub prefixes: Vec<Vec<u8>>,

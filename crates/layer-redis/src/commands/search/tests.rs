@@ -18,7 +18,7 @@ fn without_code(reply: &str) -> String {
     }
 }
 
-/// What the recording has of FT.INFO.
+/// The parts of FT.INFO that are recorded.
 const INFO_KEYS: &[&str] = &[
     "index_name",
     "index_options",
