@@ -3,7 +3,7 @@
 //! ```text
 //! row:     tokens, highest frequency, score (8 bytes), key,
 //!          count of terms, each: term, frequency, fields, positions (their bytes; each is the distance to the last)
-//!          the rows beside it, each: tag of its key, field, value (a vector's stands in its own row only)
+//!          the rows beside it, each: tag of its key, field, value (a vector's or shape's stands in its own row only)
 //!          sortable values, each: 's', field, value
 //! ```
 //!
@@ -17,8 +17,9 @@ use crate::analysis::{STEM_PREFIX, STEMMED_BYTES_MIN, Stemmer, folded, tokens};
 use crate::error::IndexingFailure;
 use crate::geo::{Cell, Place};
 use crate::layout::{Cursor, DocumentId, push_bytes, push_number};
-use crate::layout::{missing_row, number_row, place_row, tag_row, vector_row};
+use crate::layout::{missing_row, number_row, place_row, shape_row, tag_row, vector_row};
 use crate::schema::{Field, FieldKind, FieldMask};
+use crate::shapes::Shape;
 use crate::values::Values;
 pub use crate::values::{Json, Sortable};
 
@@ -42,6 +43,7 @@ enum Beside {
     Tag(u16, Vec<u8>),
     Number(u16, f64),
     Place(u16, Cell),
+    Shape(u16, Vec<u8>),
     Missing(u16),
     Vector(u16, Vec<u8>),
 }
@@ -156,6 +158,15 @@ impl Document {
                 self.beside
                     .extend(cells.into_iter().map(|cell| Beside::Place(at, cell)));
             }
+            (FieldKind::Shape(system), Values::Texts(texts)) => {
+                for text in texts {
+                    let shape = Shape::parse(&text, *system).map_err(|reason| IndexingFailure {
+                        field: at,
+                        reason: format!("Error indexing geoshape: {reason}"),
+                    })?;
+                    self.beside.push(Beside::Shape(at, shape.to_row()));
+                }
+            }
             (_, Values::Numbers(mut numbers)) => {
                 numbers.sort_by(f64::total_cmp);
                 numbers.dedup();
@@ -248,6 +259,7 @@ impl Beside {
             Beside::Tag(field, value) => tag_row(*field, value, id),
             Beside::Number(field, number) => number_row(*field, *number, id),
             Beside::Place(field, cell) => place_row(*field, *cell, id),
+            Beside::Shape(field, _) => shape_row(*field, id),
             Beside::Missing(field) => missing_row(*field, id),
             Beside::Vector(field, _) => vector_row(*field, id),
         }
@@ -255,17 +267,18 @@ impl Beside {
 
     fn value(&self) -> &[u8] {
         match self {
-            Beside::Vector(_, vector) => vector,
+            Beside::Vector(_, value) | Beside::Shape(_, value) => value,
             _ => b"",
         }
     }
 
-    /// A vector stands in its own row only.
+    /// A vector or shape stands in its own row only.
     fn push(&self, row: &mut Vec<u8>) {
         let (tag, field) = match self {
             Beside::Tag(field, _) => (b'g', *field),
             Beside::Number(field, _) => (b'n', *field),
             Beside::Place(field, _) => (b'l', *field),
+            Beside::Shape(field, _) => (b'o', *field),
             Beside::Missing(field) => (b'i', *field),
             Beside::Vector(field, _) => (b'v', *field),
         };
@@ -275,7 +288,7 @@ impl Beside {
             Beside::Tag(_, value) => push_bytes(row, value),
             Beside::Number(_, number) => row.extend(number.to_be_bytes()),
             Beside::Place(_, cell) => row.extend(cell.0.to_be_bytes()),
-            Beside::Missing(_) | Beside::Vector(..) => {}
+            Beside::Missing(_) | Beside::Shape(..) | Beside::Vector(..) => {}
         }
     }
 }
@@ -382,6 +395,7 @@ impl<'a> DocumentRow<'a> {
                 b'g' => visit(tag_row(field, self.rest.bytes(), id)),
                 b'n' => visit(number_row(field, self.rest.float(), id)),
                 b'l' => visit(place_row(field, Cell(self.rest.fixed()), id)),
+                b'o' => visit(shape_row(field, id)),
                 b'i' => visit(missing_row(field, id)),
                 b'v' => visit(vector_row(field, id)),
                 _ => _ = read_sortable(&mut self.rest),
@@ -397,7 +411,7 @@ impl<'a> DocumentRow<'a> {
             match tag {
                 b'g' => _ = self.rest.bytes(),
                 b'n' | b'l' => _ = self.rest.take(8),
-                b'i' | b'v' => {}
+                b'i' | b'o' | b'v' => {}
                 _ => {
                     let value = read_sortable(&mut self.rest);
                     if field == wanted {

@@ -8,6 +8,7 @@
 //! 'g' field value id         a TAG value of a document; no value
 //! 'n' field number id        a number of a document; no value
 //! 'l' field cell id          a place of a document, as its cell of the grid; no value
+//! 'o' field id               the shape of a document: see `shapes`
 //! 'i' field id               the document lacks the field (INDEXMISSING); no value
 //! 'v' field id               the vectors of a document, one after the other
 //! 'h' field                  a graph of vectors: see `graph`
@@ -101,6 +102,10 @@ pub fn place_prefix(field: u16, cell: Cell) -> Vec<u8> {
 /// The cell of a row of [`place_row`].
 pub fn cell_of(key: &[u8]) -> Cell {
     Cell(id_of(&key[..key.len() - 8]))
+}
+
+pub fn shape_row(field: u16, id: DocumentId) -> Vec<u8> {
+    with_id(field_prefix(b'o', field), id)
 }
 
 pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {

@@ -32,6 +32,7 @@ pub mod query;
 pub mod rows;
 pub mod schema;
 pub mod search;
+pub mod shapes;
 mod values;
 pub mod vector_set;
 pub mod vectors;

@@ -2,6 +2,7 @@
 
 use crate::SearchError;
 use crate::analysis::{Language, StopWords};
+use crate::shapes::System;
 use crate::vectors::VectorKind;
 
 /// Most fields of an index.
@@ -37,6 +38,8 @@ pub enum FieldKind {
     Numeric,
     /// Places, in circles.
     Geo,
+    /// Points and polygons, by how they lie to another.
+    Shape(System),
     /// Vectors, by nearness.
     Vector(VectorKind),
 }
@@ -49,6 +52,7 @@ impl FieldKind {
             FieldKind::Tag { .. } => "TAG",
             FieldKind::Numeric => "NUMERIC",
             FieldKind::Geo => "GEO",
+            FieldKind::Shape(_) => "GEOSHAPE",
             FieldKind::Vector(_) => "VECTOR",
         }
     }

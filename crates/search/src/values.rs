@@ -32,7 +32,7 @@ pub enum Sortable {
 /// A field's values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
-    /// Those of TEXT, TAG and GEO.
+    /// Those of TEXT, TAG, GEO and GEOSHAPE.
     Texts(Vec<Vec<u8>>),
     Numbers(Vec<f64>),
     /// Vectors one after the other.
@@ -43,7 +43,9 @@ impl Values {
     /// A hash holds one value.
     pub fn of_bytes(field: &Field, value: Vec<u8>) -> Result<Values, String> {
         Ok(match &field.kind {
-            FieldKind::Text { .. } | FieldKind::Tag { .. } | FieldKind::Geo => Values::Texts(vec![value]),
+            FieldKind::Text { .. } | FieldKind::Tag { .. } | FieldKind::Geo | FieldKind::Shape(_) => {
+                Values::Texts(vec![value])
+            }
             FieldKind::Numeric => Values::Numbers(vec![number(&value)?]),
             FieldKind::Vector(kind) => {
                 if value.len() != kind.bytes() {
@@ -61,6 +63,9 @@ impl Values {
     pub fn of_json(field: &Field, mut found: Vec<Json>) -> Result<Values, String> {
         if let FieldKind::Vector(kind) = &field.kind {
             return vectors(kind, found);
+        }
+        if matches!(field.kind, FieldKind::Shape(_)) {
+            return shape(found);
         }
         if found.len() > 1 {
             return list(field, found);
@@ -95,6 +100,16 @@ fn of_wrong_type(value: &Json) -> String {
         Json::List(_) | Json::Null => "Array type can represent only TEXT, TAG, NUMERIC, GEO or VECTOR fields",
     };
     format!("Invalid JSON type: {text}")
+}
+
+/// A document has one shape a field.
+fn shape(mut found: Vec<Json>) -> Result<Values, String> {
+    match (found.pop(), found.is_empty()) {
+        (None | Some(Json::Null), true) => Ok(Values::Texts(Vec::new())),
+        (Some(Json::Text(text)), true) => Ok(Values::Texts(vec![text])),
+        (Some(other), true) => Err(of_wrong_type(&other)),
+        (_, false) => Err(of_wrong_type(&Json::List(Vec::new()))),
+    }
 }
 
 /// Nulls in an array are passed over.

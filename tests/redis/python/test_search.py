@@ -39,10 +39,10 @@ def change(connection: Connection, choice: random.Random) -> None:
         ["EVAL", "redis.call('HSET', KEYS[1], 'n', '7') return redis.call('DEL', KEYS[2])", 2, key, other],
     ]
     request = choice.choice(requests)
-    try:
-        connection.do(*request)
-    except ReplyError as error:
-        assert "no such key" in str(error) or "WRONGTYPE" in str(error), (request, error)
+    reply = connection.do(*request)
+    known = ("no such key", "WRONGTYPE", "objects are the same")
+    is_known = any(text in str(reply) for text in known)
+    assert is_known or not isinstance(reply, ReplyError), (request, reply)
 
 
 def judge(connection: Connection, choice: random.Random) -> None:
@@ -123,8 +123,7 @@ def test_keys_that_are_over_are_looked_at_within_the_time_of_a_search(fresh_serv
         connection.do("DEBUG", "SET-ACTIVE-EXPIRE", "0")
         connection.pipeline(*(["HSET", f"d:{number}", "n", number, "t", "alpha"] for number in range(20_000)))
         connection.pipeline(*(["PEXPIRE", f"d:{number}", 1] for number in range(19_999)))
-        with pytest.raises(ReplyError, match="Timeout"):
-            connection.do("FT.SEARCH", "i", "alpha", "TIMEOUT", 1)
+        assert "Timeout" in str(connection.do("FT.SEARCH", "i", "alpha", "TIMEOUT", 1))
         connection.do("DEBUG", "SET-ACTIVE-EXPIRE", "1")
         deadline = time.monotonic() + 60
         while connection.do("DBSIZE") > 1:
@@ -143,11 +142,10 @@ def test_filling_goes_on_after_a_kill(fresh_server):
     with Connection(fresh_server.port) as connection:
         # A search waits half a second for the rest, and says so if that is not enough.
         for _ in range(240):
-            try:
-                total = connection.do("FT.SEARCH", "i", "@n:[100 (600]", "LIMIT", 0, 0)[0]
+            found = connection.do("FT.SEARCH", "i", "@n:[100 (600]", "LIMIT", 0, 0)
+            if not isinstance(found, ReplyError):
                 break
-            except ReplyError as error:
-                assert "is being filled" in str(error)
-        assert total == 500
+            assert "is being filled" in found
+        assert found == [500]
         info = connection.do("FT.INFO", "i")
         assert (info[info.index("indexing") + 1], info[info.index("num_docs") + 1]) == (0, 3000)

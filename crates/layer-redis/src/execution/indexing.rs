@@ -88,7 +88,8 @@ impl Redis {
         step.map_or(true, |(is_done, _)| is_done)
     }
 
-    /// Removes keys of an index that is to be dropped with them, some at a time, until few are left.
+    /// Removes keys of an index that is to be dropped with them, some at a time, until few are
+    /// left.
     pub fn remove_keys_of_index(&self, name: &[u8], user: &User) {
         let mut left = None;
         while let Ok(mut partition) = self.partition_in_time() {

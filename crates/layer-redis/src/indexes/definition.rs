@@ -3,6 +3,7 @@
 
 use quartet_search::aggregate::Expression;
 use quartet_search::analysis::{Language, StopWords};
+use quartet_search::shapes::System;
 use quartet_search::{Field, FieldKind, Schema};
 
 use crate::command::error_reply::ErrorReply;
@@ -25,7 +26,7 @@ const PREFIXES_MAX: usize = 1024;
 /// An index as its requests define it.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// What keys are looked at: hashes or documents.
+    /// The kind of keys that are looked at: hashes or documents.
     pub on: Kind,
     /// A key that begins with one of these is in the index.
     pub prefixes: Vec<Vec<u8>>,
@@ -179,10 +180,7 @@ impl Definition {
             b"NUMERIC" => FieldKind::Numeric,
             b"VECTOR" => self.vector(&name, words)?,
             b"GEO" => FieldKind::Geo,
-            b"GEOSHAPE" => {
-                let kind = String::from_utf8_lossy(&upper).into_owned();
-                return Err(refused(format!("Fields of type {kind} are not served: field `{name}`")));
-            }
+            b"GEOSHAPE" => FieldKind::Shape(system(words)),
             _ => return Err(refused(format!("Invalid field type for field `{name}`"))),
         };
         let mut field = Field::new(&name, kind);
@@ -270,5 +268,15 @@ impl Definition {
     pub fn algorithm(&self, name: &str) -> &Algorithm {
         let found = self.algorithms.iter().find(|(known, _)| known == name);
         found.map_or(&Algorithm::Flat, |(_, algorithm)| algorithm)
+    }
+}
+
+fn system(words: &mut Words<'_>) -> System {
+    match words.take("FLAT") {
+        true => System::Flat,
+        false => {
+            words.take("SPHERICAL");
+            System::Spherical
+        }
     }
 }

@@ -26,7 +26,7 @@ pub enum Algorithm {
     SvsVamana(Compression),
 }
 
-/// What SVS-VAMANA was asked to do with components.
+/// The codes that SVS-VAMANA was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
     pub codes: Option<&'static str>,

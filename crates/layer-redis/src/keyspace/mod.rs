@@ -609,8 +609,8 @@ impl Keyspace<'_, '_> {
     }
 }
 
-/// Visits keys whose deadline (of the key, or of some field) is at or before `now_ms`, until `visit`
-/// breaks: database, deadline, name.
+/// Visits keys whose deadline (of the key, or of some field) is at or before `now_ms`, until
+/// `visit` breaks: database, deadline, name.
 pub fn each_due(
     tx: &mut Transaction<'_>,
     of_fields: bool,

@@ -7,6 +7,7 @@ use crate::aggregate::Value;
 use crate::geo::Place;
 use crate::query::tree::{Affix, Nearest, Node, NodeKind, NumberRange, Query, VectorRange};
 use crate::schema::ALL_FIELDS;
+use crate::shapes::Relation;
 
 impl Query {
     /// The tree as FT.EXPLAIN writes it, line by line.
@@ -83,6 +84,15 @@ impl Explained<'_> {
                 self.write(format_args!(
                     "GEO {name}:{{{longitude:.6},{latitude:.6} --> {radius} {unit}}}"
                 ));
+            }
+            NodeKind::Shape(condition) => {
+                let relation = match condition.relation {
+                    Relation::Contains => 1,
+                    Relation::Within => 2,
+                    Relation::Disjoint => 3,
+                    Relation::Intersects => 4,
+                };
+                self.write(format_args!("GEOSHAPE{{{relation} {}}}", condition.text));
             }
             NodeKind::VectorRange(range) => self.vector_range(range),
             NodeKind::Missing(field) => {

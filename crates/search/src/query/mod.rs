@@ -6,12 +6,13 @@
 mod explain;
 mod lexer;
 mod parser;
+mod shapes;
 mod tree;
 mod vectors;
 
 pub use parser::parse;
-pub use tree::VectorRange;
 pub use tree::{Affix, HybridPolicy, Nearest, NearestOptions, Node, NodeKind, NumberRange, Options, Parameters, Query};
+pub use tree::{ShapeCondition, VectorRange};
 
 /// Most levels of a query's tree.
 pub const DEPTH_MAX: usize = 128;

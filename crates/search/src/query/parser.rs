@@ -362,6 +362,9 @@ impl<'a> Parser<'a> {
         if self.is_vector_range() {
             return self.vector_range(token);
         }
+        if self.is_shape() {
+            return self.shape(token);
+        }
         if self.peek() == Kind::Word {
             // The original takes it for a predicate of shapes, and misses what follows.
             self.advance();
@@ -513,7 +516,7 @@ impl<'a> Parser<'a> {
         self.tokens[self.next].kind
     }
 
-    fn peek_behind(&self) -> Kind {
+    pub(super) fn peek_behind(&self) -> Kind {
         self.tokens.get(self.next + 1).map_or(Kind::End, |token| token.kind)
     }
 

@@ -6,6 +6,7 @@ use crate::Schema;
 use crate::analysis::{STEM_PREFIX, Stemmer};
 use crate::geo::Circle;
 use crate::schema::{ALL_FIELDS, FieldMask};
+use crate::shapes::{Relation, Shape};
 
 /// A whole query.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,6 +138,19 @@ pub enum Affix {
     Fuzzy(Vec<u8>, usize),
 }
 
+/// How a document's shape has to lie to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeCondition {
+    /// The field's position in the schema.
+    pub field: u16,
+    /// How it has to lie.
+    pub relation: Relation,
+    /// To which shape.
+    pub shape: Shape,
+    /// That shape as the client sent it.
+    pub text: String,
+}
+
 /// Numbers from one to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberRange {
@@ -199,6 +213,8 @@ pub enum NodeKind {
         /// The circle.
         circle: Circle,
     },
+    /// A shape lies so to another.
+    Shape(Box<ShapeCondition>),
     /// A vector is near.
     VectorRange(Box<VectorRange>),
     /// A TAG field has one of the values: words, affixes, or several words that are one value.

@@ -10,13 +10,14 @@ use crate::index::{DocumentRows, State, gone, unsettled_documents};
 use crate::layout::{DocumentId, after, cell_of, field_prefix, id_of};
 use crate::layout::{number_of, number_prefix, place_prefix, tag_prefix, term_row};
 use crate::postings::{Posting, documents_of};
-use crate::query::{Affix, Node, NodeKind, NumberRange, Options, VectorRange};
+use crate::query::{Affix, Node, NodeKind, NumberRange, Options, ShapeCondition, VectorRange};
 use crate::rows::Rows;
 use crate::schema::FieldKind;
 use crate::search::Request;
 use crate::search::affixes;
 use crate::search::comparison::{compare_all, kind_of};
 use crate::search::matcher::{IdRows, Matcher, Words};
+use crate::shapes::Shape;
 use crate::{Schema, SearchError};
 
 /// Rows of a range that are read between two looks at the time.
@@ -144,6 +145,7 @@ impl<'l> Lookup<'l> {
             NodeKind::Optional(child) => Matcher::optional(self.matcher(child)?),
             NodeKind::Numeric(range) => self.numbers(range)?,
             NodeKind::Geo { field, circle } => self.places(*field, circle)?,
+            NodeKind::Shape(condition) => self.shapes(condition)?,
             NodeKind::VectorRange(range) => self.vectors(range)?,
             NodeKind::Tag { field, values } => self.tags(*field, values, node.options.weight)?,
             NodeKind::Missing(field) => {
@@ -263,6 +265,31 @@ impl<'l> Lookup<'l> {
         }
         is_over.end()?;
         Ok(Matcher::of_ids(ids))
+    }
+
+    /// Every shape of the field is compared.
+    fn shapes(&mut self, condition: &ShapeCondition) -> Result<Matcher, SearchError> {
+        let FieldKind::Shape(system) = self.schema.field(condition.field).kind else {
+            unreachable!("the grammar asks for a GEOSHAPE field");
+        };
+        let prefix = field_prefix(b'o', condition.field);
+        let (mut ids, mut was_over) = (Vec::new(), false);
+        let is_over = self.is_over;
+        self.rows.scan(&prefix, &after(&prefix), &mut |key, row| {
+            if Shape::of_row(row).is(condition.relation, &condition.shape, system) {
+                ids.push(id_of(key));
+            }
+            // One comparison may take long.
+            was_over = is_over();
+            match was_over {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        match was_over {
+            true => Err(SearchError::Timeout),
+            false => Ok(Matcher::of_ids(ids)),
+        }
     }
 
     /// Every vector is compared, so a range is exact with a graph too.

@@ -106,7 +106,7 @@ pub fn run(
     Ok(search::search(&mut rows, schema, query, request, &is_over)?)
 }
 
-/// What a key holds that was found.
+/// The contents of a key that was found.
 pub fn contents(context: &mut Context<'_, '_>, index: &Index, name: &[u8]) -> Option<Contents> {
     Contents::find(&mut context.keys_of(0), index, name)
 }

@@ -1,4 +1,4 @@
-//! What a key of an index holds, as indexing, searches and aggregations read it.
+//! The contents of keys as indexing, searches and aggregations read them.
 //!
 //! A hash has one value a field. In a document a path leads to nothing, to one value or to several;
 //! paths of the older kind, without `$`, lead to nothing, as at the original. In dialect 2 a
@@ -25,7 +25,7 @@ pub enum Contents {
 }
 
 impl Contents {
-    /// What the key of this name holds, if it is of the index's kind.
+    /// The contents of the key of this name, if it is of the index's kind.
     pub fn find(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Option<Contents> {
         let entry = keys.find(name).filter(|entry| entry.kind == index.definition.on)?;
         Some(match entry.kind {
@@ -61,7 +61,7 @@ impl Contents {
         }
     }
 
-    /// The same of an index's field. What is kept for sorting is shown as it is in every dialect.
+    /// The same of an index's field. A SORTABLE one with one value is shown without an array.
     pub fn shown_field(&self, keys: &mut Keyspace<'_, '_>, field: &Field, dialect: u8) -> Option<Value> {
         match self {
             Contents::Json(document) if field.sortable && dialect >= DIALECT_OF_ALL => {
@@ -105,7 +105,7 @@ impl Contents {
         }
     }
 
-    /// What a document is sorted by: the first value, if it is a string, a number or a truth.
+    /// The value that a document is sorted by: the first, if it is a string, a number or a truth.
     fn sortable(&self, path: &str) -> Option<Value> {
         let Contents::Json(document) = self else {
             return None;

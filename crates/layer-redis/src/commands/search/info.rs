@@ -175,6 +175,7 @@ fn attribute(context: &mut Context<'_, '_>, index: &Index, field: &Field) {
         }
         FieldKind::Tag { separator, .. } => info.text("SEPARATOR", separator.as_slice()),
         FieldKind::Numeric | FieldKind::Geo => {}
+        FieldKind::Shape(system) => info.text("coord_system", system.name().as_bytes()),
         FieldKind::Vector(kind) => {
             let algorithm = index.definition.algorithm(&field.name);
             info.text("algorithm", algorithm.name().as_bytes());
