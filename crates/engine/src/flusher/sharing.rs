@@ -63,7 +63,7 @@ impl Worker {
                  large transaction never happened"
             );
             sharing.standing.figures.lock().given_up += 1;
-            self.carry_out(sharing, Happening::Deposed)?;
+            self.carry_out(sharing, Happening::Deposed { has_landed: false })?;
         }
         self.show_limit(sharing);
         self.look_at_hashes(sharing);
