@@ -491,11 +491,8 @@ fn write(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(),
 /// Sees to it that each partition is the one that it is taken for. One without rows is given its
 /// number.
 fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError> {
-    for database in index
-        .by_id
-        .values()
-        .filter(|database| !partitions.has(database.partition))
-    {
+    let mut all = index.by_id.values();
+    if let Some(database) = all.find(|database| !partitions.has(database.partition)) {
         return Err(CatalogueError::NoPartition {
             name: database.definition().name.clone(),
             partition: database.partition.0,
