@@ -259,7 +259,21 @@ impl Definition {
     }
 
     fn vector(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
-        let (kind, algorithm) = vectors::parse(words)?;
+        let algorithm = Algorithm::of_name(words.argument("vector similarity algorithm")?);
+        let unknown = || refused("Bad arguments for vector similarity algorithm: Unknown argument");
+        let algorithm = algorithm.ok_or_else(unknown)?;
+        let count: usize = words.number("vector similarity number of parameters")?;
+        if !count.is_multiple_of(2) {
+            return Err(refused(format!(
+                "Bad number of arguments for vector similarity index: got {count} but expected even number as \
+                 algorithm parameters (should be submitted as named arguments)"
+            )));
+        }
+        if count > words.left() {
+            return Err(refused(format!("Expected {count} parameters but got {}", words.left())));
+        }
+        let pairs = words.several(count, "vector similarity number of parameters")?;
+        let (kind, algorithm) = vectors::parse(algorithm, pairs).map_err(|error| error.text())?;
         self.algorithms.push((name.into(), algorithm));
         Ok(FieldKind::Vector(kind))
     }

@@ -1,9 +1,7 @@
 //! The words of a VECTOR field: how its vectors are kept, and all parameters.
 
+use quartet_search::SearchError;
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
-
-use crate::command::error_reply::ErrorReply;
-use crate::indexes::{Words, refused};
 
 /// Most links of a node, and candidates while a graph is built or searched.
 const LINKS_MAX: usize = 512;
@@ -35,7 +33,7 @@ pub struct Compression {
 }
 
 impl Algorithm {
-    fn of_name(name: &[u8]) -> Option<Algorithm> {
+    pub fn of_name(name: &[u8]) -> Option<Algorithm> {
         Some(match name.to_ascii_uppercase().as_slice() {
             b"FLAT" => Algorithm::Flat,
             b"HNSW" => Algorithm::Hnsw,
@@ -64,22 +62,8 @@ impl Algorithm {
     }
 }
 
-/// Reads what stands behind `VECTOR`.
-pub fn parse(words: &mut Words<'_>) -> Result<(VectorKind, Algorithm), ErrorReply> {
-    let algorithm = Algorithm::of_name(words.argument("vector similarity algorithm")?);
-    let unknown = || refused("Bad arguments for vector similarity algorithm: Unknown argument");
-    let algorithm = algorithm.ok_or_else(unknown)?;
-    let count: usize = words.number("vector similarity number of parameters")?;
-    if !count.is_multiple_of(2) {
-        return Err(refused(format!(
-            "Bad number of arguments for vector similarity index: got {count} but expected even number as algorithm \
-             parameters (should be submitted as named arguments)"
-        )));
-    }
-    if count > words.left() {
-        return Err(refused(format!("Expected {count} parameters but got {}", words.left())));
-    }
-    let pairs = words.several(count, "vector similarity number of parameters")?;
+/// Reads the named parameters of an algorithm.
+pub fn parse(algorithm: Algorithm, pairs: &[&[u8]]) -> Result<(VectorKind, Algorithm), SearchError> {
     let mut parameters = Parameters {
         graph: algorithm.graph(),
         algorithm,
@@ -93,6 +77,10 @@ pub fn parse(words: &mut Words<'_>) -> Result<(VectorKind, Algorithm), ErrorRepl
     parameters.finish()
 }
 
+fn refused(text: impl Into<String>) -> SearchError {
+    SearchError::Arguments(text.into())
+}
+
 struct Parameters {
     algorithm: Algorithm,
     component: Option<Component>,
@@ -102,19 +90,19 @@ struct Parameters {
 }
 
 impl Parameters {
-    fn wrong(&self, what: &str, why: &str) -> ErrorReply {
+    fn wrong(&self, what: &str, why: &str) -> SearchError {
         let name = self.algorithm.name();
         refused(format!(
             "Bad arguments for vector similarity {name} index {what}: {why}"
         ))
     }
 
-    fn number<N: std::str::FromStr>(&self, what: &str, value: &str) -> Result<N, ErrorReply> {
+    fn number<N: std::str::FromStr>(&self, what: &str, value: &str) -> Result<N, SearchError> {
         let wrong = |_| self.wrong(what, "Could not convert argument to expected type");
         value.parse().map_err(wrong)
     }
 
-    fn within(&self, what: &str, value: &str, max: usize) -> Result<usize, ErrorReply> {
+    fn within(&self, what: &str, value: &str, max: usize) -> Result<usize, SearchError> {
         let number = self.number(what, value)?;
         match (1..=max).contains(&number) {
             true => Ok(number),
@@ -122,7 +110,7 @@ impl Parameters {
         }
     }
 
-    fn set(&mut self, name: &[u8], value: &str) -> Result<(), ErrorReply> {
+    fn set(&mut self, name: &[u8], value: &str) -> Result<(), SearchError> {
         let unknown = |what: &'static str| self.wrong(what, "Unknown argument");
         let upper = name.to_ascii_uppercase();
         match upper.as_slice() {
@@ -140,12 +128,12 @@ impl Parameters {
         Ok(())
     }
 
-    fn not_of_algorithm(&self, name: &[u8]) -> ErrorReply {
+    fn not_of_algorithm(&self, name: &[u8]) -> SearchError {
         let (algorithm, shown) = (self.algorithm.name(), String::from_utf8_lossy(name));
         refused(format!("Bad arguments for algorithm {algorithm}: {shown}"))
     }
 
-    fn set_of_hnsw(&mut self, name: &[u8], value: &str) -> Result<(), ErrorReply> {
+    fn set_of_hnsw(&mut self, name: &[u8], value: &str) -> Result<(), SearchError> {
         match name.to_ascii_uppercase().as_slice() {
             b"M" => self.graph.links = self.within("m", value, LINKS_MAX)?,
             b"EF_CONSTRUCTION" => self.graph.build_candidates = self.within("efConstruction", value, CANDIDATES_MAX)?,
@@ -156,7 +144,7 @@ impl Parameters {
         Ok(())
     }
 
-    fn set_of_vamana(&mut self, name: &[u8], value: &str) -> Result<(), ErrorReply> {
+    fn set_of_vamana(&mut self, name: &[u8], value: &str) -> Result<(), SearchError> {
         match name.to_ascii_uppercase().as_slice() {
             b"GRAPH_MAX_DEGREE" => self.graph.links = self.within("graph max degree", value, LINKS_MAX)?,
             b"CONSTRUCTION_WINDOW_SIZE" => {
@@ -188,7 +176,7 @@ impl Parameters {
         }
     }
 
-    fn epsilon(&self, value: &str) -> Result<f64, ErrorReply> {
+    fn epsilon(&self, value: &str) -> Result<f64, SearchError> {
         let epsilon: f64 = self.number("epsilon", value)?;
         match epsilon >= 0.0 {
             true => Ok(epsilon),
@@ -196,7 +184,7 @@ impl Parameters {
         }
     }
 
-    fn finish(mut self) -> Result<(VectorKind, Algorithm), ErrorReply> {
+    fn finish(mut self) -> Result<(VectorKind, Algorithm), SearchError> {
         let name = self.algorithm.name();
         let missing = |what: &str| {
             refused(format!(
@@ -206,7 +194,7 @@ impl Parameters {
         let component = self.component.ok_or_else(|| missing("TYPE"))?;
         let dimensions = self.dimensions.ok_or_else(|| missing("DIM"))?;
         let metric = self.metric.ok_or_else(|| missing("DISTANCE_METRIC"))?;
-        let mut kind = VectorKind::new(component, dimensions, metric).map_err(|error| error.text())?;
+        let mut kind = VectorKind::new(component, dimensions, metric)?;
         if self.algorithm != Algorithm::Flat {
             kind = kind.with_graph(self.graph);
         }
@@ -216,7 +204,7 @@ impl Parameters {
         Ok((kind, self.algorithm))
     }
 
-    fn check_vamana(&mut self, component: Component, dimensions: usize) -> Result<(), ErrorReply> {
+    fn check_vamana(&mut self, component: Component, dimensions: usize) -> Result<(), SearchError> {
         if !matches!(component, Component::Float32 | Component::Float16) {
             return Err(refused("Not supported data type is given. Expected: FLOAT16, FLOAT32"));
         }
