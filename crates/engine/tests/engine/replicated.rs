@@ -405,7 +405,8 @@ fn a_deposed_home_takes_back_what_is_not_confirmed() {
     second.until_shown(b"key", b"third");
 }
 
-/// An epoch whose answer was lost before the home was deposed is part of the history.
+/// An epoch whose answer was lost before the home was deposed is part of the history, and is
+/// acknowledged. Its outcome was called unknown.
 #[test]
 fn a_deposed_home_keeps_what_had_landed() {
     let shelf = founded();
@@ -419,8 +420,10 @@ fn a_deposed_home_keeps_what_had_landed() {
     second.become_home();
     second.set(b"behind", b"it");
     shelf.set_mode(first.client, Mode::Well);
+    assert!(first.engine().wait_settled(dependency, arrival), "it had landed");
     first.until_shown(b"behind", b"it");
     assert_eq!(first.shown(b"key"), Some(b"landed".to_vec()));
+    assert!(first.engine().wait_settled(dependency, arrival), "also later");
 }
 
 #[test]

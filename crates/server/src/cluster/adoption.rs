@@ -9,8 +9,7 @@ use quartet_log_etcd::Etcd;
 use quartet_log_replicated::copies;
 use quartet_log_replicated::drive::{self, DriveError, ask};
 use quartet_log_replicated::{
-    Adoption, Answer, ClusterId, Failure, Follower, NodeId, PartitionId, Place, Request, Sequencer, StopReason,
-    TermValue, Writer, cluster_of,
+    Adoption, Answer, ClusterId, Failure, Follower, PartitionId, Place, Sequencer, StopReason, Writer, cluster_of,
 };
 use quartet_model::{LogSequence, Version};
 
@@ -127,7 +126,7 @@ impl Case<'_> {
             let origin = identity::origin(sequencer, root)?;
             let is_own = origin.is_some_and(|origin| origin.from == self.lost.cluster);
             ensure!(
-                is_own && is_unused(sequencer, &place)?,
+                is_own && identity::is_unused(sequencer, &place)?,
                 "log: etcd holds cluster {:032x} below {root}: begin the new one below another root",
                 there.0
             );
@@ -156,23 +155,6 @@ impl Case<'_> {
             Ok(_) => bail!("log: etcd has all records of this node: there is nothing to adopt, start the nodes"),
         }
     }
-}
-
-/// True if nothing stands behind the Term record that an adoption began with.
-fn is_unused(sequencer: &mut dyn Sequencer, place: &Place) -> Result<bool> {
-    let (from, until, limit) = (place.record_key(LogSequence::ZERO), place.records_end(), 2);
-    let answer = ask(sequencer, Request::Range { from, until, limit }).context("log")?;
-    Ok(matches!(answer, Answer::Entries { entries, .. } if entries.len() == 1))
-}
-
-/// True if the cluster of `place` is an adoption by `node` of which no node is part yet.
-pub fn is_begun_by(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId) -> Result<bool> {
-    let key = place.term_key();
-    let Answer::Value(Some(term)) = ask(sequencer, Request::Get { key }).context("log")? else {
-        return Ok(false);
-    };
-    let is_its = TermValue::decode(&term).is_some_and(|term| term.writer.node == node);
-    Ok(is_its && is_unused(sequencer, place)?)
 }
 
 /// `kept`: the last record of the lost cluster that is kept.

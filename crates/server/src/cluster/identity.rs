@@ -24,10 +24,10 @@ use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::drive::{self, ask};
 use quartet_log_replicated::{
     Adopted, Adoption, Answer, ClusterId, Configured, NodeId, PartitionId, Place, Position, Request, Sequencer,
-    adopted, configured, configured_request, join_request,
+    TermValue, adopted, configured, configured_request, join_request,
 };
+use quartet_model::LogSequence;
 
-use super::adoption;
 use super::copying::{self, CLUSTER_ID};
 use super::members::now_us;
 use crate::settings::ClusterSettings;
@@ -91,7 +91,7 @@ pub fn join(
                 );
             };
             ensure!(
-                !adoption::is_begun_by(sequencer, &Place::new(root, there, PartitionId(0)), settings.node())?,
+                !is_begun_by(sequencer, &Place::new(root, there, PartitionId(0)), settings.node())?,
                 "log: {} has begun a new cluster and did not come to its end: give `quartet cluster adopt` again",
                 settings.node_name
             );
@@ -131,6 +131,23 @@ pub fn origin(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Adopte
         Answer::Value(Some(value)) => Ok(Some(adopted(&value).context("log: the key `adopted` cannot be read")?)),
         _ => Ok(None),
     }
+}
+
+/// True if nothing stands behind the Term record that an adoption began with.
+pub fn is_unused(sequencer: &mut dyn Sequencer, place: &Place) -> Result<bool> {
+    let (from, until, limit) = (place.record_key(LogSequence::ZERO), place.records_end(), 2);
+    let answer = ask(sequencer, Request::Range { from, until, limit }).context("log")?;
+    Ok(matches!(answer, Answer::Entries { entries, .. } if entries.len() == 1))
+}
+
+/// True if the cluster of `place` is an adoption by `node` of which no node is part yet.
+fn is_begun_by(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId) -> Result<bool> {
+    let key = place.term_key();
+    let Answer::Value(Some(term)) = ask(sequencer, Request::Get { key }).context("log")? else {
+        return Ok(false);
+    };
+    let is_its = TermValue::decode(&term).is_some_and(|term| term.writer.node == node);
+    Ok(is_its && is_unused(sequencer, place)?)
 }
 
 /// Shows who adopts how far this node has come.
