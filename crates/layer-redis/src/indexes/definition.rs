@@ -2,7 +2,7 @@
 //! was seen to answer.
 
 use quartet_search::aggregate::Expression;
-use quartet_search::analysis::{Language, StopWords};
+use quartet_search::analysis::{Language, Phonetics, StopWords};
 use quartet_search::vectors::{Component, Metric, VectorKind};
 use quartet_search::{Field, FieldKind, Schema};
 
@@ -39,6 +39,8 @@ pub struct Definition {
     pub schema: Schema,
     /// Names of fields with WITHSUFFIXTRIE, which speeds nothing up here.
     pub with_suffixes: Vec<String>,
+    /// What the TEXT field that is being read says of sounds.
+    phonetics: Option<Phonetics>,
 }
 
 impl Definition {
@@ -58,6 +60,7 @@ impl Definition {
             skips_initial_scan: false,
             schema: Schema::default(),
             with_suffixes: Vec::new(),
+            phonetics: None,
         };
         loop {
             let Some(word) = words.next() else {
@@ -178,6 +181,7 @@ impl Definition {
         };
         let mut field = Field::new(&name, kind);
         field.path = path;
+        field.phonetics = self.phonetics.take();
         self.modifiers(&mut field, words)?;
         if field.no_index && field.index_missing {
             let name = &field.name;
@@ -197,7 +201,7 @@ impl Definition {
             } else if words.take("WITHSUFFIXTRIE") {
                 self.with_suffixes.push(name.into());
             } else if words.take("PHONETIC") {
-                return Err(refused(format!("PHONETIC is not served: field `{name}`")));
+                self.phonetics = Some(phonetics(words)?);
             } else {
                 return Ok(FieldKind::Text { weight, no_stem });
             }
@@ -318,4 +322,16 @@ impl Definition {
         let kind = VectorKind::new(component, dimensions, metric).map_err(|error| error.text())?;
         Ok(FieldKind::Vector(kind))
     }
+}
+
+fn phonetics(words: &mut Words<'_>) -> Result<Phonetics, ErrorReply> {
+    let name = words.next().ok_or_else(|| refused("PHONETIC requires an argument"))?;
+    let wrong = || {
+        refused(
+            "Matcher Format: <2 chars algorithm>:<2 chars language>. Support algorithms: double metaphone (dm). \
+             Supported languages: English (en), French (fr), Portuguese (pt) and Spanish (es)",
+        )
+    };
+    let name = std::str::from_utf8(name).map_err(|_| wrong())?;
+    Phonetics::of_name(name).ok_or_else(wrong)
 }

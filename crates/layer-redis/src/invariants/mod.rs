@@ -128,6 +128,7 @@ fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, val
         Kind::Stream => streams::judge(verification, found, value),
         Kind::String => collections::verify_chunks(verification, found, value),
         Kind::Json => collections::verify_document(verification, found),
+        Kind::Suggestions => collections::verify_suggestions(verification, found, value),
     }
 }
 
@@ -140,7 +141,8 @@ fn entry(row: &Row) -> Option<Entry> {
         (Kind::Json, true) => json::large_text_bytes(entry.large_payload()).is_some(),
         (Kind::List, true) => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),
-        (Kind::Set | Kind::SortedSet, true) => payload.len() == ID_BYTES + 8,
+        (Kind::Suggestions, false) => false,
+        (Kind::Set | Kind::SortedSet | Kind::Suggestions, true) => payload.len() == ID_BYTES + 8,
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),
         (Kind::String, false) => true,
         (Kind::Json, false) => serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok(),

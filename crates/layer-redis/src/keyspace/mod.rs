@@ -61,6 +61,7 @@ pub enum Kind {
     Hash = 4,
     Stream = 5,
     Json = 6,
+    Suggestions = 8,
 }
 
 impl Kind {
@@ -74,6 +75,7 @@ impl Kind {
             Kind::Hash => "hash",
             Kind::Stream => "stream",
             Kind::Json => "ReJSON-RL",
+            Kind::Suggestions => "trietype0",
         }
     }
 
@@ -86,6 +88,7 @@ impl Kind {
             4 => Kind::Hash,
             5 => Kind::Stream,
             6 => Kind::Json,
+            8 => Kind::Suggestions,
             other => panic!("a row of kind {other}, which no version has written"),
         }
     }

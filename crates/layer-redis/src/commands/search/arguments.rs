@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_search::Schema;
 use quartet_search::analysis::{Language, StopWords};
-use quartet_search::query::{Node, NodeKind, NumberRange, Options, Parameters, Query, parse};
+use quartet_search::query::{Expander, Node, NodeKind, NumberRange, Options, Parameters, Query, parse, parse_first};
 use quartet_search::schema::FieldKind;
 use quartet_search::search::Scorer;
 
@@ -24,13 +24,16 @@ pub enum Taken {
 
 /// Arguments of FT.SEARCH as well as of FT.AGGREGATE and FT.EXPLAIN.
 pub struct Common {
-    pub verbatim: bool,
+    pub expander: Expander,
     pub keeps_stop_words: bool,
     pub language: Option<Language>,
     pub scorer: Scorer,
+    /// What HAMMING compares with payloads of documents.
+    pub payload: Option<Vec<u8>>,
     pub slop: Option<u32>,
     pub in_order: bool,
     pub timeout_ms: u64,
+    dialect: u8,
     pub parameters: Option<Parameters>,
     pub fields: Option<Vec<Vec<u8>>>,
     ranges: Vec<(Vec<u8>, NumberRange)>,
@@ -40,13 +43,15 @@ impl Common {
     pub fn new(context: &Context<'_, '_>) -> Common {
         let timeout_ms = context.config().search_timeout.load(Ordering::Relaxed);
         Common {
-            verbatim: false,
+            expander: Expander::default(),
+            payload: None,
             keeps_stop_words: false,
             language: None,
             scorer: Scorer::default(),
             slop: None,
             in_order: false,
             timeout_ms: timeout_ms.max(0) as u64,
+            dialect: context.config().search_default_dialect.load(Ordering::Relaxed) as u8,
             parameters: None,
             fields: None,
             ranges: Vec::new(),
@@ -56,7 +61,11 @@ impl Common {
     /// Reads the next argument if it is one of these.
     pub fn take(&mut self, words: &mut Words<'_>) -> Result<Taken, ErrorReply> {
         if words.take("VERBATIM") {
-            self.verbatim = true;
+            self.expander = Expander::Nothing;
+        } else if words.take("EXPANDER") {
+            self.expander = Expander::of_name(&words.text("EXPANDER")?);
+        } else if words.take("PAYLOAD") {
+            self.payload = Some(words.argument("PAYLOAD")?.to_vec());
         } else if words.take("NOSTOPWORDS") {
             self.keeps_stop_words = true;
         } else if words.take("LANGUAGE") {
@@ -78,7 +87,7 @@ impl Common {
             let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
             self.timeout_ms = number.ok_or_else(|| refused("TIMEOUT requires a non negative integer"))?;
         } else if words.take("DIALECT") {
-            dialect(words)?;
+            self.dialect = dialect(words)?;
         } else if words.take("PARAMS") {
             self.take_parameters(words)?;
         } else if words.take("FILTER") {
@@ -140,7 +149,8 @@ impl Common {
             schema.language = language;
         }
         let parameters = self.parameters.clone().unwrap_or_default();
-        let mut query = parse(&schema, query, &parameters, self.verbatim)?;
+        let parse = if self.dialect == 1 { parse_first } else { parse };
+        let mut query = parse(&schema, query, &parameters, self.expander)?;
         if let Some(fields) = &self.fields {
             let mask = fields.iter().fold(0, |mask, field| mask | bit(&schema, field));
             query.root.restrict(mask);
@@ -191,13 +201,10 @@ fn bound(word: &[u8], which: &str) -> Result<(f64, bool), ErrorReply> {
     Ok((number.ok_or_else(wrong)?, excluded.is_some()))
 }
 
-fn dialect(words: &mut Words<'_>) -> Result<(), ErrorReply> {
+fn dialect(words: &mut Words<'_>) -> Result<u8, ErrorReply> {
     let word = words.next().ok_or_else(|| refused("Need an argument for DIALECT"))?;
     match std::str::from_utf8(word).ok().and_then(|word| word.parse::<u8>().ok()) {
-        Some(2..=4) => Ok(()),
-        Some(1) => Err(refused(
-            "Queries of dialect 1 are not served, those of dialects 2 to 4 are",
-        )),
+        Some(dialect @ 1..=4) => Ok(dialect),
         _ => Err(refused("DIALECT requires a non negative integer >=1 and <= 4")),
     }
 }
@@ -217,15 +224,7 @@ pub fn limit(words: &mut Words<'_>) -> Result<(usize, usize), ErrorReply> {
 /// An argument that is none.
 pub fn unknown(words: &Words<'_>) -> ErrorReply {
     let word = String::from_utf8_lossy(words.peek().unwrap_or_default()).into_owned();
-    let not_served = [
-        "EXPLAINSCORE",
-        "SUMMARIZE",
-        "HIGHLIGHT",
-        "GEOFILTER",
-        "EXPANDER",
-        "PAYLOAD",
-        "FORMAT",
-    ];
+    let not_served = ["GEOFILTER", "FORMAT"];
     match not_served.iter().any(|known| word.eq_ignore_ascii_case(known)) {
         true => refused(format!("{} is not served", word.to_ascii_uppercase())),
         false => refused(format!(

@@ -286,7 +286,9 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         Kind::List => lists::elements(keys, entry),
         Kind::Set => sets::members(keys, entry),
         Kind::SortedSet => sorted_sets::members(keys, entry),
-        Kind::String | Kind::Hash | Kind::Stream | Kind::Json => return Err(errors::WRONG_TYPE.into()),
+        Kind::String | Kind::Hash | Kind::Stream | Kind::Json | Kind::Suggestions => {
+            return Err(errors::WRONG_TYPE.into());
+        }
     };
     let turned = |order: Ordering| if options.descending { order.reverse() } else { order };
     // A set has no order of its own: it is not reversed, and what is stored of it, or shown to a
