@@ -42,8 +42,11 @@ pub fn count(entry: &Entry) -> u64 {
         .map_or(0, |count| u64::from_be_bytes(*count))
 }
 
-/// The texts of a key, each with its score and payload, in the order of the rows.
-pub fn each(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnMut(&[u8], f64, &[u8])) {
+/// Takes a text, its score and its payload.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], f64, &[u8]);
+
+/// The texts of a key, in the order of the rows.
+pub fn each(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: Visit<'_>) {
     entry.elements().scan(keys.tx, b"", None, false, &mut |key, value| {
         let (score, payload) = value_of(value);
         visit(&text_of(key), score, payload);
