@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use quartet_search::query::{Parameters, parse};
+use quartet_search::query::{Expander, Parameters, parse, parse_first};
 use quartet_search::search::{Request, search};
 use quartet_search::vectors::{Component, Metric, VectorKind};
 use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, index};
@@ -46,7 +46,12 @@ static ROWS: LazyLock<[MemoryRows; 2]> = LazyLock::new(|| {
 
 fuzz_target!(|data: &[u8]| {
     let parameters: Parameters = [("v".to_owned(), vec![0; 4]), ("n".to_owned(), b"1".to_vec())].into();
-    let Ok(query) = parse(&SCHEMA, data, &parameters, false) else {
+    // The first byte says which dialect.
+    let read = match data.strip_prefix(b"1") {
+        Some(text) => parse_first(&SCHEMA, text, &parameters, Expander::All),
+        None => parse(&SCHEMA, data, &parameters, Expander::All),
+    };
+    let Ok(query) = read else {
         return;
     };
     query.explain(&SCHEMA);

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use quartet_search::query::{Parameters, parse};
+use quartet_search::query::{Expander, Parameters, parse};
 use quartet_search::search::{Request, search};
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
 use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, graph, index};
@@ -78,7 +78,7 @@ fn nearest(rows: &mut MemoryRows, schema: &Schema, vector: Vec<u8>, candidates: 
         0 => format!("*=>[KNN {NEAREST} @v $q]"),
         candidates => format!("*=>[KNN {NEAREST} @v $q EF_RUNTIME {candidates}]"),
     };
-    let query = parse(schema, text.as_bytes(), &parameters, false).unwrap();
+    let query = parse(schema, text.as_bytes(), &parameters, Expander::All).unwrap();
     let start = Instant::now();
     let found = search(rows, schema, &query, &Request::default(), &|| false).unwrap();
     let time = start.elapsed().as_secs_f64();

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Durability, Engine, EngineOptions, Space, Transaction};
 use quartet_env::{FaultyDisk, SystemClock};
 use quartet_model::{DatabaseId, LayerId};
-use quartet_search::query::{Parameters, parse};
+use quartet_search::query::{Expander, Parameters, parse};
 use quartet_search::rows::Visit;
 use quartet_search::search::{Request, search};
 use quartet_search::{Document, Field, Rows, Schema, WriteRows, analysis, index};
@@ -245,7 +245,7 @@ fn stored(engine: &Engine, documents: usize) -> (f64, usize) {
 }
 
 fn search_micros(engine: &Engine, schema: &Schema) -> f64 {
-    let query = parse(schema, b"word19999", &Parameters::new(), false).expect("a query");
+    let query = parse(schema, b"word19999", &Parameters::new(), Expander::All).expect("a query");
     let mut frozen = engine.partition().freeze(space());
     let cpu = cpu_seconds();
     for _ in 0..SEARCHES {

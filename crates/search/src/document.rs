@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use crate::Schema;
-use crate::analysis::{STEM_PREFIX, STEMMED_BYTES_MIN, Stemmer, folded, tokens};
+use crate::analysis::{Phonetics, STEM_PREFIX, STEMMED_BYTES_MIN, Stemmer, folded, tokens};
 use crate::error::IndexingFailure;
 use crate::geo::{Cell, Place};
 use crate::layout::{Cursor, DocumentId, push_bytes, push_number};
@@ -133,7 +133,8 @@ impl Document {
                     if number > 0 {
                         *position = position.saturating_add(POSITIONS_BETWEEN_VALUES);
                     }
-                    self.add_text(schema, stemmer, position, (schema.bit(at), *weight), text);
+                    let sounds = field.phonetics;
+                    self.add_text(schema, (stemmer, sounds), position, (schema.bit(at), *weight), text);
                     if text.is_empty() && field.index_empty {
                         self.add_word(b"", 0, schema.bit(at), 1);
                     }
@@ -182,7 +183,7 @@ impl Document {
     fn add_text(
         &mut self,
         schema: &Schema,
-        stemmer: Option<&Stemmer>,
+        (stemmer, sounds): (Option<&Stemmer>, Option<Phonetics>),
         position: &mut u32,
         (field, weight): (FieldMask, f64),
         text: &[u8],
@@ -192,6 +193,12 @@ impl Document {
             *position = position.saturating_add(1);
             self.length = self.length.saturating_add(counts(weight));
             self.add_word(&word, *position, field, counts(weight));
+            for term in schema.synonyms.of(&word) {
+                self.add_word(&term, *position, field, counts(weight));
+            }
+            if let Some(term) = sounds.and_then(|sounds| sounds.of_word(&word)) {
+                self.add_word(&term, *position, field, counts(weight));
+            }
             let Some(stemmer) = stemmer.filter(|_| word.len() >= STEMMED_BYTES_MIN) else {
                 continue;
             };

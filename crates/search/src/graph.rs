@@ -534,7 +534,7 @@ impl<'s> LevelSearch<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::{Parameters, parse};
+    use crate::query::{Expander, Parameters, parse};
     use crate::search::{Request, search};
     use crate::vectors::{Component, Metric};
     use crate::{Document, Field, MemoryRows, index};
@@ -574,7 +574,7 @@ mod tests {
 
     fn nearest(rows: &mut MemoryRows, schema: &Schema, vector: &[u8]) -> Vec<Vec<u8>> {
         let parameters: Parameters = [("q".to_owned(), vector.to_vec())].into();
-        let query = parse(schema, b"*=>[KNN 10 @v $q]", &parameters, false).unwrap();
+        let query = parse(schema, b"*=>[KNN 10 @v $q]", &parameters, Expander::All).unwrap();
         let found = search(rows, schema, &query, &Request::default(), &|| false).unwrap();
         found.hits.into_iter().map(|hit| hit.key).collect()
     }

@@ -25,6 +25,7 @@ pub mod document;
 pub mod error;
 pub mod geo;
 pub mod graph;
+pub mod highlight;
 pub mod index;
 mod layout;
 mod postings;

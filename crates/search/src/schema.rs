@@ -1,7 +1,7 @@
 //! The fields of an index and how each is searched.
 
 use crate::SearchError;
-use crate::analysis::{Language, StopWords};
+use crate::analysis::{Language, Phonetics, StopWords, Synonyms};
 use crate::shapes::System;
 use crate::vectors::VectorKind;
 
@@ -77,6 +77,8 @@ pub struct Field {
     pub index_missing: bool,
     /// Empty values of TAG and TEXT are indexed.
     pub index_empty: bool,
+    /// Words of a TEXT field are found by how they sound, too.
+    pub phonetics: Option<Phonetics>,
 }
 
 impl Field {
@@ -91,6 +93,7 @@ impl Field {
             no_index: false,
             index_missing: false,
             index_empty: false,
+            phonetics: None,
         }
     }
 
@@ -126,6 +129,8 @@ pub struct Schema {
     pub language: Language,
     /// Words that are no terms.
     pub stop_words: StopWords,
+    /// Words that mean the same.
+    pub synonyms: Synonyms,
 }
 
 impl Schema {
@@ -198,6 +203,12 @@ impl Schema {
             .texts()
             .filter(|(_, field)| !matches!(field.kind, FieldKind::Text { no_stem: true, .. }));
         stemmed.fold(0, |mask, (bit, _)| mask | bit)
+    }
+
+    /// The bits of TEXT fields whose words are found by how they sound.
+    pub fn phonetic(&self) -> FieldMask {
+        let phonetic = self.texts().filter(|(_, field)| field.phonetics.is_some());
+        phonetic.fold(0, |mask, (bit, _)| mask | bit)
     }
 }
 

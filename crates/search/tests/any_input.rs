@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use quartet_search::aggregate::{Expression, Record, Value};
-use quartet_search::query::{Parameters, parse};
+use quartet_search::query::{Expander, Parameters, parse, parse_first};
 use quartet_search::search::{Request, search};
 use quartet_search::vectors::{Component, Metric, VectorKind};
 use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, index};
@@ -155,7 +155,10 @@ proptest! {
     fn any_query_has_one_answer(text in pieces(OF_QUERIES)) {
         let schema = schema();
         let parameters: Parameters = [("v".to_owned(), vec![0; 4]), ("w".to_owned(), b"hello".to_vec())].into();
-        if let Ok(query) = parse(&schema, text.as_bytes(), &parameters, false) {
+        for read in [parse, parse_first] {
+            let Ok(query) = read(&schema, text.as_bytes(), &parameters, Expander::All) else {
+                continue;
+            };
             query.explain(&schema);
             let [unsettled, settled] = rows(&schema).map(|mut rows| {
                 search(&mut rows, &schema, &query, &Request::default(), &|| false)

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use quartet_search::query::{Parameters, parse};
+use quartet_search::query::{Expander, Parameters, parse};
 use quartet_search::search::{Request, Revision, Scorer, search};
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
 use quartet_search::{Document, Field, FieldKind, Json, MemoryRows, Schema, SearchError, index};
@@ -80,7 +80,7 @@ fn queries_are_read_as_the_original_reads_them() {
         if READ_OTHERWISE.iter().any(|(known, _)| *known == query) {
             continue;
         }
-        let parsed = parse(&schema, query.as_bytes(), &parameters, false);
+        let parsed = parse(&schema, query.as_bytes(), &parameters, Expander::All);
         let found = match &parsed {
             Ok(query) => query.explain(&schema),
             Err(error) => format!("ERR {error}"),
@@ -156,7 +156,7 @@ fn found(
     query: &str,
     scorer: Scorer,
 ) -> Result<BTreeMap<String, f64>, SearchError> {
-    let query = parse(schema, query.as_bytes(), &Parameters::new(), false)?;
+    let query = parse(schema, query.as_bytes(), &Parameters::new(), Expander::All)?;
     let request = Request {
         count: 1000,
         scorer,
@@ -317,7 +317,7 @@ fn json_values_are_indexed_as_the_original_indexes_them() {
         index::put(&mut rows, &document);
         for query in line["asked"].as_array().unwrap() {
             let matches = line["matches"].as_array().unwrap().contains(query);
-            let query = parse(&schema, query.as_str().unwrap().as_bytes(), &parameters, false).unwrap();
+            let query = parse(&schema, query.as_str().unwrap().as_bytes(), &parameters, Expander::All).unwrap();
             let found = search(&mut rows, &schema, &query, &Request::default(), &|| false).unwrap();
             assert_eq!(found.total, u64::from(matches), "{line}: {query:?}");
         }
@@ -414,7 +414,7 @@ fn difference(rows: &mut MemoryRows, schema: &Schema, line: &Value) -> Option<St
         .into_iter()
         .filter_map(|(name, kind)| Some((name, blob(kind.component(), vector.as_ref()?))))
         .collect();
-    let query = parse(schema, text.as_bytes(), &parameters, false).unwrap();
+    let query = parse(schema, text.as_bytes(), &parameters, Expander::All).unwrap();
     let request = Request {
         count: 1000,
         scorer: Scorer::Bm25Std(Revision::Search2_10),

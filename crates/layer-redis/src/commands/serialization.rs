@@ -66,11 +66,15 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 
 /// A key's value as DUMP answers it.
 pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, ErrorReply> {
-    let value = value_of(&mut context.keys(), entry).ok_or("ERR JSON documents cannot be serialized")?;
+    let refused = match entry.kind {
+        Kind::Suggestions => "ERR Suggestions cannot be serialized",
+        _ => "ERR JSON documents cannot be serialized",
+    };
+    let value = value_of(&mut context.keys(), entry).ok_or(refused)?;
     Ok(value::dump(&value))
 }
 
-/// A key's value; none if it is a JSON document, for which Redis has no form.
+/// A key's value; none if it is a JSON document or of suggestions, whose forms are modules'.
 pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
     Some(match entry.kind {
         Kind::String => Value::String(StringValue::of(entry).whole(keys.tx).into_owned()),
@@ -88,7 +92,7 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
             });
             Value::Hash(fields)
         }
-        Kind::Json => return None,
+        Kind::Json | Kind::Suggestions => return None,
         Kind::Stream => Value::Stream(streams::value(keys, entry)),
         Kind::VectorSet => Value::VectorSet(vector_sets::value(keys, entry)),
     })

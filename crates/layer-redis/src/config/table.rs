@@ -278,7 +278,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("sanitize-dump-payload", None, Choice(&["no", "yes", "clients"]), "no", Modifiable, Kept),
     row("save", None, SavePoints, "", Modifiable, Kept),
     row("server_cpulist", None, Text, "", Immutable, Kept),
-    row("search-default-dialect", None, Integer(2, 4), "2", Modifiable, Number(|config| &config.search_default_dialect)),
+    row("search-default-dialect", None, Integer(1, 4), "2", Modifiable, Number(|config| &config.search_default_dialect)),
     row("search-timeout", None, Integer(0, INT_MAX), "500", Modifiable, Number(|config| &config.search_timeout)),
     row("set-max-intset-entries", None, Integer(0, i64::MAX), "512", Modifiable, Number(|config| &config.set_max_intset_entries)),
     row("set-max-listpack-entries", None, Integer(0, i64::MAX), "128", Modifiable, Kept),

@@ -491,10 +491,12 @@ mod tests {
         "xack",
         "xclaim",
         "xautoclaim",
+        "ft.sugadd",
+        "ft.sugdel",
     ];
 
     /// Writers of search's definitions, which are no keys.
-    const DEFINERS: &[&str] = &["ft.create", "ft._create", "ft.al", "ft._al"];
+    const DEFINERS: &[&str] = &["ft.create", "ft._create", "ft.al", "ft._al", "ft.syn", "ft.dict"];
 
     #[test]
     fn every_writer_has_a_rule() {

@@ -76,6 +76,8 @@ const AS_THEY_CAME: &[&str] = &[
     "persist",
     "copy",
     "move",
+    "ft.sugadd",
+    "ft.sugdel",
 ];
 
 /// Commands that concern more than keys that are noted.
@@ -98,6 +100,9 @@ const OF_EVERYTHING: &[&str] = &[
     "ft.aliasupdate",
     "ft.aliasdel",
     "ft._aliasdelifx",
+    "ft.synupdate",
+    "ft.dictadd",
+    "ft.dictdel",
 ];
 
 /// Commands that waited, and what they did in the end to the only key that they changed.

@@ -5,10 +5,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_engine::{Transaction, UniqueId};
+use quartet_search::analysis::Synonyms;
 
 use crate::command::error_reply::ErrorReply;
 use crate::indexes::{Definition, Failures, numbered};
 use crate::keyspace::packed;
+
+/// The first word of what stands behind the requests if there are synonyms: groups and words in
+/// turn.
+const SYNONYMS: &[u8] = b"SYNONYMS";
 
 pub(super) const MARK: &[u8] = b"Sc";
 
@@ -145,15 +150,35 @@ impl Index {
         Ok(index)
     }
 
+    /// The index with other synonyms.
+    pub fn with_synonyms(&self, tx: &mut Transaction<'_>, synonyms: Synonyms) -> Index {
+        let mut index = self.clone();
+        index.definition.schema.synonyms = synonyms;
+        index.write(tx);
+        index
+    }
+
     /// Reads a row. Panics if no version has written it.
     fn read(name: &[u8], row: &[u8]) -> Index {
         let (number, rest) = row.split_first_chunk().expect("an index begins with its number");
-        let requests: Vec<Vec<u8>> = packed::iter(rest).map(<[u8]>::to_vec).collect();
-        let mut parts = requests.iter();
+        let rows: Vec<Vec<u8>> = packed::iter(rest).map(<[u8]>::to_vec).collect();
+        let mut parts = rows.iter();
         let created = parts.next().expect("an index was created");
         let mut definition = Definition::parse(&words(created)).expect("what was accepted once");
+        let mut requests = vec![created.clone()];
         for request in parts {
-            definition.alter(&words(request)).expect("what was accepted once");
+            match &words(request)[..] {
+                [word, synonyms @ ..] if *word == SYNONYMS => {
+                    for pair in synonyms.chunks_exact(2) {
+                        let groups = &mut definition.schema.synonyms;
+                        groups.add(pair[0], &[pair[1]]).expect("what was accepted once");
+                    }
+                }
+                altered => {
+                    definition.alter(altered).expect("what was accepted once");
+                    requests.push(request.clone());
+                }
+            }
         }
         Index {
             name: name.to_vec(),
@@ -166,6 +191,14 @@ impl Index {
     fn write(&self, tx: &mut Transaction<'_>) {
         let mut row = self.number.to_vec();
         self.requests.iter().for_each(|request| packed::push(&mut row, request));
+        let synonyms = &self.definition.schema.synonyms;
+        if !synonyms.is_empty() {
+            let pairs = synonyms
+                .iter()
+                .flat_map(|(word, groups)| groups.iter().map(move |group| [group, word]));
+            let words: Vec<&[u8]> = [SYNONYMS].into_iter().chain(pairs.flatten()).collect();
+            packed::push(&mut row, &packed_words(&words));
+        }
         tx.set(&index_row(&self.name), &row);
         changed(tx);
     }

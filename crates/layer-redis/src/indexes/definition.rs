@@ -2,7 +2,7 @@
 //! was seen to answer.
 
 use quartet_search::aggregate::Expression;
-use quartet_search::analysis::{Language, StopWords};
+use quartet_search::analysis::{Language, Phonetics, StopWords};
 use quartet_search::shapes::System;
 use quartet_search::{Field, FieldKind, Schema};
 
@@ -45,6 +45,8 @@ pub struct Definition {
     pub with_suffixes: Vec<String>,
     /// Names of VECTOR fields, and how their vectors were asked to be kept.
     algorithms: Vec<(String, Algorithm)>,
+    /// What the TEXT field that is being read says of sounds.
+    phonetics: Option<Phonetics>,
 }
 
 impl Definition {
@@ -66,6 +68,7 @@ impl Definition {
             schema: Schema::default(),
             with_suffixes: Vec::new(),
             algorithms: Vec::new(),
+            phonetics: None,
         };
         loop {
             let Some(word) = words.next() else {
@@ -185,6 +188,7 @@ impl Definition {
         };
         let mut field = Field::new(&name, kind);
         field.path = path;
+        field.phonetics = self.phonetics.take();
         self.modifiers(&mut field, words)?;
         // A document's values are kept as they are.
         field.keeps_case |= field.sortable && self.on == Kind::Json;
@@ -206,7 +210,7 @@ impl Definition {
             } else if words.take("WITHSUFFIXTRIE") {
                 self.with_suffixes.push(name.into());
             } else if words.take("PHONETIC") {
-                return Err(refused(format!("PHONETIC is not served: field `{name}`")));
+                self.phonetics = Some(phonetics(words)?);
             } else {
                 return Ok(FieldKind::Text { weight, no_stem });
             }
@@ -293,4 +297,16 @@ fn system(words: &mut Words<'_>) -> System {
             System::Spherical
         }
     }
+}
+
+fn phonetics(words: &mut Words<'_>) -> Result<Phonetics, ErrorReply> {
+    let name = words.next().ok_or_else(|| refused("PHONETIC requires an argument"))?;
+    let wrong = || {
+        refused(
+            "Matcher Format: <2 chars algorithm>:<2 chars language>. Support algorithms: double metaphone (dm). \
+             Supported languages: English (en), French (fr), Portuguese (pt) and Spanish (es)",
+        )
+    };
+    let name = std::str::from_utf8(name).map_err(|_| wrong())?;
+    Phonetics::of_name(name).ok_or_else(wrong)
 }

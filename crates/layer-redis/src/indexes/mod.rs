@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 'S' 'c'                 changes with every change of the definitions; absent while there is none
-//! 'S' 'i' name            an index: number (10), then packed: the words of FT.CREATE, those of each FT.ALTER
+//! 'S' 'i' name            an index: number (10), then packed: the words of FT.CREATE, those of each FT.ALTER,
+//!                         `SYNONYMS` with groups and words in turn
 //! 'S' 'a' alias           the name of the index that it stands for
 //! 'S' 'b' number          the index is being filled: cursor of SCAN (8), 1 if documents are analysed anew
 //! 'S' 'f' number          documents that could not be indexed: see `Failures`
@@ -27,7 +28,7 @@ mod words;
 
 pub use catalogue::{Catalogue, Index, Progress, clear_alias, put_alias};
 pub use cursors::{Cursor, Cursors, bytes};
-pub use definition::Definition;
+pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
 pub use rows::{Overlay, TransactionRows};
 pub use vectors::Algorithm;

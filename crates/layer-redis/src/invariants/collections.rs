@@ -108,6 +108,29 @@ pub(super) fn verify_set(verification: &mut Verification<'_>, found: &Found<'_>,
     verify_count(verification, found, value, counted);
 }
 
+/// Each text has a score, and they are as many as the key says.
+pub(super) fn verify_suggestions(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
+    let (prefix, _) = found.elements();
+    let rows = verification.rows;
+    let mut counted = 0;
+    rows.scan(
+        &prefix,
+        &quartet_model::next_prefix(&prefix),
+        false,
+        &mut |key, value| {
+            match value.len() >= 8 {
+                true => counted += 1,
+                false => {
+                    let what = format!("a suggestion of {} has no score", found.name());
+                    verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+                }
+            }
+            ControlFlow::Continue(())
+        },
+    );
+    verify_count(verification, found, value, counted);
+}
+
 /// An index row of this collection, relative to the layer.
 fn index_key(found: &Found<'_>, number: u64, element: &[u8]) -> Vec<u8> {
     let (prefix, _) = found.elements();

@@ -130,6 +130,7 @@ fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, val
         Kind::String => collections::verify_chunks(verification, found, value),
         Kind::Json => collections::verify_document(verification, found),
         Kind::VectorSet => vector_sets::verify(verification, found),
+        Kind::Suggestions => collections::verify_suggestions(verification, found, value),
     }
 }
 
@@ -142,7 +143,8 @@ fn entry(row: &Row) -> Option<Entry> {
         (Kind::Json, true) => json::large_text_bytes(entry.large_payload()).is_some(),
         (Kind::List, true) => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),
-        (Kind::Set | Kind::SortedSet, true) => payload.len() == ID_BYTES + 8,
+        (Kind::Suggestions, false) => false,
+        (Kind::Set | Kind::SortedSet | Kind::Suggestions, true) => payload.len() == ID_BYTES + 8,
         (Kind::VectorSet, is_large) => is_large && commands::vector_sets::head(&entry).is_some(),
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),
         (Kind::String, false) => true,

@@ -62,6 +62,7 @@ pub enum Kind {
     Stream = 5,
     Json = 6,
     VectorSet = 7,
+    Suggestions = 8,
 }
 
 impl Kind {
@@ -76,6 +77,7 @@ impl Kind {
             Kind::Stream => "stream",
             Kind::Json => "ReJSON-RL",
             Kind::VectorSet => "vectorset",
+            Kind::Suggestions => "trietype0",
         }
     }
 
@@ -89,6 +91,7 @@ impl Kind {
             5 => Kind::Stream,
             6 => Kind::Json,
             7 => Kind::VectorSet,
+            8 => Kind::Suggestions,
             other => panic!("a row of kind {other}, which no version has written"),
         }
     }

@@ -78,6 +78,9 @@ const LEVELS: [&[(&str, Operator)]; 4] = [
 /// The level above which a `!` stands.
 const NEGATED_LEVEL: usize = 1;
 
+/// Most terms that `matched_terms` gives unless it is told.
+const MATCHED_TERMS_MAX: usize = 100;
+
 impl Expression {
     /// Reads an expression.
     pub fn parse(text: &[u8]) -> Result<Expression, SearchError> {
@@ -100,6 +103,25 @@ impl Expression {
         let mut names = Vec::new();
         self.0.properties(&mut names);
         names
+    }
+
+    /// Whether it asks for the terms by which documents were found.
+    pub fn asks_for_terms(&self) -> bool {
+        self.0.asks_for_terms()
+    }
+
+    /// What it does in the end, in the original's words.
+    pub fn kind(&self) -> String {
+        match &self.0 {
+            Node::Value(_) => "Literal".into(),
+            Node::Property(name) => format!("Property {name}"),
+            Node::Negation(_) => "Inverted".into(),
+            Node::Chain(_, others) => {
+                let operator = others.last().map(|(operator, _)| operator.sign());
+                operator.unwrap_or_default()
+            }
+            Node::Call(function, _) => format!("Function {}", function.name()),
+        }
     }
 
     /// Its value for a record.
@@ -126,6 +148,18 @@ impl Node {
         }
     }
 
+    fn asks_for_terms(&self) -> bool {
+        match self {
+            Node::Call(Function::MatchedTerms, _) => true,
+            Node::Call(_, arguments) => arguments.iter().any(Node::asks_for_terms),
+            Node::Negation(node) => node.asks_for_terms(),
+            Node::Chain(first, others) => {
+                first.asks_for_terms() || others.iter().any(|(_, node)| node.asks_for_terms())
+            }
+            Node::Value(_) | Node::Property(_) => false,
+        }
+    }
+
     fn value(&self, record: &Record) -> Result<Value, SearchError> {
         match self {
             Node::Value(value) => Ok(value.clone()),
@@ -143,6 +177,19 @@ impl Node {
                     .iter()
                     .fold(first, |value, (operator, node)| operator.apply(value?, node, record))
             }
+            Node::Call(Function::MatchedTerms, arguments) => {
+                let count = match arguments.first() {
+                    Some(count) => count.value(record)?.number().map_or(0, |count| count as usize),
+                    None => MATCHED_TERMS_MAX,
+                };
+                let terms = record.matched().iter().take(count);
+                let terms: Vec<Value> = terms.map(|term| Value::text(term.clone())).collect();
+                Ok(if terms.is_empty() {
+                    Value::Null
+                } else {
+                    Value::List(terms)
+                })
+            }
             Node::Call(Function::Exists, arguments) => {
                 let [Node::Property(name)] = &arguments[..] else {
                     return Ok(truth(true));
@@ -158,6 +205,17 @@ impl Node {
 }
 
 impl Operator {
+    /// Its sign, behind the word for its kind.
+    fn sign(self) -> String {
+        let mut all = LEVELS.iter().flat_map(|level| level.iter());
+        let sign = all.find(|(_, known)| *known == self).map_or("", |(sign, _)| sign);
+        let is_computed = LEVELS[2..]
+            .iter()
+            .any(|level| level.iter().any(|(_, known)| *known == self));
+        let kind = if is_computed { "Operator" } else { "Predicate" };
+        format!("{kind} {sign}")
+    }
+
     fn apply(self, left: Value, right: &Node, record: &Record) -> Result<Value, SearchError> {
         match self {
             Operator::And if !left.is_true() => return Ok(truth(false)),

@@ -4,7 +4,7 @@
 //! number, as at the original, unless it refuses.
 
 use crate::SearchError;
-use crate::aggregate::Value;
+use crate::aggregate::{Value, times};
 use crate::geo::Place;
 
 /// A function, by what it does.
@@ -12,6 +12,8 @@ use crate::geo::Place;
 pub enum Function {
     /// Whether a property has a value. The only one that gets the property and not its value.
     Exists,
+    /// The terms by which the document was found. Gets the record.
+    MatchedTerms,
     /// Every other, by its position in the table.
     Other(u8),
 }
@@ -47,6 +49,8 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
     ("to_number", 1, 1, to_number),
     ("to_str", 1, 1, |values| Ok(Value::Text(values[0].bytes()))),
     ("geodistance", 2, 4, geodistance),
+    ("timefmt", 1, 2, time_text),
+    ("parsetime", 2, 2, text_time),
     ("minute", 1, 1, |values| {
         time(values, |seconds| (seconds - seconds % 60) as f64)
     }),
@@ -79,16 +83,26 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
 impl Function {
     /// The function of this name.
     pub fn of_name(name: &str) -> Option<Function> {
-        if name == "exists" {
-            return Some(Function::Exists);
+        match name {
+            "exists" => return Some(Function::Exists),
+            "matched_terms" => return Some(Function::MatchedTerms),
+            _ => {}
         }
         let found = TABLE.iter().position(|(known, ..)| *known == name);
         found.map(|at| Function::Other(at as u8))
     }
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
     fn row(self) -> (&'static str, usize, usize, Call) {
         match self {
             Function::Exists => ("exists", 1, 1, |_| unreachable!("answered without its value")),
+            Function::MatchedTerms => ("matched_terms", 0, usize::MAX, |_| {
+                unreachable!("answered by the record")
+            }),
             Function::Other(at) => TABLE[usize::from(at)],
         }
     }
@@ -240,6 +254,31 @@ fn geodistance(values: &[Value]) -> Result<Value, SearchError> {
     Ok(Value::Number((from.meters_to(&to) * 100.0).round() / 100.0))
 }
 
+/// A time in the form that is named; nothing if it has no text or is none.
+fn time_text(values: &[Value]) -> Result<Value, SearchError> {
+    let form = match values.get(1) {
+        None => b"%FT%TZ".to_vec(),
+        Some(Value::Text(form)) => form.clone(),
+        Some(_) => return Err(refused("Invalid type for argument 1 in function 'time'".into())),
+    };
+    let seconds = values[0].number().filter(|seconds| seconds.abs() <= SECONDS_MAX);
+    let text = seconds.map(|seconds| times::text(seconds.floor() as i64, &form));
+    Ok(match text {
+        Some(text) if !text.is_empty() => Value::Text(text),
+        _ => Value::Null,
+    })
+}
+
+fn text_time(values: &[Value]) -> Result<Value, SearchError> {
+    let [Value::Text(text), Value::Text(form)] = values else {
+        let at = usize::from(matches!(values[0], Value::Text(_)));
+        return Err(refused(format!(
+            "Invalid type for argument {at} in function 'parsetime'"
+        )));
+    };
+    Ok(times::parse(text, form).map_or(Value::Null, |seconds| Value::Number(seconds as f64)))
+}
+
 const DAY_SECONDS: i64 = 86_400;
 
 /// Latest time that functions of time take, in seconds since the Unix epoch: the year 9999.
@@ -253,21 +292,22 @@ fn time(values: &[Value], function: impl FnOnce(i64) -> f64) -> Result<Value, Se
 }
 
 /// A day of the Gregorian calendar.
-struct Date {
-    year: i64,
+pub(super) struct Date {
+    pub year: i64,
     /// From 1.
-    month: i64,
+    pub month: i64,
     /// From 1.
-    day: i64,
-    days: i64,
+    pub day: i64,
+    /// Since the Unix epoch.
+    pub days: i64,
 }
 
 impl Date {
     /// The day of a time in seconds since the Unix epoch, by eras of 400 years that begin in March.
-    fn of(seconds: i64) -> Date {
-        let days = seconds / DAY_SECONDS;
+    pub fn of(seconds: i64) -> Date {
+        let days = seconds.div_euclid(DAY_SECONDS);
         let from_march = days + 719_468;
-        let (era, of_era) = (from_march / 146_097, from_march % 146_097);
+        let (era, of_era) = (from_march.div_euclid(146_097), from_march.rem_euclid(146_097));
         let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
         let of_year = of_era - (365 * year + year / 4 - year / 100);
         let month = (5 * of_year + 2) / 153;
@@ -282,7 +322,7 @@ impl Date {
     }
 
     /// From 0.
-    fn day_of_year(&self) -> f64 {
+    pub fn day_of_year(&self) -> f64 {
         let is_leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
         let february = 28 + i64::from(is_leap);
         let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

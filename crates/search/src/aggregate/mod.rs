@@ -7,6 +7,7 @@
 mod expression;
 mod functions;
 mod reducers;
+mod times;
 mod value;
 
 use std::cmp::Ordering;
@@ -124,8 +125,26 @@ pub fn wanted(steps: &[Step], is_known: &dyn Fn(&str) -> bool) -> Result<Vec<Str
     Ok(wanted)
 }
 
+/// Whether a step asks for the terms by which documents were found.
+pub fn ask_for_terms(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Apply { expression, .. } | Step::Filter(expression) => expression.asks_for_terms(),
+        _ => false,
+    })
+}
+
 /// Runs the steps over the records of documents.
-pub fn run(steps: &[Step], mut records: Vec<Record>) -> Result<Vec<Record>, SearchError> {
+pub fn run(steps: &[Step], records: Vec<Record>) -> Result<Vec<Record>, SearchError> {
+    run_watched(steps, records, &mut |_, _| {})
+}
+
+/// The same; `watch` is told after each step what it was, in the original's words, and how many
+/// records it gave.
+pub fn run_watched(
+    steps: &[Step],
+    mut records: Vec<Record>,
+    watch: &mut dyn FnMut(String, usize),
+) -> Result<Vec<Record>, SearchError> {
     for (at, step) in steps.iter().enumerate() {
         records = match step {
             Step::GroupBy { properties, reducers } => grouped(properties, reducers, &records)?,
@@ -138,6 +157,14 @@ pub fn run(steps: &[Step], mut records: Vec<Record>) -> Result<Vec<Record>, Sear
             Step::Filter(expression) => filtered(expression, records)?,
             Step::Limit { offset, count } => records.into_iter().skip(*offset).take(*count).collect(),
         };
+        let name = match step {
+            Step::GroupBy { .. } => "Grouper".into(),
+            Step::SortBy { .. } => "Sorter".into(),
+            Step::Apply { expression, .. } => format!("Projector - {}", expression.kind()),
+            Step::Filter(expression) => format!("Filter - {}", expression.kind()),
+            Step::Limit { .. } => "Pager/Limiter".into(),
+        };
+        watch(name, records.len());
     }
     Ok(records)
 }

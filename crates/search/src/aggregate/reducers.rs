@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::SearchError;
 use crate::aggregate::{Record, Value};
 
@@ -26,6 +28,8 @@ pub enum Reducer {
     StdDev(String),
     /// The different values, in order.
     ToList(String),
+    /// So many of the values, chosen at random; the same for the same records.
+    RandomSample(String, usize),
     /// The value of the first record, or of the first by another property, which ascends or not.
     FirstValue(String, Option<(String, bool)>),
 }
@@ -50,6 +54,7 @@ impl Reducer {
             "TOLIST" => Reducer::ToList,
             "QUANTILE" => return quantile(arguments),
             "FIRST_VALUE" => return first_value(arguments),
+            "RANDOM_SAMPLE" => return random_sample(arguments),
             _ => return Err(refused(&format!("No such reducer: {name}"))),
         };
         match arguments {
@@ -71,6 +76,7 @@ impl Reducer {
             | Reducer::CountDistinct(name)
             | Reducer::Quantile(name, _)
             | Reducer::StdDev(name)
+            | Reducer::RandomSample(name, _)
             | Reducer::ToList(name) => (Some(name), None),
         };
         first.into_iter().chain(second).map(String::as_str)
@@ -94,12 +100,30 @@ fn property(argument: &str) -> Result<String, SearchError> {
 }
 
 fn quantile(arguments: &[&str]) -> Result<Reducer, SearchError> {
-    let [name, part] = arguments else {
+    // The third is how exact the original's estimate is.
+    let ([name, part] | [name, part, _]) = arguments else {
         return Err(refused("Missing arguments for QUANTILE"));
     };
-    let part = part.parse::<f64>().ok().filter(|part| (0.0..=1.0).contains(part));
+    let wrong = |_| refused("Bad arguments for QUANTILE: Could not convert argument to expected type");
+    let part = Some(part.parse::<f64>().map_err(wrong)?).filter(|part| (0.0..=1.0).contains(part));
     let part = part.ok_or_else(|| refused("Percentage must be between 0.0 and 1.0"))?;
     Ok(Reducer::Quantile(property(name)?, part))
+}
+
+/// Most values of a sample.
+const SAMPLE_MAX: usize = 1000;
+
+fn random_sample(arguments: &[&str]) -> Result<Reducer, SearchError> {
+    let wrong = |why: &str| refused(&format!("Bad arguments for <sample size>: {why}"));
+    let [name, size] = arguments else {
+        return Err(wrong("Expected an argument, but none provided"));
+    };
+    let size = size.parse::<usize>();
+    let size = size.map_err(|_| wrong("Could not convert argument to expected type"))?;
+    match size <= SAMPLE_MAX {
+        true => Ok(Reducer::RandomSample(property(name)?, size)),
+        false => Err(refused("Sample size too large")),
+    }
 }
 
 fn first_value(arguments: &[&str]) -> Result<Reducer, SearchError> {
@@ -124,6 +148,7 @@ pub(super) struct Reduced<'r> {
     records: u64,
     numbers: Vec<f64>,
     values: BTreeSet<Value>,
+    sample: Vec<Value>,
     first: Option<(Value, Value)>,
 }
 
@@ -134,6 +159,7 @@ impl<'r> Reduced<'r> {
             records: 0,
             numbers: Vec::new(),
             values: BTreeSet::new(),
+            sample: Vec::new(),
             first: None,
         }
     }
@@ -151,6 +177,7 @@ impl<'r> Reduced<'r> {
                     self.values.insert(record.get(name).clone());
                 }
             }
+            Reducer::RandomSample(name, size) => self.add_to_sample(record.get(name), *size),
             Reducer::FirstValue(name, by) => self.add_first(record, name, by.as_ref()),
         }
     }
@@ -168,6 +195,18 @@ impl<'r> Reduced<'r> {
             (_, Some(so_far)) => number + so_far,
         };
         self.numbers.push(now);
+    }
+
+    /// Every record is in the sample with the same probability.
+    fn add_to_sample(&mut self, value: &Value, size: usize) {
+        if self.sample.len() < size {
+            return self.sample.push(value.clone());
+        }
+        let hash = xxh3_64(&self.records.to_be_bytes());
+        let place = (hash % self.records) as usize;
+        if let Some(replaced) = self.sample.get_mut(place) {
+            *replaced = value.clone();
+        }
     }
 
     fn add_first(&mut self, record: &Record, name: &str, by: Option<&(String, bool)>) {
@@ -211,6 +250,7 @@ impl<'r> Reduced<'r> {
                     0.0
                 }
             }
+            Reducer::RandomSample(..) => return Value::List(self.sample),
             Reducer::ToList(_) => return Value::List(self.values.into_iter().collect()),
             Reducer::FirstValue(..) => return self.first.map_or(Value::Null, |(_, value)| value),
         })

@@ -148,32 +148,48 @@ fn without_zeros(number: &str) -> &str {
 
 /// Properties of one document or group, in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record(Vec<(String, Value)>);
+pub struct Record {
+    properties: Vec<(String, Value)>,
+    /// The terms by which the document was found.
+    matched: Vec<Vec<u8>>,
+}
 
 impl Record {
     /// The value of a property; null if it has none.
     pub fn get(&self, name: &str) -> &Value {
-        let found = self.0.iter().find(|(known, _)| known == name);
+        let found = self.properties.iter().find(|(known, _)| known == name);
         found.map_or(&Value::Null, |(_, value)| value)
     }
 
     /// Gives a property a value.
     pub fn set(&mut self, name: &str, value: Value) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
+        match self.properties.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
-            None => self.0.push((name.to_owned(), value)),
+            None => self.properties.push((name.to_owned(), value)),
         }
     }
 
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.properties.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The terms by which the document was found, which `matched_terms` gives.
+    pub fn set_matched(&mut self, terms: Vec<Vec<u8>>) {
+        self.matched = terms;
+    }
+
+    pub(super) fn matched(&self) -> &[Vec<u8>] {
+        &self.matched
     }
 }
 
 impl FromIterator<(String, Value)> for Record {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Record {
-        Record(pairs.into_iter().collect())
+        Record {
+            properties: pairs.into_iter().collect(),
+            matched: Vec::new(),
+        }
     }
 }
 

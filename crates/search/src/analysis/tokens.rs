@@ -5,21 +5,44 @@
 //! characters that were not escaped. Observed of the original: a line feed ends no word, it is a
 //! control character that goes.
 
+use std::ops::Range;
+
 /// Marks that end a word. `_` and `\` do not.
 const SEPARATORS: &[u8] = b" \t,./(){}[]:;~!@#$%^&*-=+|'`\"<>?";
 
+/// A word of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// As a term.
+    pub term: Vec<u8>,
+    /// Where it begins and ends in the text, in bytes.
+    pub span: Range<usize>,
+}
+
 /// The words of a text, in order, as terms. Stop words are among them.
 pub fn tokens(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    spans(text).map(|token| token.term)
+}
+
+/// The same with where they stand.
+pub fn spans(text: &[u8]) -> impl Iterator<Item = Token> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         loop {
+            let start = text.len() - rest?.len();
             let word = next_word(&mut rest)?;
             let term = normalized(word);
             if !term.is_empty() {
-                return Some(term);
+                let span = start..start + word.len();
+                return Some(Token { term, span });
             }
         }
     })
+}
+
+/// Whether the byte ends a word.
+pub fn is_separator(byte: u8) -> bool {
+    SEPARATORS.contains(&byte)
 }
 
 fn next_word<'a>(rest: &mut Option<&'a [u8]>) -> Option<&'a [u8]> {

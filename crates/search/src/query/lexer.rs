@@ -63,8 +63,18 @@ pub struct Token {
 
 /// The tokens of a query, the last of which is its end.
 pub fn tokens(query: &[u8]) -> Vec<Token> {
+    read(query, false)
+}
+
+/// The tokens of a query of the first dialect, which has fewer kinds.
+pub fn first_tokens(query: &[u8]) -> Vec<Token> {
+    read(query, true)
+}
+
+fn read(query: &[u8], is_first: bool) -> Vec<Token> {
     let mut lexer = Lexer {
         query,
+        is_first,
         at: 0,
         tokens: Vec::new(),
     };
@@ -77,6 +87,7 @@ pub fn tokens(query: &[u8]) -> Vec<Token> {
 
 struct Lexer<'a> {
     query: &'a [u8],
+    is_first: bool,
     at: usize,
     tokens: Vec<Token>,
 }
@@ -101,7 +112,7 @@ impl Lexer<'_> {
             b'$' => self.parameter(),
             b'"' | b'\'' => self.quoted(byte),
             b'*' => self.star(),
-            b'w' if self.wildcard() => {}
+            b'w' if !self.is_first && self.wildcard() => {}
             b'(' | b')' | b'{' | b'}' | b'[' | b']' | b':' | b';' | b'|' | b'~' | b'%' => self.mark(byte),
             b'-' | b'+' | b'.' | b'0'..=b'9' => self.number_or_word(),
             _ => self.word(),
@@ -208,6 +219,9 @@ impl Lexer<'_> {
             return;
         }
         self.push(Kind::Field, unescaped(&self.query[self.at + 1..end]), end);
+        if self.is_first {
+            return;
+        }
         let operator = end
             + self.query[end..]
                 .iter()

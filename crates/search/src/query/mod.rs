@@ -1,18 +1,19 @@
 //! A query's text to a tree of what documents have to hold.
 //!
-//! The grammar is that of dialects 2 to 4 of the original; the first dialect, whose modifiers and
-//! signs reach further, is another grammar and not read here.
+//! Dialects 2 to 4 of the original have one grammar ([`parse`]); in the first, fields and signs
+//! reach further ([`parse_first`]).
 
 mod explain;
+mod first_dialect;
 mod lexer;
 mod parser;
 mod shapes;
 mod tree;
 mod vectors;
 
-pub use parser::parse;
+pub use parser::{parse, parse_first};
 pub use tree::{Affix, HybridPolicy, Nearest, NearestOptions, Node, NodeKind, NumberRange, Options, Parameters, Query};
-pub use tree::{ShapeCondition, VectorRange};
+pub use tree::{Expander, ShapeCondition, VectorRange};
 
 /// Most levels of a query's tree.
 pub const DEPTH_MAX: usize = 128;

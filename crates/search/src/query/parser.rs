@@ -12,17 +12,36 @@
 
 use crate::analysis::{Stemmer, folded};
 use crate::geo::{Circle, Place};
-use crate::query::lexer::{Comparison, Kind, Token, tokens, unescaped};
-use crate::query::tree::{Affix, Node, NodeKind, NumberRange, Parameters, Query};
+use crate::query::lexer::{Comparison, Kind, Token, first_tokens, tokens, unescaped};
+use crate::query::tree::{Affix, Expander, Expansion, Node, NodeKind, NumberRange, Parameters, Query};
 use crate::query::{DEPTH_MAX, LEAVES_MAX};
 use crate::schema::{ALL_FIELDS, Field, FieldKind, FieldMask};
 use crate::{Schema, SearchError};
 
-/// Reads a query of dialect 2 or later over a schema. Its words are expanded by their stems, unless
-/// it is `verbatim`; what restricts the nearest to a vector never is.
-pub fn parse(schema: &Schema, query: &[u8], parameters: &Parameters, verbatim: bool) -> Result<Query, SearchError> {
-    let tokens = tokens(query);
+/// Reads a query of dialect 2 or later over a schema. Words of what restricts the nearest to a
+/// vector are never expanded.
+pub fn parse(schema: &Schema, query: &[u8], parameters: &Parameters, expander: Expander) -> Result<Query, SearchError> {
+    read(schema, (tokens(query), false), parameters, expander)
+}
+
+/// Reads a query of dialect 1.
+pub fn parse_first(
+    schema: &Schema,
+    query: &[u8],
+    parameters: &Parameters,
+    expander: Expander,
+) -> Result<Query, SearchError> {
+    read(schema, (first_tokens(query), true), parameters, expander)
+}
+
+fn read(
+    schema: &Schema,
+    (tokens, is_first): (Vec<Token>, bool),
+    parameters: &Parameters,
+    expander: Expander,
+) -> Result<Query, SearchError> {
     let mut parser = Parser {
+        is_first,
         schema,
         parameters,
         tokens,
@@ -35,8 +54,13 @@ pub fn parse(schema: &Schema, query: &[u8], parameters: &Parameters, verbatim: b
         return Err(SearchError::Limit(text));
     }
     parser.check_names(&query)?;
-    if !verbatim && query.nearest.is_none() {
-        query.root.expand(schema, &Stemmer::new(schema.language));
+    if expander != Expander::Nothing && query.nearest.is_none() {
+        let stemmer = Stemmer::new(schema.language);
+        query.root.expand(&Expansion {
+            schema,
+            stemmer,
+            expander,
+        })?;
     }
     Ok(query)
 }
@@ -49,6 +73,8 @@ pub(super) struct Parser<'a> {
     tokens: Vec<Token>,
     pub next: usize,
     depth: usize,
+    /// The query is of dialect 1.
+    is_first: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -56,6 +82,7 @@ impl<'a> Parser<'a> {
         let root = match self.peek() {
             Kind::End => Some(Node::of(NodeKind::Empty)),
             _ if self.is_star() => Some(Node::of(NodeKind::All)),
+            _ if self.is_first => self.first_either()?,
             _ => self.either()?,
         };
         let mut query = Query {
@@ -77,6 +104,9 @@ impl<'a> Parser<'a> {
     fn is_star(&mut self) -> bool {
         let is_open = |token: &&Token| token.kind == Kind::Mark(b'(');
         let opened = self.tokens.iter().take_while(is_open).count();
+        if opened > 0 && self.is_first {
+            return false;
+        }
         let closed = self.tokens.iter().skip(opened + 1).take(opened);
         let is_closed = closed.filter(|token| token.kind == Kind::Mark(b')')).count() == opened;
         let end = 2 * opened + 1;
@@ -100,10 +130,7 @@ impl<'a> Parser<'a> {
         let mut found = self.sequence()?;
         while self.take(b'|') {
             let other = self.sequence()?;
-            found = joined(found, other, NodeKind::Any, |kind| match kind {
-                NodeKind::Any(children) => Some(children),
-                _ => None,
-            });
+            found = joined_any(found, other);
         }
         Ok(found)
     }
@@ -164,7 +191,11 @@ impl<'a> Parser<'a> {
         )
     }
 
-    fn deeper(&mut self) -> Parsed<()> {
+    pub(super) fn shallower(&mut self) {
+        self.depth -= 1;
+    }
+
+    pub(super) fn deeper(&mut self) -> Parsed<()> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             let text = "Parser stack overflow. Try moving nested parentheses more to the left";
@@ -173,19 +204,25 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn with_attributes(&mut self) -> Parsed<Option<Node>> {
+    pub(super) fn with_attributes(&mut self) -> Parsed<Option<Node>> {
         let mut found = self.primary()?;
+        self.attributes_of(&mut found)?;
+        Ok(found)
+    }
+
+    /// Takes the attributes that follow a condition.
+    pub(super) fn attributes_of(&mut self, found: &mut Option<Node>) -> Parsed<()> {
         while self.peek() == Kind::Arrow && self.peek_behind() == Kind::Mark(b'{') {
             self.next += 2;
             for (name, value) in self.attributes()? {
-                match &mut found {
+                match found {
                     Some(node) if self.is_of_vectors(node, &name) => self.set_vector_attribute(node, &name, &value)?,
                     Some(node) => set_attribute(node, &name, &value)?,
                     None => {}
                 }
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// `$name: value; …}`
@@ -322,7 +359,7 @@ impl<'a> Parser<'a> {
         self.bound_tightly(found)
     }
 
-    fn tag(&mut self, token: &Token) -> Parsed<Node> {
+    pub(super) fn tag(&mut self, token: &Token) -> Parsed<Node> {
         let (field, _) = self.field_of(token, |kind| matches!(kind, FieldKind::Tag { .. }), "TAG")?;
         self.expect_mark(b'{')?;
         let mut values = vec![self.tag_value()?];
@@ -357,7 +394,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn range(&mut self, token: &Token) -> Parsed<Node> {
+    pub(super) fn range(&mut self, token: &Token) -> Parsed<Node> {
         self.expect_mark(b'[')?;
         if self.is_vector_range() {
             return self.vector_range(token);
@@ -535,7 +572,7 @@ impl<'a> Parser<'a> {
         self.peek() == Kind::Word && self.tokens[self.next].text.eq_ignore_ascii_case(word.as_bytes())
     }
 
-    fn take(&mut self, mark: u8) -> bool {
+    pub(super) fn take(&mut self, mark: u8) -> bool {
         let is_next = self.peek() == Kind::Mark(mark);
         self.next += usize::from(is_next);
         is_next
@@ -621,7 +658,15 @@ fn joined(
     Some(Node::of(make(vec![first, second])))
 }
 
-fn joined_every(first: Option<Node>, second: Option<Node>) -> Option<Node> {
+/// Two alternatives as one condition.
+pub(super) fn joined_any(first: Option<Node>, second: Option<Node>) -> Option<Node> {
+    joined(first, second, NodeKind::Any, |kind| match kind {
+        NodeKind::Any(children) => Some(children),
+        _ => None,
+    })
+}
+
+pub(super) fn joined_every(first: Option<Node>, second: Option<Node>) -> Option<Node> {
     let every = |children| NodeKind::Every { children, exact: false };
     joined(first, second, every, |kind| match kind {
         NodeKind::Every { children, exact: false } => Some(children),
@@ -667,14 +712,17 @@ fn set_attribute(node: &mut Node, name: &str, value: &str) -> Parsed<()> {
                 .ok_or_else(refused)?;
             node.options.slop = u32::try_from(slop).ok();
         }
-        "inorder" => {
-            node.options.in_order = match value.to_ascii_lowercase().as_str() {
-                "true" | "1" => true,
-                "false" | "0" => false,
-                _ => return Err(refused()),
-            }
-        }
+        "inorder" => node.options.in_order = truth(value).ok_or_else(refused)?,
+        "phonetic" => node.options.sounds = Some(truth(value).ok_or_else(refused)?),
         _ => return Err(SearchError::Attribute(format!("Invalid attribute {name}"))),
     }
     Ok(())
+}
+
+fn truth(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
 }

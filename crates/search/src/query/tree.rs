@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::Schema;
-use crate::analysis::{STEM_PREFIX, Stemmer};
+use crate::SearchError;
+use crate::analysis::{STEM_PREFIX, Stemmer, phonetics};
 use crate::geo::Circle;
 use crate::schema::{ALL_FIELDS, FieldMask};
 use crate::shapes::{Relation, Shape};
@@ -103,6 +104,8 @@ pub struct Options {
     pub fields: FieldMask,
     /// Words mean themselves, without their stems.
     pub verbatim: bool,
+    /// Whether a word is also looked for by how it sounds; nothing if its fields say it.
+    pub sounds: Option<bool>,
 }
 
 impl Default for Options {
@@ -113,6 +116,7 @@ impl Default for Options {
             in_order: false,
             fields: ALL_FIELDS,
             verbatim: false,
+            sounds: None,
         }
     }
 }
@@ -278,19 +282,20 @@ impl Node {
         many.into_iter().flatten().chain(one)
     }
 
-    /// Puts beside each word its stem, which finds other forms of the word. Words in quotes, below
-    /// a negation and below `~` mean themselves, as at the original.
-    pub(crate) fn expand(&mut self, schema: &Schema, stemmer: &Stemmer) {
+    /// Puts beside each word what else it may be written as. Words in quotes, below a negation and
+    /// below `~` mean themselves, as at the original.
+    pub(crate) fn expand(&mut self, expansion: &Expansion<'_>) -> Result<(), SearchError> {
         if self.options.verbatim {
-            return;
+            return Ok(());
         }
         match &mut self.kind {
-            NodeKind::Word { term, .. } if !term.is_empty() => *self = with_stems(self, schema, stemmer),
+            NodeKind::Word { term, .. } if !term.is_empty() => *self = expansion.of_word(self)?,
             NodeKind::Every { children, exact: false } | NodeKind::Any(children) => {
-                children.iter_mut().for_each(|child| child.expand(schema, stemmer));
+                children.iter_mut().try_for_each(|child| child.expand(expansion))?;
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// How many conditions there are that look something up.
@@ -305,29 +310,93 @@ impl Node {
     }
 }
 
-fn with_stems(word: &Node, schema: &Schema, stemmer: &Stemmer) -> Node {
-    let NodeKind::Word { term, .. } = &word.kind else {
-        unreachable!("words have stems");
-    };
-    let stem = stemmer.stem(term);
-    let fields = match word.options.fields {
-        ALL_FIELDS => ALL_FIELDS,
-        fields => fields & schema.stemmed(),
-    };
-    let expanded = |term| Node {
-        kind: NodeKind::Word { term, expanded: true },
-        options: Options {
-            fields,
-            ..Options::default()
-        },
-    };
-    let mut children = vec![word.clone(), expanded([&[STEM_PREFIX], &stem[..]].concat())];
-    if stem != *term {
-        children.push(expanded(stem));
+/// What else a word of a query stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expander {
+    /// Its synonyms, its sound and its stem.
+    #[default]
+    All,
+    /// Its stem.
+    Stems,
+    /// Its synonyms.
+    Synonyms,
+    /// Its sound.
+    Phonetics,
+    /// Nothing.
+    Nothing,
+}
+
+impl Expander {
+    /// The expander of this name. One that nobody knows expands nothing, as at the original.
+    pub fn of_name(name: &str) -> Expander {
+        match name.to_ascii_uppercase().as_str() {
+            "DEFAULT" => Expander::All,
+            "SBSTEM" => Expander::Stems,
+            "SYNONYM" => Expander::Synonyms,
+            "PHONETIC" => Expander::Phonetics,
+            _ => Expander::Nothing,
+        }
     }
-    let mut union = Node::of(NodeKind::Any(children));
-    union.options.fields = word.options.fields;
-    union
+
+    fn is(self, other: Expander) -> bool {
+        self == Expander::All || self == other
+    }
+}
+
+/// Expands the words of one query.
+pub(crate) struct Expansion<'e> {
+    pub schema: &'e Schema,
+    pub stemmer: Stemmer,
+    pub expander: Expander,
+}
+
+impl Expansion<'_> {
+    fn of_word(&self, word: &Node) -> Result<Node, SearchError> {
+        let NodeKind::Word { term, .. } = &word.kind else {
+            unreachable!("words are expanded");
+        };
+        let asked = word.options.fields;
+        let expanded = |term, fields| Node {
+            kind: NodeKind::Word { term, expanded: true },
+            options: Options {
+                fields,
+                ..Options::default()
+            },
+        };
+        let mut children = vec![word.clone()];
+        if self.expander.is(Expander::Synonyms) {
+            children.extend(self.schema.synonyms.of(term).map(|term| expanded(term, asked)));
+        }
+        if self.sounds(word)? {
+            children.extend(phonetics(term).map(|term| expanded(term, asked)));
+        }
+        if self.expander.is(Expander::Stems) {
+            let stem = self.stemmer.stem(term);
+            let fields = match asked {
+                ALL_FIELDS => ALL_FIELDS,
+                fields => fields & self.schema.stemmed(),
+            };
+            children.push(expanded([&[STEM_PREFIX], &stem[..]].concat(), fields));
+            if stem != *term {
+                children.push(expanded(stem, fields));
+            }
+        }
+        if children.len() == 1 {
+            return Ok(children.remove(0));
+        }
+        let mut union = Node::of(NodeKind::Any(children));
+        union.options.fields = asked;
+        Ok(union)
+    }
+
+    fn sounds(&self, word: &Node) -> Result<bool, SearchError> {
+        let has_fields = word.options.fields & self.schema.phonetic() != 0;
+        match word.options.sounds {
+            Some(true) if !has_fields => Err(SearchError::Attribute("field does not support phonetics".into())),
+            Some(false) => Ok(false),
+            _ => Ok(has_fields && self.expander.is(Expander::Phonetics)),
+        }
+    }
 }
 
 /// Values of `$name` in a query.

@@ -16,7 +16,8 @@ use crate::schema::FieldKind;
 use crate::search::Request;
 use crate::search::affixes;
 use crate::search::comparison::{compare_all, kind_of};
-use crate::search::matcher::{IdRows, Matcher, Words};
+use crate::search::matcher::{IdRows, Matcher, Term, Words};
+use crate::search::watch;
 use crate::shapes::Shape;
 use crate::{Schema, SearchError};
 
@@ -119,6 +120,14 @@ impl<'l> Lookup<'l> {
 
     /// The matcher of a node whose terms were read.
     pub fn matcher(&mut self, node: &Node) -> Result<Matcher, SearchError> {
+        let matcher = self.matcher_of(node)?;
+        Ok(match &self.request.clock {
+            Some(clock) => watch::watched(matcher, node, self.schema, clock),
+            None => matcher,
+        })
+    }
+
+    fn matcher_of(&mut self, node: &Node) -> Result<Matcher, SearchError> {
         Ok(match &node.kind {
             NodeKind::Empty => Matcher::Empty,
             NodeKind::All => Matcher::all(node.options.weight),
@@ -134,12 +143,12 @@ impl<'l> Lookup<'l> {
                         },
                     )
                 });
-                Matcher::any(words.collect(), node.options.weight)
+                Matcher::any(words.collect(), false, node.options.weight)
             }
             NodeKind::Every { children, exact } => self.every(children, *exact, &node.options)?,
             NodeKind::Any(children) => {
                 let children = children.iter().map(|child| self.matcher(child));
-                Matcher::any(children.collect::<Result<_, _>>()?, node.options.weight)
+                Matcher::any(children.collect::<Result<_, _>>()?, true, node.options.weight)
             }
             NodeKind::Not(child) => Matcher::not(self.matcher(child)?),
             NodeKind::Optional(child) => Matcher::optional(self.matcher(child)?),
@@ -190,7 +199,7 @@ impl<'l> Lookup<'l> {
                     let affix = self.of_case(field, affix);
                     let tags = affixes::tags(self.rows, field, &affix, self.is_over)?;
                     let tags = tags.iter().map(|tag| self.tag(field, tag, 1.0)).collect();
-                    found.push(Matcher::any(tags, weight));
+                    found.push(Matcher::any(tags, false, weight));
                 }
                 _ => {
                     let value = self.tag_of_case(field, &joined_words(value));
@@ -200,7 +209,7 @@ impl<'l> Lookup<'l> {
         }
         Ok(match found.len() {
             1 => found.remove(0),
-            _ => Matcher::any(found, weight),
+            _ => Matcher::any(found, false, weight),
         })
     }
 
@@ -208,7 +217,10 @@ impl<'l> Lookup<'l> {
         let prefix = tag_prefix(field, value);
         match self.rows.count(&prefix, &after(&prefix)) {
             0 => Matcher::Empty,
-            documents => Matcher::of_rows(IdRows::new(prefix), Some(documents), weight),
+            documents => {
+                let text = value.to_vec();
+                Matcher::of_rows(IdRows::new(prefix), Some(Term { text, documents }), weight)
+            }
         }
     }
 

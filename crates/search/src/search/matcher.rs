@@ -12,6 +12,7 @@ use crate::postings::{Posting, Walk};
 use crate::rows::Rows;
 use crate::schema::FieldMask;
 use crate::search::proximity;
+use crate::search::watch::Watched;
 
 /// How many ids are read at a time. Bounds what is read in vain when a search moves on.
 const IDS_READ: usize = 128;
@@ -21,10 +22,10 @@ pub(super) enum Matcher {
     /// Every document.
     All(IdRows, f64),
     Words(Box<Words>),
-    /// Documents that rows name: `documents` if they count as a term's.
+    /// Documents that rows name: as those of a term if they count as such.
     Rows {
         rows: IdRows,
-        documents: Option<u64>,
+        term: Option<Term>,
         weight: f64,
     },
     Ids {
@@ -42,6 +43,8 @@ pub(super) enum Matcher {
         children: Vec<Matcher>,
         at: Option<DocumentId>,
         weight: f64,
+        /// Alternatives that the query writes, not the terms of a pattern.
+        is_written: bool,
     },
     Not {
         all: IdRows,
@@ -51,6 +54,26 @@ pub(super) enum Matcher {
         all: IdRows,
         child: Box<Matcher>,
     },
+    /// Another one, whose steps are counted and timed.
+    Watched(Box<Watched>),
+}
+
+/// A term and how many documents have it.
+#[derive(Clone)]
+pub(super) struct Term {
+    pub text: Vec<u8>,
+    pub documents: u64,
+}
+
+/// Where a word of the query stands in a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The position among the document's words.
+    pub position: u32,
+    /// The term.
+    pub term: Vec<u8>,
+    /// How many documents have it.
+    pub documents: u64,
 }
 
 pub(super) struct Every {
@@ -66,11 +89,24 @@ impl Matcher {
         Matcher::All(IdRows::of_documents(), weight)
     }
 
-    pub fn of_rows(rows: IdRows, documents: Option<u64>, weight: f64) -> Matcher {
-        Matcher::Rows {
-            rows,
-            documents,
-            weight,
+    pub fn of_rows(rows: IdRows, term: Option<Term>, weight: f64) -> Matcher {
+        Matcher::Rows { rows, term, weight }
+    }
+
+    /// Nothing matches.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Matcher::Empty => true,
+            Matcher::Watched(watched) => watched.matcher.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The matcher that is watched.
+    pub fn seen_through(&self) -> &Matcher {
+        match self {
+            Matcher::Watched(watched) => watched.matcher.seen_through(),
+            other => other,
         }
     }
 
@@ -86,21 +122,22 @@ impl Matcher {
         Matcher::Near { near, next: 0, name }
     }
 
-    pub fn any(mut children: Vec<Matcher>, weight: f64) -> Matcher {
-        children.retain(|child| !matches!(child, Matcher::Empty));
+    pub fn any(mut children: Vec<Matcher>, is_written: bool, weight: f64) -> Matcher {
+        children.retain(|child| !child.is_empty());
         match children.is_empty() {
             true => Matcher::Empty,
             false => Matcher::Any {
                 children,
                 at: None,
                 weight,
+                is_written,
             },
         }
     }
 
     pub fn every(mut children: Vec<Matcher>, (slop, in_order): (Option<u32>, bool), weight: f64) -> Matcher {
         match children.len() {
-            _ if children.iter().any(|child| matches!(child, Matcher::Empty)) => Matcher::Empty,
+            _ if children.iter().any(Matcher::is_empty) => Matcher::Empty,
             0 => Matcher::Empty,
             1 => children.remove(0),
             _ => Matcher::Every(Box::new(Every {
@@ -138,6 +175,7 @@ impl Matcher {
             Matcher::Every(every) => every.at,
             Matcher::Any { at, .. } => *at,
             Matcher::Not { all, .. } | Matcher::Optional { all, .. } => all.at(),
+            Matcher::Watched(watched) => watched.matcher.at(),
         }
     }
 
@@ -173,6 +211,7 @@ impl Matcher {
                 child.seek(rows, candidate);
                 Some(candidate)
             }
+            Matcher::Watched(watched) => watched.seek(rows, id),
         }
     }
 
@@ -190,6 +229,28 @@ impl Matcher {
             Matcher::Every(every) => every.children.iter().for_each(|child| child.add_distances(id, found)),
             Matcher::Any { children, .. } => children.iter().for_each(|child| child.add_distances(id, found)),
             Matcher::Optional { child, .. } => child.add_distances(id, found),
+            Matcher::Watched(watched) => watched.matcher.add_distances(id, found),
+            _ => {}
+        }
+    }
+
+    /// Adds where the words stand that take part in the match at `id`.
+    pub fn add_places(&self, id: DocumentId, found: &mut Vec<Place>) {
+        if self.at() != Some(id) {
+            return;
+        }
+        match self {
+            Matcher::Words(words) => {
+                found.extend(words.positions().into_iter().map(|position| Place {
+                    position,
+                    term: words.term.clone(),
+                    documents: words.documents,
+                }));
+            }
+            Matcher::Every(every) => every.children.iter().for_each(|child| child.add_places(id, found)),
+            Matcher::Any { children, .. } => children.iter().for_each(|child| child.add_places(id, found)),
+            Matcher::Optional { child, .. } => child.add_places(id, found),
+            Matcher::Watched(watched) => watched.matcher.add_places(id, found),
             _ => {}
         }
     }
@@ -204,6 +265,7 @@ impl Matcher {
             Matcher::Every(every) => merged(&every.children, id),
             Matcher::Any { children, .. } => merged(children, id),
             Matcher::Optional { child, .. } => child.positions(id),
+            Matcher::Watched(watched) => watched.matcher.positions(id),
             _ => None,
         }
     }
@@ -247,8 +309,13 @@ impl Every {
         }
     }
 
+    /// Words have to stand near each other, or in their order.
+    pub fn has_order(&self) -> bool {
+        self.slop.is_some() || self.in_order
+    }
+
     fn is_in_range(&self, id: DocumentId) -> bool {
-        if self.slop.is_none() && !self.in_order {
+        if !self.has_order() {
             return true;
         }
         let positions = self.children.iter().filter_map(|child| child.positions(id));
@@ -258,6 +325,7 @@ impl Every {
 
 /// The documents that have a term, in some fields.
 pub(super) struct Words {
+    pub term: Vec<u8>,
     /// How many have it in any field.
     pub documents: u64,
     pub weight: f64,
@@ -279,6 +347,7 @@ impl Words {
         (fields, weight): (FieldMask, f64),
     ) -> Words {
         Words {
+            term: term.to_vec(),
             documents,
             weight,
             fields,

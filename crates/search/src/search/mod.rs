@@ -6,15 +6,22 @@
 
 mod affixes;
 mod comparison;
+mod explanation;
 mod lookup;
 mod matcher;
 mod nearness;
 mod proximity;
 mod ranking;
 mod scoring;
+mod spelling;
+mod watch;
 
 pub use affixes::EXPANSIONS_MAX;
-pub use scoring::{Revision, Scorer};
+pub use explanation::Explanation;
+pub use matcher::Place;
+pub use scoring::{Revision, Scorer, hamming};
+pub use spelling::{Correction, Spelling, corrections};
+pub use watch::{Clock, Step};
 
 use crate::document::{DocumentRow, Sortable};
 use crate::index::State;
@@ -52,6 +59,12 @@ pub struct Request {
     pub in_order: bool,
     /// Only these keys are looked at.
     pub keys: Option<Vec<Vec<u8>>>,
+    /// Hits tell where the query's words stand in them.
+    pub with_places: bool,
+    /// Hits tell how their scores came about.
+    pub explains_scores: bool,
+    /// Steps are counted, and timed by this clock.
+    pub clock: Option<Clock>,
 }
 
 impl Default for Request {
@@ -65,6 +78,9 @@ impl Default for Request {
             slop: None,
             in_order: false,
             keys: None,
+            with_places: false,
+            explains_scores: false,
+            clock: None,
         }
     }
 }
@@ -84,6 +100,10 @@ pub struct Hit {
     pub range_distances: Vec<(String, f64)>,
     /// The value that it was sorted by.
     pub sorted_by: Option<Sortable>,
+    /// Where the query's words stand, if that was asked for.
+    pub places: Vec<Place>,
+    /// How the score came about, if that was asked for.
+    pub explanation: Option<Explanation>,
 }
 
 /// The answer to a search.
@@ -93,6 +113,8 @@ pub struct Found {
     pub total: u64,
     /// Those that were asked for, the best first.
     pub hits: Vec<Hit>,
+    /// The steps that found them, if a clock was given.
+    pub steps: Option<Step>,
 }
 
 /// Finds the matches of a query. `is_over` is asked from time to time whether the search has taken
@@ -120,7 +142,7 @@ pub fn search(
     };
     match &query.nearest {
         None => search.ranked(matcher),
-        Some(nearest) => search.nearest(schema, nearest, matcher),
+        Some(nearest) => search.watched_nearest(schema, nearest, matcher),
     }
 }
 
@@ -153,6 +175,7 @@ impl Search<'_> {
         let mut found = Found {
             total,
             hits: ranking.into_hits(),
+            steps: Step::of(&matcher),
         };
         self.scoring.finish(&mut found.hits, best);
         Ok(found)
@@ -189,15 +212,20 @@ impl Search<'_> {
                 return;
             }
             let score = scoring.score(matcher, &document);
+            let explanation = request.explains_scores.then(|| scoring.explain(matcher, &document));
             let key = document.key.to_vec();
             let sorted_by = request.sort_by.and_then(|(field, _)| {
                 document.terms(|_, _| {});
                 document.sortable(field)
             });
-            found = Some((key, score, sorted_by));
+            found = Some((key, score, explanation, sorted_by));
         });
         assert!(is_there, "a posting leads to its document");
-        let (key, score, sorted_by) = found?;
+        let (key, score, explanation, sorted_by) = found?;
+        let mut places = Vec::new();
+        if self.request.with_places {
+            matcher.add_places(id, &mut places);
+        }
         let mut range_distances = Vec::new();
         matcher.add_distances(id, &mut range_distances);
         Some(Hit {
@@ -207,6 +235,8 @@ impl Search<'_> {
             distance: None,
             range_distances,
             sorted_by,
+            places,
+            explanation,
         })
     }
 

@@ -8,6 +8,7 @@ use crate::layout::{DocumentId, vector_row};
 use crate::query::Nearest;
 use crate::search::comparison::{compare_all, compare_from, kind_of};
 use crate::search::matcher::Matcher;
+use crate::search::watch::{Clock, Step};
 use crate::search::{Found, HITS_MAX, Hit, Search};
 use crate::vectors::{QueryVector, VectorKind};
 use crate::{Schema, SearchError};
@@ -70,12 +71,31 @@ impl NearestHits {
 }
 
 impl Search<'_> {
-    pub(super) fn nearest(
+    /// As [`Search::nearest`], with its steps if they are watched.
+    pub(super) fn watched_nearest(
         &mut self,
         schema: &Schema,
         nearest: &Nearest,
         mut matcher: Matcher,
     ) -> Result<Found, SearchError> {
+        let clock = self.request.clock.clone();
+        let started_micros = clock.as_ref().map(Clock::micros);
+        let mut found = self.nearest(schema, nearest, &mut matcher)?;
+        found.steps = clock.zip(started_micros).map(|(clock, started_micros)| Step {
+            kind: "VECTOR",
+            micros: clock.micros().saturating_sub(started_micros),
+            reads: found.total,
+            children: match matcher.seen_through() {
+                Matcher::All(..) => Vec::new(),
+                _ => Step::of(&matcher).into_iter().collect(),
+            },
+            has_one_child: true,
+            ..Step::default()
+        });
+        Ok(found)
+    }
+
+    fn nearest(&mut self, schema: &Schema, nearest: &Nearest, matcher: &mut Matcher) -> Result<Found, SearchError> {
         if nearest.count > HITS_MAX {
             return Err(SearchError::Limit(format!(
                 "KNN K parameter is too large, the maximum is {HITS_MAX}"
@@ -87,7 +107,7 @@ impl Search<'_> {
             count: nearest.count,
             best: BinaryHeap::new(),
         };
-        match (&matcher, kind.graph()) {
+        match (matcher.seen_through(), kind.graph()) {
             (Matcher::All(..), Some(graph)) if self.request.keys.is_none() => {
                 let candidates = nearest.options.candidates.unwrap_or(graph.search_candidates);
                 for (distance, id) in self.by_graph(nearest, (kind, candidates), &vector)? {
@@ -105,7 +125,7 @@ impl Search<'_> {
                     from = id + 1;
                     self.check()?;
                     if let Some(stored) = self.rows.get(&vector_row(nearest.field, id)) {
-                        hits.offer(vector.least_distance(&stored), || self.hit(&matcher, id));
+                        hits.offer(vector.least_distance(&stored), || self.hit(matcher, id));
                     }
                 }
             }
@@ -149,12 +169,13 @@ impl Search<'_> {
         let hits = near.into_iter().map(|near| near.hit);
         if !self.is_sorted() {
             let hits = hits.skip(self.request.offset).take(self.request.count).collect();
-            return Found { total, hits };
+            let steps = None;
+            return Found { total, hits, steps };
         }
         let mut ranking = self.ranking();
         hits.for_each(|hit| ranking.add(self.candidate(hit)));
-        let hits = ranking.into_hits();
-        Found { total, hits }
+        let (hits, steps) = (ranking.into_hits(), None);
+        Found { total, hits, steps }
     }
 
     fn all_vectors(&mut self, field: u16, vector: &QueryVector) -> Result<Vec<(f64, DocumentId)>, SearchError> {

@@ -29,6 +29,18 @@ pub enum Scorer {
     DisMax,
     /// The document's own weight.
     DocScore,
+    /// How many bits of the document's payload are those of the query's. The caller, who knows the
+    /// payloads, scores by [`hamming`].
+    Hamming,
+}
+
+/// One over the number of bits that differ and one; nothing if the lengths differ.
+pub fn hamming(a: &[u8], b: &[u8]) -> Option<f64> {
+    if a.len() != b.len() || a.is_empty() {
+        return None;
+    }
+    let differing: u32 = a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum();
+    Some(1.0 / f64::from(differing + 1))
 }
 
 impl Default for Scorer {
@@ -48,7 +60,11 @@ pub enum Revision {
 }
 
 impl Revision {
-    fn b(self) -> f64 {
+    pub(super) fn weighs_words(self) -> bool {
+        self == Revision::Redis8
+    }
+
+    pub(super) fn b(self) -> f64 {
         match self {
             Revision::Redis8 => 0.75,
             Revision::Search2_10 => 0.5,
@@ -71,6 +87,7 @@ impl Scorer {
             "TFIDF.DOCNORM" => Scorer::TfIdfDocNorm,
             "DISMAX" => Scorer::DisMax,
             "DOCSCORE" => Scorer::DocScore,
+            "HAMMING" => Scorer::Hamming,
             _ => return None,
         })
     }
@@ -78,9 +95,9 @@ impl Scorer {
 
 /// A scorer with what it has to know of the index.
 pub(super) struct Scoring {
-    scorer: Scorer,
+    pub(super) scorer: Scorer,
     documents: f64,
-    average_length: f64,
+    pub(super) average_length: f64,
 }
 
 impl Scoring {
@@ -104,6 +121,16 @@ impl Scoring {
             Scorer::TfIdfDocNorm => self.normed(matcher, document, length),
             Scorer::DisMax => parts(),
             Scorer::DocScore => document.score,
+            Scorer::Hamming => 0.0,
+        }
+    }
+
+    /// The form of BM25STD, if the scorer is one of it.
+    pub fn revision(&self) -> Option<Revision> {
+        match self.scorer {
+            Scorer::Bm25Std(revision) => Some(revision),
+            Scorer::Bm25StdTanh(_) | Scorer::Bm25StdNorm => Some(Revision::Redis8),
+            _ => None,
         }
     }
 
@@ -121,8 +148,8 @@ impl Scoring {
         }
     }
 
-    fn parts(&self, matcher: &Matcher, length: f64) -> f64 {
-        match matcher {
+    pub fn parts(&self, matcher: &Matcher, length: f64) -> f64 {
+        match matcher.seen_through() {
             Matcher::Empty | Matcher::Not { .. } | Matcher::Near { .. } => 0.0,
             Matcher::All(_, weight) => self.everything(*weight, length),
             Matcher::Words(words) => {
@@ -130,10 +157,10 @@ impl Scoring {
                 self.word(words.documents, frequency, words.weight, length)
             }
             Matcher::Rows {
-                documents: Some(documents),
+                term: Some(term),
                 weight,
                 ..
-            } => self.word(*documents, 1.0, *weight, length),
+            } => self.word(term.documents, 1.0, *weight, length),
             Matcher::Rows { weight, .. } => self.without_words(*weight),
             // As at the original, which does not look at the weight.
             Matcher::Ids { .. } => self.without_words(1.0),
@@ -143,6 +170,7 @@ impl Scoring {
                 true => self.parts(child, length),
                 false => 0.0,
             },
+            Matcher::Watched(_) => unreachable!("seen through"),
         }
     }
 
@@ -158,7 +186,7 @@ impl Scoring {
     fn word(&self, documents: u64, frequency: f64, weight: f64, length: f64) -> f64 {
         match self.scorer {
             Scorer::Bm25Std(revision) => {
-                let weight = if revision == Revision::Redis8 { weight } else { 1.0 };
+                let weight = if revision.weighs_words() { weight } else { 1.0 };
                 weight * self.okapi(self.rarity(documents), frequency, length, revision)
             }
             Scorer::Bm25StdTanh(_) | Scorer::Bm25StdNorm => {
@@ -167,7 +195,7 @@ impl Scoring {
             Scorer::Bm25 => weight * self.old_rarity(documents) * self.saturated(frequency),
             Scorer::TfIdf | Scorer::TfIdfDocNorm => weight * self.old_rarity(documents) * frequency,
             Scorer::DisMax => weight * frequency,
-            Scorer::DocScore => 0.0,
+            Scorer::DocScore | Scorer::Hamming => 0.0,
         }
     }
 
@@ -201,20 +229,20 @@ impl Scoring {
         frequency / (frequency + K1 * (0.5 + 0.5 * self.average_length))
     }
 
-    fn rarity(&self, documents: u64) -> f64 {
+    pub fn rarity(&self, documents: u64) -> f64 {
         let with = documents as f64;
         (1.0 + (self.documents.max(with) - with + 0.5) / (with + 0.5)).ln()
     }
 
     /// The whole part of a binary logarithm.
-    fn old_rarity(&self, documents: u64) -> f64 {
+    pub fn old_rarity(&self, documents: u64) -> f64 {
         (1.0 + (self.documents + 1.0) / documents.max(1) as f64).log2().floor()
     }
 }
 
 /// Returns the divisor of the score for words that stand far from each other.
-fn of_distance(matcher: &Matcher) -> f64 {
-    let children = match matcher {
+pub(super) fn of_distance(matcher: &Matcher) -> f64 {
+    let children = match matcher.seen_through() {
         Matcher::Every(every) => &every.children,
         Matcher::Any { children, .. } => children,
         _ => return 1.0,

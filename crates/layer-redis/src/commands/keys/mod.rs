@@ -375,7 +375,7 @@ pub fn encoding(entry: &Entry) -> &'static str {
         Kind::SortedSet => sorted_sets::encoding(entry),
         Kind::Hash => hashes::encoding(entry),
         Kind::Stream => "stream",
-        Kind::Json | Kind::VectorSet => "raw",
+        Kind::Json | Kind::VectorSet | Kind::Suggestions => "raw",
     }
 }
 

@@ -88,7 +88,7 @@ fn check_name(name: &[u8]) -> Result<(), ErrorReply> {
 }
 
 /// Fills the index, or leaves it to the background if there are many keys.
-fn fill(context: &mut Context<'_, '_>, index: &Index, anew: bool) {
+pub(super) fn fill(context: &mut Context<'_, '_>, index: &Index, anew: bool) {
     let mut keys = context.keys_of(0);
     let progress = Progress { cursor: 0, anew };
     match keys.key_count() <= FILLED_AT_ONCE {

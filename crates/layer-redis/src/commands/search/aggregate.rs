@@ -12,6 +12,7 @@ use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
 use super::contents;
 use super::lookup::{find, words};
+use super::profile::Profile;
 use super::query::{write_head, write_tail};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
@@ -35,18 +36,18 @@ const SCORE: &str = "__score";
 const KEY: &str = "__key";
 
 /// The arguments of FT.AGGREGATE.
-struct AggregateArguments {
-    common: Common,
-    adds_scores: bool,
-    loads_all: bool,
+pub(super) struct AggregateArguments {
+    pub common: Common,
+    pub adds_scores: bool,
+    pub loads_all: bool,
     /// Paths or names of fields, and the names of the properties.
-    loaded: Vec<(String, String)>,
-    steps: Vec<Step>,
-    cursor: Option<(usize, u64)>,
+    pub loaded: Vec<(String, String)>,
+    pub steps: Vec<Step>,
+    pub cursor: Option<(usize, u64)>,
 }
 
 impl AggregateArguments {
-    fn read(context: &Context<'_, '_>, words: &mut Words<'_>) -> Result<AggregateArguments, ErrorReply> {
+    pub fn read(context: &Context<'_, '_>, words: &mut Words<'_>) -> Result<AggregateArguments, ErrorReply> {
         let mut arguments = AggregateArguments {
             common: Common::new(context),
             adds_scores: false,
@@ -94,8 +95,9 @@ impl AggregateArguments {
     }
 
     fn load(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
-        if !self.steps.is_empty() {
-            return Err(refused("LOAD behind a step is not served: it stands in front of all"));
+        // What documents hold is at hand until they are grouped, so it is loaded in front of all.
+        if self.steps.iter().any(|step| matches!(step, Step::GroupBy { .. })) {
+            return Err(refused("LOAD cannot be applied after projectors or reducers"));
         }
         if words.take("*") {
             self.loads_all = true;
@@ -221,10 +223,22 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
+    run(context, &given, None)
+}
+
+/// FT.AGGREGATE with these arguments; the answer has a profile if one is given.
+pub(super) fn run(
+    context: &mut Context<'_, '_>,
+    given: &[&[u8]],
+    mut profile: Option<Profile>,
+) -> Result<Outcome, ErrorReply> {
     let index = find(context, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let asked = AggregateArguments::read(context, &mut rest)?;
+    if profile.is_some() && asked.cursor.is_some() {
+        return Err(refused("FT.PROFILE does not support cursor"));
+    }
     let query = asked.common.query(&index, text)?;
     let wanted = wanted(&index, &query, &asked)?;
     if let Some(outcome) = content::wait(context, &index)? {
@@ -235,9 +249,17 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         scorer: asked.common.scorer,
         slop: asked.common.slop,
         in_order: asked.common.in_order,
+        with_places: aggregate::ask_for_terms(&asked.steps),
+        clock: profile.as_mut().map(|profile| {
+            profile.is_parsed();
+            profile.clock()
+        }),
         ..Request::default()
     };
-    let found = content::run(context, &index, &query, (&asked.common, &request))?;
+    let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
+    if let Some(profile) = &mut profile {
+        profile.is_searched(&mut found, "Scorer");
+    }
     let mut hits = found.hits;
     // Without scores and vectors the order says nothing: that of the keys is as good as any.
     if query.nearest.is_none() && !asked.adds_scores {
@@ -250,11 +272,27 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         wanted: &wanted,
     };
     let (first, page) = paged(&asked.steps);
-    let records = aggregate::run(first, source.records(context, &hits)?)?;
+    let records = source.records(context, &hits)?;
+    if let Some(profile) = &mut profile {
+        profile.is_done("Loader", records.len() as u64);
+    }
+    let mut watch = |name: String, count: usize| {
+        if let Some(profile) = &mut profile {
+            profile.is_done(name, count as u64);
+        }
+    };
+    let records = aggregate::run_watched(first, records, &mut watch)?;
     let total = records.len() as u64;
-    let records = aggregate::run(page, records)?;
+    let records = aggregate::run_watched(page, records, &mut watch)?;
     let Some((count, idle_ms_max)) = asked.cursor else {
-        write_records(context, total, &records);
+        let is_profiled = profile.is_some();
+        if is_profiled && context.reply.protocol() == Protocol::Resp2 {
+            context.reply.array(2);
+        }
+        write_records(context, total, &records, is_profiled);
+        if let Some(profile) = profile {
+            profile.write(context);
+        }
         return Ok(Outcome::Done);
     };
     let mut cursor = Cursor {
@@ -292,11 +330,11 @@ fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Ve
 }
 
 /// Makes records of hits.
-struct Source<'a> {
-    index: &'a Index,
-    query: &'a Query,
-    asked: &'a AggregateArguments,
-    wanted: &'a [String],
+pub(super) struct Source<'a> {
+    pub index: &'a Index,
+    pub query: &'a Query,
+    pub asked: &'a AggregateArguments,
+    pub wanted: &'a [String],
 }
 
 impl Source<'_> {
@@ -314,8 +352,15 @@ impl Source<'_> {
         Ok(records)
     }
 
-    fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
+    pub fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
         let mut record = Record::default();
+        let mut terms: Vec<Vec<u8>> = Vec::new();
+        for place in &hit.places {
+            if !terms.contains(&place.term) {
+                terms.push(place.term.clone());
+            }
+        }
+        record.set_matched(terms);
         for (name, distance) in content::distances(self.query, hit) {
             record.set(&String::from_utf8_lossy(&name), distance);
         }
@@ -378,11 +423,11 @@ fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
 
 fn write_piece(context: &mut Context<'_, '_>, total: u64, records: &[Record], id: u64) {
     context.reply.array(2);
-    write_records(context, total, records);
+    write_records(context, total, records, false);
     context.reply.integer(id as i64);
 }
 
-fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record]) {
+fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], is_profiled: bool) {
     match context.reply.protocol() {
         Protocol::Resp2 => {
             context.reply.array(1 + records.len());
@@ -393,7 +438,7 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record]) 
             }
         }
         Protocol::Resp3 => {
-            write_head(context, total, records.len());
+            write_head(context, total, records.len(), is_profiled);
             for record in records {
                 context.reply.map(2);
                 context.reply.simple("extra_attributes");
@@ -407,7 +452,7 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record]) 
     }
 }
 
-fn write_pairs(context: &mut Context<'_, '_>, record: &Record) {
+pub(super) fn write_pairs(context: &mut Context<'_, '_>, record: &Record) {
     for (name, value) in record.iter() {
         context.reply.bulk(name.as_bytes());
         write_value(context, value);

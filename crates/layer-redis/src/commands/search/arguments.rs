@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use quartet_search::Schema;
 use quartet_search::analysis::{Language, StopWords};
 use quartet_search::geo::{Circle, Place, Unit};
-use quartet_search::query::{Node, NodeKind, NumberRange, Options, Parameters, Query, parse};
+use quartet_search::query::{Expander, Node, NodeKind, NumberRange, Options, Parameters, Query, parse, parse_first};
 use quartet_search::schema::FieldKind;
 use quartet_search::search::Scorer;
 
@@ -25,10 +25,12 @@ pub enum Taken {
 
 /// Arguments of FT.SEARCH as well as of FT.AGGREGATE and FT.EXPLAIN.
 pub struct Common {
-    pub verbatim: bool,
+    pub expander: Expander,
     pub keeps_stop_words: bool,
     pub language: Option<Language>,
     pub scorer: Scorer,
+    /// What HAMMING compares with payloads of documents.
+    pub payload: Option<Vec<u8>>,
     pub slop: Option<u32>,
     pub in_order: bool,
     pub timeout_ms: u64,
@@ -44,7 +46,8 @@ impl Common {
         let config = context.config();
         let timeout_ms = config.search_timeout.load(Ordering::Relaxed);
         Common {
-            verbatim: false,
+            expander: Expander::default(),
+            payload: None,
             keeps_stop_words: false,
             language: None,
             scorer: Scorer::default(),
@@ -62,7 +65,11 @@ impl Common {
     /// Reads the next argument if it is one of these.
     pub fn take(&mut self, words: &mut Words<'_>) -> Result<Taken, ErrorReply> {
         if words.take("VERBATIM") {
-            self.verbatim = true;
+            self.expander = Expander::Nothing;
+        } else if words.take("EXPANDER") {
+            self.expander = Expander::of_name(&words.text("EXPANDER")?);
+        } else if words.take("PAYLOAD") {
+            self.payload = Some(words.argument("PAYLOAD")?.to_vec());
         } else if words.take("NOSTOPWORDS") {
             self.keeps_stop_words = true;
         } else if words.take("LANGUAGE") {
@@ -163,7 +170,8 @@ impl Common {
             schema.language = language;
         }
         let parameters = self.parameters.clone().unwrap_or_default();
-        let mut query = parse(&schema, query, &parameters, self.verbatim)?;
+        let parse = if self.dialect == 1 { parse_first } else { parse };
+        let mut query = parse(&schema, query, &parameters, self.expander)?;
         if let Some(fields) = &self.fields {
             let mask = fields.iter().fold(0, |mask, field| mask | bit(&schema, field));
             query.root.restrict(mask);
@@ -233,10 +241,7 @@ fn bound(word: &[u8], which: &str) -> Result<(f64, bool), ErrorReply> {
 fn dialect(words: &mut Words<'_>) -> Result<u8, ErrorReply> {
     let word = words.next().ok_or_else(|| refused("Need an argument for DIALECT"))?;
     match std::str::from_utf8(word).ok().and_then(|word| word.parse::<u8>().ok()) {
-        Some(dialect @ 2..=4) => Ok(dialect),
-        Some(1) => Err(refused(
-            "Queries of dialect 1 are not served, those of dialects 2 to 4 are",
-        )),
+        Some(dialect @ 1..=4) => Ok(dialect),
         _ => Err(refused("DIALECT requires a non negative integer >=1 and <= 4")),
     }
 }
@@ -256,16 +261,8 @@ pub fn limit(words: &mut Words<'_>) -> Result<(usize, usize), ErrorReply> {
 /// An argument that is none.
 pub fn unknown(words: &Words<'_>) -> ErrorReply {
     let word = String::from_utf8_lossy(words.peek().unwrap_or_default()).into_owned();
-    let not_served = [
-        "EXPLAINSCORE",
-        "SUMMARIZE",
-        "HIGHLIGHT",
-        "EXPANDER",
-        "PAYLOAD",
-        "FORMAT",
-    ];
-    match not_served.iter().any(|known| word.eq_ignore_ascii_case(known)) {
-        true => refused(format!("{} is not served", word.to_ascii_uppercase())),
+    match word.eq_ignore_ascii_case("FORMAT") {
+        true => refused("FORMAT is not served"),
         false => refused(format!(
             "Unknown argument `{word}` at position {} for <main>",
             words.at()

@@ -9,10 +9,17 @@ mod aggregate;
 mod arguments;
 mod content;
 mod contents;
+mod dictionaries;
+mod hybrid;
 mod info;
 mod lookup;
+mod profile;
 mod query;
 mod settings;
+mod spelling;
+pub(crate) mod suggestions;
+mod summaries;
+mod synonyms;
 pub(crate) mod upkeep;
 
 #[cfg(test)]
@@ -44,6 +51,18 @@ pub const COMMANDS: &[Definition] = &[
     row("ft.explain", READ, "1.0.0", "Returns how a query is read.", Answers(query::explain)),
     row("ft.explaincli", READ, "1.0.0", "Returns how a query is read, line by line.", Answers(query::explain_lines)),
     row("ft.tagvals", READ, "1.0.0", "Returns the values of a TAG field.", Decides(query::tag_values)),
+    row("ft.hybrid", READ, "8.4.0", "Combines a search for words and one for vectors.", Decides(hybrid::hybrid)),
+    row("ft.profile", READ, "2.2.0", "Runs a search or an aggregation and tells what took how long.", Decides(profile::profile)),
+    row("ft.spellcheck", READ, "1.4.0", "Proposes terms for a query's words that no document has.", Decides(spelling::spell_check)),
+    row("ft.dictadd", CHANGE, "1.4.0", "Adds words to a dictionary.", Answers(dictionaries::add)),
+    row("ft.dictdel", WRITE, "1.4.0", "Removes words of a dictionary.", Answers(dictionaries::remove)),
+    row("ft.dictdump", READ, "1.4.0", "Returns the words of a dictionary.", Answers(dictionaries::dump)),
+    row("ft.synupdate", CHANGE, "1.2.0", "Adds words to a group of synonyms.", Answers(synonyms::update)),
+    row("ft.syndump", READ, "1.2.0", "Returns the words with synonyms and their groups.", Answers(synonyms::dump)),
+    row_of_key("ft.sugadd", CHANGE, "Adds a text to those that are suggested.", Answers(suggestions::add)),
+    row_of_key("ft.sugget", READ, "Returns the suggestions that begin with a text, the best first.", Answers(suggestions::get)),
+    row_of_key("ft.sugdel", WRITE, "Removes a text of those that are suggested.", Answers(suggestions::remove)),
+    row_of_key("ft.suglen", READ, "Returns how many texts are suggested.", Answers(suggestions::length)),
     row("ft.config", READ | ADMIN_CATEGORY, "1.0.0", "Returns or changes settings of search.", Answers(settings::config)),
 ];
 
@@ -63,6 +82,21 @@ const fn row(
         NO_KEYS,
         Group::Search,
         since,
+        complexity,
+        summary,
+        handler,
+    )
+}
+
+const fn row_of_key(name: &'static str, flags: u32, summary: &'static str, handler: Handler) -> Definition {
+    let complexity = "O(N) in the number of suggestions that begin with the text";
+    entry(
+        name,
+        -1,
+        flags,
+        ONE_KEY,
+        Group::Search,
+        "1.0.0",
         complexity,
         summary,
         handler,

@@ -4,9 +4,11 @@ use std::cmp::Ordering;
 
 use quartet_search::aggregate::Value;
 use quartet_search::document::Sortable;
+use quartet_search::highlight::Matches;
+use quartet_search::index::State;
 use quartet_search::query::Query;
 use quartet_search::schema::FieldKind;
-use quartet_search::search::{Found, HITS_MAX, Hit, Request};
+use quartet_search::search::{Explanation, Found, HITS_MAX, Hit, Request, Scorer, hamming};
 use quartet_search::{SearchError, index};
 use quartet_wire_resp::{Arguments, Protocol};
 
@@ -14,6 +16,8 @@ use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
 use super::contents::Contents;
 use super::lookup::{find, words};
+use super::profile::Profile;
+use super::summaries::Summaries;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};
@@ -36,6 +40,8 @@ struct SearchArguments {
     sort_by: Option<(String, bool)>,
     limit: (usize, usize),
     keys: Option<Vec<Vec<u8>>>,
+    explains_scores: bool,
+    summaries: Summaries,
 }
 
 impl SearchArguments {
@@ -50,11 +56,16 @@ impl SearchArguments {
             sort_by: None,
             limit: (0, 10),
             keys: None,
+            explains_scores: false,
+            summaries: Summaries::default(),
         };
         while words.left() > 0 {
             arguments.next(words)?;
         }
-        Ok(arguments)
+        match arguments.explains_scores && !arguments.with_scores {
+            true => Err(refused("EXPLAINSCORE must be accompanied with WITHSCORES")),
+            false => Ok(arguments),
+        }
     }
 
     fn next(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
@@ -62,6 +73,9 @@ impl SearchArguments {
             self.no_content = true;
         } else if words.take("WITHSCORES") {
             self.with_scores = true;
+        } else if words.take("EXPLAINSCORE") {
+            self.explains_scores = true;
+        } else if self.summaries.take(words)? {
         } else if words.take("WITHPAYLOADS") {
             self.with_payloads = true;
         } else if words.take("WITHSORTKEYS") {
@@ -126,30 +140,102 @@ pub fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
+    run(context, &given, None)
+}
+
+/// FT.SEARCH with these arguments; the answer has a profile if one is given.
+pub(super) fn run(
+    context: &mut Context<'_, '_>,
+    given: &[&[u8]],
+    mut profile: Option<Profile>,
+) -> Result<Outcome, ErrorReply> {
     let index = find(context, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let asked = SearchArguments::read(context, &mut rest)?;
+    asked.summaries.check(&index.definition)?;
     let query = asked.common.query(&index, text)?;
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
-    let (order, request) = order(&index, &query, &asked)?;
+    let (order, mut request) = order(&index, &query, &asked)?;
+    if let Some(profile) = &mut profile {
+        profile.is_parsed();
+        request.clock = Some(profile.clock());
+    }
     let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
+    if asked.common.scorer == Scorer::Hamming && asked.sort_by.is_none() {
+        score_by_payloads(context, &index, &mut found, &asked);
+        page(&mut found, asked.limit);
+    }
+    if let Some(profile) = &mut profile {
+        let name = if asked.sort_by.is_some() { "Sorter" } else { "Scorer" };
+        profile.is_searched(&mut found, name);
+    }
     match order {
         Order::Found => {}
         Order::Values(field, ascends) => {
             sort(context, &index, &mut found, (field, ascends));
             page(&mut found, asked.limit);
+            if let Some(profile) = &mut profile {
+                profile.is_done("Loader and sorter", found.total);
+            }
         }
+    }
+    let documents = match asked.summaries.are_asked() {
+        true => {
+            let is_over = asked.common.clock(context);
+            State::read(&mut content::rows(context, &index, &is_over)?).documents
+        }
+        false => 0,
+    };
+    let is_profiled = profile.is_some();
+    if is_profiled && context.reply.protocol() == Protocol::Resp2 {
+        context.reply.array(2);
     }
     Answer {
         index: &index,
         query: &query,
         asked: &asked,
+        documents,
+        is_profiled,
     }
     .write(context, &found);
+    if let Some(mut profile) = profile {
+        if !asked.no_content {
+            profile.is_done("Loader", found.hits.len() as u64);
+        }
+        profile.write(context);
+    }
     Ok(Outcome::Done)
+}
+
+/// Scores by how much of the payloads is the same.
+fn score_by_payloads(context: &mut Context<'_, '_>, index: &Index, found: &mut Found, asked: &SearchArguments) {
+    let field = index.definition.payload_field.as_ref();
+    let wanted = asked.common.payload.as_deref().unwrap_or_default();
+    for hit in &mut found.hits {
+        let contents = content::contents(context, index, &hit.key).filter(Contents::is_hash);
+        let payload = contents
+            .zip(field)
+            .and_then(|(contents, field)| contents.text(&mut context.keys_of(0), field));
+        let score = hamming(wanted, payload.as_deref().unwrap_or_default());
+        hit.score = score.unwrap_or(0.0);
+        let text = match (score, &payload) {
+            (Some(score), Some(payload)) => {
+                let (length, bits) = (payload.len(), (1.0 / score - 1.0).round());
+                format!("String length is {length}. Bit count is {bits}. Result is (1 / count + 1) = {score:.2}")
+            }
+            _ => "Payloads provided to scorer vary in length".into(),
+        };
+        hit.explanation = hit.explanation.take().map(|_| Explanation {
+            text,
+            ..Explanation::default()
+        });
+    }
+    found
+        .hits
+        .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.key.cmp(&b.key)));
 }
 
 fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order, Request), ErrorReply> {
@@ -164,6 +250,9 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
         slop: common.slop,
         in_order: common.in_order,
         keys: asked.keys.clone(),
+        with_places: asked.summaries.are_asked() && !asked.no_content,
+        explains_scores: asked.explains_scores,
+        clock: None,
     };
     if offset.max(count) > HITS_MAX {
         let which = if offset > HITS_MAX { "OFFSET" } else { "LIMIT" };
@@ -174,6 +263,9 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
         Ok((order, request))
     };
     let Some((name, ascends)) = &asked.sort_by else {
+        if common.scorer == Scorer::Hamming {
+            return all(Order::Found, request);
+        }
         return Ok((Order::Found, request));
     };
     if query.distance_names().contains(&name.as_str()) {
@@ -233,6 +325,9 @@ struct Answer<'a> {
     index: &'a Index,
     query: &'a Query,
     asked: &'a SearchArguments,
+    /// How many documents the index has, if the answer depends on it.
+    documents: u64,
+    is_profiled: bool,
 }
 
 impl Answer<'_> {
@@ -249,7 +344,7 @@ impl Answer<'_> {
                 found.hits.iter().for_each(|hit| self.plain(context, hit));
             }
             Protocol::Resp3 => {
-                write_head(context, found.total, found.hits.len());
+                write_head(context, found.total, found.hits.len(), self.is_profiled);
                 found.hits.iter().for_each(|hit| self.map(context, hit));
                 write_tail(context);
             }
@@ -259,7 +354,7 @@ impl Answer<'_> {
     fn plain(&self, context: &mut Context<'_, '_>, hit: &Hit) {
         context.reply.bulk(&hit.key);
         if self.asked.with_scores {
-            context.reply.double(hit.score);
+            write_score(context, hit);
         }
         if self.asked.with_payloads {
             self.payload(context, hit);
@@ -285,7 +380,7 @@ impl Answer<'_> {
         context.reply.bulk(&hit.key);
         if asked.with_scores {
             context.reply.simple("score");
-            context.reply.double(hit.score);
+            write_score(context, hit);
         }
         if asked.with_payloads {
             context.reply.simple("payload");
@@ -328,10 +423,13 @@ impl Answer<'_> {
     }
 
     fn content(&self, context: &mut Context<'_, '_>, hit: &Hit, is_map: bool) {
-        let pairs = match &self.asked.returned {
+        let mut pairs = match &self.asked.returned {
             Some(returned) => self.chosen(context, hit, returned),
             None => self.everything(context, hit),
         };
+        if self.asked.summaries.are_asked() {
+            self.summarize(context, hit, &mut pairs);
+        }
         match is_map {
             true => context.reply.map(pairs.len()),
             false => context.reply.array(2 * pairs.len()),
@@ -341,6 +439,23 @@ impl Answer<'_> {
             match value {
                 Value::Null => context.reply.null(),
                 value => context.reply.bulk(&value.bytes()),
+            }
+        }
+    }
+
+    fn summarize(&self, context: &mut Context<'_, '_>, hit: &Hit, pairs: &mut [(Vec<u8>, Value)]) {
+        let schema = &self.index.definition.schema;
+        let Some(contents) = content::contents(context, self.index, &hit.key) else {
+            return;
+        };
+        let keys = &mut context.keys_of(0);
+        let matches = Matches::find(schema, &hit.places, self.documents, |field| {
+            contents.text(keys, &field.path)
+        });
+        let summaries = &self.asked.summaries;
+        for (name, value) in pairs {
+            if let Value::Text(text) = value {
+                *text = summaries.shown(schema, &matches, name, std::mem::take(text));
             }
         }
     }
@@ -393,9 +508,30 @@ impl Answer<'_> {
     }
 }
 
-/// The beginning of a RESP3 answer, up to the list of results.
-pub fn write_head(context: &mut Context<'_, '_>, total: u64, results: usize) {
-    context.reply.map(5);
+fn write_score(context: &mut Context<'_, '_>, hit: &Hit) {
+    if let Some(explanation) = &hit.explanation {
+        context.reply.array(2);
+        context.reply.double(hit.score);
+        return write_explanation(context, explanation);
+    }
+    context.reply.double(hit.score);
+}
+
+fn write_explanation(context: &mut Context<'_, '_>, explanation: &Explanation) {
+    let text = explanation.text.as_bytes();
+    if explanation.parts.is_empty() {
+        return context.reply.bulk(text);
+    }
+    context.reply.array(2);
+    context.reply.bulk(text);
+    context.reply.array(explanation.parts.len());
+    let parts = explanation.parts.iter();
+    parts.for_each(|part| write_explanation(context, part));
+}
+
+/// The beginning of a RESP3 answer, up to the list of results. A profile may follow.
+pub fn write_head(context: &mut Context<'_, '_>, total: u64, results: usize, is_profiled: bool) {
+    context.reply.map(5 + usize::from(is_profiled));
     context.reply.simple("attributes");
     context.reply.array(0);
     context.reply.simple("total_results");

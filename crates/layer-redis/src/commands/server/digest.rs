@@ -13,6 +13,7 @@ use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
+use crate::commands::search::suggestions;
 use crate::commands::{hashes, json, lists, sets, sorted_sets, streams, vector_sets};
 use crate::facts::DATABASES;
 use crate::handler::context::Context;
@@ -60,6 +61,9 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
     match entry.kind {
         Kind::String => sum.add(&[&StringValue::of(entry).whole(keys.tx)]),
         Kind::Json => sum.add(&[&json::document(keys.tx, entry).text()]),
+        Kind::Suggestions => suggestions::each(keys, entry, &mut |text, score, payload| {
+            sum.add(&[text, &score.to_be_bytes(), payload]);
+        }),
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
         Kind::VectorSet => vector_sets::nodes_hashed(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {

@@ -1,0 +1,517 @@
+//! FT.HYBRID: a search for words and one for vectors, whose ranks or scores are combined.
+
+use std::collections::BTreeMap;
+
+use quartet_search::aggregate::{self, Record, Step, Value};
+use quartet_search::document::Sortable;
+use quartet_search::query::{Expander, Nearest, NearestOptions, Node, NodeKind, Query, VectorRange};
+use quartet_search::schema::FieldKind;
+use quartet_search::search::{HITS_MAX, Hit, Request, Scorer};
+use quartet_search::vectors::Metric;
+use quartet_wire_resp::Arguments;
+
+use super::aggregate::{AggregateArguments, Source, write_pairs};
+use super::content;
+use super::lookup::{find, words};
+use crate::handler::context::Context;
+use crate::handler::definition::{ErrorReply, Outcome};
+use crate::indexes::{Index, Words, refused};
+
+const WINDOW_DEFAULT: usize = 20;
+const CONSTANT_DEFAULT: f64 = 60.0;
+const NEAREST_DEFAULT: usize = 10;
+const ALPHA_DEFAULT: f64 = 0.3;
+const BETA_DEFAULT: f64 = 0.7;
+const RESULTS_DEFAULT: usize = 10;
+
+const KEY: &str = "__key";
+const SCORE: &str = "__score";
+
+/// The search for words.
+struct TextPart<'w> {
+    query: &'w [u8],
+    scorer: Scorer,
+    score_name: Option<String>,
+}
+
+enum Nearness {
+    Nearest { count: usize, candidates: Option<usize> },
+    Within { radius: f64 },
+}
+
+/// The search for vectors.
+struct VectorPart<'w> {
+    field: u16,
+    metric: Metric,
+    vector: &'w [u8],
+    nearness: Nearness,
+    filter: Option<&'w [u8]>,
+    score_name: Option<String>,
+}
+
+enum Method {
+    /// By rank.
+    Reciprocal { constant: f64 },
+    /// By score, each with its factor.
+    Linear { alpha: f64, beta: f64 },
+}
+
+struct Combination {
+    method: Method,
+    window: usize,
+    score_name: Option<String>,
+}
+
+/// As many words as are counted, two by two: each name with its value.
+fn counted_pairs<'w>(words: &mut Words<'w>, option: &str) -> Result<Vec<(String, &'w [u8])>, ErrorReply> {
+    let given = words.counted(option)?;
+    if given.len() % 2 != 0 {
+        return Err(refused(format!("{option} takes pairs of names and values")));
+    }
+    let pairs = given.chunks(2);
+    Ok(pairs
+        .map(|pair| (String::from_utf8_lossy(pair[0]).to_ascii_uppercase(), pair[1]))
+        .collect())
+}
+
+fn number<N: std::str::FromStr>(name: &str, word: &[u8]) -> Result<N, ErrorReply> {
+    let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+    number.ok_or_else(|| refused(format!("Invalid {name} value")))
+}
+
+fn score_name(words: &mut Words<'_>) -> Result<Option<String>, ErrorReply> {
+    match words.take("YIELD_SCORE_AS") {
+        true => Ok(Some(words.text("YIELD_SCORE_AS")?)),
+        false => Ok(None),
+    }
+}
+
+impl<'w> TextPart<'w> {
+    fn read(words: &mut Words<'w>) -> Result<TextPart<'w>, ErrorReply> {
+        if !words.take("SEARCH") {
+            return Err(refused("SEARCH argument is required"));
+        }
+        let query = words.argument("SEARCH")?;
+        let (mut scorer, mut name) = (Scorer::default(), None);
+        loop {
+            if words.take("SCORER") {
+                let given = words.text("SCORER")?;
+                let unknown = || refused(format!("No such scorer {given}"));
+                scorer = Scorer::of_name(&given)
+                    .filter(|scorer| *scorer != Scorer::Hamming)
+                    .ok_or_else(unknown)?;
+            } else if let Some(given) = score_name(words)? {
+                name = Some(given);
+            } else {
+                return Ok(TextPart {
+                    query,
+                    scorer,
+                    score_name: name,
+                });
+            }
+        }
+    }
+}
+
+impl<'w> VectorPart<'w> {
+    fn read(index: &Index, words: &mut Words<'w>) -> Result<VectorPart<'w>, ErrorReply> {
+        if !words.take("VSIM") {
+            return Err(refused("VSIM argument is required"));
+        }
+        let name = words.argument("VSIM")?;
+        let missing = || refused("Missing @ prefix for vector field name");
+        let name = name.strip_prefix(b"@").ok_or_else(missing)?;
+        let unknown = || refused(format!("Unknown field `{}`", String::from_utf8_lossy(name)));
+        let (field, known) = index.definition.schema.find(name).ok_or_else(unknown)?;
+        let FieldKind::Vector(kind) = &known.kind else {
+            return Err(refused("Expected a VECTOR field"));
+        };
+        let vector = words.argument("VSIM")?;
+        let mut part = VectorPart {
+            field,
+            metric: kind.metric(),
+            vector,
+            nearness: Nearness::Nearest {
+                count: NEAREST_DEFAULT,
+                candidates: None,
+            },
+            filter: None,
+            score_name: None,
+        };
+        loop {
+            if words.take("KNN") {
+                part.nearness = nearest(words)?;
+            } else if words.take("RANGE") {
+                part.nearness = within(words)?;
+            } else if words.take("FILTER") {
+                part.filter = Some(filter(words)?);
+            } else if let Some(given) = score_name(words)? {
+                part.score_name = Some(given);
+            } else {
+                return Ok(part);
+            }
+        }
+    }
+
+    /// From 0 to 1, the greater the nearer.
+    fn score(&self, distance: f64) -> f64 {
+        match self.metric {
+            Metric::L2 => 1.0 / (1.0 + distance),
+            Metric::Cosine | Metric::InnerProduct => 1.0 - distance / 2.0,
+        }
+    }
+}
+
+fn nearest(words: &mut Words<'_>) -> Result<Nearness, ErrorReply> {
+    let (mut count, mut candidates) = (None, None);
+    for (name, value) in counted_pairs(words, "KNN")? {
+        match name.as_str() {
+            "K" => count = Some(number::<usize>("K", value)?).filter(|count| *count > 0),
+            "EF_RUNTIME" => candidates = Some(number("EF_RUNTIME", value)?),
+            _ => return Err(refused(format!("Unknown argument `{name}` in KNN"))),
+        }
+    }
+    let count = count.ok_or_else(|| refused("Missing required argument K"))?;
+    Ok(Nearness::Nearest { count, candidates })
+}
+
+fn within(words: &mut Words<'_>) -> Result<Nearness, ErrorReply> {
+    let mut radius = None;
+    for (name, value) in counted_pairs(words, "RANGE")? {
+        match name.as_str() {
+            "RADIUS" => radius = Some(number::<f64>("RADIUS", value)?).filter(|radius| *radius >= 0.0),
+            // A range is exact.
+            "EPSILON" => _ = number::<f64>("EPSILON", value)?,
+            _ => return Err(refused(format!("Unknown argument `{name}` in RANGE"))),
+        }
+    }
+    let radius = radius.ok_or_else(|| refused("Missing required argument RADIUS"))?;
+    Ok(Nearness::Within { radius })
+}
+
+/// A query, or how many words follow, the first of which is it. What the others say of its
+/// execution changes no answer.
+fn filter<'w>(words: &mut Words<'w>) -> Result<&'w [u8], ErrorReply> {
+    let word = words.argument("FILTER")?;
+    let count = std::str::from_utf8(word)
+        .ok()
+        .and_then(|word| word.parse::<usize>().ok());
+    match count.filter(|count| (1..=words.left()).contains(count)) {
+        Some(count) => Ok(words.several(count, "FILTER")?[0]),
+        None => {
+            if words.take("POLICY") {
+                words.argument("POLICY")?;
+            }
+            if words.take("BATCH_SIZE") {
+                words.number::<u64>("BATCH_SIZE")?;
+            }
+            Ok(word)
+        }
+    }
+}
+
+impl Combination {
+    fn read(words: &mut Words<'_>) -> Result<Combination, ErrorReply> {
+        let mut combination = Combination {
+            method: Method::Reciprocal {
+                constant: CONSTANT_DEFAULT,
+            },
+            window: WINDOW_DEFAULT,
+            score_name: None,
+        };
+        if !words.take("COMBINE") {
+            return Ok(combination);
+        }
+        let is_linear = words.take("LINEAR");
+        if !is_linear && !words.take("RRF") {
+            return Err(refused("COMBINE takes RRF or LINEAR"));
+        }
+        let (mut constant, mut alpha, mut beta) = (CONSTANT_DEFAULT, ALPHA_DEFAULT, BETA_DEFAULT);
+        let is_counted = words
+            .peek()
+            .is_some_and(|word| word.first().is_some_and(u8::is_ascii_digit));
+        let pairs = if is_counted {
+            counted_pairs(words, "COMBINE")?
+        } else {
+            Vec::new()
+        };
+        for (name, value) in pairs {
+            match name.as_str() {
+                "CONSTANT" if !is_linear => constant = number("CONSTANT", value)?,
+                "ALPHA" if is_linear => alpha = number("ALPHA", value)?,
+                "BETA" if is_linear => beta = number("BETA", value)?,
+                "WINDOW" => combination.window = number("WINDOW", value)?,
+                "YIELD_SCORE_AS" => combination.score_name = Some(String::from_utf8_lossy(value).into_owned()),
+                _ => return Err(refused(format!("Unknown argument `{name}` in COMBINE"))),
+            }
+        }
+        if combination.window == 0 || combination.window > HITS_MAX {
+            return Err(refused("Invalid WINDOW value"));
+        }
+        if let Some(name) = score_name(words)? {
+            combination.score_name = Some(name);
+        }
+        combination.method = match is_linear {
+            true => Method::Linear { alpha, beta },
+            false => Method::Reciprocal { constant },
+        };
+        Ok(combination)
+    }
+
+    fn score(&self, text: Option<Ranked>, vector: Option<Ranked>) -> f64 {
+        match self.method {
+            Method::Reciprocal { constant } => {
+                let of_rank = |ranked: Option<Ranked>| ranked.map_or(0.0, |ranked| 1.0 / (constant + ranked.rank));
+                of_rank(text) + of_rank(vector)
+            }
+            Method::Linear { alpha, beta } => {
+                let score = |ranked: Option<Ranked>| ranked.map_or(0.0, |ranked| ranked.score);
+                alpha * score(text) + beta * score(vector)
+            }
+        }
+    }
+}
+
+/// The place of a document in one of the searches.
+#[derive(Clone, Copy)]
+struct Ranked {
+    /// From 1.
+    rank: f64,
+    score: f64,
+}
+
+/// A document of either search.
+struct Merged {
+    hit: Hit,
+    text: Option<Ranked>,
+    vector: Option<Ranked>,
+}
+
+pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    let started_micros = context.engine().now_micros();
+    let given = words(arguments, 5)?;
+    let index = find(context, given[0], false)?;
+    let mut rest = Words::new(&given[1..]);
+    let text = TextPart::read(&mut rest)?;
+    let vector = VectorPart::read(&index, &mut rest)?;
+    let combination = Combination::read(&mut rest)?;
+    let mut asked = AggregateArguments::read(context, &mut rest)?;
+    if asked.cursor.is_some() {
+        return Err(refused("WITHCURSOR is not served with FT.HYBRID"));
+    }
+    asked.adds_scores = true;
+    let text_query = asked.common.query(&index, text.query)?;
+    if text_query.nearest.is_some() {
+        return Err(refused("Vector queries are not allowed in SEARCH, use VSIM"));
+    }
+    let vector_query = vector_query(&index, &vector, &mut asked)?;
+    let named = [&text.score_name, &vector.score_name, &combination.score_name];
+    let names: Vec<&str> = named.into_iter().flatten().map(String::as_str).collect();
+    let wanted = wanted(&index, &asked, &names)?;
+    if let Some(outcome) = content::wait(context, &index)? {
+        return Ok(outcome);
+    }
+    let mut merged: BTreeMap<Vec<u8>, Merged> = BTreeMap::new();
+    let request = Request {
+        count: combination.window,
+        scorer: text.scorer,
+        ..Request::default()
+    };
+    let found = content::run(context, &index, &text_query, (&asked.common, &request))?;
+    for (hit, rank) in found.hits.into_iter().zip(1..) {
+        let (rank, score) = (f64::from(rank), hit.score);
+        let text = Some(Ranked { rank, score });
+        merged.insert(
+            hit.key.clone(),
+            Merged {
+                hit,
+                text,
+                vector: None,
+            },
+        );
+    }
+    let request = nearness_request(&vector, combination.window);
+    let found = content::run(context, &index, &vector_query, (&asked.common, &request))?;
+    for (hit, rank) in found.hits.into_iter().zip(1..) {
+        let distance = match (&hit.distance, &hit.sorted_by) {
+            (Some(distance), _) => *distance,
+            (None, Some(Sortable::Number(distance))) => *distance,
+            _ => continue,
+        };
+        let (rank, score) = (f64::from(rank), vector.score(distance));
+        let entry = merged.entry(hit.key.clone()).or_insert(Merged {
+            hit,
+            text: None,
+            vector: None,
+        });
+        entry.vector = Some(Ranked { rank, score });
+    }
+    let mut merged: Vec<Merged> = merged.into_values().collect();
+    for one in &mut merged {
+        one.hit.score = combination.score(one.text, one.vector);
+    }
+    // Equal ones stay in the order of their keys.
+    merged.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
+    let source = Source {
+        index: &index,
+        query: &text_query,
+        asked: &asked,
+        wanted: &wanted,
+    };
+    let has_load = asked.loads_all || !asked.loaded.is_empty();
+    let keeps_score = !has_load || wanted_score(&asked);
+    let mut records = Vec::new();
+    for one in &merged {
+        let of_source = source.record(context, &one.hit);
+        let mut record = Record::default();
+        if !has_load && !is_grouped(&asked.steps) {
+            record.set(KEY, Value::Text(one.hit.key.clone()));
+        }
+        for (name, value) in of_source.iter().filter(|(name, _)| keeps_score || *name != SCORE) {
+            record.set(name, value.clone());
+        }
+        let scores = [
+            (&text.score_name, one.text.map(|ranked| ranked.score)),
+            (&vector.score_name, one.vector.map(|ranked| ranked.score)),
+            (&combination.score_name, Some(one.hit.score)),
+        ];
+        for (name, score) in scores {
+            if let (Some(name), Some(score)) = (name, score) {
+                record.set(name, Value::Number(score));
+            }
+        }
+        records.push(record);
+    }
+    let total = records.len() as u64;
+    let is_limited = asked.steps.iter().any(|step| matches!(step, Step::Limit { .. }));
+    if !is_limited {
+        asked.steps.push(Step::Limit {
+            offset: 0,
+            count: RESULTS_DEFAULT,
+        });
+    }
+    let records = aggregate::run(&asked.steps, records)?;
+    let total = if is_grouped(&asked.steps) {
+        records.len() as u64
+    } else {
+        total
+    };
+    let micros = context.engine().now_micros().saturating_sub(started_micros);
+    write(context, total, &records, micros);
+    Ok(Outcome::Done)
+}
+
+fn is_grouped(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step, Step::GroupBy { .. }))
+}
+
+/// Whether the combined score is asked for by name.
+fn wanted_score(asked: &AggregateArguments) -> bool {
+    let is_loaded = asked.loaded.iter().any(|(path, _)| path == SCORE);
+    let is_used = aggregate::wanted(&asked.steps, &|_| true).is_ok_and(|names| names.iter().any(|name| name == SCORE));
+    is_loaded || is_used
+}
+
+/// The properties that steps take from documents.
+fn wanted(index: &Index, asked: &AggregateArguments, names: &[&str]) -> Result<Vec<String>, ErrorReply> {
+    let is_given = |name: &str| {
+        let is_loaded = asked.loaded.iter().any(|(_, loaded)| loaded == name);
+        is_loaded || names.contains(&name) || name == SCORE || name == KEY
+    };
+    let in_schema = |name: &str| index.definition.schema.find(name.as_bytes()).is_some();
+    let is_known = |name: &str| asked.loads_all || is_given(name) || in_schema(name);
+    let mut wanted = aggregate::wanted(&asked.steps, &is_known)?;
+    wanted.retain(|name| !is_given(name));
+    Ok(wanted)
+}
+
+const DISTANCE: &str = "__vector_distance";
+
+fn nearness_request(vector: &VectorPart<'_>, window: usize) -> Request {
+    let (count, sort_by_distance) = match vector.nearness {
+        Nearness::Nearest { count, .. } => (count.min(HITS_MAX), None),
+        Nearness::Within { .. } => (window, Some((DISTANCE.to_owned(), true))),
+    };
+    Request {
+        count,
+        sort_by_distance,
+        scorer: Scorer::DocScore,
+        ..Request::default()
+    }
+}
+
+fn vector_query(index: &Index, part: &VectorPart<'_>, asked: &mut AggregateArguments) -> Result<Query, ErrorReply> {
+    // A filter restricts and scores nothing, so its words are as they are written.
+    let expander = std::mem::replace(&mut asked.common.expander, Expander::Nothing);
+    let filter = part
+        .filter
+        .map(|filter| asked.common.query(index, filter))
+        .transpose()?;
+    asked.common.expander = expander;
+    let root = match filter {
+        Some(Query { nearest: Some(_), .. }) => return Err(refused("Vector queries are not allowed in FILTER")),
+        Some(query) => query.root,
+        None => Node::of(NodeKind::All),
+    };
+    let (vector, parameter) = match part.vector.strip_prefix(b"$") {
+        Some(name) => {
+            let name = String::from_utf8_lossy(name).into_owned();
+            let parameters = asked.common.parameters.as_ref();
+            let found = parameters.and_then(|parameters| parameters.get(&name)).cloned();
+            let missing = || ErrorReply::from(format!("SEARCH_PARAM_NOT_FOUND No such parameter `{name}`"));
+            (found.ok_or_else(missing)?, name)
+        }
+        None => (part.vector.to_vec(), String::new()),
+    };
+    Ok(match part.nearness {
+        Nearness::Nearest { count, candidates } => Query {
+            root,
+            nearest: Some(Nearest {
+                count,
+                field: part.field,
+                vector,
+                parameter,
+                distance_name: DISTANCE.into(),
+                options: NearestOptions {
+                    candidates,
+                    ..NearestOptions::default()
+                },
+            }),
+        },
+        Nearness::Within { radius } => {
+            let range = Node::of(NodeKind::VectorRange(Box::new(VectorRange {
+                field: part.field,
+                radius,
+                vector,
+                parameter,
+                distance_name: Some(DISTANCE.into()),
+                epsilon: None,
+            })));
+            let root = match root.kind {
+                NodeKind::All => range,
+                _ => Node::of(NodeKind::Every {
+                    children: vec![range, root],
+                    exact: false,
+                }),
+            };
+            Query { root, nearest: None }
+        }
+    })
+}
+
+fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], micros: u64) {
+    context.reply.map(4);
+    context.reply.simple("total_results");
+    context.reply.integer(total as i64);
+    context.reply.simple("results");
+    context.reply.array(records.len());
+    for record in records {
+        context.reply.map(record.iter().count());
+        write_pairs(context, record);
+    }
+    context.reply.simple("warnings");
+    context.reply.array(0);
+    context.reply.simple("execution_time");
+    // A clock of microseconds tells nothing of less.
+    context.reply.double(micros.max(1) as f64 / 1000.0);
+}

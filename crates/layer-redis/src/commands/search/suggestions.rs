@@ -1,0 +1,314 @@
+//! Suggestions: texts that are offered to somebody who has typed their beginning.
+//!
+//! ```text
+//! the key's row   payload: id (10), number of texts (8)
+//! a row a text    the text in lower case, escaped, 00 00, the text if it is another -> score (8), payload
+//! ```
+//!
+//! `00` is escaped as `00 ff`. Flags: `LARGE`, always. Invariants: there is at least one text; the
+//! number is that of the rows.
+
+use std::ops::ControlFlow;
+
+use quartet_search::analysis::folded;
+use quartet_wire_resp::Arguments;
+
+use super::lookup::words;
+use crate::handler::context::Context;
+use crate::handler::definition::ErrorReply;
+use crate::indexes::{Words, refused};
+use crate::keyspace::{Elements, Entry, Header, Keyspace, Kind, LARGE};
+
+/// Longest text, in bytes.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// Longest payload, in bytes.
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// How many suggestions are answered unless it is said.
+const COUNT_DEFAULT: usize = 5;
+
+/// How many letters of the beginning may differ with FUZZY.
+const DISTANCE: usize = 1;
+
+/// The score of a text that is what was typed.
+const WHOLE: f32 = i32::MAX as f32;
+
+/// The number of texts of a key's row.
+pub fn count(entry: &Entry) -> u64 {
+    entry
+        .large_payload()
+        .first_chunk()
+        .map_or(0, |count| u64::from_be_bytes(*count))
+}
+
+/// Takes a text, its score and its payload.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], f64, &[u8]);
+
+/// The texts of a key, in the order of the rows.
+pub fn each(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: Visit<'_>) {
+    entry.elements().scan(keys.tx, b"", None, false, &mut |key, value| {
+        let (score, payload) = value_of(value);
+        visit(&text_of(key), score, payload);
+        ControlFlow::Continue(())
+    });
+}
+
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(text.len() + 2);
+    for &byte in text {
+        key.push(byte);
+        if byte == 0 {
+            key.push(0xff);
+        }
+    }
+    key
+}
+
+fn element(text: &[u8]) -> Vec<u8> {
+    let folded = folded(text);
+    let mut key = escaped(&folded);
+    key.extend([0, 0]);
+    if folded != text {
+        key.extend_from_slice(text);
+    }
+    key
+}
+
+fn text_of(key: &[u8]) -> Vec<u8> {
+    let (mut folded, mut rest) = (Vec::new(), key);
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        if *byte == 0 {
+            rest = behind.get(1..).unwrap_or_default();
+            if behind.first() != Some(&0xff) {
+                break;
+            }
+        }
+        folded.push(*byte);
+    }
+    match rest {
+        [] => folded,
+        text => text.to_vec(),
+    }
+}
+
+fn value_of(value: &[u8]) -> (f64, &[u8]) {
+    let (score, payload) = value.split_first_chunk().expect("a suggestion has a score");
+    (f64::from_be_bytes(*score), payload)
+}
+
+fn write_count(keys: &mut Keyspace<'_, '_>, name: &[u8], old: Option<&Entry>, (elements, count): (&Elements, u64)) {
+    if count == 0 {
+        keys.remove(name);
+        return;
+    }
+    let header = old.map_or(Header::new(Kind::Suggestions), Header::of).flags(LARGE);
+    keys.put_parts(name, header, &[elements.id(), &count.to_be_bytes()]);
+}
+
+pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let given = words(arguments, 3)?;
+    let (name, text) = (given[0], given[1]);
+    let score = std::str::from_utf8(given[2])
+        .ok()
+        .and_then(|score| score.parse::<f64>().ok());
+    let score = score
+        .filter(|score| score.is_finite())
+        .ok_or_else(|| refused("invalid score"))?;
+    let mut rest = Words::new(&given[3..]);
+    let (mut adds, mut payload) = (false, Vec::new());
+    while rest.left() > 0 {
+        if rest.take("INCR") {
+            adds = true;
+        } else if rest.take("PAYLOAD") {
+            payload = rest.argument("PAYLOAD")?.to_vec();
+        } else {
+            let word = String::from_utf8_lossy(rest.peek().unwrap_or_default()).into_owned();
+            return Err(refused(format!("Unknown argument `{word}`")));
+        }
+    }
+    if text.len() > TEXT_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
+        return Err(refused("A suggestion is too long"));
+    }
+    let mut keys = context.keys();
+    let old = keys.find_kind(name, Kind::Suggestions)?;
+    let elements = old.as_ref().map_or_else(|| keys.new_elements(), Entry::elements);
+    let mut number = old.as_ref().map_or(0, count);
+    let element = element(text);
+    let known = elements.get(keys.tx, &element);
+    let before = known.as_ref().map(|row| value_of(row.value()).0);
+    let score = if adds { before.unwrap_or(0.0) + score } else { score };
+    // As at the original, a text without a score is none.
+    if !text.is_empty() && (score != 0.0 || before.is_some()) {
+        elements.set(keys.tx, &element, &[&score.to_be_bytes()[..], &payload].concat());
+        number += u64::from(before.is_none());
+        write_count(&mut keys, name, old.as_ref(), (&elements, number));
+    }
+    context.reply.integer(number as i64);
+    Ok(())
+}
+
+pub fn length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let given = words(arguments, 1)?;
+    let entry = context.read_kind(given[0], Kind::Suggestions)?;
+    context.reply.integer(entry.as_ref().map_or(0, count) as i64);
+    Ok(())
+}
+
+pub fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let given = words(arguments, 2)?;
+    let mut keys = context.keys();
+    let old = keys.find_kind(given[0], Kind::Suggestions)?;
+    let is_removed = old.is_some_and(|old| {
+        let elements = old.elements();
+        let is_removed = elements.clear(keys.tx, &element(given[1])).is_some();
+        if is_removed {
+            write_count(&mut keys, given[0], Some(&old), (&elements, count(&old) - 1));
+        }
+        is_removed
+    });
+    context.reply.integer(is_removed.into());
+    Ok(())
+}
+
+/// What FT.SUGGET is asked for.
+struct Asked {
+    typed: Vec<char>,
+    is_fuzzy: bool,
+    with_scores: bool,
+    with_payloads: bool,
+    count: usize,
+}
+
+impl Asked {
+    fn read(given: &[&[u8]]) -> Result<Asked, ErrorReply> {
+        let typed = folded(given[0]);
+        let mut asked = Asked {
+            typed: String::from_utf8_lossy(&typed).chars().collect(),
+            is_fuzzy: false,
+            with_scores: false,
+            with_payloads: false,
+            count: COUNT_DEFAULT,
+        };
+        let mut rest = Words::new(&given[1..]);
+        while rest.left() > 0 {
+            if rest.take("FUZZY") {
+                asked.is_fuzzy = true;
+            } else if rest.take("WITHSCORES") {
+                asked.with_scores = true;
+            } else if rest.take("WITHPAYLOADS") {
+                asked.with_payloads = true;
+            } else if rest.take("MAX") {
+                let word = rest.next();
+                let word = word.ok_or_else(|| refused("MAX: Expected an argument, but none provided"))?;
+                let count = std::str::from_utf8(word).ok().and_then(|word| word.parse::<i64>().ok());
+                let count = count.ok_or_else(|| refused("MAX: Could not convert argument to expected type"))?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                asked.count = count.ok_or_else(|| refused("MAX: Value is outside acceptable bounds"))?;
+            } else {
+                let word = String::from_utf8_lossy(rest.peek().unwrap_or_default()).into_owned();
+                return Err(refused(format!("Unrecognized argument: {word}")));
+            }
+        }
+        Ok(asked)
+    }
+
+    /// How well a text fits; nothing if it does not.
+    fn score(&self, text: &[u8], score: f64) -> Option<f32> {
+        let letters: Vec<char> = String::from_utf8_lossy(&folded(text)).chars().collect();
+        let distance = match self.is_fuzzy {
+            true => least_distance(&self.typed, &letters).filter(|distance| *distance <= DISTANCE)?,
+            false if letters.starts_with(&self.typed) => 0,
+            false => return None,
+        };
+        let mut score = match is_whole(&self.typed, text) {
+            true => WHOLE,
+            false => score as f32,
+        };
+        if self.is_fuzzy {
+            score = (f64::from(score) * (-2.0 * distance as f64).exp()) as f32;
+        }
+        let beyond = letters.len().abs_diff(self.typed.len());
+        Some((f64::from(score) / (1.0 + beyond as f64).sqrt()) as f32)
+    }
+}
+
+/// The text is what was typed. The original compares the first half of texts of the same length.
+fn is_whole(typed: &[char], text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let text: Vec<u16> = text.chars().map(|letter| letter as u16).collect();
+    let typed: Vec<u16> = typed.iter().map(|letter| *letter as u16).collect();
+    let bytes = |letters: &[u16]| {
+        letters
+            .iter()
+            .flat_map(|letter| letter.to_le_bytes())
+            .collect::<Vec<_>>()
+    };
+    text.len() == typed.len() && bytes(&text)[..text.len()] == bytes(&typed)[..typed.len()]
+}
+
+/// The least distance of what was typed from a beginning of the text.
+fn least_distance(typed: &[char], text: &[char]) -> Option<usize> {
+    let mut row: Vec<usize> = (0..=typed.len()).collect();
+    let mut least = row[typed.len()];
+    for (at, letter) in text.iter().take(typed.len() + DISTANCE).enumerate() {
+        let mut next = vec![at + 1];
+        for (of_typed, other) in typed.iter().enumerate() {
+            let replaced = row[of_typed] + usize::from(letter != other);
+            next.push(replaced.min(row[of_typed + 1] + 1).min(next[of_typed] + 1));
+        }
+        row = next;
+        least = least.min(row[typed.len()]);
+    }
+    Some(least)
+}
+
+pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let given = words(arguments, 2)?;
+    let asked = Asked::read(&given[1..])?;
+    let Some(entry) = context.read_kind(given[0], Kind::Suggestions)? else {
+        context.reply.null();
+        return Ok(());
+    };
+    let mut found = Vec::new();
+    let start = match asked.is_fuzzy {
+        true => Vec::new(),
+        false => escaped(&folded(given[1])),
+    };
+    let end = (!start.is_empty()).then(|| quartet_model::next_prefix(&start));
+    entry
+        .elements()
+        .scan(context.tx, &start, end.as_deref(), false, &mut |key, value| {
+            let (text, (score, payload)) = (text_of(key), value_of(value));
+            if let Some(score) = asked.score(&text, score) {
+                found.push((score, text, payload.to_vec()));
+            }
+            // Twice as many are kept for a while, so the sorting is paid for.
+            if found.len() >= asked.count.saturating_mul(2).max(1024) {
+                keep_best(&mut found, asked.count);
+            }
+            ControlFlow::Continue(())
+        });
+    keep_best(&mut found, asked.count);
+    let of_each = 1 + usize::from(asked.with_scores) + usize::from(asked.with_payloads);
+    context.reply.array(found.len() * of_each);
+    for (score, text, payload) in &found {
+        context.reply.bulk(text);
+        if asked.with_scores {
+            context.reply.double(f64::from(*score));
+        }
+        if asked.with_payloads {
+            match payload.is_empty() {
+                true => context.reply.null(),
+                false => context.reply.bulk(payload),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn keep_best(found: &mut Vec<(f32, Vec<u8>, Vec<u8>)>, count: usize) {
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.truncate(count);
+}

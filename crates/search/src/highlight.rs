@@ -1,0 +1,316 @@
+//! Marks the words of a query in the texts of documents, and cuts out the parts around them.
+//!
+//! Where a document has the words is known by their positions among all of its words, so its TEXT
+//! fields are split into words again. Lengths are those of the original: a fragment holds words
+//! that are less than [`APART_MAX`] words apart, and a word of the context is taken to have
+//! [`WORD_BYTES`] bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::Schema;
+use crate::analysis::{is_separator, spans};
+use crate::schema::{Field, FieldKind};
+use crate::search::Place;
+
+/// Words that are so far apart are in two fragments.
+const APART_MAX: u32 = 8;
+
+/// How many bytes a word of the context has, about.
+const WORD_BYTES: usize = 6;
+
+/// What is written before and behind a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tags {
+    /// Before it.
+    pub open: Vec<u8>,
+    /// Behind it.
+    pub close: Vec<u8>,
+}
+
+impl Default for Tags {
+    fn default() -> Tags {
+        Tags {
+            open: b"<b>".to_vec(),
+            close: b"</b>".to_vec(),
+        }
+    }
+}
+
+/// How much of a text is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// How many fragments at most.
+    pub fragments: usize,
+    /// How many words stand around those of the query in each, about.
+    pub words: usize,
+    /// What is written behind each fragment.
+    pub separator: Vec<u8>,
+}
+
+impl Default for Summary {
+    fn default() -> Summary {
+        Summary {
+            fragments: 3,
+            words: 20,
+            separator: b"... ".to_vec(),
+        }
+    }
+}
+
+/// A word of the query in a text.
+#[derive(Clone, Debug, PartialEq)]
+struct Found {
+    span: Range<usize>,
+    /// Its number among the text's words, without stop words.
+    number: u32,
+    term: usize,
+    rarity: f64,
+}
+
+/// Where the words of a query stand in one document.
+pub struct Matches(BTreeMap<u16, Vec<Found>>);
+
+impl Matches {
+    /// Looks for the places of a hit in the texts of its fields. `documents` is how many there are.
+    pub fn find(
+        schema: &Schema,
+        places: &[Place],
+        documents: u64,
+        mut text: impl FnMut(&Field) -> Option<Vec<u8>>,
+    ) -> Matches {
+        let mut by_position = BTreeMap::new();
+        let mut terms: Vec<&[u8]> = Vec::new();
+        for place in places {
+            let known = terms.iter().position(|term| *term == place.term);
+            let term = known.unwrap_or_else(|| {
+                terms.push(&place.term);
+                terms.len() - 1
+            });
+            let of_term = place.documents.max(1) as f64;
+            let rarity = (1.0 + (documents as f64 + 1.0) / of_term).log2().floor();
+            by_position.entry(place.position).or_insert((term, rarity));
+        }
+        let (mut position, mut found) = (0, BTreeMap::new());
+        for (at, field) in schema.fields() {
+            let is_text = matches!(field.kind, FieldKind::Text { .. }) && !field.no_index;
+            let Some(text) = is_text.then(|| text(field)).flatten() else {
+                continue;
+            };
+            let first = position;
+            let words = spans(&text).filter(|token| !schema.stop_words.contains(&token.term));
+            let mut of_field = Vec::new();
+            for token in words {
+                position += 1;
+                if let Some(&(term, rarity)) = by_position.get(&position) {
+                    of_field.push(Found {
+                        span: token.span,
+                        number: position - first,
+                        term,
+                        rarity,
+                    });
+                }
+            }
+            found.insert(at, of_field);
+        }
+        Matches(found)
+    }
+
+    fn of(&self, field: u16) -> &[Found] {
+        self.0.get(&field).map_or(&[], Vec::as_slice)
+    }
+
+    /// The text of a field with its words marked, or parts of it.
+    pub fn shown(&self, field: u16, text: &[u8], tags: Option<&Tags>, summary: Option<&Summary>) -> Vec<u8> {
+        let found = self.of(field);
+        match summary {
+            None => marked(text, 0..text.len(), found, tags),
+            Some(summary) if !found.is_empty() => summarized(text, found, tags, summary),
+            Some(summary) if tags.is_none() => text[..beginning(text, summary)].to_vec(),
+            Some(_) => text.to_vec(),
+        }
+    }
+}
+
+fn marked(text: &[u8], range: Range<usize>, found: &[Found], tags: Option<&Tags>) -> Vec<u8> {
+    let Some(tags) = tags else {
+        return text[range].to_vec();
+    };
+    let (mut out, mut at) = (Vec::new(), range.start);
+    for Found { span, .. } in found {
+        out.extend_from_slice(&text[at..span.start]);
+        out.extend_from_slice(&tags.open);
+        out.extend_from_slice(&text[span.clone()]);
+        out.extend_from_slice(&tags.close);
+        at = span.end;
+    }
+    out.extend_from_slice(&text[at..range.end]);
+    out
+}
+
+/// How much of a text without words of the query is shown: whole words from its beginning.
+fn beginning(text: &[u8], summary: &Summary) -> usize {
+    let words = summary.fragments.saturating_mul(summary.words).saturating_add(1);
+    let mut end = words.saturating_mul(WORD_BYTES).min(text.len());
+    while end > 1 && !is_separator(text[end - 1]) {
+        end -= 1;
+    }
+    while end > 1 && text[end - 1].is_ascii_whitespace() {
+        end -= 1;
+    }
+    end
+}
+
+/// Words of the query that stand near each other.
+struct Fragment<'f> {
+    found: &'f [Found],
+    score: f64,
+}
+
+impl<'f> Fragment<'f> {
+    fn of(found: &'f [Found]) -> Fragment<'f> {
+        let mut terms = BTreeSet::new();
+        let firsts = found.iter().filter(|word| terms.insert(word.term));
+        let score = firsts.map(|word| word.rarity).sum();
+        Fragment { found, score }
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.found[0].span.start..self.found[self.found.len() - 1].span.end
+    }
+
+    /// How many other words it has.
+    fn others(&self) -> usize {
+        let words = self.found[self.found.len() - 1].number - self.found[0].number + 1;
+        words as usize - self.found.len()
+    }
+}
+
+fn summarized(text: &[u8], found: &[Found], tags: Option<&Tags>, summary: &Summary) -> Vec<u8> {
+    let near = |a: &Found, b: &Found| b.number - a.number - 1 < APART_MAX;
+    let mut fragments: Vec<Fragment<'_>> = found.chunk_by(near).map(Fragment::of).collect();
+    fragments.sort_by(|a, b| b.score.total_cmp(&a.score));
+    fragments.truncate(summary.fragments);
+    fragments.sort_by_key(|fragment| fragment.range().start);
+    let mut out = Vec::new();
+    for (at, fragment) in fragments.iter().enumerate() {
+        let range = fragment.range();
+        let around = summary
+            .words
+            .saturating_sub(fragment.others())
+            .saturating_mul(WORD_BYTES)
+            / 2;
+        let least = at.checked_sub(1).map_or(0, |before| fragments[before].range().end);
+        let most = fragments.get(at + 1).map_or(text.len(), |behind| behind.range().start);
+        let start = range.start.saturating_sub(around).max(least);
+        let end = range.end.saturating_add(around).min(most);
+        out.extend_from_slice(before(&text[start..range.start]));
+        out.extend(marked(text, range.clone(), fragment.found, tags));
+        out.extend_from_slice(behind(&text[range.end..end]));
+        out.extend_from_slice(&summary.separator);
+    }
+    out
+}
+
+/// Without the word that is cut, and what separates it from the next.
+fn before(context: &[u8]) -> &[u8] {
+    let cut = context.iter().take_while(|byte| !is_separator(**byte)).count();
+    let context = &context[cut..];
+    let separators = context.iter().take_while(|byte| is_separator(**byte)).count();
+    &context[separators..]
+}
+
+fn behind(mut context: &[u8]) -> &[u8] {
+    while context.len() > 1 && !is_separator(context[context.len() - 1]) {
+        context = &context[..context.len() - 1];
+    }
+    while context.len() > 1 && is_separator(context[context.len() - 1]) {
+        context = &context[..context.len() - 1];
+    }
+    context
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REDIS: &str = "Redis is an open source in-memory data structure store. It is used as a database, cache and \
+                         message broker. Redis provides data structures such as strings.";
+
+    fn shown(text: &str, words: &[&str], tags: Option<&Tags>, summary: Option<&Summary>) -> String {
+        let schema = Schema::new(vec![Field::text("a", 1.0), Field::text("b", 1.0)]).unwrap();
+        let tokens: Vec<_> = spans(text.as_bytes())
+            .filter(|token| !schema.stop_words.contains(&token.term))
+            .collect();
+        let places = tokens
+            .iter()
+            .zip(3..)
+            .filter(|(token, _)| words.iter().any(|word| word.as_bytes() == token.term));
+        let places: Vec<_> = places
+            .map(|(token, position)| Place {
+                position,
+                term: token.term.clone(),
+                documents: 1,
+            })
+            .collect();
+        let matches = Matches::find(&schema, &places, 3, |field| {
+            Some(if field.name == "a" {
+                b"two words".to_vec()
+            } else {
+                text.into()
+            })
+        });
+        String::from_utf8(matches.shown(1, text.as_bytes(), tags, summary)).unwrap()
+    }
+
+    fn summary(words: usize) -> Summary {
+        Summary {
+            words,
+            ..Summary::default()
+        }
+    }
+
+    /// As the original showed them.
+    #[test]
+    fn texts_are_shown_as_the_original_does() {
+        let tags = Tags::default();
+        assert_eq!(
+            shown("hello world", &["hello"], Some(&tags), None),
+            "<b>hello</b> world"
+        );
+        let short = summary(4);
+        assert_eq!(
+            shown(REDIS, &["database"], None, Some(&short)),
+            "used as a database, cache and... "
+        );
+        assert_eq!(
+            shown(REDIS, &["database"], None, Some(&Summary::default())),
+            "source in-memory data structure store. It is used as a database, cache and message broker. Redis provides \
+             data structures... "
+        );
+        assert_eq!(
+            shown(REDIS, &["database", "redis"], Some(&tags), Some(&summary(5))),
+            "<b>Redis</b> is an open source in-memory data structure store. It is used as a <b>database</b>, cache and \
+             message broker. <b>Redis</b>... "
+        );
+        assert_eq!(
+            shown("hello world", &["hello"], Some(&tags), Some(&summary(1))),
+            "<b>hello</b> ... "
+        );
+        assert_eq!(
+            shown(REDIS, &[], None, Some(&summary(3))),
+            "Redis is an open source in-memory data structure store. It"
+        );
+        assert_eq!(shown(REDIS, &[], Some(&tags), Some(&summary(3))), REDIS);
+    }
+
+    #[test]
+    fn any_text_is_shown() {
+        let none = Summary {
+            fragments: 0,
+            ..Summary::default()
+        };
+        assert_eq!(shown(REDIS, &["database"], None, Some(&none)), "");
+        assert_eq!(shown("", &[], None, Some(&summary(usize::MAX))), "");
+    }
+}
