@@ -24,7 +24,7 @@ use crate::values::Values;
 pub use crate::values::{Json, Sortable};
 
 /// How many words could stand between two values of one field, which no phrase reaches over.
-const POSITIONS_BETWEEN_VALUES: u32 = 99;
+pub(crate) const POSITIONS_BETWEEN_VALUES: u32 = 99;
 
 /// Where a term stands in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

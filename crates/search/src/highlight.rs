@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use crate::Schema;
 use crate::analysis::{is_separator, spans};
+use crate::document::POSITIONS_BETWEEN_VALUES;
 use crate::schema::{Field, FieldKind};
 use crate::search::Place;
 
@@ -68,16 +69,23 @@ struct Found {
     rarity: f64,
 }
 
+/// The words of a query in a field's text, which is the first if it has several.
+struct OfField {
+    text: Vec<u8>,
+    found: Vec<Found>,
+}
+
 /// Where the words of a query stand in one document.
-pub struct Matches(BTreeMap<u16, Vec<Found>>);
+pub struct Matches(BTreeMap<u16, OfField>);
 
 impl Matches {
-    /// Looks for the places of a hit in the texts of its fields. `documents` is how many there are.
+    /// Looks for the places of a hit in the texts of its fields, of which one may have several.
+    /// `documents` is how many there are.
     pub fn find(
         schema: &Schema,
         places: &[Place],
         documents: u64,
-        mut text: impl FnMut(&Field) -> Option<Vec<u8>>,
+        mut texts: impl FnMut(&Field) -> Vec<Vec<u8>>,
     ) -> Matches {
         let mut by_position = BTreeMap::new();
         let mut terms: Vec<&[u8]> = Vec::new();
@@ -91,38 +99,41 @@ impl Matches {
             let rarity = (1.0 + (documents as f64 + 1.0) / of_term).log2().floor();
             by_position.entry(place.position).or_insert((term, rarity));
         }
-        let (mut position, mut found) = (0, BTreeMap::new());
+        let (mut position, mut found) = (0_u32, BTreeMap::new());
         for (at, field) in schema.fields() {
-            let is_text = matches!(field.kind, FieldKind::Text { .. }) && !field.no_index;
-            let Some(text) = is_text.then(|| text(field)).flatten() else {
+            if !matches!(field.kind, FieldKind::Text { .. }) || field.no_index {
                 continue;
-            };
-            let first = position;
-            let words = spans(&text).filter(|token| !schema.stop_words.contains(&token.term));
-            let mut of_field = Vec::new();
-            for token in words {
-                position += 1;
-                if let Some(&(term, rarity)) = by_position.get(&position) {
-                    of_field.push(Found {
-                        span: token.span,
-                        number: position - first,
-                        term,
-                        rarity,
-                    });
-                }
             }
-            found.insert(at, of_field);
+            for (number, text) in texts(field).into_iter().enumerate() {
+                if number > 0 {
+                    position = position.saturating_add(POSITIONS_BETWEEN_VALUES);
+                }
+                let first = position;
+                let mut of_text = Vec::new();
+                for token in spans(&text).filter(|token| !schema.stop_words.contains(&token.term)) {
+                    position += 1;
+                    if let Some(&(term, rarity)) = by_position.get(&position) {
+                        of_text.push(Found {
+                            span: token.span,
+                            number: position - first,
+                            term,
+                            rarity,
+                        });
+                    }
+                }
+                found.entry(at).or_insert(OfField { text, found: of_text });
+            }
         }
         Matches(found)
     }
 
-    fn of(&self, field: u16) -> &[Found] {
-        self.0.get(&field).map_or(&[], Vec::as_slice)
-    }
-
-    /// The text of a field with its words marked, or parts of it.
+    /// The text of a field with its words marked, or parts of it. Anything else that is shown of the
+    /// field, as an array of its texts, stays as it is.
     pub fn shown(&self, field: u16, text: &[u8], tags: Option<&Tags>, summary: Option<&Summary>) -> Vec<u8> {
-        let found = self.of(field);
+        let Some(of_field) = self.0.get(&field).filter(|of_field| of_field.text == text) else {
+            return text.to_vec();
+        };
+        let found = &of_field.found;
         match summary {
             None => marked(text, 0..text.len(), found, tags),
             Some(summary) if !found.is_empty() => summarized(text, found, tags, summary),
@@ -254,11 +265,11 @@ mod tests {
             })
             .collect();
         let matches = Matches::find(&schema, &places, 3, |field| {
-            Some(if field.name == "a" {
+            vec![if field.name == "a" {
                 b"two words".to_vec()
             } else {
                 text.into()
-            })
+            }]
         });
         String::from_utf8(matches.shown(1, text.as_bytes(), tags, summary)).unwrap()
     }
@@ -302,6 +313,27 @@ mod tests {
             "Redis is an open source in-memory data structure store. It"
         );
         assert_eq!(shown(REDIS, &[], Some(&tags), Some(&summary(3))), REDIS);
+    }
+
+    /// Words behind the first text stand far behind it, and in the next field behind all of them.
+    #[test]
+    fn of_several_texts_the_first_is_marked() {
+        let schema = Schema::new(vec![Field::text("a", 1.0), Field::text("b", 1.0)]).unwrap();
+        let positions = [2, 102, 103].map(|position| Place {
+            position,
+            term: b"word".to_vec(),
+            documents: 1,
+        });
+        let matches = Matches::find(&schema, &positions, 1, |field| match field.name.as_str() {
+            "a" => vec![b"one word".to_vec(), b"word".to_vec()],
+            _ => vec![b"word two".to_vec()],
+        });
+        let tags = Tags::default();
+        let shown = |field, text: &[u8]| String::from_utf8(matches.shown(field, text, Some(&tags), None)).unwrap();
+        assert_eq!(shown(0, b"one word"), "one <b>word</b>");
+        assert_eq!(shown(1, b"word two"), "<b>word</b> two");
+        let all = br#"["one word","word"]"#;
+        assert_eq!(shown(0, all).as_bytes(), all);
     }
 
     #[test]

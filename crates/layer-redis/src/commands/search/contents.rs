@@ -46,6 +46,25 @@ impl Contents {
         }
     }
 
+    /// The texts at a field or path that a TEXT field has: several if a path leads to them.
+    pub fn indexed_texts(&self, keys: &mut Keyspace<'_, '_>, path: &str) -> Vec<Vec<u8>> {
+        match self {
+            Contents::Hash(entry) => of_field(keys, entry, path).into_iter().collect(),
+            Contents::Json(document) => {
+                let values = selected(document, path);
+                let values = match values.as_slice() {
+                    [Json::Array(elements)] => elements.iter().collect(),
+                    _ => values,
+                };
+                let texts = values.into_iter().filter_map(|value| match value {
+                    Json::Text(text) => Some(text.clone().into_bytes()),
+                    _ => None,
+                });
+                texts.collect()
+            }
+        }
+    }
+
     /// The value at a field or path as an answer shows it; null for a `null`.
     pub fn shown(&self, keys: &mut Keyspace<'_, '_>, path: &str, dialect: u8) -> Option<Value> {
         match self {

@@ -450,7 +450,7 @@ impl Answer<'_> {
         };
         let keys = &mut context.keys_of(0);
         let matches = Matches::find(schema, &hit.places, self.documents, |field| {
-            contents.text(keys, &field.path)
+            contents.indexed_texts(keys, &field.path)
         });
         let summaries = &self.asked.summaries;
         for (name, value) in pairs {

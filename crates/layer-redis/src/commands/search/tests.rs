@@ -478,6 +478,35 @@ fn every_search_finds_what_the_keys_hold() {
     }
 }
 
+/// A path's first text is marked where it is shown as such; arrays and whole documents are not.
+#[test]
+fn texts_of_documents_are_marked() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i ON JSON SCHEMA $.t AS t TEXT $.u[*] AS u TEXT => OK");
+    let document = r#"{"t":"hello world","u":["old hello","hello"]}"#;
+    connection.run(&["JSON.SET", "d", "$", document]);
+    let mut found = |options: &str| {
+        let words: Vec<&str> = "FT.SEARCH i hello HIGHLIGHT"
+            .split(' ')
+            .chain(options.split(' '))
+            .collect();
+        show(&connection.run(&words))
+    };
+    let marked = found("RETURN 2 t u");
+    assert!(marked.contains("<b>hello</b> world"), "{marked}");
+    assert!(marked.contains("old <b>hello</b>"), "{marked}");
+    for options in [
+        "DIALECT 2",
+        "DIALECT 4",
+        "RETURN 2 t u DIALECT 3",
+        "SUMMARIZE DIALECT 4",
+    ] {
+        let shown = found(options);
+        assert!(shown.contains("hello") && !shown.contains("<b>"), "{options}: {shown}");
+    }
+}
+
 /// More documents than wait to be settled, written, changed and removed.
 #[test]
 fn settling_does_not_show() {
