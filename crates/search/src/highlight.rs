@@ -20,7 +20,7 @@ const APART_MAX: u32 = 8;
 /// How many bytes a word of the context has, about.
 const WORD_BYTES: usize = 6;
 
-/// What is written before and behind a word.
+/// The marks before and behind a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tags {
     /// Before it.
@@ -45,7 +45,7 @@ pub struct Summary {
     pub fragments: usize,
     /// How many words stand around those of the query in each, about.
     pub words: usize,
-    /// What is written behind each fragment.
+    /// It is written behind each fragment.
     pub separator: Vec<u8>,
 }
 
@@ -127,8 +127,8 @@ impl Matches {
         Matches(found)
     }
 
-    /// The text of a field with its words marked, or parts of it. Anything else that is shown of the
-    /// field, as an array of its texts, stays as it is.
+    /// The text of a field with its words marked, or parts of it. Anything else that is shown of
+    /// the field, as an array of its texts, stays as it is.
     pub fn shown(&self, field: u16, text: &[u8], tags: Option<&Tags>, summary: Option<&Summary>) -> Vec<u8> {
         let Some(of_field) = self.0.get(&field).filter(|of_field| of_field.text == text) else {
             return text.to_vec();

@@ -45,7 +45,7 @@ pub struct Definition {
     pub with_suffixes: Vec<String>,
     /// Names of VECTOR fields, and how their vectors were asked to be kept.
     algorithms: Vec<(String, Algorithm)>,
-    /// What the TEXT field that is being read says of sounds.
+    /// PHONETIC of the TEXT field that is being read.
     phonetics: Option<Phonetics>,
 }
 

@@ -78,7 +78,7 @@ const LEVELS: [&[(&str, Operator)]; 4] = [
 /// The level above which a `!` stands.
 const NEGATED_LEVEL: usize = 1;
 
-/// Most terms that `matched_terms` gives unless it is told.
+/// Most terms that `matched_terms` gives without an argument.
 const MATCHED_TERMS_MAX: usize = 100;
 
 impl Expression {
@@ -110,7 +110,7 @@ impl Expression {
         self.0.asks_for_terms()
     }
 
-    /// What it does in the end, in the original's words.
+    /// Its outermost operation, in the original's words.
     pub fn kind(&self) -> String {
         match &self.0 {
             Node::Value(_) => "Literal".into(),

@@ -138,7 +138,7 @@ pub fn run(steps: &[Step], records: Vec<Record>) -> Result<Vec<Record>, SearchEr
     run_watched(steps, records, &mut |_, _| {})
 }
 
-/// The same; `watch` is told after each step what it was, in the original's words, and how many
+/// The same; `watch` learns after each step what it was, in the original's words, and how many
 /// records it gave.
 pub fn run_watched(
     steps: &[Step],

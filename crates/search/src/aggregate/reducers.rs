@@ -28,7 +28,7 @@ pub enum Reducer {
     StdDev(String),
     /// The different values, in order.
     ToList(String),
-    /// So many of the values, chosen at random; the same for the same records.
+    /// This many of the values, chosen at random; the same for the same records.
     RandomSample(String, usize),
     /// The value of the first record, or of the first by another property, which ascends or not.
     FirstValue(String, Option<(String, bool)>),

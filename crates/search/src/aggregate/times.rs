@@ -142,7 +142,7 @@ impl Time {
     }
 }
 
-/// What a text says of a time. The day is the one before a month's first while nothing names it.
+/// A time as a text gives it. The day is the one before a month's first while nothing names it.
 #[derive(Default)]
 struct Parts {
     year: Option<i64>,
@@ -239,7 +239,7 @@ fn days_before(year: i64, month: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// A number of at most so many digits, blanks before it.
+/// A number with a limit to its digits, blanks before it.
 fn number(rest: &mut &[u8], digits_max: usize) -> Option<i64> {
     let trimmed = rest.trim_ascii_start();
     let digits = trimmed.iter().take(digits_max).take_while(|byte| byte.is_ascii_digit());

@@ -310,7 +310,7 @@ impl Node {
     }
 }
 
-/// What else a word of a query stands for.
+/// Other words that a word of a query stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expander {
     /// Its synonyms, its sound and its stem.

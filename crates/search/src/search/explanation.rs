@@ -7,9 +7,9 @@ use crate::search::scoring::{Scorer, Scoring, of_distance};
 /// A part of a score, and the parts that it is made of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
-    /// What the part is worth, and why.
+    /// The worth of the part, and why.
     pub text: String,
-    /// What it is made of.
+    /// Its parts.
     pub parts: Vec<Explanation>,
 }
 

@@ -13,7 +13,7 @@ use crate::search::affixes;
 use crate::search::lookup::Lookup;
 use crate::search::{Matcher, Request};
 
-/// What is asked of a query's words.
+/// The check that is asked for.
 pub struct Spelling<'s> {
     /// How many letters may differ.
     pub distance: usize,

@@ -1,4 +1,4 @@
-//! What a search does, step by step: how often each condition was asked, and for how long.
+//! The steps of a search: how often each condition was asked, and for how long.
 
 use std::fmt;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ impl fmt::Debug for Clock {
 pub struct Step {
     /// The original's word for it.
     pub kind: &'static str,
-    /// What is united.
+    /// The kind of alternatives of a union.
     pub united: Option<String>,
     /// The term, or the range.
     pub term: Option<Vec<u8>>,
@@ -203,7 +203,7 @@ impl Step {
             Matcher::Every(every) => every.children.iter().collect(),
             Matcher::Any { children, .. } => children.iter().collect(),
             Matcher::Not { child, .. } | Matcher::Optional { child, .. } => vec![child],
-            // Of an intersection or a union one condition is left.
+            // An intersection or a union is left with one condition.
             only @ Matcher::Watched(_) => return Step::of(only),
             _ => Vec::new(),
         };

@@ -95,7 +95,7 @@ impl AggregateArguments {
     }
 
     fn load(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
-        // What documents hold is at hand until they are grouped, so it is loaded in front of all.
+        // The contents of documents are at hand until they are grouped, so they are loaded first.
         if self.steps.iter().any(|step| matches!(step, Step::GroupBy { .. })) {
             return Err(refused("LOAD cannot be applied after projectors or reducers"));
         }

@@ -29,7 +29,7 @@ pub struct Common {
     pub keeps_stop_words: bool,
     pub language: Option<Language>,
     pub scorer: Scorer,
-    /// What HAMMING compares with payloads of documents.
+    /// HAMMING compares it with payloads of documents.
     pub payload: Option<Vec<u8>>,
     pub slop: Option<u32>,
     pub in_order: bool,

@@ -1,6 +1,6 @@
 //! FT.PROFILE: a search or an aggregation with what its steps took.
 //!
-//! Only what is a step here is told, and its time is measured. Times hold those of the steps below
+//! Only steps that exist here are listed, and their time is measured. Times hold those of the steps below
 //! them; matching and ranking go hand in hand, so the ranking's time is the rest of the search's.
 
 use quartet_search::search::{Clock, Found, Step};
@@ -22,7 +22,7 @@ pub struct Profile {
     parsed_micros: u64,
     last_micros: u64,
     steps: Option<Step>,
-    /// What became of the documents: a name, how many, and how long it took.
+    /// Stages behind the index: a name, how many documents, and how long it took.
     stages: Vec<(String, u64, u64)>,
 }
 
@@ -70,7 +70,7 @@ impl Profile {
         self.stages.push((ranking.into(), found.total, ranking_micros));
     }
 
-    /// Something was done to so many documents or records.
+    /// A stage was done for `count` documents or records.
     pub fn is_done(&mut self, name: impl Into<String>, count: u64) {
         let lap_micros = self.lap_micros();
         self.stages.push((name.into(), count, lap_micros));

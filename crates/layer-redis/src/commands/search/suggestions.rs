@@ -172,7 +172,7 @@ pub fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-/// What FT.SUGGET is asked for.
+/// The arguments of FT.SUGGET.
 struct Asked {
     typed: Vec<char>,
     is_fuzzy: bool,

@@ -8,7 +8,7 @@ use quartet_search::schema::FieldKind;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::{Accepted, Definition, Words, refused};
 
-/// What is done to which fields. Without names it is done to all.
+/// A change and the fields that it is made to; all if there are no names.
 struct Choice<T> {
     fields: Vec<Vec<u8>>,
     what: T,
