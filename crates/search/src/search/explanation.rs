@@ -1,17 +1,9 @@
 //! How a score came about, in the original's words.
 
 use crate::document::DocumentRow;
+use crate::search::Explanation;
 use crate::search::matcher::{Every, Matcher};
 use crate::search::scoring::{Scorer, Scoring, of_distance};
-
-/// A part of a score, and the parts that it is made of.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Explanation {
-    /// The worth of the part, and why.
-    pub text: String,
-    /// Its parts.
-    pub parts: Vec<Explanation>,
-}
 
 impl Explanation {
     fn of(text: String) -> Explanation {

@@ -17,7 +17,6 @@ mod spelling;
 mod watch;
 
 pub use affixes::EXPANSIONS_MAX;
-pub use explanation::Explanation;
 pub use matcher::Place;
 pub use scoring::{Revision, Scorer, hamming};
 pub use spelling::{Correction, Spelling, corrections};
@@ -104,6 +103,15 @@ pub struct Hit {
     pub places: Vec<Place>,
     /// How the score came about, if that was asked for.
     pub explanation: Option<Explanation>,
+}
+
+/// A part of a score, and the parts that it is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explanation {
+    /// The worth of the part, and why.
+    pub text: String,
+    /// Its parts.
+    pub parts: Vec<Explanation>,
 }
 
 /// The answer to a search.
