@@ -156,8 +156,8 @@ struct Parts {
     seconds: Option<i64>,
 }
 
-/// The time that a text is in this form, in seconds since the Unix epoch. What follows is not
-/// looked at.
+/// The time that a text is in this form, in seconds since the Unix epoch. The rest of the
+/// text is not looked at.
 pub(super) fn parse(text: &[u8], form: &[u8]) -> Option<i64> {
     let mut parts = Parts::default();
     let mut rest = text;

@@ -189,8 +189,8 @@ fn within(words: &mut Words<'_>) -> Result<Nearness, ErrorReply> {
     Ok(Nearness::Within { radius })
 }
 
-/// A query, or how many words follow, the first of which is it. What the others say of its
-/// execution changes no answer.
+/// A query, or how many words follow, the first of which is it. The others are about its
+/// execution and change no answer.
 fn filter<'w>(words: &mut Words<'w>) -> Result<&'w [u8], ErrorReply> {
     let word = words.argument("FILTER")?;
     let count = std::str::from_utf8(word)

@@ -1,7 +1,8 @@
 //! FT.PROFILE: a search or an aggregation with what its steps took.
 //!
-//! Only steps that exist here are listed, and their time is measured. Times hold those of the steps below
-//! them; matching and ranking go hand in hand, so the ranking's time is the rest of the search's.
+//! Only steps that exist here are listed, and their time is measured. Times hold those of the steps
+//! below them; matching and ranking go hand in hand, so the ranking's time is the rest of the
+//! search's.
 
 use quartet_search::search::{Clock, Found, Step};
 use quartet_wire_resp::{Arguments, Protocol};
