@@ -56,7 +56,7 @@ impl Cluster {
             }
             35..37 if !self.nodes[at].is_empty => self.nodes[at].order_fault(&mut self.random),
             37 => self.lose_disk(at),
-            38..40 => {
+            38..40 if self.has_objects => {
                 let lasts = Duration::from_millis(self.random.below(5_000));
                 self.world.borrow_mut().take_objects_away(lasts);
             }
