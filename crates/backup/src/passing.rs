@@ -23,6 +23,19 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// The content of a file of `bytes_max` bytes at most; `InvalidData` if it is longer.
+pub(crate) fn read_at_most(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    match std::fs::metadata(path)?.len() > bytes_max as u64 {
+        true => Err(too_long()),
+        false => read(path),
+    }
+}
+
+/// A file or an object has more bytes than it may.
+pub(crate) fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is longer than it may be")
+}
+
 /// The file's content.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     match read_past_cache(path) {

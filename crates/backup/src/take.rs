@@ -73,6 +73,8 @@ pub struct BackupSummary {
     pub bytes: u64,
     /// The newest version that the target holds.
     pub version: u64,
+    /// The first record of the log that the target does not hold.
+    pub next_sequence: LogSequence,
     /// A base stands alone behind what was there before.
     pub gap: Option<Gap>,
 }
@@ -147,7 +149,7 @@ fn take_in<'s, 'e>(
     }
     loop {
         let stepped = taking.log_step(EVERYTHING)?;
-        taking.taken.version = taking.version;
+        (taking.taken.version, taking.taken.next_sequence) = (taking.version, taking.next);
         if stepped == Stepped::More {
             continue;
         }

@@ -7,10 +7,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as ObjectPath;
-use object_store::{Error, ObjectStore, PutMode, PutPayload};
+use object_store::{ClientConfigKey, Error, ObjectStore, PutMode, PutPayload, RetryConfig};
 use tokio::runtime::Runtime;
 
 use crate::{BackupError, passing};
@@ -21,6 +22,12 @@ pub trait Target: Send + Sync {
     fn list(&self) -> io::Result<Vec<String>>;
     /// A whole file.
     fn get(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// A whole file of `bytes_max` bytes at most; `InvalidData` if it is longer.
+    fn get_at_most(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let bytes = self.get(name)?;
+        let fits = bytes.len() <= bytes_max;
+        fits.then_some(bytes).ok_or_else(passing::too_long)
+    }
     /// Writes a whole file.
     fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()>;
     /// Writes a whole file whose name nobody has taken; `AlreadyExists` if somebody has.
@@ -29,6 +36,16 @@ pub trait Target: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Nobody else can be writing to it.
     fn is_held(&self) -> bool;
+}
+
+/// Opens a place that several processes write to, each under names of its own:
+/// `s3://bucket/prefix`, or a folder that is there. Each request to a bucket is given up after
+/// `patience`.
+pub fn open_shared(address: &str, patience: Duration) -> Result<Box<dyn Target>, BackupError> {
+    match address.strip_prefix("s3://") {
+        Some(rest) => Ok(Box::new(Bucket::open_with(rest, Some(patience))?)),
+        None => open_target(address, false),
+    }
 }
 
 /// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables,
@@ -127,6 +144,10 @@ impl Target for Folder {
         passing::read(&self.path.join(name))
     }
 
+    fn get_at_most(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        passing::read_at_most(&self.path.join(name), bytes_max)
+    }
+
     fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
         let unfinished = self.path.join(format!("{name}{UNFINISHED}"));
         passing::write(&unfinished, &bytes)?;
@@ -164,14 +185,26 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     pub fn open(address: &str) -> Result<Bucket, BackupError> {
+        Bucket::open_with(address, None)
+    }
+
+    fn open_with(address: &str, patience: Option<Duration>) -> Result<Bucket, BackupError> {
         let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
         let wrong = |error: object_store::Error| BackupError::Address(error.to_string());
         // The environment is the operator's: a store that is not encrypted has to be asked for with
         // AWS_ALLOW_HTTP.
-        let store = AmazonS3Builder::from_env()
-            .with_bucket_name(bucket)
-            .build()
-            .map_err(wrong)?;
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+        if let Some(patience) = patience {
+            let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
+            builder = builder
+                .with_config(timeout, format!("{} seconds", patience.as_secs()))
+                .with_retry(RetryConfig {
+                    max_retries: 1,
+                    retry_timeout: patience,
+                    ..RetryConfig::default()
+                });
+        }
+        let store = builder.build().map_err(wrong)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -201,6 +234,18 @@ impl Target for Bucket {
         let bytes = self
             .runtime
             .block_on(async { self.store.get(&path).await?.bytes().await })?;
+        Ok(bytes.into())
+    }
+
+    fn get_at_most(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let path = self.path(name);
+        let bytes = self.runtime.block_on(async {
+            let found = self.store.get(&path).await?;
+            match found.meta.size > bytes_max as u64 {
+                true => Err(passing::too_long()),
+                false => Ok(found.bytes().await?),
+            }
+        })?;
         Ok(bytes.into())
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quartet_env::{Clock, Disk};
 use quartet_log::LogError;
-use quartet_model::{DatabaseId, KeyRange, Version};
+use quartet_model::{DatabaseId, KeyRange, LogSequence, Version};
 use quartet_store::{PartitionSnapshot, StoreError, StoreKind, StoreOptions};
 
 use crate::durability::log_readers::LogReaders;
@@ -226,6 +226,15 @@ impl Engine {
             self.shared.flusher.wake();
         }
         dependency.0 <= self.shared.durable.load(Ordering::SeqCst)
+    }
+
+    /// Notes that every record up to `sequence` is durable beside the nodes of the cluster. The
+    /// sequencer may drop what is archived so and durable in the own file log, as if a majority of
+    /// the nodes had it.
+    pub fn archived(&self, sequence: LogSequence) {
+        if let Some(standing) = &self.shared.standing {
+            standing.wishes.archived.fetch_max(sequence.0, Ordering::SeqCst);
+        }
     }
 
     /// Notes that a request has arrived. Call it before the request executes. `durability`: that of

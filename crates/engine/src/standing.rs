@@ -135,6 +135,14 @@ pub struct Replication {
     pub trimmed_below: u64,
     /// Bytes of records that the sequencer holds, as counted at home.
     pub window_bytes: u64,
+    /// True while this node is home and the store of objects has answered everything.
+    pub object_store_answers: bool,
+    /// Pieces of objects that this node has given to the store.
+    pub object_pieces: u64,
+    /// Terms that this node has ended because the store of objects was away.
+    pub given_up: u64,
+    /// Pieces of objects that this node has removed from the store.
+    pub objects_removed: u64,
 }
 
 /// The state behind a confirmed record, for a copy.
@@ -152,6 +160,8 @@ pub(crate) struct Wishes {
     pub drain_until_micros: AtomicU64,
     pub mark: AtomicBool,
     pub copy: AtomicBool,
+    /// The last record that is archived.
+    pub archived: AtomicU64,
 }
 
 pub(crate) struct Standing {

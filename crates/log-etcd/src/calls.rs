@@ -40,6 +40,7 @@ pub(crate) async fn execute(wire: &Wire, request: Request) -> Result<Answer, Fai
         Request::Grant { seconds } => grant(wire, seconds).await,
         Request::KeepAlive { lease } => keep_alive(wire, lease).await,
         Request::Revoke { lease } => revoke(wire, lease).await,
+        Request::Object(_) => return Err(Failure::Store("etcd keeps no objects".to_owned())),
     };
     answer.map_err(|status| failure(&status))
 }

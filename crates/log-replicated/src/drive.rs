@@ -59,14 +59,20 @@ pub fn cluster(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Clust
     meta.map(|meta| cluster_of(&meta).ok_or_else(unreadable)).transpose()
 }
 
-/// Appends what `home` has in flight, all chunks of it, and returns the last outcome: `Unknown`
-/// once `tries` answers are missing. Returns `None` if nothing is in flight.
+/// Appends what `home` has in flight, all chunks of it, behind its object if it is one, and returns
+/// the last outcome: `Unknown` once `tries` answers are missing. Returns `None` if nothing is in
+/// flight, or the store of objects has left as many requests without an answer.
 pub fn append(
     home: &mut Home,
     sequencer: &mut dyn Sequencer,
     mut tries: u32,
     now: &dyn Fn() -> Moment,
 ) -> Option<Outcome> {
+    while let Some(request) = home.object_request(now()).filter(|_| tries > 0) {
+        let answer = ask(sequencer, request);
+        tries -= u32::from(answer.is_err());
+        home.object_kept(&answer, now());
+    }
     let mut last = None;
     while let Some(request) = home.append_request(now()) {
         let outcome = home.appended(ask(sequencer, request));

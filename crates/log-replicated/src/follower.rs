@@ -7,14 +7,20 @@
 //!
 //! Chunks are delivered as one epoch, at the last of them. A Term record in between ends the group:
 //! it never happened.
+//!
+//! A record that points to an object is delivered once the object is here. If the store does not
+//! have it, the range is read again: trimming drops a record before its object is removed, so an
+//! object that is missing while its record is still there is lost.
 
 use quartet_model::{LogSequence, Version};
 
+use crate::objects::Download;
 use crate::place::Place;
+use crate::pointer::ObjectAnswer;
 use crate::record::{Body, Record, hash};
 use crate::sequencer::{Answer, Hint, Request};
 use crate::stop::StopReason;
-use crate::words::{Position, Term, Writer};
+use crate::words::{Position, RecordHash, Term, Writer};
 
 /// Records that one range asks for: at most 16 MiB.
 pub const RANGE_RECORDS: u32 = 32;
@@ -81,6 +87,10 @@ pub struct Follower {
     asked: LogSequence,
     /// The chunks of an unfinished group.
     group: Vec<Vec<u8>>,
+    /// The object of the next record, which is being read.
+    download: Option<Download>,
+    /// The record whose object was not in the store.
+    missing: Option<RecordHash>,
 }
 
 impl Follower {
@@ -92,6 +102,8 @@ impl Follower {
             position,
             asked,
             group,
+            download: None,
+            missing: None,
         }
     }
 
@@ -110,9 +122,17 @@ impl Follower {
         !self.group.is_empty()
     }
 
-    /// Returns the read of what follows, with the last record delivered. Its answer goes to `take`;
-    /// one is outstanding at a time.
+    /// True if the next request is for a piece of an object.
+    pub fn reads_object(&self) -> bool {
+        self.download.is_some()
+    }
+
+    /// Returns the read of what follows, with the last record delivered; or, if that points to an
+    /// object, of the object's next piece. Its answer goes to `take`; one is outstanding at a time.
     pub fn request(&mut self) -> Request {
+        if let Some(download) = &self.download {
+            return Request::Object(download.request(&self.place));
+        }
         self.asked = self.position.sequence;
         Request::Range {
             from: self.place.record_key(self.position.sequence),
@@ -124,8 +144,10 @@ impl Follower {
     /// Takes the answer to the last `request`, and returns what is new in it, and whether the log
     /// holds more. Hints may have moved this reader on meanwhile.
     pub fn take(&mut self, answer: Answer) -> Result<(Vec<Delivery>, bool), StopReason> {
-        let Answer::Entries { entries, more } = answer else {
-            return Err(StopReason::Confused("a range"));
+        let (entries, more) = match answer {
+            Answer::Entries { entries, more } => (entries, more),
+            Answer::Object(answer) => return self.take_piece(answer),
+            _ => return Err(StopReason::Confused("a range")),
         };
         self.reaches_back(&entries)?;
         let mut deliveries = Vec::new();
@@ -133,10 +155,42 @@ impl Follower {
             let at = self.place.sequence_of(&key);
             let at = at.ok_or(StopReason::Confused("a range"))?;
             if at > self.position.sequence {
-                deliveries.push(self.deliver(at, &bytes)?);
+                match self.deliver(at, &bytes)? {
+                    Some(delivery) => deliveries.push(delivery),
+                    None => return Ok((deliveries, true)),
+                }
             }
         }
-        Ok((deliveries, more))
+        Ok((deliveries, more || self.download.is_some()))
+    }
+
+    /// Takes a piece of the object of the next record. The log behind it is always to be read.
+    fn take_piece(&mut self, answer: ObjectAnswer) -> Result<(Vec<Delivery>, bool), StopReason> {
+        let mut download = self.download.take().ok_or(StopReason::Confused("an object"))?;
+        let at = download.position.sequence;
+        match answer {
+            ObjectAnswer::Bytes(piece) if download.take(&piece) => {}
+            ObjectAnswer::Bytes(_) => return Err(StopReason::DamagedObject { at }),
+            ObjectAnswer::Missing => {
+                self.missing = Some(download.position.hash);
+                return Ok((Vec::new(), true));
+            }
+            _ => return Err(StopReason::Confused("an object")),
+        }
+        if !download.is_whole() {
+            self.download = Some(download);
+            return Ok((Vec::new(), true));
+        }
+        let (position, stored_bytes) = (download.position, download.stored_bytes);
+        let epoch = download.into_epoch().ok_or(StopReason::DamagedObject { at })?;
+        self.position = position;
+        let content = Content::Epoch(epoch);
+        let delivery = Delivery {
+            position,
+            stored_bytes,
+            content,
+        };
+        Ok((vec![delivery], true))
     }
 
     /// Takes a hint of the records' range.
@@ -146,7 +200,10 @@ impl Follower {
         };
         match self.place.sequence_of(key) {
             Some(at) if at <= self.position.sequence => Hinted::Nothing,
-            Some(at) => self.deliver(at, value).map_or(Hinted::ReadRange, Hinted::Delivered),
+            Some(at) => match self.deliver(at, value) {
+                Ok(Some(delivery)) => Hinted::Delivered(delivery),
+                Ok(None) | Err(_) => Hinted::ReadRange,
+            },
             None => Hinted::Nothing,
         }
     }
@@ -165,27 +222,42 @@ impl Follower {
         }
     }
 
-    /// Checks a record that was found at `at`. Nothing changes unless it is the next.
-    fn deliver(&mut self, at: LogSequence, bytes: &[u8]) -> Result<Delivery, StopReason> {
+    /// Checks a record that was found at `at`. Nothing changes unless it is the next. Returns
+    /// `None` if its object is to be read first.
+    fn deliver(&mut self, at: LogSequence, bytes: &[u8]) -> Result<Option<Delivery>, StopReason> {
         let next = self.position.sequence.next();
         if at != next {
             return Err(StopReason::Trimmed { next, first: at });
         }
         let record = Record::decode(bytes).map_err(|why| StopReason::Unreadable { at, why })?;
         self.check(at, &record)?;
-        let (term, writer) = (record.term, record.writer);
-        let content = self.content(at, record)?;
-        self.position = Position {
+        let position = Position {
             sequence: at,
             hash: hash(bytes),
-            term,
-            writer,
+            term: record.term,
+            writer: record.writer,
         };
-        Ok(Delivery {
-            position: self.position,
-            stored_bytes: bytes.len(),
+        let stored_bytes = bytes.len();
+        if let Body::Object(pointer) = record.body {
+            if self.is_within_group() {
+                return Err(StopReason::BrokenGroup { at });
+            }
+            if self.missing == Some(position.hash) {
+                return Err(StopReason::LostObject { at });
+            }
+            let is_begun = |download: &Download| download.position == position;
+            if !self.download.as_ref().is_some_and(is_begun) {
+                self.download = Some(Download::new(position, stored_bytes, pointer));
+            }
+            return Ok(None);
+        }
+        let content = self.content(at, record)?;
+        (self.position, self.download) = (position, None);
+        Ok(Some(Delivery {
+            position,
+            stored_bytes,
             content,
-        })
+        }))
     }
 
     fn check(&self, at: LogSequence, record: &Record) -> Result<(), StopReason> {
@@ -220,6 +292,7 @@ impl Follower {
             Body::Epoch(epoch) => Ok(Content::Epoch(epoch)),
             Body::Mark => Ok(Content::Mark),
             Body::Hash { at, state } => Ok(Content::Hash { at, state }),
+            Body::Object(_) => Err(broken),
         }
     }
 

@@ -8,6 +8,17 @@
 //!                     +---------------------------+  +------------------> over
 //! ```
 //!
+//! An epoch that is too long for records becomes an object first (`objects`), and then a record
+//! that points to it:
+//!
+//! ```text
+//!          append              object_request        object_kept: all pieces
+//! idle -------------> upload <----------------> sent ------------------------> held, as above
+//!                                                |
+//!                                                |  give_up: the store is silent
+//!                                                +------------------> over; the epoch never happened
+//! ```
+//!
 //! One record is in flight at a time, and its bytes never change once they were sent: after an
 //! unknown answer the same are sent again until it is known what became of them. The transaction
 //! that appends record N holds
@@ -20,20 +31,46 @@
 //! Pure: requests are values, answers are passed in, and time only says how long something has been
 //! outstanding.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use quartet_model::LogSequence;
 
 use crate::confirmations::{Arrival, Attempt, Confirmations};
+use crate::objects::Upload;
 use crate::place::{Place, TermValue, put};
+use crate::pointer::{ObjectAnswer, PIECE_BYTES_MAX, Pointer};
 use crate::record::{BODY_BYTES_MAX, Body, CHUNK_HEADER_BYTES, RECORD_BYTES_MAX, Record, hash};
 use crate::sequencer::{Answer, Compare, Failure, Operation, Request};
 use crate::stop::StopReason;
 use crate::words::{Moment, Position, RecordHash};
 
-/// Longest epoch, in bytes: one transaction of 4 MiB behind as much as one record holds.
+/// Longest epoch without a store of objects, in bytes: one transaction of 4 MiB behind as much as
+/// one record holds.
 pub const EPOCH_BYTES_MAX: usize = 4 * 1024 * 1024 + RECORD_BYTES_MAX;
+/// The epochs that become objects, and how they are given to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectOptions {
+    /// Epochs of more bytes than this.
+    pub beyond_bytes: usize,
+    /// From 1 to `PIECE_BYTES_MAX`; an object has at most 256 pieces.
+    pub piece_bytes: usize,
+    /// How long a home waits for the store to keep another piece, before it ends: everybody whose
+    /// commit is behind the object waits meanwhile.
+    pub patience: Duration,
+}
+
+impl Default for ObjectOptions {
+    fn default() -> ObjectOptions {
+        ObjectOptions {
+            beyond_bytes: EPOCH_BYTES_MAX,
+            piece_bytes: PIECE_BYTES_MAX,
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
 /// An append or confirmation that is outstanding this long makes a home uncertain.
 pub const UNCERTAIN_AFTER: Duration = Duration::from_secs(1);
 /// Relaxed durability may acknowledge at once while the newest evidence is younger than this.
@@ -105,7 +142,7 @@ pub enum AppendError {
     /// Something is in flight.
     #[error("an append is in flight")]
     InFlight,
-    /// More than `EPOCH_BYTES_MAX`.
+    /// More than `EPOCH_BYTES_MAX`, or than an object holds.
     #[error("an epoch of {0} bytes is too long for the log")]
     TooLong(usize),
     /// Deposed or stopped.
@@ -126,6 +163,10 @@ pub struct Home {
     flight: Option<Flight>,
     /// The chunks behind the record in flight.
     chunks: VecDeque<Body>,
+    /// Which epochs become objects; `None` without a store of objects.
+    objects: Option<ObjectOptions>,
+    /// The object of the next record, which the store does not have yet.
+    upload: Option<(Upload, Uploading)>,
     confirmations: Confirmations,
     /// The read of `term` that is outstanding.
     confirming: Option<Sent>,
@@ -145,6 +186,15 @@ struct Flight {
     since: Option<Moment>,
     /// The try that is outstanding.
     sent: Option<Sent>,
+}
+
+/// How far the store is with an object.
+#[derive(Clone, Copy, Debug, Default)]
+struct Uploading {
+    /// When its first piece was sent first.
+    since: Option<Moment>,
+    /// When the store kept a piece last, or was sent the first.
+    progress: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -170,12 +220,19 @@ impl Home {
             whole: tail.sequence,
             flight: None,
             chunks: VecDeque::new(),
+            objects: None,
+            upload: None,
             confirmations: Confirmations::default(),
             confirming: None,
             confirming_since: None,
             evidence: None,
             is_over: false,
         }
+    }
+
+    /// Makes objects of epochs that are too long for records.
+    pub fn keep_objects(&mut self, options: ObjectOptions) {
+        self.objects = Some(options);
     }
 
     /// The term.
@@ -195,16 +252,81 @@ impl Home {
 
     /// True while a record is not known to be durable.
     pub fn is_appending(&self) -> bool {
-        self.flight.is_some()
+        self.flight.is_some() || self.upload.is_some()
     }
 
-    /// Takes an epoch for appending, in chunks if it is long, and returns the sequence of its last
-    /// record.
-    pub fn append(&mut self, epoch: &[u8]) -> Result<LogSequence, AppendError> {
+    /// Takes an epoch for appending, in chunks if it is long, or as an object, and returns the
+    /// sequence of its last record.
+    pub fn append<'e>(&mut self, epoch: impl Into<Cow<'e, [u8]>>) -> Result<LogSequence, AppendError> {
+        let epoch = epoch.into();
+        if let Some(options) = self.objects.filter(|options| epoch.len() > options.beyond_bytes) {
+            return self.take_object(epoch.into_owned(), options.piece_bytes);
+        }
         if epoch.len() > EPOCH_BYTES_MAX {
             return Err(AppendError::TooLong(epoch.len()));
         }
-        self.take(split(epoch))
+        self.take(split(&epoch))
+    }
+
+    fn take_object(&mut self, epoch: Vec<u8>, piece_bytes: usize) -> Result<LogSequence, AppendError> {
+        self.may_take()?;
+        let pointer = Pointer::to(&epoch, piece_bytes).ok_or(AppendError::TooLong(epoch.len()))?;
+        let upload = Upload {
+            pointer,
+            epoch,
+            kept: 0,
+            is_sent: false,
+        };
+        self.upload = Some((upload, Uploading::default()));
+        Ok(self.tail.sequence.next())
+    }
+
+    /// Returns the request that keeps the next piece of an object, unless it is outstanding. Its
+    /// answer goes to `object_kept`.
+    pub fn object_request(&mut self, now: Moment) -> Option<Request> {
+        let (upload, uploading) = self.upload.as_mut().filter(|(upload, _)| !upload.is_sent)?;
+        if self.is_over {
+            return None;
+        }
+        upload.is_sent = true;
+        uploading.since.get_or_insert(now);
+        uploading.progress.get_or_insert(now);
+        let request = upload.request(&self.place, self.tail.sequence.next(), self.term.term);
+        Some(Request::Object(request))
+    }
+
+    /// Takes the answer to the last `object_request`. Behind a failure the same piece is sent
+    /// again; behind the last piece the record is held.
+    pub fn object_kept(&mut self, answer: &Result<Answer, Failure>, now: Moment) {
+        let Some((upload, uploading)) = &mut self.upload else {
+            return;
+        };
+        upload.is_sent = false;
+        if *answer != Ok(Answer::Object(ObjectAnswer::Done)) {
+            return;
+        }
+        upload.kept += 1;
+        uploading.progress = Some(now);
+        if upload.kept == upload.pointer.pieces() {
+            self.chunks = [Body::Object(upload.pointer)].into();
+            self.upload = None;
+            self.launch();
+        }
+    }
+
+    /// Ends this home of its own will, if the store has kept no piece of an object for too long.
+    /// The epoch that was taken last never happens: no record points to its object. True if this
+    /// home has ended here.
+    pub fn give_up(&mut self, now: Moment) -> bool {
+        let (Some((_, uploading)), Some(options)) = (&self.upload, self.objects) else {
+            return false;
+        };
+        let is_silent = uploading
+            .progress
+            .is_some_and(|progress| now.since(progress) >= options.patience);
+        let gives_up = is_silent && !self.is_over;
+        self.is_over |= gives_up;
+        gives_up
     }
 
     /// Takes a mark for appending: every node notes its state hash there.
@@ -349,6 +471,7 @@ impl Home {
                 self.is_over = true;
                 let flight = self.flight.as_ref();
                 let fate = flight.map(|flight| self.fate(flight.sequence, &by, None));
+                let fate = fate.or_else(|| self.upload.is_some().then_some(Fate::Never));
                 Confirmation::Deposed { by, fate }
             }
             Standing::Older => self.halt(StopReason::TermWentBack { known: self.term.term }),
@@ -363,6 +486,14 @@ impl Home {
     /// When the newest attempt was sent that has shown this node to be home.
     pub fn evidence(&self) -> Option<Moment> {
         self.evidence.filter(|_| !self.is_over)
+    }
+
+    /// The same, for relaxed durability: while an object is given to the store, evidence that is
+    /// newer than its beginning does not count, because the home may give up.
+    pub fn relaxed_evidence(&self) -> Option<Moment> {
+        let since = self.upload.as_ref().and_then(|(_, uploading)| uploading.since);
+        let evidence = self.evidence()?;
+        Some(since.map_or(evidence, |since| evidence.min(since)))
     }
 
     /// Bytes of the record in flight, as stored; zero if none is.
@@ -381,15 +512,20 @@ impl Home {
     /// True while this node was home less than `EVIDENCE_LASTS` ago: relaxed durability may
     /// acknowledge at once.
     pub fn is_fresh(&self, now: Moment) -> bool {
-        let evidence = self.evidence.filter(|_| !self.is_over);
+        let evidence = self.relaxed_evidence();
         evidence.is_some_and(|evidence| now.since(evidence) < EVIDENCE_LASTS)
     }
 
-    /// Returns the request that drops the records below `below`, while this home's term runs.
-    /// `below` comes from [`trim`](crate::trim::trim); the last record, and an unfinished group,
-    /// always stay. Safe to repeat.
+    /// Returns how far records may be dropped, up to `below`, which comes from
+    /// [`trim`](crate::trim::trim): the last record, and an unfinished group, always stay.
+    pub fn may_drop_below(&self, below: LogSequence) -> LogSequence {
+        below.min(self.whole)
+    }
+
+    /// Returns the request that drops the records below `below`, as far as they may go, while this
+    /// home's term runs. Safe to repeat.
     pub fn trim_request(&self, below: LogSequence) -> Request {
-        let below = below.min(self.whole);
+        let below = self.may_drop_below(below);
         Request::Transact {
             compares: vec![Compare::Value {
                 key: self.place.term_key(),
@@ -403,13 +539,16 @@ impl Home {
         }
     }
 
+    fn may_take(&self) -> Result<(), AppendError> {
+        match (self.is_over, self.is_appending()) {
+            (true, _) => Err(AppendError::Over),
+            (false, true) => Err(AppendError::InFlight),
+            (false, false) => Ok(()),
+        }
+    }
+
     fn take(&mut self, bodies: VecDeque<Body>) -> Result<LogSequence, AppendError> {
-        if self.is_over {
-            return Err(AppendError::Over);
-        }
-        if self.flight.is_some() {
-            return Err(AppendError::InFlight);
-        }
+        self.may_take()?;
         let last = LogSequence(self.tail.sequence.0 + bodies.len() as u64);
         self.chunks = bodies;
         self.launch();

@@ -16,6 +16,8 @@
 //! memory behind a network that a seed decides; `conformance` is what any sequencer must do for two
 //! writers. `docs/cluster.md` draws records, keys, states and answers.
 //!
+//! Epochs that are too long for records are objects in a store beside the sequencer (`objects`).
+//!
 //! No claim is made here about state, snapshots or the file logs of nodes: those are the engine's.
 
 #![warn(missing_docs)]
@@ -30,7 +32,9 @@ mod follower;
 mod hold;
 mod home;
 pub mod model;
+mod objects;
 mod place;
+mod pointer;
 mod record;
 mod sequencer;
 mod stop;
@@ -44,9 +48,11 @@ pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
 pub use hold::Hold;
 pub use home::{
-    AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, Outcome, UNCERTAIN_AFTER,
+    AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, ObjectOptions, Outcome,
+    UNCERTAIN_AFTER,
 };
 pub use place::{Place, TermValue, cluster_of, meta_key};
+pub use pointer::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectRequest, PIECE_BYTES_MAX, Pointer};
 pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
 pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 pub use stop::StopReason;

@@ -6,6 +6,8 @@
 //! they send arrives late. A client hears `Unknown` of everything that has no answer after half a
 //! second.
 //!
+//! Objects are kept beside the keys, in a store that may be away for a while by itself.
+//!
 //! The store keeps a journal of all changes, for a judge.
 
 use std::cell::RefCell;
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::pointer::{ObjectAnswer, ObjectRequest};
 use crate::sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 
 /// A client gives a request up after this.
@@ -69,12 +72,18 @@ pub struct Store {
     leases_made: i64,
     revision: i64,
     journal: Vec<Change>,
+    objects: BTreeMap<String, Vec<u8>>,
 }
 
 impl Store {
     /// All changes, in their order. Keys that went with a lease are not in it.
     pub fn journal(&self) -> &[Change] {
         &self.journal
+    }
+
+    /// All objects, by name.
+    pub fn objects(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.objects
     }
 
     /// A key's value.
@@ -127,6 +136,28 @@ impl Store {
             Request::Revoke { lease } => {
                 self.end(*lease);
                 Answer::NoLease
+            }
+            Request::Object(request) => Answer::Object(self.object(request)),
+        }
+    }
+
+    fn object(&mut self, request: &ObjectRequest) -> ObjectAnswer {
+        match request {
+            ObjectRequest::Put { name, bytes } => {
+                self.objects.insert(name.clone(), bytes.clone());
+                ObjectAnswer::Done
+            }
+            ObjectRequest::Get { name, .. } => {
+                let object = self.objects.get(name).cloned();
+                object.map_or(ObjectAnswer::Missing, ObjectAnswer::Bytes)
+            }
+            ObjectRequest::List { prefix } => {
+                let names = self.objects.keys().filter(|name| name.starts_with(prefix));
+                ObjectAnswer::Names(names.cloned().collect())
+            }
+            ObjectRequest::Remove { name } => {
+                self.objects.remove(name);
+                ObjectAnswer::Done
             }
         }
     }
@@ -200,6 +231,7 @@ pub struct World {
     queue: BTreeMap<(Duration, u64), Message>,
     made: u64,
     clients: Vec<Client>,
+    objects_away_until: Duration,
     digest: Xxh3,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -208,6 +240,8 @@ pub struct World {
 struct Client {
     requests: u64,
     open: BTreeSet<RequestId>,
+    /// Those of the store of objects.
+    open_objects: BTreeSet<RequestId>,
     watches: Vec<(Vec<u8>, Vec<u8>)>,
     inbox: VecDeque<Event>,
     requests_cut_until: Duration,
@@ -233,6 +267,7 @@ impl World {
             queue: BTreeMap::new(),
             made: 0,
             clients: Vec::new(),
+            objects_away_until: Duration::ZERO,
             digest: Xxh3::new(),
             counts: BTreeMap::new(),
         }))
@@ -279,10 +314,17 @@ impl World {
         self.clients[client].answers_cut_until = self.now + lasts;
     }
 
+    /// Lets the store of objects answer nobody for a while. Half of what it is sent arrives all the
+    /// same.
+    pub fn take_objects_away(&mut self, lasts: Duration) {
+        self.objects_away_until = self.now + lasts;
+    }
+
     /// Forgets what a client waits for, as when its process has ended. Its requests still arrive.
     pub fn forget(&mut self, client: usize) {
         let client = &mut self.clients[client];
         client.open.clear();
+        client.open_objects.clear();
         client.watches.clear();
         client.inbox.clear();
     }
@@ -310,7 +352,11 @@ impl World {
             Message::Request(client, id, request) => self.execute(client, id, &request),
             Message::Answer(client, id, answer) => self.close(client, id, Ok(answer)),
             Message::GiveUp(client, id) => {
-                let silent = Failure::Unknown("no answer in time".to_owned());
+                let why = "no answer in time".to_owned();
+                let silent = match self.clients[client].open_objects.contains(&id) {
+                    true => Failure::Store(why),
+                    false => Failure::Unknown(why),
+                };
                 self.close(client, id, Err(silent));
             }
             Message::Hint(client, hint) => self.clients[client].inbox.push_back(Event::Hint(hint)),
@@ -362,10 +408,15 @@ impl World {
             self.hint_of(change);
         }
         let chaos = self.chaos;
+        let is_away = matches!(request, Request::Object(_)) && self.objects_away_until > self.now;
+        if is_away {
+            self.count("object store away");
+        }
         let is_cut = self.clients[client].answers_cut_until > self.now;
         if is_cut {
             self.count("answer cut off");
         }
+        let is_cut = is_cut || is_away;
         if !is_cut && !self.happens(chaos.lost_answers, "answer lost") {
             let is_late = self.happens(chaos.late_answers, "answer late");
             let delay = if is_late {
@@ -402,9 +453,15 @@ impl World {
         self.clients[client].requests += 1;
         let id = RequestId(self.clients[client].requests);
         self.clients[client].open.insert(id);
+        let is_object = matches!(request, Request::Object(_));
+        if is_object {
+            self.clients[client].open_objects.insert(id);
+        }
         self.post(TIMEOUT, Message::GiveUp(client, id));
         let cut_for = self.clients[client].requests_cut_until.saturating_sub(self.now);
+        let is_away = is_object && self.objects_away_until > self.now;
         let is_lost = self.happens(chaos.lost_requests, "request lost")
+            || (is_away && self.happens(2, "request to the object store lost"))
             || (!cut_for.is_zero() && self.happens(2, "request cut off"));
         if is_lost {
             return id;
@@ -421,6 +478,7 @@ impl World {
 
     fn close(&mut self, client: usize, id: RequestId, answer: Result<Answer, Failure>) {
         let client = &mut self.clients[client];
+        client.open_objects.remove(&id);
         if client.open.remove(&id) {
             client.inbox.push_back(Event::Answered(id, answer));
         }

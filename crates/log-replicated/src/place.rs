@@ -3,6 +3,7 @@
 //! ```text
 //! ROOT/meta                 QMET | format 1 u32 | cluster id u128 | checksum u32                      written once
 //! ROOT/adopted              QADP | format 1 u32 | cluster id u128 | sequence u64 | checksum u32      with meta, once
+//! ROOT/store                QSTO | format 1 u32 | address of the store of objects, UTF-8 | checksum u32  written once
 //! ROOT/configured/ID        a node that is configured, or was removed (`configured`)
 //! ROOT/nodes/ID             a node's report (`copies`), leased
 //! ROOT/p/P/term             QTRM | format 1 u32 | term u64 | node u64 | incarnation u64
@@ -24,6 +25,7 @@ use crate::words::{ClusterId, NodeId, PartitionId, Position, RecordHash, Term, W
 pub(crate) const FORMAT: u32 = 1;
 const META_MAGIC: &[u8; 4] = b"QMET";
 const TERM_MAGIC: &[u8; 4] = b"QTRM";
+const STORE_MAGIC: &[u8; 4] = b"QSTO";
 
 /// A partition of a cluster: where its keys are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +92,30 @@ impl Place {
             key: meta_key(&self.root),
             value: meta_value(self.cluster),
         }
+    }
+
+    /// `ROOT/store`.
+    pub fn store_key(&self) -> Vec<u8> {
+        format!("{}/store", self.root).into_bytes()
+    }
+
+    /// Notes the address of the cluster's store of objects, unless there is one.
+    pub fn store_request(&self, address: &str) -> Request {
+        let mut value = [&STORE_MAGIC[..], &FORMAT.to_le_bytes(), address.as_bytes()].concat();
+        seal(&mut value);
+        Request::Transact {
+            compares: vec![self.is_this_cluster(), Compare::Absent(self.store_key())],
+            operations: vec![put(self.store_key(), value)],
+            otherwise: Vec::new(),
+        }
+    }
+
+    /// Returns the address in a value of `ROOT/store`.
+    pub fn store_of(value: &[u8]) -> Option<String> {
+        let mut fields = Fields(unsealed(value, value)?);
+        let known = fields.take(4)? == STORE_MAGIC && fields.u32()? == FORMAT;
+        let address = String::from_utf8(fields.0.to_vec()).ok()?;
+        known.then_some(address)
     }
 
     /// `ROOT/p/P/term`.
@@ -238,6 +264,19 @@ mod tests {
         assert_eq!(place.sequence_of(&other.record_key(sequence)), None);
         assert_eq!(place.sequence_of(&place.term_key()), None);
         assert_eq!(place.sequence_of(b"/prod/p/2/r/+0000000000000ff"), None);
+    }
+
+    #[test]
+    fn the_address_of_the_store_is_read_as_noted() {
+        let Request::Transact { operations, .. } = place().store_request("s3://bucket/prefix") else {
+            panic!("it is a transaction");
+        };
+        let [Operation::Put { key, value, .. }] = &operations[..] else {
+            panic!("it puts one key");
+        };
+        assert_eq!(key, b"/prod/store");
+        assert_eq!(Place::store_of(value).as_deref(), Some("s3://bucket/prefix"));
+        assert_eq!(Place::store_of(&value[1..]), None);
     }
 
     #[test]

@@ -21,6 +21,7 @@
 //! term    version floor u64; the term and its writer are the header's
 //! mark    nothing
 //! hash    sequence of the mark u64 | state hash u128
+//! object  length u64 | bytes of a piece u32 | hash of the epoch u128
 //! ```
 //!
 //! Decoding takes bytes from a peer: it answers with an error and never panics. Memory is taken by
@@ -30,6 +31,7 @@
 use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::pointer::Pointer;
 use crate::words::{ClusterId, NodeId, PartitionId, RecordHash, Term, Writer};
 
 /// Longest record, in bytes as stored. Members of etcd keep about 5,000 of them in memory.
@@ -98,6 +100,8 @@ pub enum Body {
         /// The hash of the state with everything up to the mark applied.
         state: u128,
     },
+    /// One group commit, whose bytes are an object.
+    Object(Pointer),
 }
 
 /// Why bytes are no record.
@@ -184,6 +188,7 @@ impl Body {
             Body::Term { .. } => 3,
             Body::Mark => 4,
             Body::Hash { .. } => 5,
+            Body::Object(_) => 6,
         }
     }
 
@@ -194,6 +199,7 @@ impl Body {
             Body::Term { floor } => floor.0.to_le_bytes().to_vec(),
             Body::Mark => Vec::new(),
             Body::Hash { at, state } => [&at.0.to_le_bytes()[..], &state.to_le_bytes()].concat(),
+            Body::Object(pointer) => pointer.encode(),
         }
     }
 
@@ -205,6 +211,11 @@ impl Body {
             3 => fields.u64().map(|floor| Body::Term { floor: Version(floor) }),
             4 => Some(Body::Mark),
             5 => fields.hash(),
+            6 => {
+                return Pointer::decode(&body)
+                    .map(Body::Object)
+                    .ok_or(RecordError::Field("the body"));
+            }
             _ => return Err(RecordError::Field("the kind")),
         };
         match decoded {
@@ -353,6 +364,11 @@ mod tests {
             state: 12,
         };
         let floor = Version(77);
+        let object = Body::Object(Pointer {
+            length: 9_000_000,
+            piece_bytes: 8 << 20,
+            hash: 13,
+        });
         [
             Body::Epoch(b"effects".to_vec()),
             Body::Epoch(Vec::new()),
@@ -360,6 +376,7 @@ mod tests {
             Body::Term { floor },
             Body::Mark,
             hash,
+            object,
         ]
         .map(record)
         .to_vec()

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use crate::pointer::{ObjectAnswer, ObjectRequest};
+
 /// One request. Keys are bytes and ordered as such; ranges include their start and exclude their
 /// end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub enum Request {
         /// The lease.
         lease: LeaseId,
     },
+    /// A request of the store of objects beside the sequencer. Answer: `Object`.
+    Object(ObjectRequest),
 }
 
 /// A condition on one key.
@@ -128,6 +132,8 @@ pub enum Answer {
     Lease(LeaseId),
     /// There is no such lease any more.
     NoLease,
+    /// The store of objects answers.
+    Object(ObjectAnswer),
 }
 
 /// Why a request has no answer. A request that changes something may have taken effect all the
@@ -144,6 +150,9 @@ pub enum Failure {
     /// The sequencer refuses such requests as a matter of its settings; this request had no effect.
     #[error("the sequencer refuses: {0}")]
     Denied(String),
+    /// No answer came from the store of objects, it has refused, or there is none.
+    #[error("no answer from the object store: {0}")]
+    Store(String),
 }
 
 /// The number of a request, given by the sequencer's handle; unique within it.

@@ -61,6 +61,18 @@ pub enum StopReason {
         /// The record.
         at: LogSequence,
     },
+    /// The record points to an object that the store does not have.
+    #[error("the object of record {} is not in the object store", at.0)]
+    LostObject {
+        /// The record.
+        at: LogSequence,
+    },
+    /// The object that the record points to is another than the record says.
+    #[error("the object of record {} is damaged in the object store", at.0)]
+    DamagedObject {
+        /// The record.
+        at: LogSequence,
+    },
     /// The log ends before the history that this node has: it was restored from a backup, or is
     /// another.
     #[error("the log ends before record {}, which this node has", applied.0)]

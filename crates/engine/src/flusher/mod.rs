@@ -23,7 +23,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
-use quartet_log_replicated::{Moment, Place, Position as LogPlace, Term, Writer};
+use quartet_log_replicated::{Moment, ObjectOptions, Place, Position as LogPlace, Term, Writer};
 use quartet_model::{LogSequence, Payload, Version};
 
 use quartet_store::{
@@ -272,6 +272,7 @@ pub(crate) struct Shares {
     pub me: Writer,
     pub nodes: usize,
     pub budget_bytes: u64,
+    pub objects: Option<ObjectOptions>,
     pub sequencer: MakeSequencer,
     pub standing: Arc<Standing>,
     /// The end of its own file log.
@@ -291,6 +292,7 @@ impl Shares {
             me: replicated.me,
             nodes: replicated.nodes,
             budget_bytes: replicated.budget_bytes,
+            objects: replicated.objects,
             sequencer: replicated.sequencer,
             standing: Arc::new(Standing::new(role, replicated.on_role)),
             written,
@@ -301,7 +303,7 @@ impl Shares {
         let woken = shared.clone();
         let waker: Waker = Arc::new(move || woken.flusher.wake());
         let sequencer = (self.sequencer)(waker);
-        let chores = Chores::new(self.me.node, self.nodes, self.budget_bytes);
+        let chores = Chores::new(self.me.node, self.nodes, self.budget_bytes, self.objects);
         let now = Moment(shared.runtime.now());
         let standing = self.standing.clone();
         let replica = Replica::new(self.place, self.me, chores, sequencer, standing, self.written, now);

@@ -27,6 +27,8 @@ pub(crate) struct Sharing {
     /// Full epochs behind the one in flight.
     pub waiting: VecDeque<Epoch>,
     pub last_take: Duration,
+    /// Transactions may be as long as objects take.
+    pub takes_objects: bool,
     pub hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
     pub own_hash: Option<(LogSequence, u128)>,
     pub homes_hash: Option<(LogSequence, u128)>,
@@ -73,6 +75,7 @@ impl Sharing {
             flight: None,
             waiting: VecDeque::new(),
             last_take: Duration::ZERO,
+            takes_objects: false,
             hashing: None,
             own_hash: None,
             homes_hash: None,

@@ -25,6 +25,7 @@ use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
 use crate::flusher::shared_log::{Edge, EpochInFlight, Flight, Sharing, Unwritten};
 use crate::partition::state::ApplyError;
+use crate::replication::TRANSACTION_EFFECTS_MAX;
 use crate::replication::chores::Reached;
 use crate::replication::place::placed;
 use crate::replication::replica::Happening;
@@ -56,6 +57,15 @@ impl Worker {
         {
             self.carry_out(sharing, happening)?;
         }
+        if sharing.replica.give_up(now) {
+            tracing::error!(
+                "the object store does not answer: this node ends its term, and what was committed behind the last \
+                 large transaction never happened"
+            );
+            sharing.standing.figures.lock().given_up += 1;
+            self.carry_out(sharing, Happening::Deposed)?;
+        }
+        self.show_limit(sharing);
         self.look_at_hashes(sharing);
         if sharing.standing.wishes.take_over.swap(false, Ordering::SeqCst) && !stopping {
             sharing.replica.take_over();
@@ -71,6 +81,7 @@ impl Worker {
         let reached = Reached {
             applied: sharing.written.sequence,
             synced: sharing.synced,
+            archived: LogSequence(sharing.standing.wishes.archived.load(Ordering::SeqCst)).min(sharing.synced),
             clock_us,
         };
         sharing.replica.send(now, floor, reached);
@@ -268,7 +279,7 @@ impl Worker {
             return self.reached_edge(sharing, edge, version);
         }
         let bytes = epoch.payload.parts().concat();
-        let taken = sharing.replica.home().map(|serving| serving.home.append(&bytes));
+        let taken = sharing.replica.home().map(|serving| serving.home.append(bytes));
         if let Some(Err(error)) = taken {
             tracing::error!(%error, "an epoch was not taken by the replicated log");
             return Err(LogError::Failed);
@@ -379,7 +390,7 @@ impl Worker {
                 // Before those who wait look: the append has confirmed them as well.
                 if let Some(serving) = sharing.replica.home() {
                     let below = serving.home.confirmed_below().0;
-                    sharing.standing.confirmed(below, serving.home.evidence());
+                    sharing.standing.confirmed(below, serving.home.relaxed_evidence());
                 }
                 shared.publish_durable(version);
                 self.reached_edge(sharing, edge, version)
@@ -559,6 +570,23 @@ impl Worker {
         }
     }
 
+    /// Lets transactions be as long as the store of objects takes, while that answers. One that is
+    /// too long is refused before it commits.
+    fn show_limit(&mut self, sharing: &mut Sharing) {
+        let takes_objects = sharing.replica.takes_objects();
+        if takes_objects == sharing.takes_objects {
+            return;
+        }
+        let shared = self.shared.clone();
+        if let Some(mut partition) = shared.partition.borrow_within(LOCK_TIMEOUT) {
+            partition.effects_bytes_max = match takes_objects {
+                true => usize::MAX,
+                false => TRANSACTION_EFFECTS_MAX,
+            };
+            sharing.takes_objects = takes_objects;
+        }
+    }
+
     /// Makes known how this node stands.
     fn show(&mut self, sharing: &mut Sharing, now: Moment) {
         let (standing, replica) = (&sharing.standing, &mut sharing.replica);
@@ -570,7 +598,7 @@ impl Worker {
         let drains = now.0.as_micros() < u128::from(drain_until);
         let mut is_news = false;
         let role = if let Some(serving) = replica.home() {
-            is_news = standing.confirmed(serving.home.confirmed_below().0, serving.home.evidence());
+            is_news = standing.confirmed(serving.home.confirmed_below().0, serving.home.relaxed_evidence());
             let condition = match (is_uncertain || !sharing.unwritten.is_empty(), drains) {
                 (true, _) => Condition::Uncertain,
                 (false, false) => Condition::Sure,

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::{
-    Answer, Copies, Failure, Home, LeaseId, Moment, NodeId, Place, Request, RequestId, Sequencer, Window, configured,
-    configured_request, configures, trim,
+    Answer, Copies, Failure, Home, LeaseId, Moment, NodeId, ObjectOptions, Place, Request, RequestId, Sequencer,
+    Window, configured, configured_request, configures, trim,
 };
 use quartet_model::LogSequence;
 
+use crate::replication::objects::Objects;
 use crate::standing::Replication;
 
 /// The lease of a node's report.
@@ -23,6 +24,9 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) struct Reached {
     pub applied: LogSequence,
     pub synced: LogSequence,
+    /// Archived beside the nodes, and synced here: a home that has lost its power needs what is
+    /// behind that.
+    pub archived: LogSequence,
     pub clock_us: u64,
 }
 
@@ -34,7 +38,8 @@ enum Chore {
     /// Reads all reports.
     Reports,
     Holds,
-    Trim,
+    /// Drops the records below.
+    Trim(LogSequence),
     Compact,
 }
 
@@ -52,13 +57,17 @@ pub(crate) struct Chores {
     is_home: bool,
     trimmed: Option<Moment>,
     synced: Vec<LogSequence>,
+    archived: LogSequence,
     window: Window,
     trimmed_below: LogSequence,
     lacks_copies: bool,
+    /// `None` without a store of objects.
+    pub objects: Option<Objects>,
+    pub object_options: Option<ObjectOptions>,
 }
 
 impl Chores {
-    pub fn new(node: NodeId, nodes: usize, budget_bytes: u64) -> Chores {
+    pub fn new(node: NodeId, nodes: usize, budget_bytes: u64, object_options: Option<ObjectOptions>) -> Chores {
         Chores {
             node,
             announced: nodes,
@@ -71,15 +80,21 @@ impl Chores {
             is_home: false,
             trimmed: None,
             synced: Vec::new(),
+            archived: LogSequence::ZERO,
             window: Window::default(),
             trimmed_below: LogSequence::ZERO,
             lacks_copies: false,
+            objects: object_options.map(|_| Objects::default()),
+            object_options,
         }
     }
 
     pub fn begin_home(&mut self) {
         self.is_home = true;
         self.lacks_copies = false;
+        if let Some(objects) = &mut self.objects {
+            objects.begin_home();
+        }
     }
 
     /// A record was appended or applied.
@@ -99,14 +114,19 @@ impl Chores {
     pub fn note(&self, figures: &mut Replication) {
         figures.trimmed_below = self.trimmed_below.0;
         figures.window_bytes = self.window.bytes_from(LogSequence::ZERO);
+        if let Some(objects) = &self.objects {
+            figures.object_store_answers = objects.is_well();
+            figures.objects_removed = objects.removed;
+        }
     }
 
     pub fn is_mine(&self, id: RequestId) -> bool {
-        self.open.contains_key(&id)
+        self.open.contains_key(&id) || self.objects.as_ref().is_some_and(|objects| objects.is_mine(id))
     }
 
     /// Sends what is due.
     pub fn send(&mut self, now: Moment, reached: Reached, place: &Place, sequencer: &mut dyn Sequencer) {
+        self.archived = reached.archived;
         let is_due = |last: Option<Moment>, interval| last.is_none_or(|last| now.since(last) >= interval);
         if is_due(self.reported, REPORT_INTERVAL) {
             self.reported = Some(now);
@@ -122,6 +142,11 @@ impl Chores {
         if self.is_home && is_due(self.trimmed, TRIM_INTERVAL) {
             self.trimmed = Some(now);
             self.ask(Chore::Configured, configured_request(place), sequencer);
+        }
+        if self.is_home
+            && let Some(objects) = &mut self.objects
+        {
+            objects.send(now, place, sequencer);
         }
     }
 
@@ -140,6 +165,9 @@ impl Chores {
         sequencer: &mut dyn Sequencer,
     ) {
         self.is_home = home.is_some();
+        if let Some(objects) = self.objects.as_mut().filter(|objects| objects.is_mine(id)) {
+            return objects.answered(id, answer, place, home.is_some(), sequencer);
+        }
         let (Some(chore), Ok(answer)) = (self.open.remove(&id), answer) else {
             return;
         };
@@ -168,7 +196,10 @@ impl Chores {
                     self.trim(home, &holds, sequencer);
                 }
             }
-            (Chore::Trim, Answer::Done { revision }) => {
+            (Chore::Trim(below), Answer::Done { revision }) => {
+                if let Some(objects) = &mut self.objects {
+                    objects.dropped(below);
+                }
                 self.ask(Chore::Compact, Request::Compact { revision }, sequencer);
             }
             _ => {}
@@ -179,7 +210,7 @@ impl Chores {
         let copies = Copies {
             nodes: self.nodes,
             synced: &self.synced,
-            archived: LogSequence::ZERO,
+            archived: self.archived,
             holds,
         };
         let decided = trim(&copies, home.tail().sequence, &self.window, self.budget_bytes);
@@ -187,7 +218,8 @@ impl Chores {
         if decided.below > self.trimmed_below {
             self.trimmed_below = decided.below;
             self.window.forget_below(decided.below);
-            self.ask(Chore::Trim, home.trim_request(decided.below), sequencer);
+            let chore = Chore::Trim(home.may_drop_below(decided.below));
+            self.ask(chore, home.trim_request(decided.below), sequencer);
         }
     }
 }

@@ -2,19 +2,20 @@
 //! set up. The flusher applies what they deliver.
 
 pub(crate) mod chores;
+pub(crate) mod objects;
 pub(crate) mod place;
 pub(crate) mod replica;
 
 use std::sync::Arc;
 
-use quartet_log_replicated::{Place, Sequencer, Writer};
+use quartet_log_replicated::{ObjectOptions, Place, Sequencer, Writer};
 
 use crate::standing::Role;
 
-/// Longest effects of one transaction over a replicated log, in bytes.
+/// Longest effects of one transaction over a replicated log without a store of objects, in bytes.
 pub(crate) const TRANSACTION_EFFECTS_MAX: usize = 4 << 20;
 /// An epoch over a replicated log is closed at this size, so that with one transaction more it is
-/// no longer than the log takes.
+/// no longer than records take. One with a longer transaction is an object.
 pub(crate) const EPOCH_BYTES_MAX: usize = quartet_log_replicated::EPOCH_BYTES_MAX - TRANSACTION_EFFECTS_MAX - 4096;
 
 /// Called for each event that a sequencer has to give.
@@ -33,7 +34,7 @@ pub struct Replicated {
     /// that are configured (`quartet_log_replicated::configures`) must have synced what the
     /// sequencer drops.
     pub nodes: usize,
-    /// Makes the sequencer's handle.
+    /// Makes the sequencer's handle, which reaches the store of objects too.
     pub sequencer: MakeSequencer,
     /// Called after each change of the role, from the log's thread. It must be quick. Behind a
     /// `Home` nothing of the layers' memory may be used any more: versions may come again with
@@ -41,4 +42,6 @@ pub struct Replicated {
     pub on_role: Box<dyn Fn(&Role) + Send + Sync>,
     /// Bytes of records that the sequencer may hold.
     pub budget_bytes: u64,
+    /// Which epochs are kept in the store of objects; `None`: there is none.
+    pub objects: Option<ObjectOptions>,
 }

@@ -26,6 +26,8 @@ use crate::standing::{Replication, Standing};
 const POLL: Duration = Duration::from_secs(1);
 /// How long a request that has failed waits before it is sent again.
 const RETRY: Duration = Duration::from_millis(20);
+/// The same for the store of objects.
+const STORE_RETRY: Duration = Duration::from_millis(200);
 
 /// Something for the flusher to carry out.
 pub(crate) enum Happening {
@@ -42,7 +44,7 @@ pub(crate) enum Happening {
 }
 
 enum Stage {
-    Following(Following),
+    Following(Box<Following>),
     Candidate(Box<Candidate>),
     Home(Box<Serving>),
     Ended,
@@ -64,6 +66,7 @@ pub(crate) struct Serving {
     pub home: Home,
     append: Option<RequestId>,
     confirm: Option<RequestId>,
+    object: Option<RequestId>,
     /// When the record in flight was first sent.
     since: Moment,
     /// The sequencer has refused for want of room.
@@ -83,6 +86,7 @@ pub(crate) struct Replica {
     /// When this node last had everything.
     complete: Moment,
     not_before: Moment,
+    store_not_before: Moment,
 }
 
 impl Replica {
@@ -108,6 +112,7 @@ impl Replica {
             polled: None,
             complete: now,
             not_before: Moment::default(),
+            store_not_before: Moment::default(),
         };
         replica.follow(position);
         replica
@@ -115,18 +120,18 @@ impl Replica {
 
     /// Follows behind `position`, whatever it did before.
     pub fn follow(&mut self, position: Position) {
-        self.stage = Stage::Following(Following {
+        self.stage = Stage::Following(Box::new(Following {
             follower: Follower::new(self.place.clone(), position),
             asked: None,
             wants_range: true,
-        });
+        }));
     }
 
     /// Begins to take over, if it follows.
     pub fn take_over(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Following(Following { follower, .. }) => Stage::Candidate(Box::new(Candidate {
-                follower,
+            Stage::Following(following) => Stage::Candidate(Box::new(Candidate {
+                follower: following.follower,
                 attempt: TakeOver::new(self.me),
                 asked: None,
             })),
@@ -170,6 +175,16 @@ impl Replica {
         let lacks_copies = self.chores.lacks_copies();
         self.home()
             .is_some_and(|serving| serving.home.is_uncertain(now) || serving.is_full || lacks_copies)
+    }
+
+    /// True if this home may take an epoch that is kept as an object.
+    pub fn takes_objects(&self) -> bool {
+        self.chores.objects.as_ref().is_some_and(|objects| objects.is_well())
+    }
+
+    /// Ends a home whose object the store has left without an answer for too long. True if it has.
+    pub fn give_up(&mut self, now: Moment) -> bool {
+        self.home().is_some_and(|serving| serving.home.give_up(now))
     }
 
     /// True while a home has no answer of the sequencer, though that has room.
@@ -233,7 +248,11 @@ impl Replica {
     fn answered(&mut self, id: RequestId, answer: Result<Answer, Failure>, now: Moment) -> Option<Happening> {
         if answer.is_err() {
             self.standing.figures.lock().unknown_answers += 1;
-            self.not_before = Moment(now.0 + RETRY);
+        }
+        match &answer {
+            Err(Failure::Store(_)) => self.store_not_before = Moment(now.0 + STORE_RETRY),
+            Err(_) => self.not_before = Moment(now.0 + RETRY),
+            Ok(_) => {}
         }
         if self.chores.is_mine(id) {
             let home = match &mut self.stage {
@@ -263,6 +282,15 @@ impl Replica {
             Stage::Home(serving) if serving.confirm == Some(id) => {
                 serving.confirm = None;
                 self.confirmed(answer)
+            }
+            Stage::Home(serving) if serving.object == Some(id) => {
+                serving.object = None;
+                serving.home.object_kept(&answer, now);
+                self.standing.figures.lock().object_pieces += u64::from(answer.is_ok());
+                if let Some(objects) = &mut self.chores.objects {
+                    objects.noted(answer.is_ok());
+                }
+                None
             }
             _ => None,
         }
@@ -307,19 +335,23 @@ impl Replica {
                 };
                 if deliveries.iter().any(is_anothers) {
                     let follower = candidate.follower.clone();
-                    self.stage = Stage::Following(Following {
+                    self.stage = Stage::Following(Box::new(Following {
                         follower,
                         asked: None,
                         wants_range: true,
-                    });
+                    }));
                 }
                 Some(Happening::Deliver(deliveries))
             }
-            Ok(Progress::Won(home, delivery)) => {
+            Ok(Progress::Won(mut home, delivery)) => {
+                if let Some(options) = self.chores.object_options {
+                    home.keep_objects(options);
+                }
                 self.stage = Stage::Home(Box::new(Serving {
                     home: *home,
                     append: None,
                     confirm: None,
+                    object: None,
                     since: Moment::default(),
                     is_full: false,
                 }));
@@ -379,17 +411,21 @@ impl Replica {
         if now < self.not_before {
             return;
         }
+        let is_store_due = now >= self.store_not_before;
         match &mut self.stage {
             Stage::Following(following) => {
                 let is_due = self.polled.is_none_or(|polled| now.since(polled) >= POLL);
-                if following.asked.is_none() && (following.wants_range || is_due) {
+                let may_ask = is_store_due || !following.follower.reads_object();
+                if following.asked.is_none() && may_ask && (following.wants_range || is_due) {
                     let id = self.sequencer.send(following.follower.request());
                     following.asked = Some((id, now));
                     following.wants_range = false;
                     self.polled = Some(now);
                 }
             }
-            Stage::Candidate(candidate) if candidate.asked.is_none() => {
+            Stage::Candidate(candidate)
+                if candidate.asked.is_none() && (is_store_due || !candidate.follower.reads_object()) =>
+            {
                 if candidate.attempt.is_ready() {
                     candidate.attempt.claim(&candidate.follower, floor);
                 }
@@ -409,6 +445,11 @@ impl Replica {
             return;
         };
         let home = &mut serving.home;
+        if now >= self.store_not_before
+            && let Some(request) = home.object_request(now)
+        {
+            serving.object = Some(sequencer.send(request));
+        }
         if let Some(request) = home.append_request(now) {
             standing.sends(home.arrival().0);
             if serving.since == Moment::default() {

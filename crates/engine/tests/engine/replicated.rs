@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{
@@ -10,8 +11,11 @@ use quartet_engine::{
 };
 use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
 use quartet_log::LogError;
-use quartet_log_replicated::{ClusterId, NodeId, PartitionId, Place, StopReason, Writer};
-use quartet_model::{EffectsReader, KeyRange, Version};
+use quartet_log_replicated::copies::hold_request;
+use quartet_log_replicated::{
+    Answer, ClusterId, NodeId, ObjectOptions, ObjectRequest, PartitionId, Place, Request, StopReason, Writer,
+};
+use quartet_model::{EffectsReader, KeyRange, LogSequence, Version};
 
 use crate::shelf::{Mode, Shelf, until};
 use crate::world::{ALWAYS, RELAXED, World, execute, set};
@@ -25,6 +29,7 @@ struct Node {
     client: usize,
     roles: Arc<Mutex<Vec<Role>>>,
     engine: Option<Engine>,
+    objects: Option<ObjectOptions>,
 }
 
 fn place() -> Place {
@@ -54,6 +59,7 @@ impl Node {
             client: 0,
             roles: Arc::default(),
             engine: None,
+            objects: None,
         }
     }
 
@@ -75,6 +81,7 @@ impl Node {
             sequencer: self.shelf.maker(),
             on_role: Box::new(move |role| roles.lock().push(role.clone())),
             budget_bytes: 64 << 20,
+            objects: self.objects,
         };
         let parts = Parts::on_one_machine(Arc::new(self.world.disk.clone()), self.world.clock.clone());
         let options = EngineOptions {
@@ -643,8 +650,149 @@ fn a_directory_of_a_server_alone_does_not_join() {
         sequencer: founded().maker(),
         on_role: Box::new(|_| {}),
         budget_bytes: 1 << 20,
+        objects: None,
     };
     let failure = Box::new(|_: &_| {});
     let opened = Engine::open_replicated(parts, EngineOptions::default(), replicated, failure, &mut |_| {});
     assert!(opened.err().is_some_and(|error| error.to_string().contains("alone")));
+}
+
+// ---- transactions that are kept as objects
+
+/// A cluster of which no record is trimmed, however long a step takes.
+fn held() -> Shelf {
+    let shelf = founded();
+    let Answer::Lease(lease) = shelf.ask(&Request::Grant { seconds: 10 }) else {
+        panic!("no lease");
+    };
+    shelf.ask(&hold_request(&place(), NodeId(99), LogSequence::ZERO, lease));
+    shelf
+}
+
+fn with_objects(shelf: &Shelf, id: u64, patience: Duration) -> Node {
+    let mut node = Node::down(shelf, id);
+    node.objects = Some(ObjectOptions {
+        beyond_bytes: 100_000,
+        piece_bytes: 64 << 10,
+        patience,
+    });
+    node.start();
+    node
+}
+
+/// Longer than a home has to wait in these tests.
+const PATIENT: Duration = Duration::from_secs(60);
+
+fn large() -> Vec<u8> {
+    (0..6_000_000_u32).map(|at| (at >> 8) as u8).collect()
+}
+
+fn until_it_takes_objects(node: &Node) {
+    until("the object store has answered", || {
+        node.engine().replication().object_store_answers
+    });
+}
+
+/// A transaction of 6 MB is read at the home, at a follower, by one that starts later, and behind a
+/// crash of each.
+#[test]
+fn a_large_transaction_is_an_object_that_every_node_reads() {
+    let shelf = held();
+    let mut home = with_objects(&shelf, 1, PATIENT);
+    let follower = with_objects(&shelf, 2, PATIENT);
+    home.become_home();
+    until_it_takes_objects(&home);
+    let before = home.applied();
+    home.set(b"large", &large());
+    home.set(b"small", b"behind it");
+    assert_eq!(home.applied(), before + 2, "one record each");
+    assert_eq!(shelf.objects().len(), 92 + 1, "its pieces, and the probe");
+    follower.until_shown(b"small", b"behind it");
+    assert_eq!(follower.shown(b"large"), Some(large()));
+    let late = with_objects(&shelf, 3, PATIENT);
+    late.until_shown(b"small", b"behind it");
+    assert_eq!(late.shown(b"large"), Some(large()));
+    home.crash();
+    follower.become_home();
+    assert_eq!(follower.get(b"large"), Some(large()));
+    home.start();
+    home.until_shown(b"small", b"behind it");
+    assert_eq!(home.shown(b"large"), Some(large()));
+}
+
+/// A follower takes over while the record that it reads next points to an object.
+#[test]
+fn a_take_over_reads_the_object_at_the_end_of_the_log() {
+    let shelf = held();
+    let (mut home, other) = (with_objects(&shelf, 1, PATIENT), with_objects(&shelf, 2, PATIENT));
+    home.become_home();
+    until_it_takes_objects(&home);
+    shelf.set_mode(other.client, Mode::CutOff);
+    home.set(b"large", &large());
+    home.crash();
+    shelf.set_mode(other.client, Mode::Well);
+    other.become_home();
+    assert_eq!(other.get(b"large"), Some(large()));
+}
+
+/// Without an answer of the store, large transactions are refused before they commit, and all
+/// others go on.
+#[test]
+fn while_the_object_store_is_away_only_large_transactions_are_refused() {
+    let shelf = held();
+    shelf.set_objects(false);
+    let home = with_objects(&shelf, 1, PATIENT);
+    home.become_home();
+    let commit_large = || {
+        let executed: Result<_, ExecuteError<()>> = home.engine().partition().execute(ALWAYS, |tx| {
+            tx.set(b"large", &large());
+            Ok(())
+        });
+        executed.map(|_| ())
+    };
+    assert!(matches!(commit_large(), Err(ExecuteError::TooLarge(_))));
+    home.set(b"small", b"goes on");
+    shelf.set_objects(true);
+    until_it_takes_objects(&home);
+    assert_eq!(home.get(b"large"), None);
+    home.set(b"large", &large());
+    assert_eq!(home.get(b"large"), Some(large()));
+}
+
+/// The store goes away behind a commit: the home ends its term instead of waiting without an end.
+/// The commits behind the object never happened, and their replies are lost.
+#[test]
+fn a_home_gives_up_when_the_object_store_stays_away() {
+    let shelf = held();
+    let home = with_objects(&shelf, 1, Duration::from_millis(300));
+    home.become_home();
+    until_it_takes_objects(&home);
+    home.set(b"before", b"kept");
+    shelf.set_objects(false);
+    let arrival = home.engine().arrival(Durability::Always);
+    let dependency = set(home.engine(), ALWAYS, b"large", &large());
+    assert!(!home.engine().wait_settled(dependency, arrival), "its reply is lost");
+    until("it follows", || matches!(home.engine().role(), Role::Following { .. }));
+    home.become_home();
+    assert_eq!(home.get(b"large"), None);
+    assert_eq!(home.get(b"before"), Some(b"kept".to_vec()));
+    home.set(b"small", b"goes on");
+    assert_eq!(home.engine().replication().roll_backs, 1);
+}
+
+/// A follower for whose record the store has no object, or another, does not guess.
+#[test]
+fn an_object_that_is_lost_stops_a_follower() {
+    let shelf = held();
+    let (home, follower) = (with_objects(&shelf, 1, PATIENT), with_objects(&shelf, 2, PATIENT));
+    home.become_home();
+    until_it_takes_objects(&home);
+    shelf.set_mode(follower.client, Mode::CutOff);
+    home.set(b"large", &large());
+    for name in shelf.objects() {
+        shelf.ask(&Request::Object(ObjectRequest::Remove { name }));
+    }
+    shelf.set_mode(follower.client, Mode::Well);
+    let lost = |role: &Role| matches!(role, Role::Stopped(StopReason::LostObject { .. }));
+    until("it stops", || lost(&follower.engine().role()));
 }

@@ -30,6 +30,8 @@ pub struct Shelf(Arc<Mutex<Inside>>);
 struct Inside {
     store: Store,
     clients: Vec<Client>,
+    /// The store of objects answers nobody.
+    has_no_objects: bool,
 }
 
 struct Client {
@@ -59,6 +61,16 @@ impl Shelf {
         for (id, request) in std::mem::take(&mut inside.clients[client].late) {
             inside.execute(client, id, &request);
         }
+    }
+
+    /// The store of objects answers, or it does nothing.
+    pub fn set_objects(&self, answers: bool) {
+        self.0.lock().has_no_objects = !answers;
+    }
+
+    /// The names in the store of objects.
+    pub fn objects(&self) -> Vec<String> {
+        self.0.lock().store.objects().keys().cloned().collect()
     }
 
     /// Hints reach the client, or none does.
@@ -129,6 +141,11 @@ impl Sequencer for Handle {
         self.sent += 1;
         let id = RequestId(self.sent);
         let mut inside = self.shelf.0.lock();
+        if inside.has_no_objects && matches!(request, Request::Object(_)) {
+            let away = Err(Failure::Store("away".to_owned()));
+            inside.report(self.client, Event::Answered(id, away));
+            return id;
+        }
         match inside.clients[self.client].mode {
             Mode::Well | Mode::AnswersLost => inside.execute(self.client, id, &request),
             Mode::CutOff => {

@@ -30,6 +30,7 @@ fn node(options: &EtcdOptions, place: &Place, id: u64) -> Engine {
         sequencer: Box::new(move |waker| Box::new(Etcd::open_waking(&options, waker).expect("the members are fit"))),
         on_role: Box::new(|_| {}),
         budget_bytes: 16 << 20,
+        objects: None,
     };
     let parts = Parts::on_one_machine(Arc::new(FaultyDisk::new()), Arc::new(SystemClock));
     let failure = Box::new(|error: &_| panic!("the own log failed: {error}"));

@@ -413,7 +413,7 @@ fn claim_delayed_and_lost(bench: &mut Bench) {
 fn chunks_cut_by_a_term(bench: &mut Bench) {
     let mut a = bench.home(1);
     let long: Vec<u8> = (0..2 * BODY_BYTES_MAX as u32 + 7).map(|at| (at >> 10) as u8).collect();
-    assert!(a.home.append(&vec![0; EPOCH_BYTES_MAX + 1]).is_err());
+    assert!(a.home.append(vec![0; EPOCH_BYTES_MAX + 1]).is_err());
     let mut reader = bench.follower();
     a.home.append(&long).unwrap();
     let Outcome::Done(first) = a.step(bench) else {

@@ -151,6 +151,7 @@ impl Judge {
                 Ok(())
             }
             Body::Mark | Body::Hash { .. } => Ok(()),
+            Body::Object(_) => unreachable!("these nodes have no store of objects"),
         }
     }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use quartet_server::{ClusterSettings, EtcdOptions, EtcdTls, NodeCertificates};
 use serde::{Deserialize, Serialize};
 
-use super::values::absolute;
+use super::values::{absolute, absolute_place};
 
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -27,6 +27,15 @@ pub struct ClusterOptions {
     /// cluster remove` [default: 3]
     #[arg(long, env = "QUARTET_CLUSTER_NODES")]
     cluster_nodes: Option<usize>,
+    /// Where the bytes of transactions of more than 4 MiB are kept as long as etcd has their
+    /// records: s3://BUCKET/PREFIX, or a folder that all nodes share. The same at every node
+    /// [default: none, such transactions are refused]
+    #[arg(long, env = "QUARTET_CLUSTER_STORE")]
+    cluster_store: Option<String>,
+    /// Where the home keeps a continuous backup, s3://BUCKET/PREFIX or a folder: etcd may drop what
+    /// is there as if a majority of the nodes had it [default: none]
+    #[arg(long, env = "QUARTET_CLUSTER_ARCHIVE")]
+    cluster_archive: Option<String>,
     /// PEM file: the authority that signs the certificates of all nodes
     #[arg(long, env = "QUARTET_CLUSTER_CA")]
     cluster_ca: Option<PathBuf>,
@@ -72,6 +81,8 @@ impl ClusterOptions {
         etcd.quota_bytes = self.etcd_quota_bytes.unwrap_or(etcd.quota_bytes);
         etcd.allow_one_member = self.etcd_allow_one_member;
         etcd.allow_clear_text = self.etcd_allow_clear_text;
+        let place =
+            |option, given: &Option<String>| given.as_deref().map(|given| absolute_place(option, given)).transpose();
         let listen = self.node_listen.as_deref().unwrap_or("127.0.0.1:7000");
         Ok(ClusterSettings {
             etcd,
@@ -82,6 +93,8 @@ impl ClusterOptions {
                 .with_context(|| format!("node-listen: '{listen}' is not ADDRESS:PORT"))?,
             node_advertise: self.node_advertise.clone(),
             nodes: self.cluster_nodes.unwrap_or(3),
+            store: place("cluster-store", &self.cluster_store)?,
+            archive: place("cluster-archive", &self.cluster_archive)?,
             certificates: self.certificates()?,
             allow_one_node: self.cluster_allow_one_node,
         })

@@ -47,6 +47,20 @@ pub fn variable(names: &[&str]) -> Option<String> {
     values.find(|value| !value.is_empty())
 }
 
+/// A folder, as an absolute path, or s3://BUCKET/PREFIX.
+pub fn absolute_place(option: &str, place: &str) -> Result<String> {
+    let is_bucket = place.starts_with("s3://");
+    anyhow::ensure!(
+        is_bucket || !place.is_empty() && !place.contains("://"),
+        "{option}: {place} is neither a folder nor s3://BUCKET/PREFIX"
+    );
+    if is_bucket {
+        return Ok(place.to_owned());
+    }
+    let folder = absolute(Path::new(place)).into_os_string().into_string();
+    folder.map_err(|_| anyhow::anyhow!("{option}: {place} is not text"))
+}
+
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

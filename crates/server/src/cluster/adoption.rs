@@ -1,6 +1,8 @@
 //! A new cluster out of this node's folder, when etcd has lost the node's one or has gone back in
 //! time. For a node that does not run.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail, ensure};
 use quartet_engine::{OwnLog, Parts};
 use quartet_log_etcd::Etcd;
@@ -15,6 +17,7 @@ use quartet_model::{LogSequence, Version};
 use super::identity;
 use super::members::now_us;
 use super::node::random;
+use super::object_store::EtcdWithStore;
 use crate::settings::{ClusterSettings, Settings};
 
 /// The beginning of a new cluster.
@@ -50,7 +53,8 @@ pub fn adopt(
     );
     let folder = settings.storage.data.folder().context("data: a node has a folder")?;
     let own = identity::of(folder)?.with_context(|| format!("{} is of no cluster", folder.display()))?;
-    let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
+    let etcd = Etcd::open(&cluster.etcd).context("log")?;
+    let mut sequencer = EtcdWithStore::new(etcd, cluster.store.as_deref(), own, Arc::new(|| {}))?;
     let lost = Place::new(&cluster.root, own, PartitionId(0));
     let log = OwnLog::open(parts()?, None, &lost)?;
     let case = Case {

@@ -24,17 +24,19 @@ use parking_lot::{Mutex, RwLock};
 use quartet_engine::{Condition, Engine, Parts, Replicated, Role, StoreKind};
 use quartet_layer_redis::Announcement;
 use quartet_log_etcd::{Etcd, EtcdOptions, Waker};
-use quartet_log_replicated::{ClusterId, Hold, NodeId, PartitionId, Place, Sequencer, Writer};
+use quartet_log_replicated::{ClusterId, Hold, NodeId, ObjectOptions, PartitionId, Place, Sequencer, Writer};
 use quartet_model::LogSequence;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
+use super::archive::Archiving;
 use super::copying::{self, KeptHold};
 use super::forward::{self, HomeCaller};
 use super::identity;
 use super::link::{self, Link, Stream};
 use super::members::{Member, Members, now_us};
+use super::object_store::{self, EtcdWithStore};
 use super::silence::Signs;
 use super::standby::Standby;
 use crate::layers::parts::{Nodes, OtherNode};
@@ -82,6 +84,8 @@ pub struct Shared {
     stage: Mutex<Stage>,
     /// The way in for clients that other nodes pass on, while this node is home.
     entrances: RwLock<Option<Arc<Entrances>>>,
+    /// The backup of this home, or of the last term in which it was one.
+    archiving: Mutex<Option<Archiving>>,
     /// The life signs of the home that is known, `None` for the home that there is not.
     signs: Mutex<(Option<NodeId>, Signs)>,
     is_over: AtomicBool,
@@ -114,6 +118,7 @@ impl Joined {
         let id = identity::join(&mut sequencer, cluster, folder, ClusterId(random()), parts)?;
         let place = Place::new(&cluster.root, id, PartitionId(0));
         identity::configure(&mut sequencer, &place, cluster)?;
+        object_store::agree(&mut sequencer, &place, cluster)?;
         let mut joined = Joined::of(place, sequencer, cluster);
         joined.0.copy_if_needed(cluster, settings, folder, parts)?;
         identity::keep(folder, id)?;
@@ -122,7 +127,7 @@ impl Joined {
 
     fn of(place: Place, sequencer: Etcd, cluster: &ClusterSettings) -> (Joined, Replicated) {
         let (reports, roles) = channel();
-        let etcd = cluster.etcd.clone();
+        let (etcd, store, id) = (cluster.etcd.clone(), cluster.store.clone(), place.cluster);
         let shared = Replicated {
             place: place.clone(),
             me: Writer {
@@ -130,12 +135,17 @@ impl Joined {
                 incarnation: random() as u64,
             },
             nodes: cluster.nodes,
-            sequencer: Box::new(move |waker| Box::new(open_again(&etcd, waker))),
+            sequencer: Box::new(move |waker| {
+                let opened = open_again(&etcd, waker.clone());
+                let both = EtcdWithStore::new(opened, store.as_deref(), id, waker);
+                Box::new(both.expect("a thread for the object store"))
+            }),
             on_role: Box::new(move |role| {
                 // The receiver is gone while the node ends.
                 let _ = reports.send(role.clone());
             }),
             budget_bytes: cluster.etcd.budget_bytes,
+            objects: cluster.store.is_some().then(ObjectOptions::default),
         };
         let joined = Joined {
             place,
@@ -226,6 +236,7 @@ impl Node {
             home: Arc::new(HomeCaller { link, members }),
             stage: Mutex::new(Stage::Closed),
             entrances: RwLock::default(),
+            archiving: Mutex::default(),
             signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
             is_over: AtomicBool::new(false),
             over: watch::Sender::new(false),
@@ -265,6 +276,9 @@ impl Node {
             }
         }
         self.shared.close();
+        if let Some(archiving) = self.shared.archiving.lock().take() {
+            archiving.end();
+        }
     }
 }
 
@@ -314,6 +328,7 @@ impl Shared {
                 self.close_stage(&mut stage);
                 let serving = Serving::begin(&self.foundation)?;
                 *self.entrances.write() = Some(serving.entrances.clone());
+                self.begin_archive(&serving);
                 *stage = Stage::Serving(serving);
                 Ok(())
             }
@@ -336,6 +351,20 @@ impl Shared {
                 self.close_stage(&mut stage);
                 Ok(())
             }
+        }
+    }
+
+    fn begin_archive(&self, serving: &Serving) {
+        let Some(address) = &self.settings.archive else {
+            return;
+        };
+        let mut archiving = self.archiving.lock();
+        if let Some(earlier) = archiving.take() {
+            earlier.end();
+        }
+        match Archiving::begin(address, &serving.tenants) {
+            Ok(begun) => *archiving = Some(begun),
+            Err(error) => tracing::error!(%error, "no thread for the archive: it is not kept in this term"),
         }
     }
 
@@ -367,6 +396,9 @@ impl Shared {
 
     fn close_stage(&self, stage: &mut Stage) {
         *self.entrances.write() = None;
+        if let Some(archiving) = &*self.archiving.lock() {
+            archiving.stop();
+        }
         match std::mem::replace(stage, Stage::Closed) {
             Stage::Serving(serving) => serving.end(),
             Stage::Standby(standby) => standby.end(),

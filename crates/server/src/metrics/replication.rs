@@ -86,6 +86,26 @@ pub const TABLE: Table = Table {
             "Records below this are dropped at the sequencer, as far as this home has done it.",
             |log| log.trimmed_below as f64,
         ),
+        Metric::replication_gauge(
+            "quartet_object_store_answers",
+            "1 while this node is home and its object store answers: large transactions are taken.",
+            |log| flag(log.object_store_answers),
+        ),
+        Metric::replication_counter(
+            "quartet_object_pieces_total",
+            "Pieces of large transactions that this node has given to the object store.",
+            |log| log.object_pieces as f64,
+        ),
+        Metric::replication_counter(
+            "quartet_object_pieces_removed_total",
+            "Pieces that this node has removed from there.",
+            |log| log.objects_removed as f64,
+        ),
+        Metric::replication_counter(
+            "quartet_object_store_given_up_total",
+            "Terms that this node has ended because the object store was silent.",
+            |log| log.given_up as f64,
+        ),
     ],
 };
 

@@ -19,30 +19,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
-use quartet_backup::{
-    Anchor, Archive, BackupError, BackupOptions, BackupStart, Chain, Progress, Session, Source, Target, open_target,
-    take,
-};
+use quartet_backup::{Archive, BackupError, BackupOptions, Chain, Progress, open_target, take};
 use quartet_engine::StoreKind;
 use quartet_env::{Runtime, SystemRuntime};
-use quartet_model::{LogSequence, Version};
+use quartet_model::Version;
 use quartet_tenancy::{DEFAULT_NAME, is_name};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::http::{Answer, Head};
-use crate::operations::backups::database_names;
+use crate::operations::local_backup::{LocalSource, Watched, now_micros};
 use crate::operations::restoring::{FolderRestore, restore_folder};
 use crate::settings::BackupSettings;
 use crate::tenants::Tenants;
 
 const TARGETS: &str = "/admin/v1/backup-targets";
 const TASK: &str = "/admin/v1/backup-task";
-const STOPPED: &str = "it was asked to end";
 
 pub struct BackupTasks {
     tenants: Arc<Tenants>,
@@ -168,12 +163,9 @@ impl BackupTasks {
         };
         let (address, tenants) = (self.address(name)?.to_owned(), self.tenants.clone());
         self.start("take", name, move |state| {
-            let target = state.watched(open_target(&address, true)?);
-            let mut source = LocalSource {
-                tenants,
-                session: None,
-                state,
-            };
+            let is_stopped = || state.is_stopped();
+            let target = Watched::new(open_target(&address, true)?, &is_stopped);
+            let mut source = LocalSource::new(Arc::downgrade(&tenants), &is_stopped);
             let options = BackupOptions {
                 full: wanted.full,
                 ..BackupOptions::default()
@@ -193,7 +185,8 @@ impl BackupTasks {
     fn verify(&self, name: &str) -> Result<(u16, Value), Refused> {
         let address = self.address(name)?.to_owned();
         self.start("verify", name, move |state| {
-            let target = state.watched(open_target(&address, false)?);
+            let is_stopped = || state.is_stopped();
+            let target = Watched::new(open_target(&address, false)?, &is_stopped);
             let chains = Archive::read(&target)?.chains()?;
             if chains.is_empty() {
                 bail!("there is no backup");
@@ -229,7 +222,8 @@ impl BackupTasks {
         }
         let address = self.address(name)?.to_owned();
         self.start("restore", name, move |state| {
-            let target = state.watched(open_target(&address, false)?);
+            let is_stopped = || state.is_stopped();
+            let target = Watched::new(open_target(&address, false)?, &is_stopped);
             let wanted = FolderRestore {
                 at: wanted.at.map(Version),
                 database: wanted.database,
@@ -328,96 +322,6 @@ impl TaskState {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-
-    /// A target that gives and takes nothing more once the task was asked to end.
-    fn watched(&self, target: Box<dyn Target>) -> Watched<'_> {
-        Watched { target, state: self }
-    }
-}
-
-struct Watched<'s> {
-    target: Box<dyn Target>,
-    state: &'s TaskState,
-}
-
-impl Watched<'_> {
-    fn target(&self) -> std::io::Result<&dyn Target> {
-        match self.state.is_stopped() {
-            true => Err(std::io::Error::other(STOPPED)),
-            false => Ok(&*self.target),
-        }
-    }
-}
-
-impl Target for Watched<'_> {
-    fn list(&self) -> std::io::Result<Vec<String>> {
-        self.target()?.list()
-    }
-
-    fn get(&self, name: &str) -> std::io::Result<Vec<u8>> {
-        self.target()?.get(name)
-    }
-
-    fn put(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
-        self.target()?.put(name, bytes)
-    }
-
-    fn put_new(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
-        self.target()?.put_new(name, bytes)
-    }
-
-    fn remove(&self, name: &str) -> std::io::Result<()> {
-        self.target()?.remove(name)
-    }
-
-    fn is_held(&self) -> bool {
-        self.target.is_held()
-    }
-}
-
-/// This server's own engine.
-struct LocalSource<'s> {
-    tenants: Arc<Tenants>,
-    session: Option<Session>,
-    state: &'s TaskState,
-}
-
-impl LocalSource<'_> {
-    fn session(&mut self) -> Result<&mut Session, BackupError> {
-        if self.state.is_stopped() {
-            return Err(BackupError::Source(STOPPED.into()));
-        }
-        self.session
-            .as_mut()
-            .ok_or_else(|| BackupError::Source("no backup was begun".into()))
-    }
-}
-
-impl Source for LocalSource<'_> {
-    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
-        let engine = self.tenants.parts.engine.clone();
-        let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
-        begun.databases = database_names(&self.tenants);
-        self.session = Some(session);
-        Ok(begun)
-    }
-
-    fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
-        self.session()?.rows(after, bytes_max)
-    }
-
-    fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
-        self.session()?.log(from, bytes_max)
-    }
-
-    fn now_micros(&self) -> u64 {
-        now_micros()
-    }
-}
-
-fn now_micros() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_epoch.map_or(0, |passed| passed.as_micros() as u64)
 }
 
 fn show_chain(chain: &Chain) -> Value {

@@ -34,6 +34,12 @@ pub struct ClusterSettings {
     /// How many nodes there are at least, whether they run or not. Those that have joined count
     /// too, and those that were removed do not.
     pub nodes: usize,
+    /// Where the bytes of large transactions are: `s3://BUCKET/PREFIX`, or a folder that all nodes
+    /// share; `None`: such transactions are refused.
+    pub store: Option<String>,
+    /// Where the home keeps a continuous backup, which counts for what etcd may drop:
+    /// `s3://BUCKET/PREFIX`, or a folder.
+    pub archive: Option<String>,
     /// `None`: in clear text, on loopback.
     pub certificates: Option<NodeCertificates>,
     /// Accepts a cluster of fewer than two nodes, of which the only one has all copies.
@@ -129,6 +135,8 @@ mod tests {
             node_listen: "127.0.0.1:7000".parse().unwrap(),
             node_advertise: None,
             nodes: 3,
+            store: None,
+            archive: None,
             certificates: None,
             allow_one_node: false,
         };

@@ -145,7 +145,8 @@ impl Cluster {
 
     fn write(&mut self, at: usize, durability: Durability) {
         // A client that fills an epoch waits for the flusher, and here one thread does both.
-        if self.random.one_in(600) && !self.nodes[at].is_stalled() {
+        let seldom = if self.has_objects { 150 } else { 600 };
+        if self.random.one_in(seldom) && !self.nodes[at].is_stalled() {
             (0..2).for_each(|_| self.write_value(at, durability, LARGE_BYTES));
         } else {
             let bytes = self.random.below(200) as usize;

@@ -56,6 +56,10 @@ impl Cluster {
             }
             35..37 if !self.nodes[at].is_empty => self.nodes[at].order_fault(&mut self.random),
             37 => self.lose_disk(at),
+            38..40 if self.has_objects => {
+                let lasts = Duration::from_millis(self.random.below(5_000));
+                self.world.borrow_mut().take_objects_away(lasts);
+            }
             40..75 => self.nodes[at].empty_disk(),
             _ => {}
         }
@@ -329,6 +333,7 @@ impl Cluster {
     /// Ends all faults.
     pub fn calm_down(&mut self) -> Result<(), Violation> {
         self.world.borrow_mut().behave(Chaos::default());
+        self.world.borrow_mut().take_objects_away(Duration::ZERO);
         for at in 0..NODES {
             let client = self.nodes[at].post.client();
             self.world.borrow_mut().cut(client, Duration::ZERO);

@@ -17,6 +17,8 @@ pub enum Violation {
     Hole { at: u64, last: u64 },
     #[error("record {at} was trimmed, and {copies} nodes have synced it")]
     TrimmedWithoutCopies { at: u64, copies: usize },
+    #[error("record {at} was appended, and the object that it points to is not in the store")]
+    WithoutObject { at: u64 },
     #[error("version {version} was acknowledged, and is not in the log with what it wrote")]
     NotInTheLog { version: u64 },
     #[error("node {node} answered a read as of version {found}, where {required} was acknowledged before it arrived")]
@@ -61,6 +63,7 @@ pub struct Judge {
     begun: Vec<usize>,
     groups_cut: u64,
     trims: u64,
+    objects: u64,
     /// The values of each key, by the version that gave it.
     rows: BTreeMap<Vec<u8>, Vec<Written>>,
     acknowledged: BTreeMap<Vec<u8>, Version>,
@@ -80,6 +83,7 @@ impl Judge {
             begun: Vec::new(),
             groups_cut: 0,
             trims: 0,
+            objects: 0,
             rows: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             trimmed_below: LogSequence::ZERO,
@@ -91,16 +95,16 @@ impl Judge {
     pub fn scan(&mut self, store: &Store, synced: &[LogSequence]) -> Result<(), Violation> {
         let journal = store.journal();
         for change in &journal[self.read..] {
-            self.change(change, synced)?;
+            self.change(store, change, synced)?;
         }
         self.read = journal.len();
         Ok(())
     }
 
-    fn change(&mut self, change: &Change, synced: &[LogSequence]) -> Result<(), Violation> {
+    fn change(&mut self, store: &Store, change: &Change, synced: &[LogSequence]) -> Result<(), Violation> {
         match &change.operation {
             Operation::Put { key, value, .. } => match self.place.sequence_of(key) {
-                Some(at) => self.record(at, value, change.at),
+                Some(at) => self.record(store, at, value, change.at),
                 None => Ok(()),
             },
             Operation::Delete { until, .. } => match self.place.sequence_of(until) {
@@ -110,7 +114,7 @@ impl Judge {
         }
     }
 
-    fn record(&mut self, at: LogSequence, bytes: &[u8], when: Duration) -> Result<(), Violation> {
+    fn record(&mut self, store: &Store, at: LogSequence, bytes: &[u8], when: Duration) -> Result<(), Violation> {
         if at <= self.last {
             return Err(Violation::WrittenAgain { at: at.0 });
         }
@@ -140,6 +144,16 @@ impl Judge {
                 self.terms.push((when, home));
                 self.begun.push(home);
                 Ok(())
+            }
+            Body::Object(pointer) => {
+                let name = |piece| self.place.object_name(at, record.term, &pointer, piece);
+                let pieces = (0..pointer.pieces()).filter_map(|piece| store.objects().get(&name(piece)));
+                let epoch = pieces.flatten().copied().collect::<Vec<u8>>();
+                if !pointer.fits(&epoch) {
+                    return Err(Violation::WithoutObject { at: at.0 });
+                }
+                self.objects += 1;
+                self.happened(&epoch)
             }
             Body::Mark | Body::Hash { .. } => Ok(()),
         }
@@ -187,10 +201,11 @@ impl Judge {
     }
 
     /// Returns how often it has seen each rare state.
-    pub fn counts(&self) -> [(&'static str, u64); 2] {
+    pub fn counts(&self) -> [(&'static str, u64); 3] {
         [
             ("chunk group cut by a term", self.groups_cut),
             ("records trimmed", self.trims),
+            ("epoch kept as an object", self.objects),
         ]
     }
 

@@ -1,5 +1,7 @@
 //! The mistakes that are made on purpose, and what each is found by.
 
+use quartet_log_replicated::StopReason;
+
 use crate::cluster::judgement::Violation;
 
 /// A mistake made on purpose, for the judge to find.
@@ -37,12 +39,16 @@ pub enum Mistake {
     SkippedGap,
     /// Chunks are applied as they come, so also those of a group that a term has cut.
     CutGroupApplied,
+    /// A piece of an object without an answer is taken for kept, and the record is appended.
+    PointerBeforeObject,
+    /// An object is removed once its record is appended.
+    ObjectRemovedEarly,
     /// Interactive transactions are not judged by what they have read.
     UncertifiedReads,
 }
 
 impl Mistake {
-    pub const ALL: [Mistake; 17] = [
+    pub const ALL: [Mistake; 19] = [
         Mistake::WithoutPredecessor,
         Mistake::WithoutTerm,
         Mistake::ChangedEpoch,
@@ -59,6 +65,8 @@ impl Mistake {
         Mistake::ReportBeforeSync,
         Mistake::SkippedGap,
         Mistake::CutGroupApplied,
+        Mistake::PointerBeforeObject,
+        Mistake::ObjectRemovedEarly,
         Mistake::UncertifiedReads,
     ];
 
@@ -101,6 +109,14 @@ impl Mistake {
                     V::Diverged { .. } | V::HashDiffers { .. } | V::Stopped { .. }
                 )
             }
+            Mistake::PointerBeforeObject | Mistake::ObjectRemovedEarly => matches!(
+                violation,
+                V::WithoutObject { .. }
+                    | V::Stopped {
+                        reason: StopReason::LostObject { .. },
+                        ..
+                    }
+            ),
             Mistake::UncertifiedReads => matches!(violation, V::Lists(_) | V::Money { .. }),
         }
     }

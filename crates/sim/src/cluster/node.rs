@@ -12,7 +12,7 @@ use quartet_engine::{
 };
 use quartet_env::{Clock, Fault, FaultyDisk, ManualClock, Next, Operation, Runtime};
 use quartet_log::{FileLogOpener, FileLogOptions};
-use quartet_log_replicated::{NodeId, Place, Writer};
+use quartet_log_replicated::{NodeId, ObjectOptions, Place, Writer};
 use quartet_model::{LogSequence, Version};
 
 use crate::cluster::judgement::Violation;
@@ -39,6 +39,7 @@ pub struct Node {
     pub runtime: Arc<SeededRuntime>,
     options: EngineOptions,
     log: FileLogOptions,
+    objects: Option<ObjectOptions>,
     pub engine: Option<Arc<Engine>>,
     /// Its disk is empty and is to be filled with a copy.
     pub is_empty: bool,
@@ -68,6 +69,7 @@ impl Node {
         place: &Place,
         post: Post,
         store: StoreKind,
+        objects: Option<ObjectOptions>,
         random: &mut Random,
         mistake: Option<Mistake>,
     ) -> Node {
@@ -99,6 +101,7 @@ impl Node {
                 segment_bytes,
                 salt: random.next(),
             },
+            objects,
             engine: None,
             is_empty: false,
             slow_until: Duration::ZERO,
@@ -153,6 +156,7 @@ impl Node {
                 }
             }),
             budget_bytes: BUDGET_BYTES,
+            objects: self.objects,
         };
         let failure = Box::new(move |_: &_| failed.store(true, Ordering::SeqCst));
         let opened = Engine::open_replicated(self.parts(), self.options.clone(), replicated, failure, &mut |_| {});
@@ -234,6 +238,9 @@ impl Node {
             ("deposed", figures.depositions),
             ("rolled back", figures.roll_backs),
             ("state hash taken", figures.marks),
+            ("piece of an object kept", figures.object_pieces),
+            ("piece of an object removed", figures.objects_removed),
+            ("gave up: the object store was away", figures.given_up),
             (written, read(&statistics.checkpoints)),
             (failed, read(&statistics.checkpoints_failed)),
         ] {

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use quartet_engine::Waker;
 use quartet_log_replicated::model::ModelSequencer;
 use quartet_log_replicated::{
-    Answer, Body, Compare, Event, Failure, Hint, LeaseId, NodeId, Operation, Place, Record, RecordHash, Request,
-    RequestId, Sequencer, copies, hash,
+    Answer, Body, Compare, Event, Failure, Hint, LeaseId, NodeId, ObjectAnswer, ObjectRequest, Operation, Place,
+    Record, RecordHash, Request, RequestId, Sequencer, copies, hash,
 };
 use quartet_model::LogSequence;
 
@@ -59,6 +59,8 @@ enum Sent {
     /// A new value of `term`.
     Claim(Vec<u8>),
     ReadTerm,
+    /// A piece of an object.
+    Piece,
     Other,
 }
 
@@ -151,6 +153,7 @@ impl Post {
                         continue;
                     };
                     self.count(&sent, &answer);
+                    self.remove_early(&sent, &answer);
                     Event::Answered(id, self.shown_answer(&sent, answer))
                 }
                 Event::Hint(hint) => Event::Hint(self.shown_hint(hint)),
@@ -166,6 +169,9 @@ impl Post {
 
     fn sent(&self, request: &Request) -> Sent {
         match request {
+            Request::Object(ObjectRequest::Put { name, .. }) if self.place.object_sequence(name).is_some() => {
+                Sent::Piece
+            }
             Request::Get { key } if *key == self.place.term_key() => Sent::ReadTerm,
             Request::Transact {
                 compares, operations, ..
@@ -219,12 +225,27 @@ impl Post {
                 outcome
             }
             (Sent::ReadTerm, Err(_)) => "read of the term unknown",
+            (Sent::Piece, Err(_)) => "piece of an object unknown",
             (_, Err(_)) => "other answer unknown",
             _ => return,
         };
         *self.counts.entry(what).or_default() += 1;
         if what.starts_with("deposed") {
             self.home_by = None;
+        }
+    }
+
+    /// A mistake: an object goes as soon as its record is appended.
+    fn remove_early(&mut self, sent: &Sent, answer: &Result<Answer, Failure>) {
+        if let (Some(Mistake::ObjectRemovedEarly), Sent::Append { record, .. }, Ok(Answer::Done { .. })) =
+            (self.mistake, sent, answer)
+            && let Ok(record) = Record::decode(record)
+            && let Body::Object(pointer) = record.body
+        {
+            for piece in 0..pointer.pieces() {
+                let name = self.place.object_name(record.sequence, record.term, &pointer, piece);
+                self.sequencer.send(Request::Object(ObjectRequest::Remove { name }));
+            }
         }
     }
 
@@ -282,6 +303,7 @@ impl Post {
     fn shown_answer(&mut self, sent: &Sent, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
         match (self.mistake, sent, answer) {
             (Some(Mistake::UnknownTakenAsDone), Sent::Append { .. }, Err(_)) => Ok(Answer::Done { revision: 0 }),
+            (Some(Mistake::PointerBeforeObject), Sent::Piece, Err(_)) => Ok(Answer::Object(ObjectAnswer::Done)),
             (Some(Mistake::StaleConfirmation), Sent::ReadTerm, Ok(answer)) => Ok(match &self.home_by {
                 Some(term) => Answer::Value(Some(term.clone())),
                 None => answer,
@@ -373,6 +395,7 @@ fn compared(compares: &[Compare]) -> Vec<u8> {
 fn kind_of(record: &[u8]) -> &'static str {
     match Record::decode(record).map(|record| record.body) {
         Ok(Body::Chunk { .. }) => "take-over while a chunk is in flight",
+        Ok(Body::Object(_)) => "take-over while a record with an object is in flight",
         Ok(Body::Mark | Body::Hash { .. }) => "take-over while a mark or hash is in flight",
         _ => "take-over while an epoch is in flight",
     }

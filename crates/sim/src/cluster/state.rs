@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quartet_engine::{Arrival, Dependency, StoreKind};
 use quartet_log_replicated::model::{Chaos, ModelSequencer, World};
-use quartet_log_replicated::{ClusterId, PartitionId, Place};
+use quartet_log_replicated::{ClusterId, ObjectOptions, PartitionId, Place};
 use quartet_model::Version;
 
 use crate::cluster::copying::{Copying, Holding};
@@ -34,6 +34,8 @@ pub struct Cluster {
     /// The arrival of an earlier request at each node, for a mistake.
     pub earlier: Vec<Option<(Arrival, Duration)>>,
     pub written: u64,
+    /// Large epochs become objects.
+    pub has_objects: bool,
     pub acknowledged_at_end: u64,
     /// Transactions whose reads are answered and that are not committed.
     pub open: Vec<Transfer>,
@@ -91,6 +93,13 @@ pub enum Answered {
     },
 }
 
+/// One large value takes an object of several pieces.
+const OBJECTS: ObjectOptions = ObjectOptions {
+    beyond_bytes: 200_000,
+    piece_bytes: 96 << 10,
+    patience: Duration::from_secs(2),
+};
+
 pub fn wild() -> Chaos {
     Chaos {
         lost_requests: 100,
@@ -111,12 +120,14 @@ impl Cluster {
             0 => StoreKind::Memory,
             _ => StoreKind::Ssd,
         };
+        // Every other pair of seeds has a store of objects.
+        let objects = (seed % 4 >= 2).then_some(OBJECTS);
         let place = Place::new("/sim", ClusterId(u128::from(seed) + 1), PartitionId(0));
         let world = World::new(random.next(), wild());
         let mut nodes = Vec::new();
         for id in 0..NODES {
             let post = Post::new(place.clone(), ModelSequencer::new(&world), mistake);
-            nodes.push(Node::new(id, &place, post, store, &mut random, mistake));
+            nodes.push(Node::new(id, &place, post, store, objects, &mut random, mistake));
         }
         let holds = (0..NODES).map(|id| Holding::new(ModelSequencer::new(&world), &place, id));
         let mut cluster = Cluster {
@@ -132,6 +143,7 @@ impl Cluster {
             arrived: Vec::new(),
             earlier: vec![None; NODES],
             written: 0,
+            has_objects: objects.is_some(),
             acknowledged_at_end: 0,
             open: Vec::new(),
             open_lists: Vec::new(),
