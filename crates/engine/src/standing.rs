@@ -156,7 +156,7 @@ pub(crate) struct Wishes {
     pub copy: AtomicBool,
 }
 
-/// What was shown of this node while it was home, once it is no more.
+/// The last that was shown of this node while it was home.
 #[derive(Default)]
 struct Ended {
     generation: u32,
@@ -325,7 +325,7 @@ mod tests {
         standing
     }
 
-    /// Of a reply that rests on a version which is durable.
+    /// For a reply that rests on a version which is durable.
     fn settles(standing: &Standing, arrival: Arrival) -> Settled {
         standing.settles(Version(1), arrival, Version(1), Duration::ZERO)
     }

@@ -27,7 +27,7 @@ use super::link::{self, Link, Stream};
 
 /// Marks a folder whose content is to be replaced by a copy.
 const NEEDS_COPY: &str = "needs-copy";
-/// What the mark says if that is why.
+/// The content of the mark if that is the reason.
 const STATE_DIFFERS: &str = "the state differs\n";
 /// Says which cluster a folder is of (`identity`).
 pub const CLUSTER_ID: &str = "cluster-id";

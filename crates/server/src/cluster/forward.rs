@@ -580,7 +580,7 @@ async fn relay(
             }
             Ok(Some(head)) => break head,
             Ok(None) => {}
-            // What the client makes of it is the client's.
+            // It is for the client to judge.
             Err(_) => break framing::AnswerHead::unknown(),
         }
         if home.read_buf(&mut buffer).await? == 0 {

@@ -82,7 +82,7 @@ pub struct Shared {
     settings: ClusterSettings,
     home: Arc<HomeCaller>,
     stage: Mutex<Stage>,
-    /// What this node served before it became home, until the last answer has been given.
+    /// Listeners of this node before it became home, until the last answer has been given.
     leaving: Mutex<Vec<Standby>>,
     /// The way in for clients that other nodes pass on, while this node is home.
     entrances: RwLock<Option<Arc<Entrances>>>,
