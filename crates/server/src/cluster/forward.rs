@@ -15,8 +15,8 @@
 //! when it is deposed; one that is not is waited for until [`FAREWELL`] after another node has
 //! become home.
 //!
-//! When this node becomes home itself, a request over HTTP that was passed on still gets its answer:
-//! in a hand-over the old home has executed it.
+//! When this node becomes home itself, a request over HTTP that was passed on still gets its
+//! answer: in a hand-over the old home has executed it.
 //!
 //! The home counts and judges the connection as the client's own, by the client's address; its
 //! certificate, its credentials and its limits hold.
