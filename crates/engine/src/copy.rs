@@ -104,7 +104,8 @@ impl Engine {
 }
 
 impl CopySource {
-    /// Returns the next bytes, about 256 KiB and never none; `None` at the end. Reads from the disk.
+    /// Returns the next bytes, about 256 KiB and never none; `None` at the end. Reads from the
+    /// disk.
     #[expect(clippy::should_implement_trait, reason = "it answers with errors of its own")]
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, CopyError> {
         while !self.is_over {

@@ -107,8 +107,8 @@ pub struct Joined {
 
 impl Joined {
     /// Joins the cluster, or founds it: asks its etcd, which is judged first, and is waited for
-    /// while it does not answer. A folder that has nothing to go on from gets a copy of the home. `parts`
-    /// open the folder. Health is answered at the sockets meanwhile.
+    /// while it does not answer. A folder that has nothing to go on from gets a copy of the home.
+    /// `parts` open the folder. Health is answered at the sockets meanwhile.
     pub fn new(
         cluster: &ClusterSettings,
         settings: &Settings,
