@@ -75,7 +75,7 @@ fn newest(tx: &mut Transaction<'_>) -> u64 {
 fn read(engine: &Engine, order: &Order) {
     let known = order.known.load(Ordering::SeqCst);
     let mut partition = engine.read();
-    if known % 64 == 0 {
+    if known.is_multiple_of(64) {
         thread::yield_now();
     }
     let mut look = || {
