@@ -757,7 +757,7 @@ mod tests {
         };
         assert_eq!(home.appended(ask(&mut store, &first)), Outcome::Done(appended));
         assert_eq!(
-            home.append(&vec![0; EPOCH_BYTES_MAX + 1]),
+            home.append(vec![0; EPOCH_BYTES_MAX + 1]),
             Err(AppendError::TooLong(EPOCH_BYTES_MAX + 1))
         );
     }
@@ -835,7 +835,7 @@ mod tests {
     #[test]
     fn an_unfinished_group_is_never_trimmed() {
         let (mut store, mut home) = home();
-        home.append(&vec![0; BODY_BYTES_MAX + 1]).unwrap();
+        home.append(vec![0; BODY_BYTES_MAX + 1]).unwrap();
         let first = home.append_request(at(0)).unwrap();
         home.appended(ask(&mut store, &first));
         assert_eq!(home.tail().sequence, LogSequence(2));
