@@ -196,8 +196,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Terms with the same beginning are looked at one by one so many times before the rest of them is
-/// skipped: going on costs less than beginning anew.
+/// Number of terms with a beginning that is too far that are passed one by one before the rest of
+/// them is skipped: going on costs less than beginning anew.
 const DEAD_TERMS_BEFORE_SKIP: usize = 8;
 
 /// A word and the beginning that was found to be too far from it.
@@ -219,7 +219,8 @@ impl Fuzzy {
         }
     }
 
-    /// Whether the term is near enough; `None` if it begins as others that were not, and there may be many more.
+    /// Whether the term is near enough; `None` if it begins as others that were not, and there may
+    /// be many more.
     fn look(&mut self, term: &[u8]) -> Option<bool> {
         if !self.dead.is_empty() && term.starts_with(&self.dead) {
             self.seen += 1;
