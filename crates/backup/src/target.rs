@@ -38,8 +38,9 @@ pub trait Target: Send + Sync {
     fn is_held(&self) -> bool;
 }
 
-/// Opens a place that several processes write to, each under names of its own: `s3://bucket/prefix`,
-/// or a folder that is there. Each request to a bucket is given up after `patience`.
+/// Opens a place that several processes write to, each under names of its own:
+/// `s3://bucket/prefix`, or a folder that is there. Each request to a bucket is given up after
+/// `patience`.
 pub fn open_shared(address: &str, patience: Duration) -> Result<Box<dyn Target>, BackupError> {
     match address.strip_prefix("s3://") {
         Some(rest) => Ok(Box::new(Bucket::open_with(rest, Some(patience))?)),

@@ -1,5 +1,5 @@
-//! What a partition does with two cores: operations a second and CPU per operation of each thread,
-//! without sockets.
+//! The work that a partition does with two cores: operations a second and CPU per operation of each
+//! thread, without sockets.
 //!
 //! `cargo run --release -p quartet-engine --example cores [ROWS] [SECONDS]`: a million rows and a
 //! second for each measurement, unless it says otherwise. Rounds are measured one after the other,
@@ -30,7 +30,7 @@ enum Work {
     Write,
 }
 
-/// What one thread has done.
+/// The work of one thread.
 #[derive(Clone, Copy, Default)]
 struct Done {
     per_second: f64,
@@ -201,7 +201,7 @@ fn ran_nanos() -> u64 {
     first.parse().expect("nanoseconds")
 }
 
-/// Of each number by itself.
+/// The median of each number by itself.
 fn median(all: Vec<Done>) -> Done {
     let of = |number: fn(&Done) -> f64| {
         let mut numbers: Vec<f64> = all.iter().map(number).collect();

@@ -10,8 +10,8 @@
 //! Numbers begin anew with each home, and versions may come again with other content behind a
 //! roll-back. So arrivals carry the *generation*, which rises whenever this node becomes home or
 //! ceases to be: odd while it is home. When it ceases to be, what was durable and confirmed by then
-//! is kept: replies that rest on nothing else leave all the same. Any other reply of an earlier home
-//! is lost.
+//! is kept: replies that rest on nothing else leave all the same. Any other reply of an earlier
+//! home is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -166,7 +166,7 @@ pub(crate) struct Wishes {
     pub archived: AtomicU64,
 }
 
-/// What was shown of this node while it was home, once it is no more.
+/// The last that was shown of this node while it was home.
 #[derive(Default)]
 struct Ended {
     generation: u32,
@@ -335,7 +335,7 @@ mod tests {
         standing
     }
 
-    /// Of a reply that rests on a version which is durable.
+    /// For a reply that rests on a version which is durable.
     fn settles(standing: &Standing, arrival: Arrival) -> Settled {
         standing.settles(Version(1), arrival, Version(1), Duration::ZERO)
     }

@@ -89,7 +89,7 @@ fn explore(world: impl Fn() + Clone + Send + Sync + 'static) {
     shuttle::check_pct(world, schedules, 4);
 }
 
-/// What the lock guards: a number that is written in two steps.
+/// The guarded state: a number that is written in two steps.
 #[derive(Default)]
 struct Guarded {
     number: AtomicU64,

@@ -102,7 +102,7 @@ async fn members(wire: &Wire) -> Result<MemberListResponse, OpenError> {
     Err(OpenError::Unreachable(reason(&last)))
 }
 
-/// What no waiting changes.
+/// The refusal that no waiting changes, if the status is one.
 fn refusal(status: &Status) -> Option<OpenError> {
     if let Failure::Denied(message) = failure(status) {
         return Some(OpenError::Denied(message));

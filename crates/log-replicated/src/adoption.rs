@@ -73,8 +73,8 @@ impl Adoption {
         }
     }
 
-    /// The same, where an adoption that was interrupted has ended the old history at `last`: the Term
-    /// record that it wrote is behind that.
+    /// The same, where an adoption that was interrupted has ended the old history at `last`: the
+    /// Term record that it wrote is behind that.
     #[must_use]
     pub fn of_records_up_to(mut self, last: LogSequence) -> Adoption {
         self.adopted.last = last;

@@ -14,8 +14,9 @@
 
 use quartet_model::{LogSequence, Version};
 
-use crate::objects::{Download, ObjectAnswer};
+use crate::objects::Download;
 use crate::place::Place;
+use crate::pointer::ObjectAnswer;
 use crate::record::{Body, Record, hash};
 use crate::sequencer::{Answer, Hint, Request};
 use crate::stop::StopReason;
@@ -163,7 +164,7 @@ impl Follower {
         Ok((deliveries, more || self.download.is_some()))
     }
 
-    /// Takes a piece of the object of the next record. What follows it is always to be read.
+    /// Takes a piece of the object of the next record. The log behind it is always to be read.
     fn take_piece(&mut self, answer: ObjectAnswer) -> Result<(Vec<Delivery>, bool), StopReason> {
         let mut download = self.download.take().ok_or(StopReason::Confused("an object"))?;
         let at = download.position.sequence;

@@ -8,8 +8,8 @@
 //!                     +---------------------------+  +------------------> over
 //! ```
 //!
-//! An epoch that is too long for records becomes an object first (`objects`), and then a record that
-//! points to it:
+//! An epoch that is too long for records becomes an object first (`objects`), and then a record
+//! that points to it:
 //!
 //! ```text
 //!          append              object_request        object_kept: all pieces
@@ -38,15 +38,39 @@ use std::time::Duration;
 use quartet_model::LogSequence;
 
 use crate::confirmations::{Arrival, Attempt, Confirmations};
-use crate::objects::{ObjectAnswer, ObjectOptions, Pointer, Upload};
+use crate::objects::Upload;
 use crate::place::{Place, TermValue, put};
+use crate::pointer::{ObjectAnswer, PIECE_BYTES_MAX, Pointer};
 use crate::record::{BODY_BYTES_MAX, Body, CHUNK_HEADER_BYTES, RECORD_BYTES_MAX, Record, hash};
 use crate::sequencer::{Answer, Compare, Failure, Operation, Request};
 use crate::stop::StopReason;
 use crate::words::{Moment, Position, RecordHash};
 
-/// Longest epoch without a store of objects, in bytes: one transaction of 4 MiB behind as much as one record holds.
+/// Longest epoch without a store of objects, in bytes: one transaction of 4 MiB behind as much as
+/// one record holds.
 pub const EPOCH_BYTES_MAX: usize = 4 * 1024 * 1024 + RECORD_BYTES_MAX;
+/// The epochs that become objects, and how they are given to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectOptions {
+    /// Epochs of more bytes than this.
+    pub beyond_bytes: usize,
+    /// From 1 to `PIECE_BYTES_MAX`; an object has at most 256 pieces.
+    pub piece_bytes: usize,
+    /// How long a home waits for the store to keep another piece, before it ends: everybody whose
+    /// commit is behind the object waits meanwhile.
+    pub patience: Duration,
+}
+
+impl Default for ObjectOptions {
+    fn default() -> ObjectOptions {
+        ObjectOptions {
+            beyond_bytes: EPOCH_BYTES_MAX,
+            piece_bytes: PIECE_BYTES_MAX,
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
 /// An append or confirmation that is outstanding this long makes a home uncertain.
 pub const UNCERTAIN_AFTER: Duration = Duration::from_secs(1);
 /// Relaxed durability may acknowledge at once while the newest evidence is younger than this.
@@ -733,7 +757,7 @@ mod tests {
         };
         assert_eq!(home.appended(ask(&mut store, &first)), Outcome::Done(appended));
         assert_eq!(
-            home.append(&vec![0; EPOCH_BYTES_MAX + 1]),
+            home.append(vec![0; EPOCH_BYTES_MAX + 1]),
             Err(AppendError::TooLong(EPOCH_BYTES_MAX + 1))
         );
     }
@@ -811,7 +835,7 @@ mod tests {
     #[test]
     fn an_unfinished_group_is_never_trimmed() {
         let (mut store, mut home) = home();
-        home.append(&vec![0; BODY_BYTES_MAX + 1]).unwrap();
+        home.append(vec![0; BODY_BYTES_MAX + 1]).unwrap();
         let first = home.append_request(at(0)).unwrap();
         home.appended(ask(&mut store, &first));
         assert_eq!(home.tail().sequence, LogSequence(2));

@@ -34,6 +34,7 @@ mod home;
 pub mod model;
 mod objects;
 mod place;
+mod pointer;
 mod record;
 mod sequencer;
 mod stop;
@@ -47,10 +48,11 @@ pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
 pub use hold::Hold;
 pub use home::{
-    AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, Outcome, UNCERTAIN_AFTER,
+    AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, ObjectOptions, Outcome,
+    UNCERTAIN_AFTER,
 };
-pub use objects::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectOptions, ObjectRequest, PIECE_BYTES_MAX, Pointer};
 pub use place::{Place, TermValue, cluster_of, meta_key};
+pub use pointer::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectRequest, PIECE_BYTES_MAX, Pointer};
 pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
 pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 pub use stop::StopReason;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::objects::{ObjectAnswer, ObjectRequest};
+use crate::pointer::{ObjectAnswer, ObjectRequest};
 use crate::sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 
 /// A client gives a request up after this.

@@ -13,151 +13,11 @@
 //! that anybody reads. An object is needed as long as its record is at the sequencer. One whose
 //! record was never appended is removed by the same rule, once trimming has passed its sequence.
 
-use std::time::Duration;
-
 use quartet_model::LogSequence;
-use xxhash_rust::xxh3::xxh3_128;
 
-use crate::home::EPOCH_BYTES_MAX;
 use crate::place::{Place, hex};
-use crate::record::Fields;
+use crate::pointer::{ObjectRequest, Pointer};
 use crate::words::{Position, Term};
-
-/// Longest epoch that an object holds, in bytes: what one transaction of 1 GiB takes, with the row
-/// that made it so long.
-pub const OBJECT_BYTES_MAX: u64 = 2 << 30;
-/// Longest piece of an object, in bytes.
-pub const PIECE_BYTES_MAX: usize = 8 << 20;
-/// Most pieces of an object.
-const PIECES_MAX: u64 = 256;
-
-/// The epochs that become objects, and how they are given to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObjectOptions {
-    /// Epochs of more bytes than this.
-    pub beyond_bytes: usize,
-    /// From 1 to `PIECE_BYTES_MAX`; an object has at most 256 pieces.
-    pub piece_bytes: usize,
-    /// How long a home waits for the store to keep another piece, before it ends: everybody whose
-    /// commit is behind the object waits meanwhile.
-    pub patience: Duration,
-}
-
-impl Default for ObjectOptions {
-    fn default() -> ObjectOptions {
-        ObjectOptions {
-            beyond_bytes: EPOCH_BYTES_MAX,
-            piece_bytes: PIECE_BYTES_MAX,
-            patience: Duration::from_secs(10),
-        }
-    }
-}
-
-/// A request of the store of objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObjectRequest {
-    /// Keeps bytes under a name. They are durable before the answer. Answer: `Done`.
-    Put {
-        /// The name.
-        name: String,
-        /// The bytes; the same for each request with this name.
-        bytes: Vec<u8>,
-    },
-    /// Reads an object. Answer: `Bytes`, or `Missing`.
-    Get {
-        /// The name.
-        name: String,
-        /// The length of an object that is whole; a longer one is not read.
-        length: usize,
-    },
-    /// Lists names. Answer: `Names`.
-    List {
-        /// Their beginning.
-        prefix: String,
-    },
-    /// Removes an object. Answer: `Done`, also if there is none.
-    Remove {
-        /// The name.
-        name: String,
-    },
-}
-
-/// The store's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObjectAnswer {
-    /// It is done.
-    Done,
-    /// The object's bytes.
-    Bytes(Vec<u8>),
-    /// The store is the cluster's and has no such object.
-    Missing,
-    /// Names, in any order.
-    Names(Vec<String>),
-}
-
-/// The content of a record that points to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pointer {
-    /// The epoch's length in bytes: from 1 to `OBJECT_BYTES_MAX`.
-    pub length: u64,
-    /// The length of each piece but the last, in bytes: from 1 to `PIECE_BYTES_MAX`.
-    pub piece_bytes: u32,
-    /// XXH3-128 of the epoch.
-    pub hash: u128,
-}
-
-impl Pointer {
-    /// The pointer to an epoch; `None` if it is too long for an object of such pieces.
-    pub(crate) fn to(epoch: &[u8], piece_bytes: usize) -> Option<Pointer> {
-        let pointer = Pointer {
-            length: epoch.len() as u64,
-            piece_bytes: u32::try_from(piece_bytes).ok()?,
-            hash: xxh3_128(epoch),
-        };
-        pointer.is_in_range().then_some(pointer)
-    }
-
-    fn is_in_range(&self) -> bool {
-        let piece_bytes = u64::from(self.piece_bytes);
-        (1..=OBJECT_BYTES_MAX).contains(&self.length)
-            && (1..=PIECE_BYTES_MAX as u64).contains(&piece_bytes)
-            && self.length.div_ceil(piece_bytes) <= PIECES_MAX
-    }
-
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.length.to_le_bytes().to_vec();
-        bytes.extend_from_slice(&self.piece_bytes.to_le_bytes());
-        bytes.extend_from_slice(&self.hash.to_le_bytes());
-        bytes
-    }
-
-    /// Reads what `encode` wrote; `None` if a field has a value that no writer gives it.
-    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Pointer> {
-        let pointer = Pointer {
-            length: fields.u64()?,
-            piece_bytes: fields.u32()?,
-            hash: fields.u128()?,
-        };
-        pointer.is_in_range().then_some(pointer)
-    }
-
-    /// How many pieces the object has.
-    pub fn pieces(&self) -> u32 {
-        self.length.div_ceil(u64::from(self.piece_bytes)) as u32
-    }
-
-    /// Where a piece is in the epoch.
-    pub fn piece(&self, piece: u32) -> std::ops::Range<usize> {
-        let start = u64::from(piece) * u64::from(self.piece_bytes);
-        let end = (start + u64::from(self.piece_bytes)).min(self.length);
-        start as usize..end as usize
-    }
-
-    /// True if these bytes are the epoch.
-    pub fn fits(&self, epoch: &[u8]) -> bool {
-        epoch.len() as u64 == self.length && xxh3_128(epoch) == self.hash
-    }
-}
 
 impl Place {
     /// The name of a piece of the object to which record `sequence` of `term` points.
@@ -252,14 +112,16 @@ mod tests {
     use super::*;
     use crate::drive;
     use crate::follower::{Content, Follower};
-    use crate::home::{Fate, Home, Outcome};
+    use crate::home::{Fate, Home, ObjectOptions, Outcome};
     use crate::model::{Chaos, ModelSequencer, World};
+    use crate::pointer::ObjectAnswer;
     use crate::sequencer::{Request, Sequencer};
     use crate::stop::StopReason;
     use crate::words::{ClusterId, Moment, NodeId, PartitionId, Writer};
     use quartet_model::Version;
     use std::cell::RefCell;
     use std::rc::Rc;
+    use std::time::Duration;
 
     const TRIES: u32 = 10_000;
     const OPTIONS: ObjectOptions = ObjectOptions {
@@ -388,7 +250,7 @@ mod tests {
         assert!(home.is_fresh(at(11)) && !home.is_fresh(at(12)));
     }
 
-    /// Whoever reads the record after its object is gone looks again whether the record is.
+    /// A reader that finds no object looks again whether the record is there.
     #[test]
     fn an_object_that_is_gone_is_lost_only_if_its_record_is_there() {
         let (_, mut sequencer) = world(1, Chaos::default());
@@ -443,31 +305,6 @@ mod tests {
         );
         let other = Place::new("/x", ClusterId(7), PartitionId(20));
         assert_eq!(other.object_sequence(&name), None);
-    }
-
-    #[test]
-    fn a_pointer_beyond_any_bound_is_refused() {
-        let decode = |pointer: Pointer| Pointer::decode(&mut Fields(&pointer.encode()));
-        let good = Pointer {
-            length: OBJECT_BYTES_MAX,
-            piece_bytes: PIECE_BYTES_MAX as u32,
-            hash: 5,
-        };
-        assert_eq!(decode(good), Some(good));
-        for (length, piece_bytes) in [
-            (0, 1),
-            (OBJECT_BYTES_MAX + 1, PIECE_BYTES_MAX as u32),
-            (1, 0),
-            (1, PIECE_BYTES_MAX as u32 + 1),
-            (PIECES_MAX + 1, 1),
-        ] {
-            let bad = Pointer {
-                length,
-                piece_bytes,
-                hash: 5,
-            };
-            assert_eq!(decode(bad), None, "{bad:?}");
-        }
     }
 
     #[test]

@@ -31,7 +31,7 @@
 use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::objects::Pointer;
+use crate::pointer::Pointer;
 use crate::words::{ClusterId, NodeId, PartitionId, RecordHash, Term, Writer};
 
 /// Longest record, in bytes as stored. Members of etcd keep about 5,000 of them in memory.
@@ -211,7 +211,11 @@ impl Body {
             3 => fields.u64().map(|floor| Body::Term { floor: Version(floor) }),
             4 => Some(Body::Mark),
             5 => fields.hash(),
-            6 => Pointer::decode(&mut fields).map(Body::Object),
+            6 => {
+                return Pointer::decode(&body)
+                    .map(Body::Object)
+                    .ok_or(RecordError::Field("the body"));
+            }
             _ => return Err(RecordError::Field("the kind")),
         };
         match decoded {

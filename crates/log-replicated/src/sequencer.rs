@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::objects::{ObjectAnswer, ObjectRequest};
+use crate::pointer::{ObjectAnswer, ObjectRequest};
 
 /// One request. Keys are bytes and ordered as such; ranges include their start and exclude their
 /// end.

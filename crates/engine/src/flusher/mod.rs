@@ -309,19 +309,10 @@ impl Shares {
         let woken = shared.clone();
         let waker: Waker = Arc::new(move || woken.flusher.wake());
         let sequencer = (self.sequencer)(waker);
-        let chores = Chores::new(self.me.node, self.nodes, self.budget_bytes, self.objects.is_some());
+        let chores = Chores::new(self.me.node, self.nodes, self.budget_bytes, self.objects);
         let now = Moment(shared.runtime.now());
         let standing = self.standing.clone();
-        let replica = Replica::new(
-            self.place,
-            self.me,
-            chores,
-            sequencer,
-            standing,
-            self.written,
-            self.objects,
-            now,
-        );
+        let replica = Replica::new(self.place, self.me, chores, sequencer, standing, self.written, now);
         Sharing::new(replica, self.standing, self.written)
     }
 }

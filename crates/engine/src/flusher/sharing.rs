@@ -468,8 +468,8 @@ impl Worker {
     }
 
     /// This node is home no more. Nothing executes; what is not confirmed never happened here.
-    /// `has_landed`: what is in flight is durable, and replies that rest on it may leave. It is read
-    /// from the log again, as part of the history behind `written`.
+    /// `has_landed`: what is in flight is durable, and replies that rest on it may leave. It is
+    /// read from the log again, as part of the history behind `written`.
     fn end_home(&mut self, sharing: &mut Sharing, has_landed: bool) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
         let confirmed = match (&sharing.flight, has_landed) {

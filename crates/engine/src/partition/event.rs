@@ -1,6 +1,6 @@
 //! Something that happens again and again, to be waited for without the partition's lock.
 //!
-//! Who waits notes the count before it looks whether it has to: what happens after that look ends
+//! A waiter notes the count before it looks whether it has to: what happens after that look ends
 //! the waiting, so no notice is lost.
 
 use std::sync::PoisonError;

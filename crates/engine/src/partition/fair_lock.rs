@@ -1,10 +1,11 @@
 //! A lock that any number of readers or one writer hold, and for which nobody waits without end.
 //!
-//! Who finds it free takes it, also before others who sleep: handing it from thread to thread at
-//! each short transaction would cost more than the transactions. But the one who has waited the
-//! longest waits so for [`TURN`] alone. Then the lock is closed: nobody takes it before him, and
-//! the next is let in for as long. So readers that never pause and a writer that never pauses take
-//! turns, and a wait lasts no longer than a turn and the holds of those who have waited longer.
+//! A thread that finds it free takes it, also before others who sleep: handing it from thread to
+//! thread at each short transaction would cost more than the transactions. But the one who has
+//! waited the longest waits so for [`TURN`] alone. Then the lock is closed: nobody takes it before
+//! him, and the next is let in for as long. So readers that never pause and a writer that never
+//! pauses take turns, and a wait lasts no longer than a turn and the holds of those who have waited
+//! longer.
 //!
 //! ```text
 //! bit 0      a writer holds it

@@ -11,7 +11,8 @@ use quartet_model::LayerId;
 
 use crate::partition::fair_lock::Mode;
 
-/// Of so many holds one is measured. A prime: who reads and writes in turn is measured at both.
+/// One hold of this number is measured. A prime: a thread that reads and writes in turn is measured
+/// at both.
 const SAMPLED: u32 = 31;
 
 /// Upper bounds of the buckets, in microseconds. Longer holds are in none of them.

@@ -122,8 +122,8 @@ impl PartitionLock {
         self.in_time(|| self.try_read(), |timeout| self.read_within(timeout))
     }
 
-    /// Who gives up looks once more when that is announced: a holder that let go before it could
-    /// see the announcement tells nobody.
+    /// A thread that gives up looks once more when that is announced: a holder that let go before
+    /// it could see the announcement tells nobody.
     fn in_time<G>(&self, now: impl Fn() -> Option<G>, within: impl Fn(Duration) -> Option<G>) -> Result<G, Busy> {
         if let Some(state) = now() {
             return Ok(state);

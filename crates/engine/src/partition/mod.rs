@@ -26,7 +26,6 @@ use crate::partition::busy::Announcement;
 use crate::partition::fair_lock::Mode;
 use crate::partition::hold_times::Stopwatch;
 use crate::partition::raw::Guard;
-use crate::partition::reading::latest_dependency_of;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::partition::transaction::{Refused, Transaction};
@@ -178,7 +177,7 @@ impl<'e> PartitionGuard<'e> {
 
     /// The hold of an answer that may depend on anything committed so far.
     pub fn latest_dependency(&self, space: Space) -> Dependency {
-        latest_dependency_of(self.shared, &self.state, space)
+        self.shared.latest_dependency(&self.state, space)
     }
 
     /// Calls `callback` with the key whenever `key` of `space` is written, cleared or touched by a

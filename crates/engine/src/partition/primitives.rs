@@ -1,4 +1,4 @@
-//! What the lock waits with. A test of all its interleavings has a module of the same names instead.
+//! Means of waiting for the lock. The test of its interleavings has others under the same names.
 
 use std::time::Instant;
 

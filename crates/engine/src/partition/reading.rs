@@ -5,20 +5,12 @@ use quartet_model::Version;
 use crate::partition::reader::Readable;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
-use crate::{Dependency, Durability, PartitionGuard, Reader, Space};
-
-/// The hold of an answer that may depend on anything committed so far.
-pub(crate) fn latest_dependency_of(shared: &Shared, state: &PartitionState, space: Space) -> Dependency {
-    match space.durability {
-        Durability::Always => state.dependency_on_everything(shared.durable()),
-        Durability::Interval | Durability::None => Version::ZERO,
-    }
-}
+use crate::{PartitionGuard, Reader, Space};
 
 /// One space at the latest commit.
 pub(crate) fn reader_of(shared: &Shared, state: &PartitionState, space: Space, now_micros: u64) -> Reader {
     let durable = shared.durable();
-    let dependency = latest_dependency_of(shared, state, space);
+    let dependency = shared.latest_dependency(state, space);
     Reader {
         present_micros: state.present(now_micros),
         snapshot: Readable::new(state.snapshot()),

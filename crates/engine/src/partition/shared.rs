@@ -7,7 +7,6 @@ use std::time::Duration;
 use quartet_env::{Clock, Runtime, Task};
 use quartet_model::Version;
 
-use crate::Statistics;
 use crate::durability::log_readers::LogReaders;
 use crate::durability::memory::Memory;
 use crate::durability::pressure::{Pressure, is_over};
@@ -17,6 +16,7 @@ use crate::partition::busy::Listeners;
 use crate::partition::lock::PartitionLock;
 use crate::partition::state::PartitionState;
 use crate::standing::Standing;
+use crate::{Dependency, Durability, Space, Statistics};
 
 /// State that the engine's threads share.
 pub(crate) struct Shared {
@@ -62,6 +62,14 @@ impl Shared {
     pub fn tell_waiting(&self) {
         if self.waited_for.swap(false, Ordering::SeqCst) {
             self.listeners.call();
+        }
+    }
+
+    /// The hold of an answer that may depend on anything committed so far.
+    pub fn latest_dependency(&self, state: &PartitionState, space: Space) -> Dependency {
+        match space.durability {
+            Durability::Always => state.dependency_on_everything(self.durable()),
+            Durability::Interval | Durability::None => Version::ZERO,
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::{
-    Answer, Copies, Failure, Home, LeaseId, Moment, NodeId, Place, Request, RequestId, Sequencer, Window, configured,
-    configured_request, configures, trim,
+    Answer, Copies, Failure, Home, LeaseId, Moment, NodeId, ObjectOptions, Place, Request, RequestId, Sequencer,
+    Window, configured, configured_request, configures, trim,
 };
 use quartet_model::LogSequence;
 
@@ -63,10 +63,11 @@ pub(crate) struct Chores {
     lacks_copies: bool,
     /// `None` without a store of objects.
     pub objects: Option<Objects>,
+    pub object_options: Option<ObjectOptions>,
 }
 
 impl Chores {
-    pub fn new(node: NodeId, nodes: usize, budget_bytes: u64, has_objects: bool) -> Chores {
+    pub fn new(node: NodeId, nodes: usize, budget_bytes: u64, object_options: Option<ObjectOptions>) -> Chores {
         Chores {
             node,
             announced: nodes,
@@ -83,7 +84,8 @@ impl Chores {
             window: Window::default(),
             trimmed_below: LogSequence::ZERO,
             lacks_copies: false,
-            objects: has_objects.then(Objects::default),
+            objects: object_options.map(|_| Objects::default()),
+            object_options,
         }
     }
 

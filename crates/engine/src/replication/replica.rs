@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quartet_log_replicated::{
     Answer, Arrival, Confirmation, Content, Delivery, Event, Failure, Fate, Follower, Hint, Hinted, Home, Moment,
-    ObjectOptions, Outcome, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
+    Outcome, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
 };
 use quartet_model::{LogSequence, Version};
 
@@ -44,7 +44,7 @@ pub(crate) enum Happening {
 }
 
 enum Stage {
-    Following(Following),
+    Following(Box<Following>),
     Candidate(Box<Candidate>),
     Home(Box<Serving>),
     Ended,
@@ -87,7 +87,6 @@ pub(crate) struct Replica {
     complete: Moment,
     not_before: Moment,
     store_not_before: Moment,
-    objects: Option<ObjectOptions>,
 }
 
 impl Replica {
@@ -99,7 +98,6 @@ impl Replica {
         mut sequencer: Box<dyn Sequencer + Send>,
         standing: Arc<Standing>,
         position: Position,
-        objects: Option<ObjectOptions>,
         now: Moment,
     ) -> Replica {
         sequencer.watch(place.record_key(LogSequence::ZERO), place.records_end());
@@ -115,7 +113,6 @@ impl Replica {
             complete: now,
             not_before: Moment::default(),
             store_not_before: Moment::default(),
-            objects,
         };
         replica.follow(position);
         replica
@@ -123,18 +120,18 @@ impl Replica {
 
     /// Follows behind `position`, whatever it did before.
     pub fn follow(&mut self, position: Position) {
-        self.stage = Stage::Following(Following {
+        self.stage = Stage::Following(Box::new(Following {
             follower: Follower::new(self.place.clone(), position),
             asked: None,
             wants_range: true,
-        });
+        }));
     }
 
     /// Begins to take over, if it follows.
     pub fn take_over(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Following(Following { follower, .. }) => Stage::Candidate(Box::new(Candidate {
-                follower,
+            Stage::Following(following) => Stage::Candidate(Box::new(Candidate {
+                follower: following.follower,
                 attempt: TakeOver::new(self.me),
                 asked: None,
             })),
@@ -338,16 +335,16 @@ impl Replica {
                 };
                 if deliveries.iter().any(is_anothers) {
                     let follower = candidate.follower.clone();
-                    self.stage = Stage::Following(Following {
+                    self.stage = Stage::Following(Box::new(Following {
                         follower,
                         asked: None,
                         wants_range: true,
-                    });
+                    }));
                 }
                 Some(Happening::Deliver(deliveries))
             }
             Ok(Progress::Won(mut home, delivery)) => {
-                if let Some(options) = self.objects {
+                if let Some(options) = self.chores.object_options {
                     home.keep_objects(options);
                 }
                 self.stage = Stage::Home(Box::new(Serving {

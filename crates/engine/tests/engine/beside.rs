@@ -16,7 +16,7 @@ const LIST: &[u8] = b"list/";
 const LIST_END: &[u8] = b"list0";
 const CRASHES: usize = 4;
 
-/// What is known of the order, by the numbers of writes.
+/// The known part of the order, by the numbers of writes.
 #[derive(Default)]
 struct Order {
     /// The largest that has begun.
@@ -75,7 +75,7 @@ fn newest(tx: &mut Transaction<'_>) -> u64 {
 fn read(engine: &Engine, order: &Order) {
     let known = order.known.load(Ordering::SeqCst);
     let mut partition = engine.read();
-    if known % 64 == 0 {
+    if known.is_multiple_of(64) {
         thread::yield_now();
     }
     let mut look = || {
@@ -145,7 +145,7 @@ fn small_epochs(world: World) -> World {
     }
 }
 
-/// Whoever never pauses lets the others in: each of them has a number of transactions to do.
+/// Threads that never pause let the others in: each of them has a number of transactions to do.
 #[test]
 fn nobody_starves_behind_those_who_never_pause() {
     const TRANSACTIONS: u64 = 200;

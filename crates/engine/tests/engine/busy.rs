@@ -43,7 +43,7 @@ fn a_thread_that_serves_connections_never_waits_for_long() {
     assert_eq!(freed.load(Ordering::SeqCst), 1, "nobody had waited");
 }
 
-/// Who only reads gives up on a writer, and a writer on who reads.
+/// A reader gives up on a writer, and a writer on readers.
 #[test]
 fn both_sides_of_the_lock_wait_briefly() {
     let world = World::default();

@@ -763,7 +763,7 @@ fn while_the_object_store_is_away_only_large_transactions_are_refused() {
 }
 
 /// The store goes away behind a commit: the home ends its term instead of waiting without an end.
-/// What it had committed behind the object never happened, and its replies are lost.
+/// The commits behind the object never happened, and their replies are lost.
 #[test]
 fn a_home_gives_up_when_the_object_store_stays_away() {
     let shelf = held();

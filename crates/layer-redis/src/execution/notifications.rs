@@ -148,7 +148,7 @@ struct EventPublisher<'a> {
 }
 
 impl Redis {
-    /// Somebody may hear of keys that were looked for in vain.
+    /// Keys that were looked for in vain may have to be announced.
     #[inline]
     pub fn tells_of_misses(&self) -> bool {
         self.config

@@ -1,5 +1,5 @@
-//! What a command notes that only reads, beside others that do: kept by itself until the command is
-//! over, since what the layer gathers belongs to the one command that has the lock alone.
+//! The notes of a command that only reads, beside others that do: kept by itself until the command
+//! is over, since what the layer gathers belongs to the one command that has the lock alone.
 
 use std::cell::Cell;
 
@@ -45,8 +45,8 @@ impl Beside {
         self.found_expired.set(true);
     }
 
-    /// There is something that only who has the lock alone may do or tell. Misses are told of if
-    /// `are_misses_told`.
+    /// There is something to do or to announce for which the lock is needed alone. Misses are
+    /// announced if `are_misses_told`.
     pub fn must_be_alone(&self, are_misses_told: bool) -> bool {
         let is_told = |what: What| what != What::Missed || are_misses_told;
         let (changes, expired_fields) = self.changes.take_with_fields();

@@ -612,14 +612,12 @@ impl Keyspace<'_, '_> {
     }
 }
 
+/// Takes the database, the deadline and the name of a key; breaks to end the scan.
+pub type VisitDue<'v> = &'v mut dyn FnMut(u8, u64, &[u8]) -> ControlFlow<()>;
+
 /// Visits keys whose deadline (of the key, or of some field) is at or before `now_ms`, until
 /// `visit` breaks: database, deadline, name.
-pub fn each_due(
-    tx: &mut Transaction<'_>,
-    of_fields: bool,
-    now_ms: u64,
-    visit: &mut dyn FnMut(u8, u64, &[u8]) -> ControlFlow<()>,
-) {
+pub fn each_due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, visit: VisitDue<'_>) {
     let tag = if of_fields { b'F' } else { b'T' };
     let start = expiry_row(tag, 0, 0, b"");
     let end = expiry_row(tag, now_ms.saturating_add(1), 0, b"");

@@ -29,7 +29,7 @@ pub(super) enum RunBeside {
 
 impl Session {
     /// The request may run beside others: it reads keys, and there is nothing else to do now that
-    /// needs the lock alone. EXEC takes it alone, whatever its queue holds, because it ends watches.
+    /// needs the lock alone. EXEC takes it alone, whatever its queue holds: it ends watches.
     pub(super) fn may_run_beside(&self, layer: &Redis, arguments: Arguments<'_>) -> bool {
         let latest = self.client.shared.last_command_index();
         let reads = |command: &Command| {
@@ -129,7 +129,7 @@ mod tests {
 
     use crate::testing::{Connection, Fixture};
 
-    /// What a request answers while somebody else reads; `None`: it needs the lock alone, or
+    /// The answer to a request while somebody else reads; `None`: it needs the lock alone, or
     /// somebody waits for that.
     fn beside_a_reader(fixture: &Fixture, connection: &mut Connection, line: &str) -> Option<Vec<u8>> {
         let (_reader, _brief) = (fixture.layer.engine.read(), BriefWaits::begin());

@@ -46,7 +46,7 @@ struct Entry {
 
 enum Role {
     Down,
-    Following(Following),
+    Following(Box<Following>),
     Candidate(Box<Candidate>),
     Home(Box<Serving>),
     /// The next records are trimmed: a peer must give them.
@@ -156,7 +156,7 @@ impl Node {
         self.disk.cut_to_whole();
         let position = self.disk.position().unwrap_or(self.place.beginning());
         let follower = Follower::new(self.place.clone(), position);
-        self.role = Role::Following(Following { follower, asked: None });
+        self.role = Role::Following(Box::new(Following { follower, asked: None }));
     }
 
     /// Takes what a peer has, if that is more.
@@ -178,7 +178,8 @@ impl Node {
             return;
         }
         self.follow();
-        if let Role::Following(Following { follower, .. }) = std::mem::replace(&mut self.role, Role::Down) {
+        if let Role::Following(following) = std::mem::replace(&mut self.role, Role::Down) {
+            let Following { follower, .. } = *following;
             let writer = Writer {
                 node: NodeId(self.id as u64),
                 incarnation: self.incarnation,
@@ -496,7 +497,7 @@ impl Node {
             serving.confirm = None;
             serving
                 .home
-                .append(&epoch(&serving.writes, 0))
+                .append(epoch(&serving.writes, 0))
                 .expect("nothing is in flight");
         }
     }

@@ -196,8 +196,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Terms with the same beginning are looked at one by one before the rest of them is
-/// skipped, this many at most: going on costs less than beginning anew.
+/// Number of terms with a beginning that is too far that are passed one by one before the rest of
+/// them is skipped: going on costs less than beginning anew.
 const DEAD_TERMS_BEFORE_SKIP: usize = 8;
 
 /// A word and the beginning that was found to be too far from it.

@@ -1,4 +1,4 @@
-//! A home's continuous backup. What is in it is durable beside the nodes, so etcd may drop it.
+//! A home's continuous backup. Its records are durable beside the nodes, so etcd may drop them.
 //!
 //! It is a backup as any other: whoever is home goes on with the chain that is there, and begins
 //! with all rows where that does not lead to its own log.

@@ -8,8 +8,8 @@
 //!
 //! A node copies before it opens its data: an empty folder while the cluster has a home, or one
 //! with the file [`NEEDS_COPY`], whose content goes. That file is there until the copy is whole. A
-//! hold keeps the sequencer's records meanwhile, while what was copied is opened, and until the node
-//! has caught up.
+//! hold keeps the sequencer's records meanwhile, while what was copied is opened, and until the
+//! node has caught up.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ use super::link::{self, Link, Stream};
 
 /// Marks a folder whose content is to be replaced by a copy.
 const NEEDS_COPY: &str = "needs-copy";
-/// What the mark says if that is why.
+/// The content of the mark if that is the reason.
 const STATE_DIFFERS: &str = "the state differs\n";
 /// Says which cluster a folder is of (`identity`).
 pub const CLUSTER_ID: &str = "cluster-id";
@@ -51,8 +51,8 @@ pub fn is_needed(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Makes the next start replace the folder's content by a copy. `has_differed`: its state is another
-/// than the home's, which that start counts.
+/// Makes the next start replace the folder's content by a copy. `has_differed`: its state is
+/// another than the home's, which that start counts.
 pub fn mark(folder: &Path, has_differed: bool) -> Result<()> {
     let reason = if has_differed { STATE_DIFFERS } else { "" };
     fs::write(folder.join(NEEDS_COPY), reason).with_context(|| format!("writing to {}", folder.display()))

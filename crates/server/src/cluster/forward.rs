@@ -15,8 +15,8 @@
 //! when it is deposed; one that is not is waited for until [`FAREWELL`] after another node has
 //! become home.
 //!
-//! When this node becomes home itself, a request over HTTP that was passed on still gets its answer:
-//! in a hand-over the old home has executed it.
+//! When this node becomes home itself, a request over HTTP that was passed on still gets its
+//! answer: in a hand-over the old home has executed it.
 //!
 //! The home counts and judges the connection as the client's own, by the client's address; its
 //! certificate, its credentials and its limits hold.
@@ -580,7 +580,7 @@ async fn relay(
             }
             Ok(Some(head)) => break head,
             Ok(None) => {}
-            // What the client makes of it is the client's.
+            // It is for the client to judge.
             Err(_) => break framing::AnswerHead::unknown(),
         }
         if home.read_buf(&mut buffer).await? == 0 {

@@ -86,7 +86,7 @@ pub struct Shared {
     settings: ClusterSettings,
     home: Arc<HomeCaller>,
     stage: Mutex<Stage>,
-    /// What this node served before it became home, until the last answer has been given.
+    /// Listeners of this node before it became home, until the last answer has been given.
     leaving: Mutex<Vec<Standby>>,
     /// The way in for clients that other nodes pass on, while this node is home.
     entrances: RwLock<Option<Arc<Entrances>>>,
@@ -112,9 +112,9 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Joins the cluster, or founds it: asks its etcd, which is judged first, and is waited for while
-    /// it does not answer. A folder that has nothing to go on from gets a copy of the home. `parts`
-    /// open the folder. Health is answered at the sockets meanwhile.
+    /// Joins the cluster, or founds it: asks its etcd, which is judged first, and is waited for
+    /// while it does not answer. A folder that has nothing to go on from gets a copy of the home.
+    /// `parts` open the folder. Health is answered at the sockets meanwhile.
     pub fn new(
         cluster: &ClusterSettings,
         settings: &Settings,

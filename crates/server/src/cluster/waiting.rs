@@ -1,5 +1,5 @@
-//! What a node says at its HTTP listener before it has joined its cluster: that it is alive, and what
-//! it waits for. The other listeners are not open yet.
+//! The answers of a node at its HTTP listener before it has joined its cluster: that it is alive,
+//! and why it waits. The other listeners are not open yet.
 
 use std::io;
 use std::net::TcpListener;
@@ -107,7 +107,7 @@ async fn serve(
             }
         };
         tokio::spawn(async move {
-            // Whoever asks asks again.
+            // A client without an answer asks again.
             let _ = tokio::time::timeout(TIMEOUT, answering).await;
             drop(place);
         });

@@ -174,7 +174,7 @@ impl Backups {
             (named, _) => named.map(PartitionId),
         };
         let named = named.filter(|id| partitions.has(*id));
-        let partition = named.ok_or_else(|| Refused(400, text))?;
+        let partition = named.ok_or(Refused(400, text))?;
         let engine = partitions.engine(partition).clone();
         let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
         begun.databases = database_names(&self.tenants, partition);

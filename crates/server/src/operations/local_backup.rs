@@ -1,5 +1,5 @@
-//! What a backup is taken of and into, where the server takes it itself: its own engine, and a place
-//! that gives and takes nothing more once the backup is to end.
+//! The two ends of a backup that the server takes itself: its own engine, and a place that gives
+//! and takes nothing more once the backup is to end.
 
 use std::io;
 use std::sync::Weak;

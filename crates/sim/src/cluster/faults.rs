@@ -7,7 +7,7 @@ use quartet_log_replicated::model::Chaos;
 
 use crate::cluster::copying::{Copied, Copying, Stage, done_of};
 use crate::cluster::judgement::Violation;
-use crate::cluster::node::NODES;
+use crate::cluster::node::{NODES, Node};
 use crate::cluster::state::Cluster;
 
 const HOUR_MICROS: u64 = 3_600_000_000;
@@ -56,7 +56,7 @@ impl Cluster {
             }
             35..37 if !self.nodes[at].is_empty => self.nodes[at].order_fault(&mut self.random),
             37 => self.lose_disk(at),
-            38..40 => {
+            38..40 if self.has_objects => {
                 let lasts = Duration::from_millis(self.random.below(5_000));
                 self.world.borrow_mut().take_objects_away(lasts);
             }
@@ -130,13 +130,17 @@ impl Cluster {
         }
     }
 
-    /// One node at a time may lose everything it has: others have copies.
+    /// One node at a time may lose everything it has: others have copies. The next may once another
+    /// has on disk what the log has dropped, which a node that was filled again may still lack.
     fn lose_disk(&mut self, at: usize) {
-        if self
-            .nodes
-            .iter()
-            .all(|node| node.engine.is_some() && node.role() != Some(Role::Copying))
-        {
+        let is_settled = |node: &Node| node.engine.is_some() && node.role() != Some(Role::Copying);
+        let dropped_below = self.judge.trimmed_below().0;
+        let has_dropped = |node: &Node| {
+            let engine = node.engine.as_ref();
+            engine.is_some_and(|engine| engine.replication().synced + 1 >= dropped_below)
+        };
+        let mut others = self.nodes.iter().filter(|node| node.id != at);
+        if self.nodes.iter().all(is_settled) && others.any(has_dropped) {
             self.forget(at);
             self.nodes[at].empty();
             self.reach("disk lost");

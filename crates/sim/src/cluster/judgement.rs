@@ -91,6 +91,11 @@ impl Judge {
         }
     }
 
+    /// Records below were dropped from the log.
+    pub fn trimmed_below(&self) -> LogSequence {
+        self.trimmed_below
+    }
+
     /// Reads what is new in the journal. `synced`: each node's last record on disk for good.
     pub fn scan(&mut self, store: &Store, synced: &[LogSequence]) -> Result<(), Violation> {
         let journal = store.journal();

@@ -90,9 +90,14 @@ impl Mistake {
             Mistake::EarlyReply => matches!(violation, V::NotInTheLog { .. } | V::PhantomRead { .. } | V::Lists(_)),
             Mistake::UnsettledRead => matches!(violation, V::PhantomRead { .. } | V::Lists(_)),
             Mistake::ForgottenTerm => matches!(violation, V::NotInTheLog { .. } | V::PhantomRead { .. } | V::Lists(_)),
-            Mistake::EarlyConfirmation | Mistake::NoConfirmation | Mistake::StaleConfirmation => {
+            Mistake::EarlyConfirmation | Mistake::NoConfirmation => {
                 matches!(violation, V::StaleRead { .. } | V::Lists(_))
             }
+            // Relaxed replies rest on the age of the last confirmation as well.
+            Mistake::StaleConfirmation => matches!(
+                violation,
+                V::StaleRead { .. } | V::AcknowledgedTooLong { .. } | V::Lists(_)
+            ),
             Mistake::RelaxedForever => matches!(violation, V::AcknowledgedTooLong { .. }),
             Mistake::KeptCaches => matches!(violation, V::PhantomRead { .. }),
             Mistake::TrimWithoutCopies | Mistake::ReportBeforeSync => {
