@@ -71,6 +71,7 @@ def judge(connection: Connection, choice: random.Random) -> None:
     assert (found[0], set(found[1:])) == (len(expected), expected), query
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.quartet_only
 def test_every_search_finds_what_the_keys_hold_through_kills(fresh_server):
     failures: list[BaseException] = []

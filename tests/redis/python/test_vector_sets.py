@@ -10,6 +10,8 @@ import pytest
 from harness.resp import Connection
 from harness.server import Server
 
+pytestmark = pytest.mark.timeout(300)
+
 ELEMENTS, DIMENSIONS = 120, 16
 
 

@@ -19,7 +19,7 @@ from harness.changes import Refused as FeedRefused
 from harness.resp import Connection
 from harness.server import Server, binary
 
-pytestmark = pytest.mark.quartet_only
+pytestmark = [pytest.mark.quartet_only, pytest.mark.timeout(300)]
 
 NAMES = [f"database-{number}" for number in range(8)]
 
