@@ -115,7 +115,7 @@ def test_every_other_format_is_named_and_nothing_is_changed(number, fixture):
     data, _ = fixture
     with_format(data, number)
     files = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "LOCK"}
-    for command in (["check", "--data", str(data)], ["serve", "--data", str(data), "--stop-with-stdin"]):
+    for command in (["check", "--data", str(data)], ["serve", "--data", str(data)]):
         ended = subprocess.run([binary(), *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         assert ended.returncode != 0, ended.stdout
         assert re.search(rf"format (version )?{number}\b", ended.stdout + ended.stderr), ended.stdout + ended.stderr
