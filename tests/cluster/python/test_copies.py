@@ -17,9 +17,14 @@ from harness.writers import Writers
 
 
 def wait_until_known(cluster, name):
-    """Each node reads the members by itself, once a second."""
+    """Each node reads the members by itself, once a second. One that is configured is named also while it does not run."""
+
+    def knows(node):
+        shown = json.loads(node.command("nodes", "--json").stdout or "{}").get("nodes", [])
+        return any(one["name"] == name and one.get("is_running") is not False for one in shown)
+
     for node in cluster.nodes:
-        until(lambda node=node: f'"{name}"' in node.command("nodes", "--json").stdout, f"{node.name} knows {name}")
+        until(lambda node=node: knows(node), f"{node.name} knows {name}")
 
 
 def test_a_node_that_is_added_copies_the_home_and_can_be_it():
@@ -60,7 +65,7 @@ def test_a_node_that_has_lost_its_disk_copies_the_home():
         finally:
             writers.end()
         wait_until_known(cluster, lost.name)
-        assert cluster.home().command("hand-over", lost.name).returncode == 0
+        until(lambda: cluster.home().command("hand-over", lost.name).returncode == 0, f"{lost.name} is home")
         writers.verify(lost)
 
 
@@ -118,7 +123,7 @@ def test_a_node_whose_copy_is_cut_off_goes_on_or_begins_anew():
             cluster.at_one_home(lambda key=key, value=value: client.set(key, value))
 
         def has_everything(node):
-            assert node.command("hand-over", node.name).returncode == 0 or node.is_home()
+            until(lambda: node.command("hand-over", node.name).returncode == 0 or node.is_home(), f"{node.name} is home")
             reader = redis.Redis(port=node.port)
             return all(reader.get(key) == value for key, value in values.items())
 
