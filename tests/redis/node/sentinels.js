@@ -10,7 +10,6 @@ const client = new Redis({
   sentinels,
   name: "mymaster",
   role: "master",
-  failoverDetector: true,
   maxRetriesPerRequest: null,
   retryStrategy: again,
   sentinelRetryStrategy: again,
