@@ -35,24 +35,34 @@ def test_a_node_that_is_not_home_takes_nothing_that_was_passed_on(cluster):
 
 
 def test_a_home_that_goes_while_it_executes_leaves_the_outcome_unknown(cluster):
-    home, asked = cluster.home(), cluster.others()[0]
-    answers = []
+    # On a loaded machine another node may become home meanwhile, also the one that is asked: once more.
+    for _ in range(5):
+        asked = cluster.others()[0]
+        used = {node: node.cpu_seconds() for node in cluster.nodes}
+        answers = []
 
-    def execute():
-        body = json.dumps(["EVAL", "redis.call('SET', 'begun', '1') while true do end", "0"]).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{asked.http_port}", data=body, headers={"Authorization": "Bearer dev"})
-        try:
-            answer = urllib.request.urlopen(request, timeout=120)
-        except urllib.error.HTTPError as error:
-            answer = error
-        answers.append((answer.status, answer.read().decode()))
+        def execute(asked=asked, answers=answers):
+            body = json.dumps(["EVAL", "redis.call('SET', 'begun', '1') while true do end", "0"]).encode()
+            request = urllib.request.Request(f"http://127.0.0.1:{asked.http_port}", data=body, headers={"Authorization": "Bearer dev"})
+            try:
+                answer = urllib.request.urlopen(request, timeout=120)
+            except urllib.error.HTTPError as error:
+                answer = error
+            except OSError:
+                return
+            answers.append((answer.status, answer.read().decode()))
 
-    used = home.cpu_seconds()
-    thread = threading.Thread(target=execute)
-    thread.start()
-    until(lambda: home.cpu_seconds() > used + 1, "the script runs")
-    home.kill()
-    thread.join(60)
-    assert not thread.is_alive()
+        def executing(used=used):
+            return next((node for node in cluster.nodes if node.cpu_seconds() > used[node] + 2), None)
+
+        thread = threading.Thread(target=execute)
+        thread.start()
+        home = until(executing, "a node runs the script")
+        home.kill()
+        thread.join(60)
+        assert not thread.is_alive()
+        if home is not asked and answers and "no node is home" not in answers[0][1]:
+            break
+        home.start()
     status, text = answers[0]
     assert status == 504 and "may have been executed" in text
