@@ -692,7 +692,8 @@ impl Worker {
         }
         self.sync_if_wanted(needs_sync || stopping || flush.is_some())?;
         if let Some(flush) = flush {
-            self.start_checkpoint(flush, version);
+            let sequence = self.tail;
+            self.start_checkpoint(flush, Position { sequence, version });
         }
         Ok(wrote)
     }
@@ -925,11 +926,7 @@ impl Worker {
         wanted
     }
 
-    fn start_checkpoint(&mut self, flush: PartitionFlush, version: Version) {
-        let position = Position {
-            sequence: self.tail,
-            version,
-        };
+    fn start_checkpoint(&mut self, flush: PartitionFlush, position: Position) {
         let runtime = self.shared.runtime.clone();
         let write = move || {
             runtime.make_way();

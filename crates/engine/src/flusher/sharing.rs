@@ -18,7 +18,7 @@ use std::time::Duration;
 use quartet_log::LogError;
 use quartet_log_replicated::{Content, Delivery, Moment, Position as Place, StopReason};
 use quartet_model::{LogSequence, Version};
-use quartet_store::{PartitionSnapshot, Store, state_hash};
+use quartet_store::{PartitionSnapshot, Position, Store, state_hash};
 
 use super::{GATHER, LOCK_TIMEOUT, SYNC_INTERVAL, Worker};
 use crate::durability::epochs::Epoch;
@@ -36,6 +36,13 @@ use crate::standing::{Condition, Copied, Role};
 const APPLIED_AT_ONCE_BYTES: usize = 256 << 10;
 /// How long a server that stops waits until its last commits are confirmed.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
+
+/// Where a checkpoint of `version` is. Behind it the file log may hold parts of a group that is not
+/// whole: it says where a node is by the last whole record, which has to stay in it.
+fn whole(sharing: &Sharing, version: Version) -> Position {
+    let sequence = sharing.written.sequence;
+    Position { sequence, version }
+}
 
 impl Worker {
     /// One turn of a node that shares its log. True if a stop has to wait for confirmations.
@@ -432,7 +439,7 @@ impl Worker {
                 return Ok(());
             }
             self.sync_sharing(sharing)?;
-            self.start_checkpoint(flush, version);
+            self.start_checkpoint(flush, whole(sharing, version));
         }
         Ok(())
     }
@@ -462,7 +469,7 @@ impl Worker {
             self.unflushed_at_flush = partition.store.unflushed_bytes();
             drop(partition);
             self.sync_sharing(sharing)?;
-            self.start_checkpoint(flush, version);
+            self.start_checkpoint(flush, whole(sharing, version));
         }
         Ok(())
     }
