@@ -123,23 +123,45 @@ impl Removed {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Cuts the file to nothing in the background, after those that wait. A process that ends
-    /// before gives all back at once.
-    pub fn give_back(self: &Arc<Removed>, file: File) {
+    /// Returns the place among those held for a file that is about to be removed. Its room was made
+    /// before, so that what is held stays within the bound also while that lasts.
+    pub fn make_room(self: &Arc<Removed>, file: File) -> Place {
         let bytes = taken_bytes(&file);
         let mut waiting = self.files.lock();
-        self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
-        waiting.files.push_back(Held { file, bytes });
-        let bytes_max = if is_nearly_full(&waiting) { 0 } else { HELD_BYTES_MAX };
+        let bytes_max = match spare_bytes(&file) < SPARE_BYTES_MIN {
+            true => 0,
+            false => HELD_BYTES_MAX.saturating_sub(bytes),
+        };
         let excess = self.take_excess(&mut waiting, bytes_max);
-        if !waiting.files.is_empty() && !waiting.has_thread {
+        let current = waiting.current.clone().filter(|_| self.held_bytes() > bytes_max);
+        self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        drop(waiting);
+        // Closing them gives their room back.
+        drop(excess);
+        if let Some(current) = current {
+            cut_whole(&current);
+        }
+        Place {
+            held: Some(Held { file, bytes }),
+            removed: self.clone(),
+        }
+    }
+
+    /// Cuts the file to nothing in the background, after those that wait; one that is larger than
+    /// the bound at once. A process that ends before gives all back at once.
+    fn give_back(self: &Arc<Removed>, held: Held) {
+        if held.bytes > HELD_BYTES_MAX || spare_bytes(&held.file) < SPARE_BYTES_MIN {
+            drop(held.file);
+            self.held_bytes.fetch_sub(held.bytes, Ordering::Relaxed);
+            return;
+        }
+        let mut waiting = self.files.lock();
+        waiting.files.push_back(held);
+        if !waiting.has_thread {
             let removed = self.clone();
             let work = move || while removed.give_back_next() {};
             waiting.has_thread = thread::Builder::new().name("removed files".into()).spawn(work).is_ok();
         }
-        drop(waiting);
-        // Closing them gives their room back.
-        drop(excess);
     }
 
     /// Gives back everything at once, because the disk is full. True if there was something.
@@ -151,8 +173,7 @@ impl Removed {
         let was_held = !files.is_empty() || current.is_some();
         drop(files);
         if let Some(current) = current {
-            // The thread that cuts it may make it longer again, of which nothing takes room.
-            let _ = current.set_len(0);
+            cut_whole(&current);
         }
         was_held
     }
@@ -218,9 +239,34 @@ impl Removed {
     }
 }
 
-fn is_nearly_full(waiting: &Waiting) -> bool {
-    let newest = waiting.files.back();
-    newest.is_some_and(|held| spare_bytes(&held.file) < SPARE_BYTES_MIN)
+/// The room that is held for a file until it is removed.
+pub struct Place {
+    removed: Arc<Removed>,
+    held: Option<Held>,
+}
+
+impl Place {
+    /// Gives the file's room back, now that it has no name.
+    pub fn fill(mut self) {
+        if let Some(held) = self.held.take() {
+            self.removed.give_back(held);
+        }
+    }
+}
+
+impl Drop for Place {
+    /// The file was not removed.
+    fn drop(&mut self) {
+        if let Some(held) = &self.held {
+            self.removed.held_bytes.fetch_sub(held.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Cuts the file that a thread is cutting. That may make it longer again, which takes no room.
+fn cut_whole(file: &File) {
+    // An error leaves the room to the thread, which closes the file.
+    let _ = file.set_len(0);
 }
 
 /// Returns the file's size on the disk, in bytes. The unit is the system's, whatever the file
@@ -237,6 +283,8 @@ fn spare_bytes(file: &File) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -287,7 +335,7 @@ mod tests {
         let files = sizes.map(|bytes| {
             let file = tempfile::tempfile_in(directory.path()).unwrap();
             file.set_len(bytes).unwrap();
-            removed.give_back(file.try_clone().unwrap());
+            removed.make_room(file.try_clone().unwrap()).fill();
             file
         });
         while !removed.is_empty() {
@@ -297,6 +345,16 @@ mod tests {
             assert_eq!(file.metadata().unwrap().len(), 0);
         }
         assert_eq!(removed.held_bytes(), 0);
+    }
+
+    /// Returns what the files of the directory take that are open here.
+    fn open_bytes(directory: &std::path::Path) -> u64 {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let open = open.filter_map(|descriptor| Some(descriptor.ok()?.path()));
+        let here =
+            |descriptor: &PathBuf| std::fs::read_link(descriptor).is_ok_and(|target| target.starts_with(directory));
+        let bytes = |descriptor: PathBuf| Some(std::fs::metadata(descriptor).ok()?.blocks() * 512);
+        open.filter(here).filter_map(bytes).sum()
     }
 
     /// Under a load that removed more than the thread gave back, what was held grew for as long as
@@ -313,12 +371,11 @@ mod tests {
             let file = tempfile::tempfile_in(directory.path()).unwrap();
             crate::real_disk::allocate(&file, BYTES).unwrap();
             file.set_len(BYTES).unwrap();
-            removed.give_back(file);
-            assert!(
-                removed.held_bytes() <= HELD_BYTES_MAX + BYTES,
-                "{}",
-                removed.held_bytes()
-            );
+            let place = removed.make_room(file);
+            // The file of the place is open too.
+            let taken = open_bytes(directory.path());
+            assert!(taken <= HELD_BYTES_MAX, "{taken}");
+            place.fill();
         }
         removed.give_back_now();
         while !removed.is_empty() {

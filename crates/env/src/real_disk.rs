@@ -211,9 +211,10 @@ impl Disk for RealDisk {
         let path = self.resolve_to_write(name)?;
         // Without a descriptor to spare it is removed all the same, and gives back all at once.
         let file = fs::File::options().write(true).open(&path);
+        let place = file.ok().map(|file| self.removed.make_room(file));
         fs::remove_file(path)?;
-        if let Ok(file) = file {
-            self.removed.give_back(file);
+        if let Some(place) = place {
+            place.fill();
         }
         Ok(())
     }
