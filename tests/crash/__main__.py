@@ -314,16 +314,17 @@ def one_cycle(server: Server, end, cycle: int, chance: random.Random, base: dict
     for thread in [*writers, saver]:
         thread.start()
     time.sleep(chance.uniform(0.002, 0.25))
-    if cycle % 2 == 0:
+    if cycle % 2 == 1:
         wait_until_renewed(server, files)
     if not server.alive():
         return 0, ["the server ended by itself:\n" + "".join(server.output[-40:])]
+    # Not afterwards: a loss of power may have taken the newest of them.
+    renewed.count(files, newest_files(server))
     end()
     for thread in [*writers, saver]:
         thread.join(PATIENCE_SECONDS)
     if not os.path.isdir(server.data):
         return 0, ["lost: the data directory"]
-    renewed.count(files, newest_files(server))
     server.start()
     if chance.random() < 0.1:  # Crash right after a recovery: recovering twice equals recovering once.
         end()
