@@ -390,6 +390,8 @@ def measured(arguments, scratch, layer, clients, megabytes, prefix, options, wha
             samples.append((time.monotonic(), sum(one.value for one in done)))
             most = max(most, anonymous_bytes(server.process.pid))
             other.go_on()
+        # The last may have ended behind the last look.
+        samples.append((time.monotonic(), sum(one.value for one in done)))
         took = time.monotonic() - began
         failed_beside = other.check()
         is_alive = server.process.poll() is None

@@ -6,7 +6,7 @@ import puppeteer from "puppeteer-core";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 /** Long enough for a machine that does much else. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 
 export const openBrowser = () =>
   puppeteer.launch({ executablePath: CHROMIUM, headless: true, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], protocolTimeout: 120_000 });

@@ -30,6 +30,7 @@ ACCOUNTS, MONEY, WRITERS = 8, 1000, 4
 # A note is open for so many transfers, and there for so many.
 OPEN, KEPT = 3, 6
 SEGMENT_BYTES, DISK_MEGABYTES = 8 << 10, 192
+PATIENCE_SECONDS = 120
 TABLE, GLOBAL, LOCAL = "accounts", "by-kind", "by-kind-in-partition"
 
 
@@ -176,6 +177,15 @@ def faults(server: Server, writers: list[Writer]) -> list[str]:
     return found
 
 
+def wait_until_acknowledged(running: list[Running], transfers: int) -> None:
+    """A machine may be so slow that no client has begun when its server would be ended."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while sum(thread.writer.acknowledged for thread in running) < transfers and time.monotonic() < deadline:
+        if not any(thread.is_alive() for thread in running):
+            return
+        time.sleep(0.005)
+
+
 def run_cycles(server: Server, end, options) -> list[str]:
     """`end` is how the server comes to its end. What was wrong, if anything was."""
     chance, writers = random.Random(options.seed), [Writer(f"writer-{number}") for number in range(WRITERS)]
@@ -184,10 +194,11 @@ def run_cycles(server: Server, end, options) -> list[str]:
         running = [Running(server, writer, chance.randrange(1 << 32)) for writer in writers]
         for thread in running:
             thread.start()
+        wait_until_acknowledged(running, sum(writer.acknowledged for writer in writers) + 1)
         time.sleep(chance.uniform(0.1, options.seconds))
         end()
         for thread in running:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
         server.start()
         wrong = [thread.unexpected for thread in running if thread.unexpected] + faults(server, writers)
         if wrong:
@@ -220,7 +231,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.5, help="longest time between two ends of the server")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--power", action="store_true", help="cut the power of the disk instead of killing the server")
     options = parser.parse_args()
     if options.power and (reason := small_disk.why_not()):

@@ -41,7 +41,7 @@ def pair():
 
 
 def wait_until(holds) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)

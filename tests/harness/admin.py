@@ -29,7 +29,7 @@ class Admin:
             headers={"Authorization": f"Bearer {self.key}"} if self.key else {},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 text = reply.read()
         except urllib.error.HTTPError as error:
             raise Refused(error.code, error.read().decode()) from None
@@ -53,5 +53,5 @@ class Admin:
     def metrics(self) -> str:
         url = f"http://127.0.0.1:{self.server.http_port}/metrics"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.key}"} if self.key else {})
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.read().decode()

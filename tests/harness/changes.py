@@ -20,7 +20,7 @@ class Refused(Exception):
 class Changes:
     """One connection. Iterating gives the lines as they come, and ends when the server or the connection does."""
 
-    def __init__(self, server: Server, token: str = "dev", timeout: float = 30, headers: dict | None = None, **query):
+    def __init__(self, server: Server, token: str = "dev", timeout: float = 60, headers: dict | None = None, **query):
         self.connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=timeout)
         shown = {"Authorization": f"Bearer {token}"} if token else {}
         path = "/v1/changes?" + urlencode({name.rstrip("_"): value for name, value in query.items()})

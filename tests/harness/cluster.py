@@ -16,7 +16,7 @@ from harness.etcd import Etcd
 from harness.network import Machine
 from harness.server import Server, binary, free_port
 
-HOME_SECONDS_MAX = 30.0
+HOME_SECONDS_MAX = 60.0
 # It is in a cluster file of FoundationDB as well, so it has letters and digits alone.
 ROOT_KEY = "rootKeyOfATest0123456789"
 
@@ -43,7 +43,7 @@ class Node(Server):
         super().__init__("always", options=[*own, *cluster.options], fixed_port=free_port(), **options)
         self.keyvalue_address = f"{host}:{free_port()}"
 
-    def ask(self, path: str, body: object = None, timeout: float = 5):
+    def ask(self, path: str, body: object = None, timeout: float = 60):
         """What the HTTP listener answers to whoever has the root key. OSError: it does not."""
         request = urllib.request.Request(
             f"http://{self.host}:{self.http_port}{path}",
@@ -74,13 +74,13 @@ class Node(Server):
         except OSError:
             return False
 
-    def metrics(self) -> dict[str, float]:
-        lines = (line.rsplit(" ", 1) for line in self.ask("/metrics").splitlines() if line.startswith("quartet_"))
+    def metrics(self, timeout: float = 60) -> dict[str, float]:
+        lines = (line.rsplit(" ", 1) for line in self.ask("/metrics", timeout=timeout).splitlines() if line.startswith("quartet_"))
         return {name: float(value) for name, value in lines}
 
     def hand_over(self) -> None:
         """Makes this node home without an unfinished write."""
-        self.ask("/admin/v1/cluster/hand-over", {"to": self.name}, timeout=30)
+        self.ask("/admin/v1/cluster/hand-over", {"to": self.name}, timeout=60)
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -140,7 +140,7 @@ class Cluster:
         terms = [0]
         for node in self.nodes:
             try:
-                terms.append(int(node.metrics()["quartet_term"]))
+                terms.append(int(node.metrics(timeout=5)["quartet_term"]))
             except OSError:
                 continue
         return max(terms)

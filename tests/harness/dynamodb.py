@@ -13,7 +13,7 @@ from .server import Server
 _MAKES = threading.Lock()
 
 
-def connect(server: Server, service: str = "dynamodb", key: tuple[str, str] = ("test", "test"), make=boto3.client, validates: bool = True, region: str = "us-east-1", seconds: float = 30):
+def connect(server: Server, service: str = "dynamodb", key: tuple[str, str] = ("test", "test"), make=boto3.client, validates: bool = True, region: str = "us-east-1", seconds: float = 60):
     """A client, or with `make=boto3.resource` a resource, that never retries by itself. With `validates=False` it sends anything."""
     with _MAKES:
         return make(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 import redis
@@ -41,6 +42,11 @@ def server(_session_server, request):
         _session_server.start()
     with Connection(_session_server.port) as connection:
         connection.do("FLUSHALL")
+        # The server notices by and by that the clients of the test before have gone.
+        deadline = time.monotonic() + 60
+        while "blocked_clients:0\r" not in connection.do("INFO", "clients"):
+            assert time.monotonic() < deadline, "a client of the test before still waits"
+            time.sleep(0.002)
     yield _session_server
     assert _session_server.alive(), "the server ended during this test"
 
@@ -92,7 +98,7 @@ def raw(connect) -> Connection:
 @pytest.fixture
 def r(server, protocol):
     """redis-py as an application uses it."""
-    client = redis.Redis(port=server.port, protocol=protocol, decode_responses=True, socket_timeout=15)
+    client = redis.Redis(port=server.port, protocol=protocol, decode_responses=True, socket_timeout=60)
     yield client
     client.close()
 

@@ -28,7 +28,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come to pass"

@@ -26,7 +26,7 @@ SUBNET = "10.77.0"
 FOLDERS = "quartet-machines-"
 INSIDE = "QUARTET_TEST_NAMESPACES"
 LEAVE_OUT = "QUARTET_TEST_WITHOUT_NAMESPACES"
-STARTED_SECONDS_MAX = 10.0
+STARTED_SECONDS_MAX = 60.0
 PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux", "ip": "iproute2", "iptables": "iptables"}
 
 

@@ -56,7 +56,7 @@ def encode(*arguments) -> bytes:
 
 
 class Connection:
-    def __init__(self, port: int, protocol: int = 2, timeout_seconds: float | None = 10.0, host: str = "127.0.0.1"):
+    def __init__(self, port: int, protocol: int = 2, timeout_seconds: float | None = 60.0, host: str = "127.0.0.1"):
         self.socket = socket.create_connection((host, port), timeout_seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""

@@ -68,7 +68,7 @@ class Server:
     `host` is where it listens; beyond loopback it asks for `root_key`.
     """
 
-    ready_seconds_max = 30.0
+    ready_seconds_max = 60.0
     stop_seconds_max = 60.0
 
     def __init__(

@@ -6,8 +6,8 @@ import time
 import redis
 
 
-def connect(node):
-    return redis.Redis(port=node.fixed_port, decode_responses=True, socket_timeout=10, retry=None)
+def connect(node, seconds=10):
+    return redis.Redis(port=node.fixed_port, decode_responses=True, socket_timeout=seconds, retry=None)
 
 
 class Writers:
@@ -51,7 +51,7 @@ class Writers:
         return max(later - earlier for earlier, later in zip(times, times[1:]))
 
     def verify(self, node):
-        client = connect(node)
+        client = connect(node, seconds=60)
         for number, acknowledged in enumerate(self.acknowledged):
             kept = {int(value) for value in client.smembers(f"writer:{number}")}
             assert set(acknowledged) <= kept, f"writer {number} lost {sorted(set(acknowledged) - kept)[:10]}"

@@ -241,7 +241,7 @@ impl Redis {
                 return false;
             }
             assert!(
-                start.elapsed() < Duration::from_secs(10),
+                start.elapsed() < Duration::from_secs(60),
                 "redis-server does not listen"
             );
             std::thread::sleep(Duration::from_millis(10));

@@ -72,21 +72,25 @@ use std::time::Duration;
 
 use event::Event;
 use fair_lock::{FairLock, Mode};
+use shuttle::scheduler::PctScheduler;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 
+/// The schedules are the same in each run.
+const SEED: u64 = 1;
 /// Longer than a turn.
 const LONG: Duration = Duration::from_secs(1);
 /// A turn has several of them.
 const SHORT: Duration = Duration::from_micros(170);
 
 /// Runs `world` under many schedules: any, and those with few changes of threads. Longer with
-/// `QUARTET_LOCK_SCHEDULES`, their number.
+/// `QUARTET_LOCK_SCHEDULES`, their number; others with `SHUTTLE_RANDOM_SEED`.
 fn explore(world: impl Fn() + Clone + Send + Sync + 'static) {
     let named = std::env::var("QUARTET_LOCK_SCHEDULES");
     let schedules = named.map_or(600, |number| number.parse().expect("a number of schedules"));
-    shuttle::check_random(world.clone(), schedules);
-    shuttle::check_pct(world, schedules, 4);
+    shuttle::check_random_with_seed(world.clone(), SEED, schedules);
+    let few_changes = PctScheduler::new_from_seed(SEED, 4, schedules);
+    shuttle::Runner::new(few_changes, shuttle::Config::default()).run(world);
 }
 
 /// The guarded state: a number that is written in two steps.

@@ -310,7 +310,10 @@ def disk_of_follower_full(world: World) -> None:
     def is_behind() -> bool:
         """Or it is home, for the home before was too slow."""
         world.write_much()
-        figures = follower.metrics()
+        try:
+            figures = follower.metrics()
+        except OSError:
+            return False
         return figures["quartet_home"] == 1 or figures["quartet_lag_seconds"] > BEHIND_SECONDS
 
     until(is_behind, f"{follower.name} has no room for more")

@@ -232,8 +232,7 @@ class Probe(threading.Thread):
                 place, client = place + 1, None
                 time.sleep(0.01)
 
-    def connect(self, node: Node) -> redis.Redis:
-        seconds = self.TIMEOUT_SECONDS
+    def connect(self, node: Node, seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
         return redis.Redis(host=node.host, port=node.fixed_port, password=node.root_key, socket_timeout=seconds, socket_connect_timeout=seconds, retry=None)
 
     def wait(self) -> float:
@@ -247,7 +246,7 @@ class Probe(threading.Thread):
         until(lambda: len(self.refusals) >= seen + count, "writes fail")
 
     def verify(self, node: Node) -> None:
-        kept = {int(value) for value in self.connect(node).smembers(self.KEY)}
+        kept = {int(value) for value in self.connect(node, seconds=60).smembers(self.KEY)}
         lost = set(self.acknowledged) - kept
         assert not lost, f"{node.name} has lost acknowledged writes: {sorted(lost)[:10]}"
         invented = kept - set(self.acknowledged) - self.unknown

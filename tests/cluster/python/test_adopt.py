@@ -7,15 +7,15 @@ import redis
 from harness.cluster import Cluster, until
 
 
-def write(node, first, last):
-    client = redis.Redis(port=node.port, retry=None)
+def write(cluster, first, last):
     for number in range(first, last):
-        assert client.set(f"key:{number}", number)
+        assert cluster.at_one_home(lambda number=number: redis.Redis(port=cluster.home().port, retry=None).set(f"key:{number}", number))
 
 
-def all_have(nodes, count):
+def all_have(cluster, nodes, count):
+    keys = [f"key:{number}" for number in range(count)]
     for node in nodes:
-        found = redis.Redis(port=node.port, decode_responses=True).mget([f"key:{number}" for number in range(count)])
+        found = cluster.at_one_home(lambda node=node: redis.Redis(port=node.port, decode_responses=True).mget(keys))
         assert found == [str(number) for number in range(count)], node.name
 
 
@@ -36,12 +36,12 @@ def stop_all(cluster):
 
 def test_etcd_is_lost_and_a_new_log_begins_with_all_that_was_acknowledged():
     with Cluster() as cluster:
-        write(cluster.home(), 0, 100)
+        write(cluster, 0, 100)
         wait_until_alike(cluster)
         behind = cluster.others()[-1]
         behind.kill()
         home = cluster.home()
-        write(home, 100, 200)
+        write(cluster, 100, 200)
         wait_until_alike(cluster)
         stop_all(cluster)
         cluster.etcd.lose()
@@ -64,17 +64,17 @@ def test_etcd_is_lost_and_a_new_log_begins_with_all_that_was_acknowledged():
             if node is not home:
                 node.start()
                 assert any("copied a node" in line for line in node.output)
-        all_have(cluster.nodes, 200)
-        write(cluster.home(), 200, 300)
-        all_have(cluster.nodes, 300)
+        all_have(cluster, cluster.nodes, 200)
+        write(cluster, 200, 300)
+        all_have(cluster, cluster.nodes, 300)
         # A restart finds its own cluster again.
         behind.restart()
-        all_have([behind], 300)
+        all_have(cluster, [behind], 300)
 
         # Once more, and what only others have is given up.
         wait_until_alike(cluster)
         behind.kill()
-        write(cluster.home(), 300, 350)
+        write(cluster, 300, 350)
         wait_until_alike(cluster)
         stop_all(cluster)
         cluster.etcd.lose()
@@ -93,16 +93,16 @@ def test_etcd_is_lost_and_a_new_log_begins_with_all_that_was_acknowledged():
                 node.start()
             shutil.rmtree(node.data)
             node.start()
-        all_have(cluster.nodes, 300)
+        all_have(cluster, cluster.nodes, 300)
         for node in cluster.nodes:
             assert redis.Redis(port=node.port).exists("key:300", "key:349") == 0
-        write(cluster.home(), 300, 310)
-        all_have(cluster.nodes, 310)
+        write(cluster, 300, 310)
+        all_have(cluster, cluster.nodes, 310)
 
 
 def test_etcd_goes_back_in_time_and_a_new_log_begins_with_all_that_was_acknowledged():
     with Cluster() as cluster:
-        write(cluster.home(), 0, 50)
+        write(cluster, 0, 50)
         wait_until_alike(cluster)
         stop_all(cluster)
         home = cluster.nodes[0]
@@ -114,7 +114,7 @@ def test_etcd_goes_back_in_time_and_a_new_log_begins_with_all_that_was_acknowled
         for node in cluster.nodes:
             node.start()
         home = cluster.home()
-        write(home, 50, 100)
+        write(cluster, 50, 100)
         wait_until_alike(cluster)
         cluster.etcd.go_back_to(yesterday)
         cluster.etcd.start()
@@ -127,6 +127,6 @@ def test_etcd_goes_back_in_time_and_a_new_log_begins_with_all_that_was_acknowled
         for node in cluster.nodes:
             if node is not home:
                 node.start()
-        all_have(cluster.nodes, 100)
-        write(cluster.home(), 100, 150)
-        all_have(cluster.nodes, 150)
+        all_have(cluster, cluster.nodes, 100)
+        write(cluster, 100, 150)
+        all_have(cluster, cluster.nodes, 150)

@@ -27,7 +27,7 @@ def cluster():
         yield cluster
 
 
-def ask(port, path, body=None, timeout=20):
+def ask(port, path, body=None, timeout=60):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers={"Authorization": "Bearer dev"})
     try:
         answer = urllib.request.urlopen(request, timeout=timeout)
@@ -63,7 +63,7 @@ def test_fauna_is_answered_everywhere(cluster):
         request = urllib.request.Request(
             f"http://127.0.0.1:{node.fauna_port}/", data=json.dumps(expression).encode(), headers={"Authorization": "Bearer secret"}
         )
-        return json.load(urllib.request.urlopen(request, timeout=20))["resource"]
+        return json.load(urllib.request.urlopen(request, timeout=60))["resource"]
 
     query(cluster.nodes[0], {"create_collection": {"object": {"name": "things"}}})
     for node in cluster.nodes:
@@ -76,8 +76,8 @@ def test_keys_with_values_are_answered_everywhere(cluster, tmp_path):
     def shell(node, commands):
         file = tmp_path / f"{node.name}.cluster"
         file.write_text(f"quartet:dev@127.0.0.1:{node.keyvalue_port}\n")
-        command = [binary(), "kv", "-C", str(file), "--timeout", "30", "--exec", commands]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        command = [binary(), "kv", "-C", str(file), "--timeout", "60", "--exec", commands]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
     for number, node in enumerate(cluster.nodes):
         shell(node, f"writemode on; set key{number} value")
@@ -155,7 +155,7 @@ def test_a_connection_over_http_is_kept(cluster):
 
     def is_kept():
         node = cluster.others()[0]
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=20)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=60)) as connection:
             for number in range(3):
                 connection.request("GET", f"/set/kept/{number}", headers=headers)
                 assert receive(connection) == (200, '{"result":"OK"}')
@@ -181,7 +181,7 @@ def test_a_connection_over_http_is_kept(cluster):
 
 def test_a_client_of_http_0_is_answered_as_it_knows(cluster):
     def is_answered():
-        with socket.create_connection(("127.0.0.1", cluster.others()[0].http_port), 20) as client:
+        with socket.create_connection(("127.0.0.1", cluster.others()[0].http_port), 60) as client:
             client.sendall(b"GET /set/old/1 HTTP/1.0\r\nauthorization: Bearer dev\r\n\r\n")
             received = b"".join(iter(partial(client.recv, 65536), b""))
         assert received.startswith(b"HTTP/1.1 200") and received.endswith(b'{"result":"OK"}')
@@ -198,7 +198,7 @@ def test_a_kept_connection_follows_the_home_and_a_hand_over_is_answered_everywhe
         def is_answered(asked=asked):
             home, (successor, another) = cluster.home(), cluster.others()
             node = {"the home": home, "the successor": successor, "another": another}[asked]
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", another.http_port, timeout=20)) as kept:
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", another.http_port, timeout=60)) as kept:
                 kept.request("GET", "/set/kept/1", headers=headers)
                 assert receive(kept) == (200, '{"result":"OK"}')
                 body = json.dumps({"to": successor.name}).encode()
@@ -272,7 +272,7 @@ def test_without_a_home_nothing_is_executed_and_clients_are_told_so(cluster):
     status, text = ask(other.http_port, "/set/never/1")
     assert status == 503 and "no node is home" in text
     with pytest.raises(redis.RedisError):
-        redis.Redis(port=other.fixed_port, socket_timeout=10, retry=None).set("never", 1)
+        redis.Redis(port=other.fixed_port, socket_timeout=60, retry=None).set("never", 1)
 
 
 def test_a_node_that_starts_waits_for_etcd(cluster):

@@ -21,9 +21,9 @@ def test_a_node_that_is_not_home_takes_nothing_that_was_passed_on(cluster):
     id = cluster.home().status()["cluster"]
 
     def answer(node):
-        with socket.create_connection(("127.0.0.1", node.node_port), 10) as link:
+        with socket.create_connection(("127.0.0.1", node.node_port), 60) as link:
             link.sendall(f"quartet 1 {id} forward redis 127.0.0.1:9\n".encode())
-            link.settimeout(10)
+            link.settimeout(60)
             return link.makefile("rb").readline()
 
     def only_the_home_takes_it():

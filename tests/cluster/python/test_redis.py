@@ -20,7 +20,7 @@ def cluster():
 
 def sentinels(cluster):
     ports = [("127.0.0.1", node.sentinel_port) for node in cluster.nodes]
-    return Sentinel(ports, socket_timeout=10)
+    return Sentinel(ports, socket_timeout=60)
 
 
 def wait_until_known(cluster, count):
@@ -54,7 +54,7 @@ def test_every_node_shows_the_home_with_the_others_as_its_replicas(cluster):
 def test_sentinels_name_the_home_and_follow_it(cluster):
     wait_until_known(cluster, 3)
     sentinel = sentinels(cluster)
-    client = sentinel.master_for(NAME, socket_timeout=10, decode_responses=True)
+    client = sentinel.master_for(NAME, socket_timeout=60, decode_responses=True)
     until(lambda: sentinel.discover_master(NAME) == ("127.0.0.1", cluster.home().port), "the home is named")
     found = {port for _, port in sentinel.discover_slaves(NAME)}
     assert cluster.home().port not in found and found <= {node.port for node in cluster.nodes}
@@ -107,12 +107,12 @@ def test_subscribers_of_a_sentinel_hear_of_a_new_home(cluster):
         term = cluster.term()
         old = cluster.home()
         new, listening = cluster.others()
-        client = redis.Redis(port=listening.sentinel_port, decode_responses=True, socket_timeout=10)
+        client = redis.Redis(port=listening.sentinel_port, decode_responses=True, socket_timeout=60)
         heard = client.pubsub(ignore_subscribe_messages=False)
         heard.subscribe("+switch-master")
-        assert heard.get_message(timeout=10)["type"] == "subscribe"
+        assert heard.get_message(timeout=60)["type"] == "subscribe"
         assert old.command("hand-over", new.name).returncode == 0
-        message = heard.get_message(timeout=30)
+        message = heard.get_message(timeout=60)
         # A home that was silent for a moment on a loaded machine was replaced meanwhile: once more.
         if cluster.term() == term + 1:
             break

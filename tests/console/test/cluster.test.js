@@ -13,14 +13,21 @@ const PATIENCE_MS = 60_000;
 let etcd, browser;
 const nodes = [];
 
-const freePort = () =>
-  new Promise((resolve, reject) => {
-    const probe = createServer().on("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
+/** Below the ports that the system gives to clients, so that none takes it before its server listens. */
+async function freePort() {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 10_000);
+    const isFree = await new Promise((resolve) => {
+      const probe = createServer().on("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
     });
-  });
+    if (isFree && !given.has(port)) {
+      given.add(port);
+      return port;
+    }
+  }
+}
+const given = new Set();
 
 /** Asks until `look` finds something. */
 async function until(look, what) {

@@ -50,7 +50,7 @@ func table(t *testing.T, client *dynamodb.Client, name string) *string {
 		t.Fatal(err)
 	}
 	waiter := dynamodb.NewTableExistsWaiter(client)
-	if err := waiter.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &name}, 10*time.Second); err != nil {
+	if err := waiter.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &name}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -14,7 +14,7 @@ AUTHORIZATION = "AWS4-HMAC-SHA256 Credential=a/20200101/us-east-1/dynamodb/aws4_
 def post(server, body: bytes, operation: str = "PutItem", **headers: str) -> tuple[int, str]:
     from datetime import datetime, timezone
 
-    connection = http.client.HTTPConnection("127.0.0.1", server.dynamodb_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.dynamodb_port, timeout=60)
     base = {
         "Content-Type": "application/x-amz-json-1.0",
         "X-Amz-Target": f"DynamoDB_20120810.{operation}",
@@ -103,7 +103,7 @@ def test_bad_headers(server):
 
 
 def test_health_and_ids(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.dynamodb_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.dynamodb_port, timeout=60)
     connection.request("GET", "/")
     answer = connection.getresponse()
     assert (answer.status, answer.read()) == (200, f"healthy: 127.0.0.1:{server.dynamodb_port} ".encode())

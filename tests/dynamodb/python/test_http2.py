@@ -25,7 +25,7 @@ def test_http2_with_compressed_bodies(server, make_table):
         return client.post(url, content=data, headers=dict(request.headers.items()))
 
     item = {"p": {"S": "a"}, "v": {"S": "x" * 20_000}}
-    with httpx.Client(http1=False, http2=True) as client:
+    with httpx.Client(http1=False, http2=True, timeout=60) as client:
         put = ask(client, "PutItem", {"TableName": name, "Item": item}, **{"Content-Encoding": "gzip"})
         assert (put.http_version, put.status_code, put.json()) == ("HTTP/2", 200, {})
         with client.stream("GET", url) as health:

@@ -31,7 +31,7 @@ class Answer:
 class Client:
     """Of one thread, and of one life of the server."""
 
-    def __init__(self, port: int, secret: str = "secret", timeout_seconds: float = 30.0):
+    def __init__(self, port: int, secret: str = "secret", timeout_seconds: float = 60.0):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_seconds)
         self.headers = {"Authorization": f"Bearer {secret}", "X-FaunaDB-API-Version": "4"}
 

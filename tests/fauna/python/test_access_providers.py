@@ -124,7 +124,7 @@ def test_keys_change_and_issuers_fail(trusting, admin, issuer):
     allowed = provider(admin, issuer, [q.role("writer")])
     assert connect(trusting, issuer.token(old, claims(allowed))).query(1) == 1
     issuer.keys = [new]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:  # It is asked again as soon as that is due.
         try:
             assert connect(trusting, issuer.token(new, claims(allowed))).query(1) == 1
@@ -191,7 +191,7 @@ def test_a_stream_with_a_token(trusting, admin, issuer):
     note = admin.query(q.create(q.collection("notes"), {"data": {"n": 0}}))["ref"]
     token = issuer.token(key, claims(allowed))
     body = '{"ref":{"collection":"notes"},"id":"%s"}' % note.id()
-    with httpx.Client(http1=False, http2=True) as client:
+    with httpx.Client(http1=False, http2=True, timeout=60) as client:
         url = f"http://127.0.0.1:{trusting.fauna_port}/stream"
         with client.stream("POST", url, content=body, headers={"Authorization": f"Bearer {token}"}) as reply:
             assert reply.status_code == 200

@@ -15,7 +15,15 @@ from harness.server import Server
 
 SECRET = {"Authorization": "Bearer secret", "X-FaunaDB-API-Version": "4"}
 NUMBERS = list(range(1000))
-LONG = '{"map":{"lambda":"x","expr":{"map":{"lambda":"y","expr":{"add":[{"var":"x"},{"var":"y"}]}},"collection":%s}},"collection":%s}' % (NUMBERS[:500], NUMBERS)
+
+
+def counted(expression: str) -> str:
+    """The expression a thousand times, of which nothing but their number is kept."""
+    return '{"count":{"map":{"lambda":"x","expr":%s},"collection":%s}}' % (expression, NUMBERS)
+
+
+# A billion additions: longer than any machine has within the time of a test.
+LONG = counted(counted(counted('{"add":[1,2]}')))
 
 
 def ask(server: Server, body: str, secret: str = "secret", **headers) -> httpx.Response:
@@ -41,23 +49,18 @@ def test_a_query_that_times_out_writes_nothing(server):
 
 def test_a_long_query_stops_nobody(server):
     """One I/O thread serves all; a query that takes long leaves it."""
-
-    def answered_beside_one(client: httpx.Client) -> int:
-        """How many are answered between the sending of a long query and its own answer."""
-        long, is_answered, count = http.client.HTTPConnection("127.0.0.1", server.fauna_port, timeout=60), threading.Event(), 0
-        long.request("POST", "/", LONG, {**SECRET, "X-Query-Timeout": "2000"})
-        thread = threading.Thread(target=lambda: (long.getresponse().read(), is_answered.set()))
-        thread.start()
+    long, is_answered, count = http.client.HTTPConnection("127.0.0.1", server.fauna_port, timeout=60), threading.Event(), 0
+    long.request("POST", "/", LONG, {**SECRET, "X-Query-Timeout": "5000"})
+    thread = threading.Thread(target=lambda: (long.getresponse().read(), is_answered.set()))
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.fauna_port}", headers=SECRET, timeout=60) as client:
         while not is_answered.is_set():
             assert client.post("/", content='{"add":[1,2]}').json() == {"resource": 3}
             count += 1
-        thread.join()
-        long.close()
-        return count
-
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.fauna_port}", headers=SECRET, timeout=60) as client:
-        # Who waits for the long query is one of the first two, however slow the machine.
-        assert max(answered_beside_one(client) for _ in range(10)) > 5
+    thread.join()
+    long.close()
+    # Who waits for the long query is one of the first two, however slow the machine.
+    assert count > 5
 
 
 def test_passwords_are_checked_beside_the_others(server):
@@ -104,7 +107,8 @@ def test_each_credential_has_its_own_rate(limited):
     client = connect(limited)
     client.query(q.create_collection({"name": "notes"}))
     key, other = (client.query(q.create_key({"role": "server"}))["secret"] for _ in range(2))
-    write = '{"create":{"collection":"notes"},"params":{"object":{"data":{"object":{"text":"%s"}}}}}' % ("x" * 60_000)
+    # It is paid for in ten seconds.
+    write = '{"create":{"collection":"notes"},"params":{"object":{"data":{"object":{"text":"%s"}}}}}' % ("x" * 200_000)
     assert ask(limited, write, key).status_code == 201
     refused = ask(limited, "1", key)
     assert refused.status_code == 429
@@ -112,7 +116,7 @@ def test_each_credential_has_its_own_rate(limited):
     assert (refused.headers["x-rate-limited-ops"], refused.headers["retry-after"]) == ("write", "1")
     assert ask(limited, "1", other).status_code == 200
     assert ask(limited, "1", key + ":server").status_code in (401, 429)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while ask(limited, "1", key).status_code == 429:
         assert time.monotonic() < deadline
         time.sleep(0.1)

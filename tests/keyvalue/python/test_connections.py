@@ -77,7 +77,7 @@ def test_an_unknown_result_is_answered_once_decided(fdb, keyvalue_server, tmp_pa
     assert caught.value.code == UNKNOWN_RESULT
     server, sent = between.held
     # The server has ended the connection, so what was held back leads to nothing.
-    server.settimeout(20)
+    server.settimeout(60)
     try:
         server.sendall(sent)
         server.sendall(sent)
@@ -98,14 +98,14 @@ def test_tls(fdb, tmp_path, monkeypatch):
         cluster_file = tmp_path / "tls.cluster"
         cluster_file.write_text(f"quartet:dev@{server.keyvalue_address}:tls\n")
 
-        def get(**variables):
+        def get(timeout_seconds=3, **variables):
             environment = {name: value for name, value in os.environ.items() if not name.startswith("FDB_TLS")} | variables
-            command = [binary(), "kv", "-C", str(cluster_file), "--timeout", "5", "--exec", "option on timeout 3000; get a"]
-            ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+            command = [binary(), "kv", "-C", str(cluster_file), "--timeout", "60", "--exec", f"option on timeout {timeout_seconds}000; get a"]
+            ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
             return ended.returncode, ended.stdout + ended.stderr
 
-        assert get(FDB_TLS_CA_FILE=str(made.root))[0] == 0
-        assert get(FDB_TLS_VERIFY_PEERS="Check.Valid=0")[0] == 0
+        assert get(timeout_seconds=60, FDB_TLS_CA_FILE=str(made.root))[0] == 0
+        assert get(timeout_seconds=60, FDB_TLS_VERIFY_PEERS="Check.Valid=0")[0] == 0
         assert "TLS error (2107)" in get()[1]
         assert "TLS error (2107)" in get(FDB_TLS_CA_FILE=str(tmp_path / "missing"))[1]
         assert "timed out (1031)" in get(FDB_TLS_CA_FILE=str(other.root))[1]
@@ -144,7 +144,7 @@ def test_wrong_credentials_wait_longer_each_time(tmp_path):
         def attempt(credential: bytes) -> tuple[float, int]:
             """How long the answer took, and whether it is one to a right or to a wrong credential."""
             started = time.monotonic()
-            with socket.create_connection(("127.0.0.1", port), 20) as connection:
+            with socket.create_connection(("127.0.0.1", port), 60) as connection:
                 connection.sendall(greeting(credential))
                 length, _, outcome = struct.unpack("<IIB", connection.recv(9, socket.MSG_WAITALL))
             return time.monotonic() - started, outcome

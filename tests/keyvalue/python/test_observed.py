@@ -27,7 +27,7 @@ if OVER_A_CLUSTER:
 
 # What they show needs a commit that is still under way when the next call comes, and ours may be quicker than that: one of several tries shows it.
 DURING_COMMIT = {fact["id"] for fact in FACTS if "outstanding commit" in fact["description"]}
-TRIES = 100
+TRIES = 1000
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: f"{fact['id']}-{fact['group']}")

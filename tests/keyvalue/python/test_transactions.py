@@ -233,7 +233,7 @@ def test_a_version_from_before_a_restart_is_too_old_or_repeated(fdb):
 )
 def test_bad_frames_end_the_connection_and_nothing_else(fdb, database, keyvalue_server, sent):
     host, port = keyvalue_server.keyvalue_address.split(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with socket.create_connection((host, int(port)), 60) as connection:
         connection.sendall(sent)
         while connection.recv(1024):
             pass

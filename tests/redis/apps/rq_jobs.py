@@ -12,7 +12,7 @@ from rq import Queue, SimpleWorker
 
 PORT = int(os.environ.get("APPLICATION_PORT") or sys.argv[1])
 JOBS = 60
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 connection = redis.Redis(port=PORT)
 
 

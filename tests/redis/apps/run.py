@@ -43,7 +43,7 @@ APPLICATIONS = {
     "redisson": java("RedissonApplication"),
     "spring-data": java("SpringApplication"),
 }
-SECONDS_MAX = 80
+SECONDS_MAX = 300
 
 
 class Run(threading.Thread):

@@ -44,7 +44,7 @@ def run(command, folder, host, made):
         "QUARTET_SENTINEL_PORT": str(host.sentinel_port),
         "QUARTET_ROOTS": str(made.root),
     }
-    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0 and ended.stdout.endswith("done\n"), ended.stdout[-3000:] + ended.stderr[-3000:]
 
 
@@ -75,7 +75,7 @@ def test_redis_py_as_client_of_a_cluster(host, made, secure):
 
 
 def test_redis_py_as_client_of_a_sentinel(host):
-    sentinel = Sentinel([("127.0.0.1", host.sentinel_port)], socket_timeout=20)
+    sentinel = Sentinel([("127.0.0.1", host.sentinel_port)], socket_timeout=60)
     assert sentinel.discover_master("mymaster") == ("127.0.0.1", host.port)
     assert sentinel.discover_slaves("mymaster") == []
     assert sentinel.master_for("mymaster").set("from", "redis-py")

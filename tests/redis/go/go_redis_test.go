@@ -26,7 +26,7 @@ func options(protocol int) *redis.Options {
 	if port == "" {
 		port = "6379"
 	}
-	return &redis.Options{Addr: net.JoinHostPort("127.0.0.1", port), Protocol: protocol, DB: 4, MaxRetries: -1, ReadTimeout: 10 * time.Second}
+	return &redis.Options{Addr: net.JoinHostPort("127.0.0.1", port), Protocol: protocol, DB: 4, MaxRetries: -1, ReadTimeout: time.Minute}
 }
 
 // both runs a test over RESP2 and RESP3, each time with an empty database.
@@ -238,7 +238,7 @@ func TestWatchedCounterLosesNoUpdate(t *testing.T) {
 func TestBlockingPop(t *testing.T) {
 	both(t, func(t *testing.T, client *redis.Client) {
 		served := make(chan []string, 1)
-		go func() { served <- client.BLPop(ctx, 5*time.Second, "q").Val() }()
+		go func() { served <- client.BLPop(ctx, 50*time.Second, "q").Val() }()
 		must(t, client.RPush(ctx, "q", "job").Err())
 		equal(t, <-served, []string{"q", "job"})
 		equal(t, client.Do(ctx, "BLPOP", "q", "0.05").Err(), redis.Nil)
@@ -265,7 +265,7 @@ func TestACancelledWaiterTakesNothing(t *testing.T) {
 			t.Fatal("an element out of nothing")
 		}
 		other.Close()
-		for deadline := time.Now().Add(5 * time.Second); strings.Contains(client.Info(ctx, "clients").Val(), "blocked_clients:1"); {
+		for deadline := time.Now().Add(time.Minute); strings.Contains(client.Info(ctx, "clients").Val(), "blocked_clients:1"); {
 			if time.Now().After(deadline) {
 				t.Fatal("the waiter never left")
 			}

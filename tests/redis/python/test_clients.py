@@ -130,9 +130,9 @@ def test_a_dropped_connection_drops_its_transaction(connect, raw):
 def test_lock(r):
     if not server_has_scripts(r):
         pytest.skip("locks need EVALSHA")
-    with r.lock("lock", timeout=5):
-        assert not r.lock("lock", timeout=5).acquire(blocking=False)
-    assert r.lock("lock", timeout=5).acquire(blocking=False)
+    with r.lock("lock", timeout=60):
+        assert not r.lock("lock", timeout=60).acquire(blocking=False)
+    assert r.lock("lock", timeout=60).acquire(blocking=False)
 
 
 def server_has_scripts(r) -> bool:
@@ -145,7 +145,7 @@ def server_has_scripts(r) -> bool:
 def test_blocking_client_call(r):
     timer = threading.Timer(0.05, lambda: r.rpush("q", "job"))
     timer.start()
-    assert list(r.blpop(["q"], timeout=5)) == ["q", "job"]
+    assert list(r.blpop(["q"], timeout=50)) == ["q", "job"]
     timer.join()
     assert r.blpop(["q"], timeout=0.02) is None
 
@@ -236,7 +236,7 @@ def test_client_reply_off_skip_on(raw):
 
 def test_client_pause_holds_writes(raw, connect):
     other = connect()
-    assert raw.do("CLIENT", "PAUSE", 5000, "WRITE") == "OK"
+    assert raw.do("CLIENT", "PAUSE", 60_000, "WRITE") == "OK"
     other.send("SET", "k", 1)
     time.sleep(0.05)
     assert raw.do("GET", "k") is None, "a paused write was executed"
@@ -360,7 +360,7 @@ def test_databases_through_the_client(server, protocol):
 
 
 def test_inline_commands(server):
-    with socket.create_connection(("127.0.0.1", server.port), 5) as plain:
+    with socket.create_connection(("127.0.0.1", server.port), 60) as plain:
         plain.sendall(b'SET k "a b"\r\n\r\nGET k\nECHO \'it\\\'s\'\r\n')
         expected = b"+OK\r\n$3\r\na b\r\n$4\r\nit's\r\n"
         data = b""

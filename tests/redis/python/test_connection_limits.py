@@ -30,6 +30,9 @@ def test_maxclients(raw, connect, config):
     if OVER_A_CLUSTER:
         raw.do("PING")
     config("maxclients", 2)
+    # The server notices by and by that those who asked have gone.
+    while "connected_clients:1\r" not in raw.do("INFO", "clients"):
+        pass
     other = connect()
     if OVER_A_CLUSTER:
         other.do("PING")
@@ -85,11 +88,15 @@ def test_an_idle_connection_gives_its_buffers_back(raw, connect):
         line = next(line for line in raw.do("CLIENT", "LIST").splitlines() if " name=idle " in line)
         return int(line.split(" tot-mem=")[1].split()[0])
 
-    assert buffer_bytes() >= 16 * 1024
+    def has_buffers_once_it_speaks():
+        """On a busy machine it may count as idle again before anybody looks."""
+        while buffer_bytes() < 16 * 1024:
+            assert idle.pipeline(["PING"], ["GET", "nosuch"]) == ["PONG", None]
+
+    has_buffers_once_it_speaks()
     while buffer_bytes() > 0:
         pass
-    assert idle.pipeline(["PING"], ["GET", "nosuch"]) == ["PONG", None]
-    assert buffer_bytes() >= 16 * 1024
+    has_buffers_once_it_speaks()
 
 
 @pytest.mark.parametrize("how", ["limit", "kill"])

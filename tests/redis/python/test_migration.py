@@ -40,7 +40,7 @@ def target(other):
         yield connection
 
 
-def migrate(source, port: int, key: str, *options, db: int = 0, timeout: int = 5000):
+def migrate(source, port: int, key: str, *options, db: int = 0, timeout: int = 60_000):
     return source.do("MIGRATE", "127.0.0.1", port, key, db, timeout, *options)
 
 
@@ -59,7 +59,7 @@ class Peer:
         connection, _ = self.listener.accept()
         connection.recv(1 << 16)
         self.has_received.set()
-        self.may_answer.wait(10)
+        self.may_answer.wait(60)
         try:
             connection.sendall(self.answer)
             connection.recv(1)
@@ -168,8 +168,8 @@ def test_a_key_that_changes_meanwhile_stays(source, server):
     source.do("CONFIG", "SET", "notify-keyspace-events", "Eg")
     with Connection(server.port) as writer, Connection(server.port) as listener:
         listener.do("SUBSCRIBE", "__keyevent@0__:del")
-        source.send("MIGRATE", "127.0.0.1", peer.port, "", 0, 5000, "KEYS", "a", "b", "c")
-        assert peer.has_received.wait(10)
+        source.send("MIGRATE", "127.0.0.1", peer.port, "", 0, 60_000, "KEYS", "a", "b", "c")
+        assert peer.has_received.wait(60)
         writer.do("APPEND", "a", "x")
         writer.do("EXPIRE", "b", 1000)
         peer.may_answer.set()

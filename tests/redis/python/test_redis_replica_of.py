@@ -251,7 +251,7 @@ def test_part_of_a_first_copy_is_never_shown(replica):
         with Connection(replica.port) as there:
             there.do("SET", "own", "goes")
             assert there.do("REPLICAOF", "127.0.0.1", source.port) == "OK"
-            source.begun.wait(30)
+            assert source.begun.wait(60)
             until(lambda: str(there.do("GET", "own")).startswith("LOADING"))
             assert info(replica.port, "master_sync_in_progress") == "1"
             for words in (["SET", "a", 1], ["DBSIZE"], ["EVAL", "return 1", 0], ["SAVE"], ["PING"]):
@@ -273,7 +273,7 @@ def test_nothing_expires_before_the_source_says_so(replica):
     try:
         with Connection(replica.port) as there:
             there.do("REPLICAOF", "127.0.0.1", source.port)
-            source.begun.wait(30)
+            assert source.begun.wait(60)
             source.say(
                 ["SELECT", 0],
                 ["SET", "kept", "1", "PXAT", 1000],
@@ -309,7 +309,7 @@ def test_waiting_and_queueing_clients_get_an_error(replica):
             there.do("REPLICAOF", "127.0.0.1", source.port)
             assert waits.read().startswith("UNBLOCKED")
             assert queues.do("EXEC").startswith("EXECABORT")
-            source.begun.wait(30)
+            assert source.begun.wait(60)
             source.say(["SELECT", 0], ["RPUSH", "list", "x"])
             until(lambda: there.do("LLEN", "list") == 1)
     finally:

@@ -194,10 +194,10 @@ def exercise(connection: Connection, rounds: int) -> None:
 def test_a_real_redis_follows_by_a_first_copy_and_the_stream(source, redis):
     fill(source.port)
     follow(redis, source)
-    with Connection(source.port) as connection:
+    with Connection(source.port, timeout_seconds=90) as connection:
         exercise(connection, 1500)
         connection.do("SELECT", 0)
-        assert connection.do("WAIT", 1, 10_000) == 1
+        assert connection.do("WAIT", 1, 60_000) == 1
         assert info(connection, "connected_slaves") == "1"
         assert connection.do("ROLE")[2][0][0] == "127.0.0.1"
         in_step(redis, source)
@@ -290,7 +290,6 @@ def begin_copy(connection: Connection) -> None:
 def test_a_replica_that_says_nothing_is_cut_off_and_one_that_still_loads_is_not(source):
     """One that took longer than the stall timeout to load its copy was cut off, and began anew for ever."""
     with Connection(source.port) as connection, Connection(source.port) as silent, Connection(source.port) as loading:
-        connection.do("CONFIG", "SET", "repl-timeout", 2)
         begin_copy(silent)
         begin_copy(loading)
         assert info(connection, "connected_slaves") == "2"
@@ -302,11 +301,13 @@ def test_a_replica_that_says_nothing_is_cut_off_and_one_that_still_loads_is_not(
 
         thread = threading.Thread(target=live)
         thread.start()
+        # So much more than a tenth of a second that a busy machine says nothing in between.
+        connection.do("CONFIG", "SET", "repl-timeout", 5)
         until(lambda: info(connection, "connected_slaves") == "1")
         assert silent.read_to_close() == b""
-        # Twice the time that the silent one had.
+        # Longer than the silent one had.
         began = time.monotonic()
-        until(lambda: time.monotonic() > began + 2.5)
+        until(lambda: time.monotonic() > began + 6)
         ended.set()
         thread.join()
         loading.send("REPLCONF", "ACK", "0")

@@ -48,7 +48,7 @@ def contents(server):
 
 
 def durable_version(server):
-    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics").read().decode()
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=60).read().decode()
     return int(float(re.search(r"^quartet_durable_version (\S+)", metrics, re.M)[1]))
 
 
@@ -345,7 +345,7 @@ def test_only_who_has_the_root_key_takes_a_backup(tmp_path):
                     f"http://127.0.0.1:{server.http_port}/admin/v1/backups{path}", b"{}", headers, method="POST"
                 )
                 with pytest.raises(urllib.error.HTTPError) as refused:
-                    urllib.request.urlopen(request, timeout=30)
+                    urllib.request.urlopen(request, timeout=60)
                 assert refused.value.code in (401, 403), path
         made = run("admin", "--server", f"127.0.0.1:{server.http_port}", "create", "shop")
         token = json.loads(made.stdout)["credentials"]["token"]
@@ -356,11 +356,11 @@ def test_only_who_has_the_root_key_takes_a_backup(tmp_path):
         url, headers = f"http://127.0.0.1:{server.http_port}/admin/v1/backups", {"authorization": "Bearer dev"}
         for _ in range(4):
             request = urllib.request.Request(url, b"{}", headers, method="POST")
-            begun = json.load(urllib.request.urlopen(request, timeout=30))
+            begun = json.load(urllib.request.urlopen(request, timeout=60))
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(url, b"{}", headers, method="POST"), timeout=30)
+            urllib.request.urlopen(urllib.request.Request(url, b"{}", headers, method="POST"), timeout=60)
         assert refused.value.code == 503
-        urllib.request.urlopen(urllib.request.Request(f"{url}/{begun['id']}", headers=headers, method="DELETE"), timeout=30)
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{begun['id']}", headers=headers, method="DELETE"), timeout=60)
         assert "all rows" in backup(server, target)
 
 

@@ -60,9 +60,9 @@ def test_changed_parameters_stay(serve, tmp_path):
     assert client.config_get("maxmemory") == {"maxmemory": str(64 << 20)}
     listener = client.pubsub()
     listener.psubscribe("__keyevent@0__:set")
-    assert listener.get_message(timeout=5)["type"] == "psubscribe"
+    assert listener.get_message(timeout=60)["type"] == "psubscribe"
     client.set("key", "value")
-    assert listener.get_message(timeout=5)["data"] == "key", "events are told from the start"
+    assert listener.get_message(timeout=60)["data"] == "key", "events are told from the start"
     assert client.config_rewrite() and file.read_text() == expected
 
 

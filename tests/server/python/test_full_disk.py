@@ -62,7 +62,7 @@ def information(connection):
 def rest(server, *command):
     request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}/", json.dumps(command).encode(), {"Authorization": "Bearer quartet"})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as refused:
         return refused.code, json.load(refused)

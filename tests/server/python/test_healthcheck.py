@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quartet_only
 
 def healthcheck(address: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "QUARTET_LISTEN_HTTP": address}
-    return subprocess.run([binary(), "healthcheck"], env=environment, capture_output=True, text=True, timeout=30)
+    return subprocess.run([binary(), "healthcheck"], env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_a_server_that_answers_is_healthy(server):

@@ -37,7 +37,7 @@ def connect(server: Server) -> redis.Redis:
     return redis.Redis(port=server.port, socket_timeout=60)
 
 
-def until(holds, seconds: float = 20.0) -> None:
+def until(holds, seconds: float = 60.0) -> None:
     """Waits for what the server does by itself, many times a second."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -45,7 +45,7 @@ def host():
 
 
 def scraped(server, path="/metrics") -> str:
-    asking = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
+    asking = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     asking.request("GET", path, headers={"Authorization": "Bearer dev"})
     return asking.getresponse().read().decode()
 
@@ -68,7 +68,7 @@ def samples(text) -> dict[str, dict[str, float]]:
 
 
 def test_every_line_is_typed_and_dashboards_find_their_names(host):
-    found, deadline = samples(scraped(host)), time.monotonic() + 30
+    found, deadline = samples(scraped(host)), time.monotonic() + 60
     # A scrape does not wait for a thread that keeps the partition; on a machine under load any may. It says so, and tells what was counted last.
     while found["redis_db_keys_are_late"] == {"": 1}:
         assert time.monotonic() < deadline
@@ -118,7 +118,7 @@ def test_histograms_count_every_request(host):
     dynamodb(host).list_tables()
     assert count("dynamodb", "ListTables") - before == 1
     before = count("fauna", "query")
-    asking = http.client.HTTPConnection("127.0.0.1", host.fauna_port, timeout=30)
+    asking = http.client.HTTPConnection("127.0.0.1", host.fauna_port, timeout=60)
     asking.request("POST", "/", json.dumps({"add": [1, 2]}), {"Authorization": "Bearer secret"})
     assert asking.getresponse().status == 200
     assert count("fauna", "query") - before == 1
@@ -154,7 +154,7 @@ def test_each_database_has_a_histogram_of_its_requests_of_all_layers(host):
     assert count("measured") == 6, "AUTH is answered by the database that it opens"
     assert asked(host, "/pipeline", [["GET", "key"], ["SET", "key", "value"]], made["credentials"]["token"])[0] == 200
     assert count("measured") == 8, "commands over REST count once"
-    asking = http.client.HTTPConnection("127.0.0.1", host.fauna_port, timeout=30)
+    asking = http.client.HTTPConnection("127.0.0.1", host.fauna_port, timeout=60)
     asking.request("POST", "/", json.dumps({"add": [1, 2]}), {"Authorization": f"Bearer {made['credentials']['fauna_key']}"})
     assert asking.getresponse().status == 200
     assert count("measured") == count("measured", "bucket") == 9
@@ -185,11 +185,10 @@ def test_many_databases_stay_small_and_quick():
                 made = admin.create(f"tenant-{number:04}")
                 client.do("AUTH", f"tenant-{number:04}", made["credentials"]["token"])
                 client.do("SET", "key", "value")
-        took = []
+        before = server.cpu_seconds()
         for _ in range(5):
-            started = time.monotonic()
             text = scraped(server)
-            took.append(time.monotonic() - started)
+        took = (server.cpu_seconds() - before) / 5
         found = samples(text)
         assert len(text) < min(1_000_000, 1200 * count + 50_000)
         # Those that have no room are told of together, so that nothing is missing from the sums.
@@ -197,8 +196,8 @@ def test_many_databases_stay_small_and_quick():
         histograms = found["quartet_database_request_seconds_count"]
         assert sum(value for labels, value in histograms.items() if labels != 'database="default"') == 2 * count
         assert len(found["quartet_database_stored_bytes"]) >= min(count, 700)
-        print(f"{count} databases: {len(text)} bytes in {min(took) * 1000:.1f} ms")
-        assert min(took) < 2.0
+        print(f"{count} databases: {len(text)} bytes in {took * 1000:.1f} ms of the processor")
+        assert took < 2.0
     finally:
         server.close()
 
@@ -225,18 +224,18 @@ def test_redis_exporter_reads_the_server_without_an_error(host):
     process = subprocess.Popen([exporter(), *options], stderr=subprocess.PIPE, text=True)
     try:
         text = None
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while text is None:
             assert time.monotonic() < deadline and process.poll() is None
             try:
-                asking = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                asking = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 asking.request("GET", "/metrics")
                 text = asking.getresponse().read().decode()
             except OSError:
                 time.sleep(0.05)
     finally:
         process.terminate()
-        said = process.communicate(timeout=30)[1]
+        said = process.communicate(timeout=60)[1]
     told = {line.split(" ")[0].split("{")[0] for line in text.splitlines() if not line.startswith("#")}
     assert "redis_up 1\n" in text and "redis_exporter_last_scrape_error{err=\"\"} 0\n" in text
     assert 'redis_db_keys{db="db3"} 1\n' in text
@@ -252,7 +251,7 @@ def test_slow_requests_of_every_layer_are_logged_with_their_shape_and_without_va
             client.do("DEBUG", "SLEEP", "0.01", "hidden")
             client.do("EVAL", "for i = 1, 3000000 do end return 'hidden'", 0)
         asking = http.client.HTTPConnection("127.0.0.1", server.fauna_port, timeout=60)
-        query = {"map": {"lambda": "hidden", "expr": {"add": [1, {"var": "hidden"}]}}, "collection": list(range(20_000))}
+        query = {"map": {"lambda": "hidden", "expr": {"add": [1, {"var": "hidden"}]}}, "collection": list(range(100_000))}
         asking.request("POST", "/", json.dumps(query), {"Authorization": "Bearer secret"})
         asking.getresponse().read()
         aws = dynamodb(server)
@@ -272,7 +271,7 @@ def test_slow_requests_of_every_layer_are_logged_with_their_shape_and_without_va
             return [line for line in plain if "slow request" in line and f'layer="{layer}"' in line]
 
         for layer in ("redis", "fauna", "dynamodb", "rest"):
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not lines(layer):
                 assert time.monotonic() < deadline, f"nothing was told of {layer}: {server.output[-20:]}"
                 time.sleep(0.05)

@@ -32,7 +32,7 @@ def fill_segments(connection):
 
 
 def ask(port, path="/healthz", **headers):
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         client.request("GET", path, headers=headers)
         answer = client.getresponse()
@@ -69,7 +69,7 @@ def test_connections_of_redis_leave_descriptors_for_the_log(limited):
 
 def test_peers_that_show_nothing_make_room_for_those_who_do(limited):
     ports = [limited.http_port, limited.dynamodb_port, limited.fauna_port]
-    strangers = [socket.create_connection(("127.0.0.1", ports[number % 3]), 20) for number in range(2 * OPEN_FILES)]
+    strangers = [socket.create_connection(("127.0.0.1", ports[number % 3]), 60) for number in range(2 * OPEN_FILES)]
     for stranger in strangers[-100:]:
         stranger.sendall(b"POST / HTTP/1.1\r\nHost: local")
     with Connection(limited.port) as writer:

@@ -22,7 +22,7 @@ class Manager:
     def __init__(self, address, monkeypatch):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(address)
-        self.socket.settimeout(30)
+        self.socket.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", address.replace("\0", "@"))
 
     def told(self) -> list[str]:
@@ -54,7 +54,7 @@ def test_systemd_hears_when_the_server_serves_reloads_and_stops(kind, tmp_path, 
         assert reloading
         server.process.send_signal(signal.SIGTERM)
         manager.wait_for("STOPPING=1")
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
     finally:
         server.close()
 
@@ -137,13 +137,13 @@ def test_process_1_collects_the_children_that_others_leave(tmp_path):
             assert process.poll() is None
         (server,) = children_of(process.pid)
         enter = ["nsenter", "--target", str(server), "--pid", "sh", "-c", "(sh -c 'sleep 0.2' &) ; exit 0"]
-        subprocess.run(enter, check=True, timeout=30)
-        deadline = time.monotonic() + 30
+        subprocess.run(enter, check=True, timeout=60)
+        deadline = time.monotonic() + 60
         while children_of(server):
             assert time.monotonic() < deadline, "an orphan is left as a zombie"
             time.sleep(0.05)
         os.kill(server, signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

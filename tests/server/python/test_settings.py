@@ -12,7 +12,7 @@ from harness.server import Server, binary, free_port
 pytestmark = pytest.mark.quartet_only
 
 
-def eventually(holds, seconds=30):
+def eventually(holds, seconds=60):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not become so"
@@ -72,7 +72,7 @@ def test_secrets_come_from_files_and_are_shown_nowhere(tmp_path, monkeypatch):
             assert client.do("AUTH", "a-root-key-of-ours") == "OK"
 
         def status(token):
-            asking = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+            asking = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
             asking.request("GET", "/ping", headers={"Authorization": f"Bearer {token}"})
             return asking.getresponse().status
 
@@ -88,7 +88,7 @@ def test_secrets_come_from_files_and_are_shown_nowhere(tmp_path, monkeypatch):
 def test_a_secret_is_given_once(tmp_path):
     (tmp_path / "token").write_text("one\n")
     command = [binary(), "serve", "--rest-token", "two", "--rest-token-file", str(tmp_path / "token")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1 and "rest-token and rest-token-file are both given" in ended.stderr
 
 

@@ -39,7 +39,7 @@ def test_silent_targets_stall_nobody(silent, count):
             waiting = [stack.enter_context(Connection(server.port)) for _ in range(count)]
             for number, connection in enumerate(waiting):
                 connection.do("SET", f"key:{number}", "v")
-                connection.send("MIGRATE", "127.0.0.1", silent, f"key:{number}", 0, 60000)
+                connection.send("MIGRATE", "127.0.0.1", silent, f"key:{number}", 0, 600_000)
             use_everything(server)
             answered = [connection for connection in waiting if select.select([connection.socket], [], [], 0)[0]]
             assert not answered, "the others were answered after the targets were given up"
@@ -50,21 +50,21 @@ def test_silent_targets_stall_nobody(silent, count):
 def use_everything(server):
     # More than once, so that each I/O thread is asked.
     for number in range(4):
-        with Connection(server.port, timeout_seconds=50) as redis:
+        with Connection(server.port, timeout_seconds=60) as redis:
             redis.do("ACL", "SETUSER", "alice", "on", ">right", "+@all", "~*")
             assert redis.do("AUTH", "alice", "right") == "OK"
             assert redis.do("EVAL", LONG_SCRIPT, 0) == "done"
             assert redis.do("SET", "other", number) == "OK"
-        client = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=50)
+        client = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
         client.request("GET", "/healthz")
         assert client.getresponse().read() is not None
         client.close()
         name = f"shop{number}"
         token = Admin(server).create(name)["credentials"]["token"]
-        with Connection(server.port, timeout_seconds=50) as tenant:
+        with Connection(server.port, timeout_seconds=60) as tenant:
             assert tenant.do("AUTH", name, token) == "OK"
             assert tenant.do("SET", "k", "v") == "OK"
-    documents = fauna.connect(server, timeout=50)
+    documents = fauna.connect(server, timeout=60)
     documents.query(query.create_collection({"name": "people"}))
     person = {"data": {"name": "Ada"}, "credentials": {"password": "secret word"}}
     ref = documents.query(query.create(query.collection("people"), person))["ref"]

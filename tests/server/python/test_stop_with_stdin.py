@@ -17,7 +17,7 @@ OFF = [f"--listen-{name}=off" for name in ("http", "dynamodb", "fauna", "keyvalu
 def test_it_stops_in_order_when_its_input_ends():
     server = started("--stop-with-stdin")
     server.stdin.close()
-    assert server.wait(30) == 0
+    assert server.wait(60) == 0
 
 
 def test_without_the_option_an_end_of_input_is_nothing():

@@ -127,7 +127,7 @@ def test_spans_of_every_http_protocol_belong_to_the_trace_of_their_caller(receiv
         aws = dynamodb(server)
         aws.meta.events.register("before-send.dynamodb", lambda request, **_: request.headers.__setitem__("traceparent", SAMPLED))
         aws.list_tables(ExclusiveStartTableName="hidden")
-        with httpx.Client(http1=False, http2=True) as client:
+        with httpx.Client(http1=False, http2=True, timeout=60) as client:
             answer = client.get(f"http://127.0.0.1:{server.http_port}/get/hidden", headers={"Authorization": "Bearer dev", "traceparent": SAMPLED})
             assert (answer.status_code, answer.http_version) == (200, "HTTP/2")
         spans = [receiver.spans.get(timeout=60) for _ in range(5)]
@@ -225,11 +225,11 @@ def test_a_collector_that_is_dead_slow_or_unwilling_costs_a_counter():
                     assert asking.getresponse().read()
                 until(lambda: counter(server, "spans_dropped") > 0 and counter(server, "failures") > 0, "nothing was dropped")
                 assert counter(server, "spans_sent") == 0
-                told = [line for line in server.output if "does not take telemetry" in line]
-                assert len(told) == 1, "told of once"
-                begun = time.monotonic()
+                told = lambda: [line for line in server.output if "does not take telemetry" in line]  # noqa: E731
+                until(told, "the failure is told of")
+                # Which has a bound of its own, and fails beyond it.
                 server.stop()
-                assert time.monotonic() - begun < 30
+                assert len(told()) == 1, "told of once"
             finally:
                 server.close()
     unwilling.close()
@@ -275,4 +275,4 @@ def test_the_collector_of_opentelemetry_takes_it():
         if server:
             server.close()
         collector.terminate()
-        collector.wait(timeout=30)
+        collector.wait(timeout=60)

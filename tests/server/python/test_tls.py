@@ -40,7 +40,7 @@ def trusting(made, own=None) -> ssl.SSLContext:
 
 
 def shake_hands(port, context) -> ssl.SSLSocket:
-    raw = socket.create_connection(("127.0.0.1", port), 20)
+    raw = socket.create_connection(("127.0.0.1", port), 60)
     return context.wrap_socket(raw, server_hostname="localhost")
 
 
@@ -54,7 +54,7 @@ def ping(stream) -> bytes:
     return stream.recv(100)
 
 
-def eventually(holds, seconds=30):
+def eventually(holds, seconds=60):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not become so"
@@ -62,7 +62,7 @@ def eventually(holds, seconds=30):
 
 
 def test_clear_text_and_tls_share_the_port(host, made):
-    client = redis.Redis(port=host.port, ssl=True, ssl_ca_certs=str(made.root), socket_timeout=20)
+    client = redis.Redis(port=host.port, ssl=True, ssl_ca_certs=str(made.root), socket_timeout=60)
     assert client.set("key", b"x" * 3_000_000) and client.strlen("key") == 3_000_000
     with Connection(host.port) as clear:
         assert clear.do("GET", "key") == "x" * 3_000_000
@@ -79,13 +79,13 @@ def test_clear_text_and_tls_share_the_port(host, made):
 def test_replies_in_pieces_arrive_whole(host, made, encrypted):
     """The pieces of a reply differ, two replies follow each other, and the reader takes them a little at a time."""
     value = random.Random(1).randbytes(3_000_000)
-    client = redis.Redis(port=host.port, ssl=True, ssl_ca_certs=str(made.root), socket_timeout=20)
+    client = redis.Redis(port=host.port, ssl=True, ssl_ca_certs=str(made.root), socket_timeout=60)
     client.set("large", value)
 
     def exchanged(port, request):
         with socket.socket() as raw:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-            raw.settimeout(30)
+            raw.settimeout(60)
             raw.connect(("127.0.0.1", port))
             with trusting(made).wrap_socket(raw, server_hostname="localhost") if encrypted else raw as stream:
                 stream.sendall(request)
@@ -103,7 +103,7 @@ def test_replies_in_pieces_arrive_whole(host, made, encrypted):
 
 
 def test_messages_reach_a_subscriber_over_tls(host, made):
-    client = redis.Redis(port=host.port, ssl=True, ssl_ca_certs=str(made.root), socket_timeout=20)
+    client = redis.Redis(port=host.port, ssl=True, ssl_ca_certs=str(made.root), socket_timeout=60)
     with client.pubsub(ignore_subscribe_messages=True) as listening:
         listening.subscribe("channel")
         eventually(lambda: client.pubsub_numsub("channel") == [(b"channel", 1)])
@@ -112,18 +112,18 @@ def test_messages_reach_a_subscriber_over_tls(host, made):
         client.publish("channel", "hello")
         message = None
         while message is None:
-            message = listening.get_message(timeout=20)
+            message = listening.get_message(timeout=60)
         assert message["data"] == b"hello"
 
 
 def test_redis_cli(host, made):
     command = ["redis-cli", "-p", str(host.port), "--tls", "--cacert", str(made.root), "SET", "from", "redis-cli"]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=30).stdout == "OK\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "OK\n"
 
 
 def test_a_client_that_says_nothing_keeps_its_connection(host):
     """The first byte tells whether a peer wants TLS; a pool opens connections long before it uses them."""
-    with socket.create_connection(("127.0.0.1", host.port), 30) as silent:
+    with socket.create_connection(("127.0.0.1", host.port), 60) as silent:
         with Connection(host.port) as other:
             time.sleep(11)
             assert "addr=127.0.0.1:%d " % silent.getsockname()[1] in other.do("CLIENT", "LIST")
@@ -133,12 +133,12 @@ def test_a_client_that_says_nothing_keeps_its_connection(host):
 def test_a_silent_connection_can_be_killed_and_does_not_hold_up_the_end(made, tmp_path):
     server = Server(options=["--tls-certificate", str(made.certificate), "--tls-key", str(made.key)]).start()
     try:
-        with socket.create_connection(("127.0.0.1", server.port), 30) as silent, Connection(server.port) as other:
+        with socket.create_connection(("127.0.0.1", server.port), 60) as silent, Connection(server.port) as other:
             address = "127.0.0.1:%d" % silent.getsockname()[1]
             eventually(lambda: address in other.do("CLIENT", "LIST"))
             assert other.do("CLIENT", "KILL", "ADDR", address) == 1
             assert silent.recv(1) == b""
-        with socket.create_connection(("127.0.0.1", server.port), 30):
+        with socket.create_connection(("127.0.0.1", server.port), 60):
             assert server.stop() == 0
     finally:
         server.close()
@@ -173,7 +173,7 @@ def test_a_listener_of_tls_alone(made):
     try:
         with shake_hands(port, trusting(made)) as stream:
             assert ping(stream) == b"+PONG\r\n"
-        with socket.create_connection(("127.0.0.1", port), 20) as clear:
+        with socket.create_connection(("127.0.0.1", port), 60) as clear:
             clear.sendall(b"PING\r\n")
             assert b"PONG" not in clear.recv(100)
         with Connection(server.port) as other:

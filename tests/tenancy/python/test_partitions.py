@@ -38,7 +38,7 @@ def serve_refused(data, *options) -> str:
 
 def partitions_of(server) -> list[dict]:
     url = f"http://127.0.0.1:{server.http_port}/admin/v1/partitions"
-    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": "Bearer dev"}), timeout=30) as reply:
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": "Bearer dev"}), timeout=60) as reply:
         return json.loads(reply.read())["partitions"]
 
 

@@ -146,18 +146,17 @@ fn gaps_are_waited_for_regardless_of_their_maker() {
 #[test]
 fn a_waiting_reader_hurries_the_sync() {
     let engine = World::default().open();
-    let started = Instant::now();
     let rounds = 20;
+    let mut waits = Vec::new();
     for round in 0..rounds {
+        let started = Instant::now();
         set(&engine, RELAXED, b"k", &[round]);
         let (_, dependency) = execute(&engine, ALWAYS, |tx| drop(tx.get(b"k")));
         assert!(engine.wait_durable(dependency));
+        waits.push(started.elapsed());
     }
-    assert!(
-        started.elapsed() < Duration::from_secs(u64::from(rounds) / 2),
-        "{:?}",
-        started.elapsed()
-    );
+    waits.sort_unstable();
+    assert!(waits[waits.len() / 2] < Duration::from_millis(500), "{waits:?}");
     set(&engine, RELAXED, b"k", b"v");
     let read = engine.run(RELAXED, 1, |tx| Ok::<_, Infallible>(tx.get(b"k")));
     assert_eq!(

@@ -168,7 +168,7 @@ impl Sequencer for Handle {
 
 /// Waits until it holds; the test fails if it never does.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(30);
+    let patience = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < patience, "{what}");
         std::thread::park_timeout(Duration::from_millis(1));

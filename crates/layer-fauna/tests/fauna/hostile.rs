@@ -311,6 +311,6 @@ fn parts_of_queries_in_each_others_place() {
             reply.status,
             reply.body
         );
-        assert!(began.elapsed().as_secs() < 20, "{query} took {:?}", began.elapsed());
+        assert!(began.elapsed().as_secs() < 120, "{query} took {:?}", began.elapsed());
     }
 }

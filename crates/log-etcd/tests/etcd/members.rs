@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use quartet_log_etcd::{Etcd, EtcdOptions, EtcdTls};
@@ -120,12 +121,15 @@ impl Drop for Members {
     }
 }
 
-/// Ports that were free a moment ago.
+/// Ports below those that the system gives to clients: no connection takes one before its member
+/// listens, nor while that is down.
 fn ports(count: usize) -> Vec<u16> {
-    let free: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"))
-        .collect();
-    free.iter()
-        .map(|port| port.local_addr().expect("it is bound").port())
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    // Another process begins elsewhere.
+    let first = std::process::id() as u16;
+    (0..=u16::MAX)
+        .map(|_| 20_000 + first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % 10_000)
+        .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .take(count)
         .collect()
 }

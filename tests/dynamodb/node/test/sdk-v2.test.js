@@ -28,13 +28,13 @@ before(async () => {
     })
     .promise();
   StreamArn = created.TableDescription.LatestStreamArn;
-  const { Table } = await client.waitFor("tableExists", { TableName, $waiter: { delay: 1, maxAttempts: 10 } }).promise();
+  const { Table } = await client.waitFor("tableExists", { TableName, $waiter: { delay: 1, maxAttempts: 60 } }).promise();
   assert.ok(Table.CreationDateTime instanceof Date);
 });
 
 after(async () => {
   await client.deleteTable({ TableName }).promise();
-  await client.waitFor("tableNotExists", { TableName, $waiter: { delay: 1, maxAttempts: 10 } }).promise();
+  await client.waitFor("tableNotExists", { TableName, $waiter: { delay: 1, maxAttempts: 60 } }).promise();
 });
 
 test("v2: documents come back", async () => {

@@ -53,7 +53,7 @@ test("a hundred queries at once share one connection", async () => {
   assert.deepEqual(answers, Array.from({ length: 100 }, (_, n) => n * 2));
 });
 
-test("a set is followed", { timeout: 20_000 }, async () => {
+test("a set is followed", { timeout: 120_000 }, async () => {
   const client = await database("streams");
   await client.query(q.CreateCollection({ name: "things" }));
   const told = await new Promise((resolve, reject) => {

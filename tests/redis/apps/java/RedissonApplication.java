@@ -18,7 +18,7 @@ import org.redisson.config.ConstantDelay;
 public class RedissonApplication {
     static final int THREADS = 4;
     static final int ROUNDS = 50;
-    static final long MILLIS_MAX = 60_000;
+    static final long MILLIS_MAX = 180_000;
 
     static RedissonClient redisson;
     static final AtomicInteger inside = new AtomicInteger();

@@ -22,7 +22,7 @@ import org.springframework.data.redis.core.script.RedisScript;
 public class SpringApplication {
     static final int ROUNDS = 200;
     static final int ACCOUNTS = 5;
-    static final long MILLIS_MAX = 60_000;
+    static final long MILLIS_MAX = 180_000;
     static StringRedisTemplate redis;
 
     interface Work<T> {

@@ -2,7 +2,7 @@
 
 export const port = Number(process.argv[2]);
 
-const MILLISECONDS_MAX = 60_000;
+const MILLISECONDS_MAX = 180_000;
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 

@@ -106,7 +106,7 @@ func readOnceMore(t *testing.T, h *history, to redis.Options, nodes []string) {
 			if readOnce(ctx, h, to, key) == nil {
 				break
 			}
-			if try == 100 {
+			if try == 600 {
 				t.Fatal("a register could not be read although nothing is broken")
 			}
 			time.Sleep(100 * time.Millisecond)
