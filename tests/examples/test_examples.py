@@ -47,6 +47,11 @@ def test_seats(variables):
     assert "6 passed" in run(command, PYTHONPATH=CLIENTS, LD_LIBRARY_PATH=str(Path(binary()).parent), **variables)
 
 
+def test_shop(variables):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLES / "shop"]
+    assert "5 passed" in run(command, PYTHONPATH=CLIENTS, **variables)
+
+
 def test_node(variables):
     # Beside the file there is nothing to import from, so the clients are lent to it.
     told = run(["node", "--test", "--test-reporter=tap", EXAMPLES / "node" / "clients.test.mjs"], NODE_PATH=NODE_PATH, **variables)
