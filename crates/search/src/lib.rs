@@ -28,6 +28,7 @@ pub mod graph;
 pub mod highlight;
 pub mod index;
 mod layout;
+mod lengths;
 mod postings;
 pub mod query;
 pub mod rows;
