@@ -22,7 +22,7 @@ pub use scoring::{Revision, Scorer, hamming};
 pub use spelling::{Correction, Spelling, corrections};
 pub use watch::{Clock, Step};
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
 use crate::document::{DocumentRow, Sortable};
@@ -63,6 +63,8 @@ pub struct Request {
     pub slop: Option<u32>,
     /// Words of every intersection stand in their order.
     pub in_order: bool,
+    /// Hits come in the order of their keys, without scores.
+    pub by_key: bool,
     /// Only these keys are looked at.
     pub keys: Option<Vec<Vec<u8>>>,
     /// Hits tell where the query's words stand in them.
@@ -83,6 +85,7 @@ impl Default for Request {
             sort_by_distance: None,
             slop: None,
             in_order: false,
+            by_key: false,
             keys: None,
             with_places: false,
             explains_scores: false,
@@ -181,6 +184,7 @@ pub fn search(
         checked: 0,
     };
     match &query.nearest {
+        None if request.by_key => search.ranked_by_key(matcher),
         None if request.is_by_score() && query.distance_names().is_empty() => search.ranked_by_score(matcher),
         None => search.ranked(matcher),
         Some(nearest) => search.watched_nearest(schema, nearest, matcher),
@@ -261,6 +265,66 @@ impl Search<'_> {
         self.scoring.finish(&mut hits, best);
         let steps = Step::of(&matcher);
         Ok(Found { total, hits, steps })
+    }
+
+    /// All matches in the order of their keys.
+    fn ranked_by_key(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
+        let (mut ids, mut places, mut from) = (Vec::new(), HashMap::new(), 1);
+        if !matches!(matcher, Matcher::All(..)) {
+            while let Some(id) = matcher.seek(self.rows, from) {
+                from = id + 1;
+                self.check()?;
+                ids.push(id);
+                if self.request.with_places {
+                    let mut of_hit = Vec::new();
+                    matcher.add_places(id, &mut of_hit);
+                    places.insert(id, of_hit);
+                }
+            }
+        }
+        let wanted = (!matches!(matcher, Matcher::All(..))).then_some(ids.as_slice());
+        let mut hits = self.in_order_of_keys(wanted)?;
+        let total = hits.len() as u64;
+        let (offset, count) = (self.request.offset, self.request.count);
+        hits = hits.into_iter().skip(offset).take(count).collect();
+        for hit in &mut hits {
+            hit.places = places.remove(&hit.id).unwrap_or_default();
+        }
+        let steps = Step::of(&matcher);
+        Ok(Found { total, hits, steps })
+    }
+
+    /// Hits without scores: those of `ids`, which ascend, or all.
+    fn in_order_of_keys(&mut self, ids: Option<&[DocumentId]>) -> Result<Vec<Hit>, SearchError> {
+        let mut hits = Vec::new();
+        if let Some(ids) = ids
+            && (ids.len() as u64) < self.documents / KEYS_READ_AT_ONCE
+        {
+            for id in ids {
+                self.check()?;
+                hits.push(Hit::new(*id, self.key(*id), 0.0));
+            }
+            hits.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            return Ok(hits);
+        }
+        let (start, is_over) = (key_row(b""), self.is_over);
+        let (mut read, mut took_too_long) = (0, false);
+        self.rows.scan(&start, &after(&start), &mut |key, row| {
+            let id = id_of(row);
+            if ids.is_none_or(|ids| ids.binary_search(&id).is_ok()) {
+                hits.push(Hit::new(id, key[1..].to_vec(), 0.0));
+            }
+            read += 1;
+            took_too_long = u64::is_multiple_of(read, CANDIDATES_BETWEEN_CHECKS) && is_over();
+            match took_too_long {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        match took_too_long {
+            true => Err(SearchError::Timeout),
+            false => Ok(hits),
+        }
     }
 
     fn score(&mut self, matcher: &Matcher, id: DocumentId, lengths: &mut Lengths) -> f64 {
