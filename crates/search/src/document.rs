@@ -333,10 +333,12 @@ pub(crate) fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
 pub(crate) struct OccurrencesRow<'a> {
     pub frequency: u32,
     pub fields: FieldMask,
-    positions: &'a [u8],
+    /// As they are stored.
+    pub positions: &'a [u8],
 }
 
 impl<'a> OccurrencesRow<'a> {
+    #[inline]
     pub fn read(cursor: &mut Cursor<'a>) -> OccurrencesRow<'a> {
         OccurrencesRow {
             frequency: cursor.number() as u32,
@@ -390,6 +392,26 @@ impl<'a> DocumentRow<'a> {
         for _ in 0..self.rest.number() {
             let term = self.rest.bytes();
             visit(term, OccurrencesRow::read(&mut self.rest));
+        }
+    }
+
+    /// Where these terms stand that the document has; both are in byte order. For the rest of the
+    /// row nothing can be asked afterwards.
+    pub fn find<'t>(
+        mut self,
+        wanted: impl Iterator<Item = &'t [u8]>,
+        mut visit: impl FnMut(usize, OccurrencesRow<'a>),
+    ) {
+        let mut wanted = wanted.enumerate().peekable();
+        for _ in 0..self.rest.number() {
+            let term = self.rest.bytes();
+            let at = OccurrencesRow::read(&mut self.rest);
+            while wanted.next_if(|(_, wanted)| *wanted < term).is_some() {}
+            match wanted.peek() {
+                Some((number, wanted)) if *wanted == term => visit(*number, at),
+                Some(_) => {}
+                None => return,
+            }
         }
     }
 

@@ -13,9 +13,10 @@
 //! gone. The graph depends on the order of ids alone: a node's level comes from a hash of its id.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::ControlFlow;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::{Cursor, DocumentId, after, field_prefix, gone_node_row, graph_row, id_of};
@@ -154,7 +155,7 @@ fn settle_field(rows: &mut dyn WriteRows, field: u16, (kind, graph): (&VectorKin
     if removed.is_empty() && added.is_empty() {
         return false;
     }
-    let mut walk = Walk::new(rows, field, kind);
+    let mut walk = Walk::to_change(rows, field, kind);
     let mut first = head.first;
     for id in &removed {
         first = walk.take_out(*id, first);
@@ -208,6 +209,16 @@ impl Node {
         row
     }
 
+    /// Adds the links to others that a row has on one level.
+    fn read_links(row: &[u8], level: usize, links: &mut Vec<DocumentId>) {
+        let mut cursor = Cursor(row);
+        // Links to others and from others stand in turn.
+        for _ in 0..2 * level {
+            (0..cursor.number()).for_each(|_| _ = cursor.number());
+        }
+        links.extend((0..cursor.number()).map(|_| cursor.number() as DocumentId));
+    }
+
     fn read(row: &[u8]) -> Node {
         let mut cursor = Cursor(row);
         let mut levels = Vec::new();
@@ -232,9 +243,14 @@ pub(crate) struct Walk<'w> {
     rows: &'w mut dyn Rows,
     field: u16,
     kind: &'w VectorKind,
-    nodes: HashMap<DocumentId, Node>,
-    vectors: HashMap<DocumentId, Vec<u8>>,
+    nodes: FxHashMap<DocumentId, Node>,
+    vectors: FxHashMap<DocumentId, Vec<u8>>,
+    /// Nodes and vectors are kept: a search looks at each once, a change often.
+    keeps: bool,
     changed: BTreeSet<DocumentId>,
+    /// The key of a vector or of a node.
+    vector_key: Vec<u8>,
+    node_key: Vec<u8>,
 }
 
 impl<'w> Walk<'w> {
@@ -243,9 +259,20 @@ impl<'w> Walk<'w> {
             rows,
             field,
             kind,
-            nodes: HashMap::new(),
-            vectors: HashMap::new(),
+            nodes: FxHashMap::default(),
+            vectors: FxHashMap::default(),
+            keeps: false,
             changed: BTreeSet::new(),
+            vector_key: vector_row(field, 0),
+            node_key: node_row(field, 0),
+        }
+    }
+
+    /// One that changes the graph.
+    fn to_change(rows: &'w mut dyn Rows, field: u16, kind: &'w VectorKind) -> Walk<'w> {
+        Walk {
+            keeps: true,
+            ..Walk::new(rows, field, kind)
         }
     }
 
@@ -269,7 +296,8 @@ impl<'w> Walk<'w> {
         let mut near = self.near(vector, first);
         for upper in (level + 1..=self.node(first).level()).rev() {
             loop {
-                let links = self.node(near.id).0[upper].to.clone();
+                let mut links = Vec::new();
+                self.add_links(near.id, upper, &mut links);
                 let others = links.into_iter().map(|id| self.near(vector, id));
                 match others.min() {
                     Some(other) if other < near => near = other,
@@ -281,8 +309,29 @@ impl<'w> Walk<'w> {
     }
 
     fn near(&mut self, vector: &QueryVector, id: DocumentId) -> Near {
-        let distance = vector.least_distance(self.vector(id));
+        if self.keeps {
+            let distance = vector.least_distance(self.vector(id));
+            return Near { distance, id };
+        }
+        let mut distance = f64::INFINITY;
+        set_id(&mut self.vector_key, id);
+        let is_there = self.rows.show(&self.vector_key, &mut |stored| {
+            distance = vector.least_distance(stored);
+        });
+        assert!(is_there, "a node has a vector");
         Near { distance, id }
+    }
+
+    /// Adds the nodes to which a node has a link.
+    fn add_links(&mut self, id: DocumentId, level: usize, links: &mut Vec<DocumentId>) {
+        if self.keeps {
+            return links.extend(&self.node(id).0[level].to);
+        }
+        set_id(&mut self.node_key, id);
+        let is_there = self
+            .rows
+            .show(&self.node_key, &mut |row| Node::read_links(row, level, links));
+        assert!(is_there, "a link leads to a node");
     }
 
     fn vector(&mut self, id: DocumentId) -> &[u8] {
@@ -395,7 +444,7 @@ impl<'w> Walk<'w> {
         let vector = self.compared(id);
         let mut near: Vec<_> = links.iter().map(|other| self.near(&vector, *other)).collect();
         near.sort();
-        let kept: HashSet<_> = self.chosen(&near, count).into_iter().collect();
+        let kept: FxHashSet<_> = self.chosen(&near, count).into_iter().collect();
         for other in links.into_iter().filter(|other| !kept.contains(other)) {
             self.unlink(id, other, level);
         }
@@ -463,6 +512,11 @@ impl<'w> Walk<'w> {
     }
 }
 
+/// Gives a key another id at its end.
+fn set_id(key: &mut [u8], id: DocumentId) {
+    *key.last_chunk_mut().expect("the key ends with an id") = id.to_be_bytes();
+}
+
 fn links_max(links: usize, level: usize) -> usize {
     if level == 0 { 2 * links } else { links }
 }
@@ -506,7 +560,8 @@ impl<'s> LevelSearch<'s> {
         entries: &[Near],
         is_over: &dyn Fn() -> bool,
     ) -> Result<Vec<Near>, SearchError> {
-        let mut seen: HashSet<DocumentId> = entries.iter().map(|near| near.id).collect();
+        let mut links = Vec::new();
+        let mut seen: FxHashSet<DocumentId> = entries.iter().map(|near| near.id).collect();
         let mut candidates: BinaryHeap<Reverse<Near>> = entries.iter().copied().map(Reverse).collect();
         entries.iter().for_each(|near| self.add(*near));
         let mut visited: usize = 0;
@@ -518,9 +573,10 @@ impl<'s> LevelSearch<'s> {
             if visited.is_multiple_of(NODES_BETWEEN_CHECKS) && is_over() {
                 return Err(SearchError::Timeout);
             }
-            let links = walk.node(candidate.id).0[self.level].to.clone();
-            for id in links.into_iter().filter(|id| seen.insert(*id)) {
-                let near = walk.near(vector, id);
+            links.clear();
+            walk.add_links(candidate.id, self.level, &mut links);
+            for id in links.iter().filter(|id| seen.insert(**id)) {
+                let near = walk.near(vector, *id);
                 if self.is_near(near) {
                     candidates.push(Reverse(near));
                     self.add(near);
@@ -533,6 +589,8 @@ impl<'s> LevelSearch<'s> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use crate::query::{Expander, Parameters, parse};
     use crate::search::{Request, search};

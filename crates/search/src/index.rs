@@ -18,9 +18,10 @@ use crate::Document;
 use crate::document::{DocumentRow, OccurrencesRow};
 use crate::graph;
 use crate::layout::{
-    DocumentId, INDEX, after, document_row, field_of_vector, field_prefix, id_of, key_row, removed_row, removed_rows,
-    tag_of,
+    DocumentId, INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row,
+    removed_row, removed_rows, several_row, tag_of,
 };
+use crate::lengths;
 use crate::postings::{self, Posting};
 use crate::rows::{Rows, WriteRows};
 
@@ -90,9 +91,12 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     let id = state.last_id;
     rows.set(&key_row(&document.key), &id.to_be_bytes());
     rows.set(&document_row(id), &row);
+    let mut several = SeveralNumbers::default();
     for (key, value) in document.rows_beside(id) {
         rows.set(&key, value);
+        several.note(&key);
     }
+    several.change(rows, |count| count + 1);
     state.documents += 1;
     state.tokens += u64::from(document.length);
     state.write(rows);
@@ -129,18 +133,51 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
     state.documents -= 1;
     state.tokens -= u64::from(document.length);
     document.terms(|_, _| {});
+    let mut several = SeveralNumbers::default();
     document.rows_beside(id, |key| {
+        several.note(&key);
         let is_in_graph = field_of_vector(&key).is_some_and(|field| graph::leave(rows, field, id));
         if !is_in_graph {
             rows.clear(&key);
         }
     });
+    several.change(rows, |count| count - 1);
     rows.clear(&key_row(key));
     rows.clear(&document_row(id));
     if id <= state.settled {
         rows.set(&removed_row(id), &row);
     }
     true
+}
+
+/// The fields in which a document has several numbers.
+#[derive(Default)]
+struct SeveralNumbers {
+    last: Option<u16>,
+    fields: BTreeSet<u16>,
+}
+
+impl SeveralNumbers {
+    /// A row beside the document; those of a field follow each other.
+    fn note(&mut self, key: &[u8]) {
+        let field = field_of_number(key);
+        if self.last == field {
+            self.fields.extend(field);
+        }
+        self.last = field;
+    }
+
+    /// Counts the document in each of the fields.
+    fn change(&self, rows: &mut dyn WriteRows, changed: impl Fn(u64) -> u64) {
+        for field in &self.fields {
+            let key = several_row(*field);
+            let count = rows.get(&key).map_or(0, |row| id_of(&row));
+            match changed(count) {
+                0 => rows.clear(&key),
+                count => rows.set(&key, &count.to_be_bytes()),
+            }
+        }
+    }
 }
 
 /// How many documents wait to be settled: those that came, and those that went while their postings
@@ -153,6 +190,13 @@ pub fn waiting(rows: &mut dyn Rows) -> u64 {
 /// How many terms the settled documents have.
 pub fn term_count(rows: &mut dyn Rows) -> u64 {
     rows.count(b"w", b"x")
+}
+
+/// How many documents have a number from the start to the end of these rows of a field; nothing if
+/// some have several, so that there are more numbers than documents.
+pub(crate) fn count_of_numbers(rows: &mut dyn Rows, field: u16, (start, end): (&[u8], &[u8])) -> Option<u64> {
+    let is_one_each = !rows.show(&several_row(field), &mut |_| {});
+    is_one_each.then(|| rows.count(start, end))
 }
 
 /// The different values of the TAG field at a position, in byte order; at most `count_max`. Takes
@@ -215,6 +259,11 @@ pub fn settle(rows: &mut dyn WriteRows, documents_max: usize) -> bool {
     for (term, (added, removed)) in &changes {
         postings::change(rows, term, added, removed);
     }
+    let entries = added
+        .iter()
+        .map(|(id, row)| (*id, lengths::entry_of(&DocumentRow::read(row))));
+    lengths::write(rows, &entries.collect::<Vec<_>>());
+    lengths::write(rows, &removed.iter().map(|(id, _)| (*id, 0)).collect::<Vec<_>>());
     removed.iter().for_each(|(id, _)| rows.clear(&removed_row(*id)));
     state.settled = reached;
     state.write(rows);

@@ -14,6 +14,8 @@
 //! 'h' field                  a graph of vectors: see `graph`
 //! 'u' field id               a vector's node in the graph
 //! 'y' field id               a node whose document is gone; no value
+//! 'e' block                  how long the settled documents of a block of ids are: see `lengths`
+//! 'q' field                  how many documents have several numbers in the field (8 bytes)
 //! 'w' term                   a term of the settled documents: how many have it, and its newest postings
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
@@ -84,12 +86,6 @@ pub fn number_prefix(field: u16, number: f64) -> Vec<u8> {
     key
 }
 
-/// The number of a row of [`number_row`], from its eight bytes.
-pub fn number_of(sorted: [u8; 8]) -> f64 {
-    let sorted = u64::from_be_bytes(sorted);
-    f64::from_bits(if sorted >> 63 == 1 { sorted ^ (1 << 63) } else { !sorted })
-}
-
 pub fn place_row(field: u16, cell: Cell, id: DocumentId) -> Vec<u8> {
     with_id(place_prefix(field, cell), id)
 }
@@ -116,6 +112,15 @@ pub fn vector_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'v', field), id)
 }
 
+/// Counts the documents that have several numbers in a field.
+pub fn several_row(field: u16) -> Vec<u8> {
+    field_prefix(b'q', field)
+}
+
+pub fn lengths_row(block: u64) -> Vec<u8> {
+    tagged(b'e', block)
+}
+
 pub fn graph_row(field: u16) -> Vec<u8> {
     field_prefix(b'h', field)
 }
@@ -126,6 +131,14 @@ pub fn node_row(field: u16, id: DocumentId) -> Vec<u8> {
 
 pub fn gone_node_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'y', field), id)
+}
+
+/// The field of a row of numbers; nothing if the row is another.
+pub fn field_of_number(key: &[u8]) -> Option<u16> {
+    match key {
+        [b'n', high, low, ..] => Some(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    }
 }
 
 /// The field of a row of vectors; nothing if the row is another.
@@ -241,7 +254,18 @@ impl<'a> Cursor<'a> {
         self.0.is_empty()
     }
 
+    #[inline]
     pub fn number(&mut self) -> u128 {
+        match self.0 {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.0 = rest;
+                (*byte).into()
+            }
+            _ => self.long_number(),
+        }
+    }
+
+    fn long_number(&mut self) -> u128 {
         let (mut number, mut shift) = (0, 0);
         loop {
             let [byte, rest @ ..] = self.0 else {
@@ -256,11 +280,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    #[inline]
     pub fn bytes(&mut self) -> &'a [u8] {
         let length = self.number() as usize;
         self.take(length)
     }
 
+    #[inline]
     pub fn take(&mut self, length: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(length);
         self.0 = rest;
@@ -286,8 +312,6 @@ mod tests {
         let numbers = [f64::NEG_INFINITY, -1e9, -1.5, -0.0, 1e-300, 2.0, 1e300, f64::INFINITY];
         let keys: Vec<_> = numbers.iter().map(|&number| number_prefix(1, number)).collect();
         assert!(keys.is_sorted());
-        let back = keys.iter().map(|key| number_of(key[3..].try_into().unwrap()));
-        assert!(back.eq(numbers));
         assert_eq!(number_prefix(1, -0.0), number_prefix(1, 0.0));
     }
 

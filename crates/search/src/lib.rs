@@ -17,7 +17,6 @@
 //! Nothing a client sends panics, and depth, terms and expansions of a query are bounded.
 
 #![warn(missing_docs)]
-#![forbid(unsafe_code)]
 
 pub mod aggregate;
 pub mod analysis;
@@ -27,7 +26,9 @@ pub mod geo;
 pub mod graph;
 pub mod highlight;
 pub mod index;
+mod lanes;
 mod layout;
+mod lengths;
 mod postings;
 pub mod query;
 pub mod rows;

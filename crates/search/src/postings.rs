@@ -1,7 +1,8 @@
 //! The postings of one term among settled documents: which have it, how often and where.
 //!
 //! ```text
-//! 'w' term           documents (4 bytes), last id (8 bytes), then the newest postings
+//! 'w' term           documents (4 bytes; the first bit: there are older postings), last id (8 bytes),
+//!                    then the newest postings
 //! 'p' term id        older postings, full rows of about TAIL_BYTES, the last at most this id
 //! a posting:         distance of its id to that before it (the first of a row: its id), then the occurrences
 //! ```
@@ -11,11 +12,12 @@
 //! written anew when one of its postings goes.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use crate::document::{Occurrences, OccurrencesRow, push_occurrences};
 use crate::layout::{Cursor, DocumentId, after, id_of, postings_prefix, postings_row, push_number, term_row, with_id};
 use crate::rows::{Rows, WriteRows};
+use crate::schema::FieldMask;
 
 /// When the newest postings of a term are longer, they become a row of their own.
 const TAIL_BYTES: usize = 2048;
@@ -24,6 +26,9 @@ const TAIL_BYTES: usize = 2048;
 const PATCHED_FROM: usize = 96;
 
 const HEAD_BYTES: usize = 12;
+
+/// The bit of a term's row that tells of older postings.
+const HAS_OLDER: u32 = 1 << 31;
 
 /// A document that has the term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +73,7 @@ fn push(row: &mut Vec<u8>, distance: DocumentId, occurrences: &Occurrences) {
 struct Term {
     documents: u32,
     last: DocumentId,
+    has_older: bool,
     /// As it is stored, with its head.
     row: Vec<u8>,
     /// How much of `row` is stored already and unchanged behind the head.
@@ -80,15 +86,18 @@ impl Term {
             return Term {
                 documents: 0,
                 last: 0,
+                has_older: false,
                 row: vec![0; HEAD_BYTES],
                 stored: 0,
             };
         };
         let (documents, last) = head(&row);
+        let has_older = has_older(&row);
         let stored = row.len();
         Term {
             documents,
             last,
+            has_older,
             row,
             stored,
         }
@@ -99,6 +108,7 @@ impl Term {
             rows.set(&postings_row(term, self.last), &self.row[HEAD_BYTES..]);
             self.row.truncate(HEAD_BYTES);
             self.stored = 0;
+            self.has_older = true;
         }
         let before = if self.row.len() == HEAD_BYTES { 0 } else { self.last };
         push(&mut self.row, id - before, occurrences);
@@ -125,7 +135,8 @@ impl Term {
         if self.documents == 0 {
             return rows.clear(&term_row(term));
         }
-        self.row[..4].copy_from_slice(&self.documents.to_be_bytes());
+        let older = if self.has_older { HAS_OLDER } else { 0 };
+        self.row[..4].copy_from_slice(&(self.documents | older).to_be_bytes());
         self.row[4..HEAD_BYTES].copy_from_slice(&self.last.to_be_bytes());
         if self.stored < PATCHED_FROM {
             return rows.set(&term_row(term), &self.row);
@@ -139,7 +150,11 @@ impl Term {
 fn head(row: &[u8]) -> (u32, DocumentId) {
     let (documents, rest) = row.split_first_chunk().expect("a term's row has a head");
     let last = rest.first_chunk().expect("a term's row has a head");
-    (u32::from_be_bytes(*documents), u64::from_be_bytes(*last))
+    (u32::from_be_bytes(*documents) & !HAS_OLDER, u64::from_be_bytes(*last))
+}
+
+fn has_older(row: &[u8]) -> bool {
+    row[0] & 0x80 != 0
 }
 
 /// How many settled documents have the term of this row.
@@ -165,7 +180,9 @@ fn without(row: &[u8], ids: &BTreeSet<DocumentId>) -> (Vec<u8>, u32) {
 pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Posting], removed: &BTreeSet<DocumentId>) {
     let mut of_term = Term::read(rows, term);
     if !removed.is_empty() {
-        of_term.documents -= remove_older(rows, term, removed);
+        if of_term.has_older {
+            of_term.documents -= remove_older(rows, term, removed);
+        }
         of_term.remove(removed);
     }
     for posting in added {
@@ -207,31 +224,36 @@ fn first_from(rows: &mut dyn Rows, term: &[u8], id: DocumentId) -> Option<(Vec<u
 /// Walks the postings of a term by rows, so that rows behind what is asked for are not read.
 pub(crate) struct Walk {
     term: Vec<u8>,
+    /// The row of the newest postings, until it is their turn.
+    newest: Vec<u8>,
     /// The postings of the present row, which are read one by one.
     row: Vec<u8>,
     /// Where the next posting of the row begins.
     at: usize,
     present: Option<Present>,
-    /// No id that is still to be read is below.
+    /// No id that is still to be read is below; nothing if only the newest are.
     next: Option<DocumentId>,
-    is_in_tail: bool,
 }
 
 struct Present {
     id: DocumentId,
-    /// Where in the row its occurrences begin.
-    occurrences: usize,
+    frequency: u32,
+    fields: FieldMask,
+    /// Where in the row its positions are.
+    positions: Range<usize>,
 }
 
 impl Walk {
-    pub fn new(term: &[u8]) -> Walk {
+    /// Begins with the row of the term; an empty one if it has none.
+    pub fn new(term: &[u8], newest: Vec<u8>) -> Walk {
+        let next = (!newest.is_empty() && has_older(&newest)).then_some(0);
         Walk {
             term: term.to_vec(),
+            newest,
             row: Vec::new(),
             at: 0,
             present: None,
-            next: Some(0),
-            is_in_tail: false,
+            next,
         }
     }
 
@@ -244,7 +266,7 @@ impl Walk {
                 return Some(present.id);
             }
             match self.at < self.row.len() {
-                true => self.read_posting(),
+                true => self.read_postings(id),
                 false => self.read_row(rows, id)?,
             }
         }
@@ -253,36 +275,49 @@ impl Walk {
     /// Where the term stands in the document that was found.
     pub fn found(&self) -> OccurrencesRow<'_> {
         let present = self.present.as_ref().expect("a posting was found");
-        OccurrencesRow::read(&mut Cursor(&self.row[present.occurrences..]))
+        OccurrencesRow {
+            frequency: present.frequency,
+            fields: present.fields,
+            positions: &self.row[present.positions.clone()],
+        }
     }
 
-    fn read_posting(&mut self) {
-        let before = self.present.as_ref().map_or(0, |present| present.id);
+    /// Reads on to the first posting at or after `id`, or to the end of the row.
+    fn read_postings(&mut self, id: DocumentId) {
+        let mut last = self.present.as_ref().map_or(0, |present| present.id);
         let mut cursor = Cursor(&self.row[self.at..]);
-        let id = before + cursor.number() as DocumentId;
-        let occurrences = self.row.len() - cursor.0.len();
-        OccurrencesRow::read(&mut cursor);
+        while !cursor.is_at_end() {
+            last += cursor.number() as DocumentId;
+            let read = OccurrencesRow::read(&mut cursor);
+            if last >= id {
+                let end = self.row.len() - cursor.0.len();
+                self.present = Some(Present {
+                    id: last,
+                    frequency: read.frequency,
+                    fields: read.fields,
+                    positions: end - read.positions.len()..end,
+                });
+                break;
+            }
+        }
         self.at = self.row.len() - cursor.0.len();
-        self.present = Some(Present { id, occurrences });
     }
 
     fn read_row(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<()> {
-        let from = self.next?.max(id);
-        let older = (!self.is_in_tail).then(|| first_from(rows, &self.term, from)).flatten();
         // The ids of a row are distances to that before; the first's is its own.
         self.present = None;
-        match older {
-            Some((key, row)) => {
-                self.next = Some(id_of(&key) + 1);
-                (self.row, self.at) = (row, 0);
-            }
-            None => {
-                self.next = None;
-                self.is_in_tail = true;
-                (self.row, self.at) = (rows.get(&term_row(&self.term))?, HEAD_BYTES);
+        if let Some(next) = self.next {
+            match first_from(rows, &self.term, next.max(id)) {
+                Some((key, row)) => {
+                    self.next = Some(id_of(&key) + 1);
+                    (self.row, self.at) = (row, 0);
+                    return Some(());
+                }
+                None => self.next = None,
             }
         }
-        Some(())
+        (self.row, self.at) = (std::mem::take(&mut self.newest), HEAD_BYTES);
+        (!self.row.is_empty()).then_some(())
     }
 }
 
@@ -307,8 +342,12 @@ mod tests {
         }
     }
 
+    fn walk(rows: &mut MemoryRows) -> Walk {
+        Walk::new(b"term", rows.get(&term_row(b"term")).unwrap_or_default())
+    }
+
     fn all(rows: &mut MemoryRows) -> Vec<Posting> {
-        let mut walk = Walk::new(b"term");
+        let mut walk = walk(rows);
         let (mut found, mut from) = (Vec::new(), 0);
         while let Some(id) = walk.seek(rows, from) {
             from = id + 1;
@@ -335,10 +374,10 @@ mod tests {
         let many: Vec<_> = (1..=2000).map(|id| posting(id * 3, 1)).collect();
         change(&mut rows, b"term", &many, &BTreeSet::new());
         for from in [0, 1, 3, 2999, 3000, 3001, 6000] {
-            let found = Walk::new(b"term").seek(&mut rows, from);
+            let found = walk(&mut rows).seek(&mut rows, from);
             assert_eq!(found, Some((from.max(1)).div_ceil(3) * 3));
         }
-        assert_eq!(Walk::new(b"term").seek(&mut rows, 6001), None);
+        assert_eq!(walk(&mut rows).seek(&mut rows, 6001), None);
     }
 
     proptest! {

@@ -4,6 +4,7 @@
 //! original: L2 is the squared distance, IP and COSINE are one minus the product.
 
 use crate::SearchError;
+use crate::lanes::widely;
 
 /// Most components of a vector.
 pub const DIMENSIONS_MAX: usize = 32_768;
@@ -359,7 +360,8 @@ impl QueryVector {
     }
 }
 
-/// Sums that are kept beside each other, so that a processor can do them at once.
+/// Sums that are kept beside each other, so that a processor can do them at once. Each is of the
+/// same components on every processor, so a distance does not depend on which one computes it.
 const LANES: usize = 16;
 
 fn summed<const BYTES: usize>(
@@ -368,18 +370,21 @@ fn summed<const BYTES: usize>(
     decode: impl Fn([u8; BYTES]) -> f32,
     of_pair: impl Fn(f32, f32) -> f32,
 ) -> f64 {
-    let mut lanes = [0.0f32; LANES];
-    let (rows, rest) = singles.as_chunks::<LANES>();
-    let stored = stored.as_chunks::<BYTES>().0;
-    let (stored_rows, stored_rest) = stored.as_chunks::<LANES>();
-    for (row, stored) in rows.iter().zip(stored_rows) {
-        for lane in 0..LANES {
-            lanes[lane] += of_pair(row[lane], decode(stored[lane]));
+    let lanes = widely(|| {
+        let mut lanes = [0.0f32; LANES];
+        let (rows, rest) = singles.as_chunks::<LANES>();
+        let stored = stored.as_chunks::<BYTES>().0;
+        let (stored_rows, stored_rest) = stored.as_chunks::<LANES>();
+        for (row, stored) in rows.iter().zip(stored_rows) {
+            for lane in 0..LANES {
+                lanes[lane] += of_pair(row[lane], decode(stored[lane]));
+            }
         }
-    }
-    for (lane, (single, stored)) in rest.iter().zip(stored_rest).enumerate() {
-        lanes[lane] += of_pair(*single, decode(*stored));
-    }
+        for (lane, (single, stored)) in rest.iter().zip(stored_rest).enumerate() {
+            lanes[lane] += of_pair(*single, decode(*stored));
+        }
+        lanes
+    });
     lanes.iter().map(|lane| f64::from(*lane)).sum()
 }
 

@@ -40,7 +40,7 @@ impl Cursor {
 
 /// Bytes of a record, about.
 pub fn bytes(record: &Record) -> usize {
-    let pairs = record.iter().map(|(name, value)| name.len() + value.bytes().len());
+    let pairs = record.iter().map(|(name, value)| name.len() + value.size());
     RECORD_BYTES + pairs.sum::<usize>()
 }
 

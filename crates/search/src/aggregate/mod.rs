@@ -11,7 +11,7 @@ mod times;
 mod value;
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 pub use expression::Expression;
 pub use reducers::Reducer;
@@ -74,6 +74,17 @@ impl Step {
             Step::GroupBy { .. } => format!("Property `{name}` not present in document or pipeline"),
             Step::SortBy { .. } => format!("Property `{name}` not loaded nor in schema"),
             _ => format!("Property `{name}` not loaded nor in pipeline"),
+        }
+    }
+
+    /// The original's word for it.
+    fn name(&self) -> String {
+        match self {
+            Step::GroupBy { .. } => "Grouper".into(),
+            Step::SortBy { .. } => "Sorter".into(),
+            Step::Apply { expression, .. } => format!("Projector - {}", expression.kind()),
+            Step::Filter(expression) => format!("Filter - {}", expression.kind()),
+            Step::Limit { .. } => "Pager/Limiter".into(),
         }
     }
 
@@ -147,7 +158,7 @@ pub fn run_watched(
 ) -> Result<Vec<Record>, SearchError> {
     for (at, step) in steps.iter().enumerate() {
         records = match step {
-            Step::GroupBy { properties, reducers } => grouped(properties, reducers, &records)?,
+            Step::GroupBy { .. } => grouped(step, &records)?,
             Step::SortBy { keys, max } => {
                 let is_limited = matches!(steps.get(at + 1), Some(Step::Limit { .. }));
                 let default = if is_limited { 0 } else { SORTED_DEFAULT };
@@ -157,41 +168,83 @@ pub fn run_watched(
             Step::Filter(expression) => filtered(expression, records)?,
             Step::Limit { offset, count } => records.into_iter().skip(*offset).take(*count).collect(),
         };
-        let name = match step {
-            Step::GroupBy { .. } => "Grouper".into(),
-            Step::SortBy { .. } => "Sorter".into(),
-            Step::Apply { expression, .. } => format!("Projector - {}", expression.kind()),
-            Step::Filter(expression) => format!("Filter - {}", expression.kind()),
-            Step::Limit { .. } => "Pager/Limiter".into(),
-        };
-        watch(name, records.len());
+        watch(step.name(), records.len());
     }
     Ok(records)
 }
 
-/// The groups stand in the order of their values.
-fn grouped(
-    properties: &[String],
-    reducers: &[(Reducer, String)],
-    records: &[Record],
-) -> Result<Vec<Record>, SearchError> {
-    let mut groups: BTreeMap<Vec<Value>, Vec<Reduced>> = BTreeMap::new();
-    let begin = || reducers.iter().map(|(reducer, _)| Reduced::new(reducer)).collect();
-    for record in records {
-        let values = properties.iter().map(|name| record.get(name).clone()).collect();
-        let group = groups.entry(values).or_insert_with(begin);
-        group.iter_mut().for_each(|reduced| reduced.add(record));
-        if groups.len() > GROUPS_MAX {
-            return Err(SearchError::Limit(format!("A GROUPBY has at most {GROUPS_MAX} groups")));
-        }
+/// The groups of records that come one by one.
+pub struct Grouping<'s> {
+    properties: &'s [String],
+    reducers: &'s [(Reducer, String)],
+    groups: HashMap<Vec<Value>, Vec<Reduced<'s>>>,
+    /// The values of the present record.
+    values: Vec<Value>,
+    /// Bytes that the groups keep, about.
+    bytes: usize,
+}
+
+/// What a group takes beside its values, in bytes, about; and what a reducer of it does.
+const GROUP_BYTES: usize = 64;
+const REDUCED_BYTES: usize = size_of::<Reduced<'_>>();
+
+impl<'s> Grouping<'s> {
+    /// The groups of a step; nothing if it is another than GROUPBY.
+    pub fn of(step: &'s Step) -> Option<Grouping<'s>> {
+        let Step::GroupBy { properties, reducers } = step else {
+            return None;
+        };
+        Some(Grouping {
+            properties,
+            reducers,
+            groups: HashMap::new(),
+            values: vec![Value::Null; properties.len()],
+            bytes: 0,
+        })
     }
-    let record = |(values, group): (Vec<Value>, Vec<Reduced>)| {
-        let names = properties.iter().chain(reducers.iter().map(|(_, name)| name)).cloned();
-        names
-            .zip(values.into_iter().chain(group.into_iter().map(Reduced::result)))
-            .collect()
-    };
-    Ok(groups.into_iter().map(record).collect())
+
+    /// Adds a record to its group.
+    pub fn add(&mut self, record: &Record) -> Result<(), SearchError> {
+        for (value, name) in self.values.iter_mut().zip(self.properties) {
+            value.become_like(record.get(name));
+        }
+        if !self.groups.contains_key(&self.values) {
+            if self.groups.len() == GROUPS_MAX {
+                return Err(SearchError::Limit(format!("A GROUPBY has at most {GROUPS_MAX} groups")));
+            }
+            let reduced = self.reducers.iter().map(|(reducer, _)| Reduced::new(reducer));
+            self.groups.insert(self.values.clone(), reduced.collect());
+            let values = self.values.iter().map(Value::size).sum::<usize>();
+            self.bytes += GROUP_BYTES + values + self.reducers.len() * REDUCED_BYTES;
+        }
+        let group = self.groups.get_mut(&self.values).expect("the group was made");
+        self.bytes += group.iter_mut().map(|reduced| reduced.add(record)).sum::<usize>();
+        Ok(())
+    }
+
+    /// Bytes that the groups keep, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A record for each group, in the order of their values.
+    pub fn records(self) -> Vec<Record> {
+        let mut groups: Vec<_> = self.groups.into_iter().collect();
+        groups.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let results = self.reducers.iter().map(|(_, name)| name);
+        let names: Vec<&String> = self.properties.iter().chain(results).collect();
+        let record = |(values, group): (Vec<Value>, Vec<Reduced>)| {
+            let values = values.into_iter().chain(group.into_iter().map(Reduced::result));
+            names.iter().map(|name| (*name).clone()).zip(values).collect()
+        };
+        groups.into_iter().map(record).collect()
+    }
+}
+
+fn grouped(step: &Step, records: &[Record]) -> Result<Vec<Record>, SearchError> {
+    let mut grouping = Grouping::of(step).expect("the step is a GROUPBY");
+    records.iter().try_for_each(|record| grouping.add(record))?;
+    Ok(grouping.records())
 }
 
 fn sorted(keys: &[(String, bool)], max: usize, mut records: Vec<Record>) -> Vec<Record> {

@@ -164,8 +164,22 @@ impl<'r> Reduced<'r> {
         }
     }
 
-    pub fn add(&mut self, record: &Record) {
+    /// Returns how many bytes more it keeps, about.
+    pub fn add(&mut self, record: &Record) -> usize {
         self.records += 1;
+        let before = self.numbers.len() + self.values.len() + self.sample.len();
+        self.take(record);
+        let after = self.numbers.len() + self.values.len() + self.sample.len();
+        match self.reducer {
+            _ if after == before => 0,
+            Reducer::CountDistinct(name) | Reducer::ToList(name) | Reducer::RandomSample(name, _) => {
+                size_of::<Value>() + record.get(name).size()
+            }
+            _ => size_of::<f64>(),
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
         match self.reducer {
             Reducer::Count => {}
             Reducer::Sum(name) | Reducer::Min(name) | Reducer::Max(name) => self.add_to_one(record.get(name)),

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// A property's value.
 #[derive(Clone, Debug)]
@@ -36,6 +37,23 @@ impl Value {
         match self {
             Value::Text(text) => text.clone(),
             other => other.to_string().into_bytes(),
+        }
+    }
+
+    /// Bytes that it takes beside itself, about.
+    pub fn size(&self) -> usize {
+        match self {
+            Value::Null | Value::Number(_) => size_of::<f64>(),
+            Value::Text(text) => text.len(),
+            Value::List(values) => values.iter().map(|value| size_of::<Value>() + value.size()).sum(),
+        }
+    }
+
+    /// Becomes a copy of another value, in the memory that it has.
+    pub(super) fn become_like(&mut self, other: &Value) {
+        match (self, other) {
+            (Value::Text(own), Value::Text(other)) => own.clone_from(other),
+            (own, other) => *own = other.clone(),
         }
     }
 
@@ -99,6 +117,18 @@ impl PartialEq for Value {
 }
 
 impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.rank().hash(state);
+        match self {
+            Value::Null => {}
+            Value::Number(number) => (number + 0.0).to_bits().hash(state),
+            Value::Text(text) => text.hash(state),
+            Value::List(values) => values.hash(state),
+        }
+    }
+}
 
 impl fmt::Display for Value {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,6 +197,12 @@ impl Record {
             Some((_, known)) => *known = value,
             None => self.properties.push((name.to_owned(), value)),
         }
+    }
+
+    /// Takes all properties out.
+    pub fn clear(&mut self) {
+        self.properties.clear();
+        self.matched.clear();
     }
 
     /// Names and values.

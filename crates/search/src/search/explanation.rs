@@ -190,7 +190,7 @@ impl Every {
 
 impl Matcher {
     /// How many documents there are at most.
-    fn documents(&self) -> u64 {
+    pub(super) fn documents(&self) -> u64 {
         match self.seen_through() {
             Matcher::Empty => 0,
             Matcher::Words(words) => words.documents,

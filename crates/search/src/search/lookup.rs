@@ -1,18 +1,19 @@
 //! Looks up a query's words at this snapshot, and makes the matchers that walk their documents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use crate::analysis::folded;
 use crate::document::DocumentRow;
 use crate::geo::Circle;
-use crate::index::{DocumentRows, State, gone, unsettled_documents};
+use crate::index::{DocumentRows, State, count_of_numbers, gone, unsettled_documents};
 use crate::layout::{DocumentId, after, cell_of, field_prefix, id_of};
-use crate::layout::{number_of, number_prefix, place_prefix, tag_prefix, term_row};
-use crate::postings::{Posting, documents_of};
+use crate::layout::{number_prefix, place_prefix, tag_prefix, term_row};
+use crate::postings::{Posting, Walk, documents_of};
 use crate::query::{Affix, Node, NodeKind, NumberRange, Options, ShapeCondition, VectorRange};
 use crate::rows::Rows;
-use crate::schema::FieldKind;
+use crate::schema::{ALL_FIELDS, FieldKind};
 use crate::search::Request;
 use crate::search::affixes;
 use crate::search::comparison::{compare_all, kind_of};
@@ -29,10 +30,13 @@ pub(super) struct Lookup<'l> {
     schema: &'l Schema,
     request: &'l Request,
     is_over: &'l dyn Fn() -> bool,
+    state: &'l State,
     unsettled: DocumentRows,
     gone: DocumentRows,
-    gone_ids: BTreeSet<DocumentId>,
+    gone_ids: Rc<BTreeSet<DocumentId>>,
     words: BTreeMap<Vec<u8>, Word>,
+    /// The terms of each pattern, in the order in which the query has the patterns.
+    patterns: VecDeque<Vec<Vec<u8>>>,
 }
 
 /// A term that the query asks for.
@@ -41,57 +45,92 @@ struct Word {
     /// How many documents have it.
     documents: u64,
     unsettled: Vec<Posting>,
+    /// The term's row; empty if there is none.
+    row: Vec<u8>,
 }
 
 impl<'l> Lookup<'l> {
     pub fn new(
         rows: &'l mut dyn Rows,
         schema: &'l Schema,
-        state: &State,
+        state: &'l State,
         request: &'l Request,
         is_over: &'l dyn Fn() -> bool,
     ) -> Lookup<'l> {
-        let unsettled = unsettled_documents(rows, state, usize::MAX);
-        let gone = gone(rows, usize::MAX);
-        let gone_ids = gone.iter().map(|(id, _)| *id).collect();
         Lookup {
             rows,
             schema,
             request,
             is_over,
-            unsettled,
-            gone,
-            gone_ids,
+            state,
+            unsettled: DocumentRows::new(),
+            gone: DocumentRows::new(),
+            gone_ids: Rc::default(),
             words: BTreeMap::new(),
+            patterns: VecDeque::new(),
         }
     }
 
     /// Reads what is known of every term of the query.
     pub fn read(&mut self, root: &Node) -> Result<(), SearchError> {
+        if has_terms(root) {
+            self.unsettled = unsettled_documents(self.rows, self.state, usize::MAX);
+            self.gone = gone(self.rows, usize::MAX);
+            self.gone_ids = Rc::new(self.gone.iter().map(|(id, _)| *id).collect());
+        }
         self.ask_for(root)?;
         for (term, word) in &mut self.words {
-            let row = self.rows.get(&term_row(term));
-            word.documents = row.map_or(0, |row| documents_of(&row)).into();
+            word.row = self.rows.get(&term_row(term)).unwrap_or_default();
+            if !word.row.is_empty() {
+                word.documents = documents_of(&word.row).into();
+            }
         }
+        let (terms, mut words): (Vec<&[u8]>, Vec<&mut Word>) = self
+            .words
+            .iter_mut()
+            .map(|(term, word)| (term.as_slice(), word))
+            .unzip();
         for (_, row) in &self.gone {
-            DocumentRow::read(row).terms(|term, _| {
-                if let Some(word) = self.words.get_mut(term) {
-                    word.documents -= 1;
-                }
-            });
+            DocumentRow::read(row).find(terms.iter().copied(), |number, _| words[number].documents -= 1);
         }
         for (id, row) in &self.unsettled {
-            DocumentRow::read(row).terms(|term, at| {
-                if let Some(word) = self.words.get_mut(term) {
-                    word.documents += 1;
-                    word.unsettled.push(Posting {
-                        id: *id,
-                        occurrences: at.to_owned(),
-                    });
-                }
+            DocumentRow::read(row).find(terms.iter().copied(), |number, at| {
+                words[number].documents += 1;
+                words[number].unsettled.push(Posting {
+                    id: *id,
+                    occurrences: at.to_owned(),
+                });
             });
         }
         Ok(())
+    }
+
+    /// How many documents match, if that can be told without looking at each. Call it after
+    /// [`Lookup::read`].
+    pub fn total(&mut self, root: &Node) -> Option<u64> {
+        match &root.kind {
+            NodeKind::Empty => Some(0),
+            NodeKind::All => Some(self.state.documents),
+            NodeKind::Word { term, .. } if root.options.fields == ALL_FIELDS => {
+                self.words.get(term).map(|word| word.documents)
+            }
+            NodeKind::Numeric(range) => {
+                let (start, end) = bounds(range)?;
+                count_of_numbers(self.rows, range.field, (&start, &end))
+            }
+            NodeKind::Tag { field, values } => match values.as_slice() {
+                [value] if !matches!(value.kind, NodeKind::Affix(_)) => {
+                    let prefix = tag_prefix(*field, &self.tag_of_case(*field, &joined_words(value)));
+                    Some(self.rows.count(&prefix, &after(&prefix)))
+                }
+                _ => None,
+            },
+            NodeKind::Missing(field) => {
+                let prefix = field_prefix(b'i', *field);
+                Some(self.rows.count(&prefix, &after(&prefix)))
+            }
+            _ => None,
+        }
     }
 
     fn ask_for(&mut self, node: &Node) -> Result<(), SearchError> {
@@ -101,9 +140,11 @@ impl<'l> Lookup<'l> {
         match &node.kind {
             NodeKind::Word { term, .. } => _ = self.words.entry(term.clone()).or_default(),
             NodeKind::Affix(affix) => {
-                for term in self.terms(affix)? {
-                    self.words.entry(term).or_default();
+                let terms = affixes::terms(self.rows, affix, (&self.unsettled, &self.gone), self.is_over)?;
+                for term in &terms {
+                    self.words.entry(term.clone()).or_default();
                 }
+                self.patterns.push_back(terms);
             }
             NodeKind::Every { children, .. } | NodeKind::Any(children) => {
                 children.iter().try_for_each(|child| self.ask_for(child))?;
@@ -114,11 +155,7 @@ impl<'l> Lookup<'l> {
         Ok(())
     }
 
-    fn terms(&mut self, affix: &Affix) -> Result<Vec<Vec<u8>>, SearchError> {
-        affixes::terms(self.rows, affix, (&self.unsettled, &self.gone), self.is_over)
-    }
-
-    /// The matcher of a node whose terms were read.
+    /// The matcher of the node whose terms were read.
     pub fn matcher(&mut self, node: &Node) -> Result<Matcher, SearchError> {
         let matcher = self.matcher_of(node)?;
         Ok(match &self.request.clock {
@@ -132,8 +169,8 @@ impl<'l> Lookup<'l> {
             NodeKind::Empty => Matcher::Empty,
             NodeKind::All => Matcher::all(node.options.weight),
             NodeKind::Word { term, .. } => self.word(term, &node.options),
-            NodeKind::Affix(affix) => {
-                let terms = self.terms(affix)?;
+            NodeKind::Affix(_) => {
+                let terms = self.patterns.pop_front().expect("the pattern was read");
                 let words = terms.iter().map(|term| {
                     self.word(
                         term,
@@ -172,8 +209,8 @@ impl<'l> Lookup<'l> {
         Matcher::Words(Box::new(Words::new(
             term,
             word.documents,
-            word.unsettled.clone(),
-            self.gone_ids.clone(),
+            Walk::new(term, word.row.clone()),
+            (word.unsettled.clone(), self.gone_ids.clone()),
             (options.fields, options.weight),
         )))
     }
@@ -246,17 +283,10 @@ impl<'l> Lookup<'l> {
 
     /// Numbers stand in their own order, so the ids of a range are sorted first.
     fn numbers(&mut self, range: &NumberRange) -> Result<Matcher, SearchError> {
-        let prefix = field_prefix(b'n', range.field);
-        let start = number_prefix(range.field, range.from);
-        let end = after(&number_prefix(range.field, range.to));
         let (mut ids, mut is_over) = (Vec::new(), Checked::new(self.is_over));
-        if start < end {
+        if let Some((start, end)) = bounds(range).filter(|(start, end)| start < end) {
             self.rows.scan(&start, &end, &mut |key, _| {
-                let at = prefix.len();
-                let bits = key[at..at + 8].try_into().expect("eight bytes of a number");
-                if range.contains(number_of(bits)) {
-                    ids.push(id_of(key));
-                }
+                ids.push(id_of(key));
                 is_over.go_on()
             });
         }
@@ -316,6 +346,25 @@ impl<'l> Lookup<'l> {
         })?;
         Ok(Matcher::near(near, range.distance_name.clone()))
     }
+}
+
+/// Whether a condition asks for terms of documents.
+fn has_terms(node: &Node) -> bool {
+    match &node.kind {
+        NodeKind::Word { .. } | NodeKind::Affix(_) => true,
+        NodeKind::Every { children, .. } | NodeKind::Any(children) => children.iter().any(has_terms),
+        NodeKind::Not(child) | NodeKind::Optional(child) => has_terms(child),
+        _ => false,
+    }
+}
+
+/// The rows of the numbers of a range, from a start to an end. Nothing if a bound is no number.
+fn bounds(range: &NumberRange) -> Option<(Vec<u8>, Vec<u8>)> {
+    let row = |number: f64| (!number.is_nan()).then(|| number_prefix(range.field, number));
+    let (from, to) = (row(range.from)?, row(range.to)?);
+    let start = if range.from_included { from } else { after(&from) };
+    let end = if range.to_included { after(&to) } else { to };
+    Some((start, end))
 }
 
 /// Looks now and then whether the time of a search is over.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use crate::layout::{DocumentId, after, document_row, id_of, with_id};
 use crate::postings::{Posting, Walk};
@@ -41,6 +42,8 @@ pub(super) enum Matcher {
     Every(Box<Every>),
     Any {
         children: Vec<Matcher>,
+        /// Where each child stands; the highest id if it has ended.
+        stands: Vec<DocumentId>,
         at: Option<DocumentId>,
         weight: f64,
         /// Alternatives that the query writes, not the terms of a pattern.
@@ -82,6 +85,8 @@ pub(super) struct Every {
     slop: Option<u32>,
     in_order: bool,
     at: Option<DocumentId>,
+    /// The children by their numbers, that with the fewest documents first.
+    rarest_first: Vec<usize>,
 }
 
 impl Matcher {
@@ -127,6 +132,7 @@ impl Matcher {
         match children.is_empty() {
             true => Matcher::Empty,
             false => Matcher::Any {
+                stands: vec![0; children.len()],
                 children,
                 at: None,
                 weight,
@@ -141,6 +147,7 @@ impl Matcher {
             0 => Matcher::Empty,
             1 => children.remove(0),
             _ => Matcher::Every(Box::new(Every {
+                rarest_first: rarest_first(&children),
                 children,
                 weight,
                 slop,
@@ -195,8 +202,17 @@ impl Matcher {
                 ids.get(*next).copied()
             }
             Matcher::Every(every) => every.seek(rows, id),
-            Matcher::Any { children, at, .. } => {
-                *at = children.iter_mut().filter_map(|child| child.seek(rows, id)).min();
+            Matcher::Any {
+                children, stands, at, ..
+            } => {
+                let mut least = DocumentId::MAX;
+                for (child, stands) in children.iter_mut().zip(stands) {
+                    if *stands < id {
+                        *stands = child.seek(rows, id).unwrap_or(DocumentId::MAX);
+                    }
+                    least = least.min(*stands);
+                }
+                *at = (least < DocumentId::MAX).then_some(least);
                 *at
             }
             Matcher::Not { all, child } => loop {
@@ -279,6 +295,12 @@ fn merged(children: &[Matcher], id: DocumentId) -> Option<Vec<u32>> {
     Some(positions)
 }
 
+fn rarest_first(children: &[Matcher]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..children.len()).collect();
+    order.sort_by_key(|child| children[*child].documents());
+    order
+}
+
 impl Every {
     fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
         if self.at.is_some_and(|at| at >= id) {
@@ -298,14 +320,17 @@ impl Every {
     /// The first document at or after `id` at which all children stand.
     fn agreed(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
         let mut wanted = id;
-        loop {
-            let before = wanted;
-            for child in &mut self.children {
-                wanted = child.seek(rows, wanted)?;
+        'wanted: loop {
+            for (number, child) in self.rarest_first.iter().enumerate() {
+                let found = self.children[*child].seek(rows, wanted)?;
+                if found > wanted {
+                    wanted = found;
+                    if number > 0 {
+                        continue 'wanted;
+                    }
+                }
             }
-            if wanted == before && self.children[0].at() == Some(wanted) {
-                return Some(wanted);
-            }
+            return Some(wanted);
         }
     }
 
@@ -331,7 +356,7 @@ pub(super) struct Words {
     pub weight: f64,
     fields: FieldMask,
     settled: Walk,
-    gone: BTreeSet<DocumentId>,
+    gone: Rc<BTreeSet<DocumentId>>,
     unsettled: Vec<Posting>,
     next: usize,
     is_settled: bool,
@@ -342,8 +367,8 @@ impl Words {
     pub fn new(
         term: &[u8],
         documents: u64,
-        unsettled: Vec<Posting>,
-        gone: BTreeSet<DocumentId>,
+        settled: Walk,
+        (unsettled, gone): (Vec<Posting>, Rc<BTreeSet<DocumentId>>),
         (fields, weight): (FieldMask, f64),
     ) -> Words {
         Words {
@@ -351,7 +376,7 @@ impl Words {
             documents,
             weight,
             fields,
-            settled: Walk::new(term),
+            settled,
             gone,
             unsettled,
             next: 0,

@@ -22,15 +22,19 @@ pub use scoring::{Revision, Scorer, hamming};
 pub use spelling::{Correction, Spelling, corrections};
 pub use watch::{Clock, Step};
 
+use std::collections::{BinaryHeap, HashMap};
+use std::ops::ControlFlow;
+
 use crate::document::{DocumentRow, Sortable};
 use crate::index::State;
-use crate::layout::{DocumentId, document_row};
+use crate::layout::{DocumentId, after, document_row, id_of, key_row};
+use crate::lengths::Lengths;
 use crate::query::Query;
 use crate::rows::Rows;
 use crate::search::lookup::Lookup;
 use crate::search::matcher::Matcher;
-use crate::search::ranking::{Candidate, Ranking};
-use crate::search::scoring::Scoring;
+use crate::search::ranking::{Best, BestScores, Candidate, Ranking};
+use crate::search::scoring::{Measures, Scoring};
 use crate::{Schema, SearchError};
 
 /// Most hits that a request may skip and take.
@@ -38,6 +42,9 @@ pub const HITS_MAX: usize = 1_000_000;
 
 /// After how many candidates a search asks whether it has to end.
 const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
+
+/// How many keys in their order are read in the time of one that is looked up.
+const KEYS_READ_AT_ONCE: u64 = 4;
 
 /// The part of a query's matches to return, and its order.
 #[derive(Clone, Debug)]
@@ -56,6 +63,8 @@ pub struct Request {
     pub slop: Option<u32>,
     /// Words of every intersection stand in their order.
     pub in_order: bool,
+    /// Hits come in the order of their keys, without scores.
+    pub by_key: bool,
     /// Only these keys are looked at.
     pub keys: Option<Vec<Vec<u8>>>,
     /// Hits tell where the query's words stand in them.
@@ -76,6 +85,7 @@ impl Default for Request {
             sort_by_distance: None,
             slop: None,
             in_order: false,
+            by_key: false,
             keys: None,
             with_places: false,
             explains_scores: false,
@@ -103,6 +113,21 @@ pub struct Hit {
     pub places: Vec<Place>,
     /// How the score came about, if that was asked for.
     pub explanation: Option<Explanation>,
+}
+
+impl Hit {
+    fn new(id: DocumentId, key: Vec<u8>, score: f64) -> Hit {
+        Hit {
+            id,
+            key,
+            score,
+            distance: None,
+            range_distances: Vec::new(),
+            sorted_by: None,
+            places: Vec::new(),
+            explanation: None,
+        }
+    }
 }
 
 /// A part of a score, and the parts that it is made of.
@@ -140,15 +165,27 @@ pub fn search(
     let state = State::read(rows);
     let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
     lookup.read(&query.root)?;
+    if request.is_total_enough()
+        && query.nearest.is_none()
+        && let Some(total) = lookup.total(&query.root)
+    {
+        return Ok(Found {
+            total,
+            ..Found::default()
+        });
+    }
     let matcher = lookup.matcher(&query.root)?;
     let mut search = Search {
         rows,
         request,
         is_over,
         scoring: Scoring::new(request.scorer, &state),
+        documents: state.documents,
         checked: 0,
     };
     match &query.nearest {
+        None if request.by_key => search.ranked_by_key(matcher),
+        None if request.is_by_score() && query.distance_names().is_empty() => search.ranked_by_score(matcher),
         None => search.ranked(matcher),
         Some(nearest) => search.watched_nearest(schema, nearest, matcher),
     }
@@ -159,7 +196,22 @@ struct Search<'s> {
     request: &'s Request,
     is_over: &'s dyn Fn() -> bool,
     scoring: Scoring,
+    /// How many there are.
+    documents: u64,
     checked: u64,
+}
+
+impl Request {
+    /// Nothing is asked for but how many match.
+    fn is_total_enough(&self) -> bool {
+        self.count == 0 && self.keys.is_none() && self.clock.is_none()
+    }
+
+    /// Hits are asked for by their scores, and nothing of those that are not among the best.
+    fn is_by_score(&self) -> bool {
+        let is_sorted = self.sort_by.is_some() || self.sort_by_distance.is_some();
+        self.count > 0 && self.keys.is_none() && !is_sorted && !self.with_places && !self.explains_scores
+    }
 }
 
 impl Search<'_> {
@@ -187,6 +239,181 @@ impl Search<'_> {
         };
         self.scoring.finish(&mut found.hits, best);
         Ok(found)
+    }
+
+    /// As [`Search::ranked`] where only scores count: keys are read only of the best.
+    fn ranked_by_score(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
+        let mut lengths = Lengths::default();
+        let mut scores = BestScores::new(self.request.offset + self.request.count);
+        let is_constant = self.scoring.is_constant(&matcher);
+        let (mut total, mut best, mut constant, mut from) = (0, 0.0_f64, None, 1);
+        while let Some(id) = matcher.seek(self.rows, from) {
+            from = id + 1;
+            self.check()?;
+            total += 1;
+            let score = match constant {
+                Some(constant) => constant,
+                None => self.score(&matcher, id, &mut lengths),
+            };
+            if is_constant {
+                constant = Some(score);
+            }
+            best = best.max(score);
+            scores.add(score, id);
+        }
+        let mut hits = self.hits(scores.finish())?;
+        self.scoring.finish(&mut hits, best);
+        let steps = Step::of(&matcher);
+        Ok(Found { total, hits, steps })
+    }
+
+    /// All matches in the order of their keys.
+    fn ranked_by_key(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
+        let (mut ids, mut places, mut from) = (Vec::new(), HashMap::new(), 1);
+        if !matches!(matcher, Matcher::All(..)) {
+            while let Some(id) = matcher.seek(self.rows, from) {
+                from = id + 1;
+                self.check()?;
+                ids.push(id);
+                if self.request.with_places {
+                    let mut of_hit = Vec::new();
+                    matcher.add_places(id, &mut of_hit);
+                    places.insert(id, of_hit);
+                }
+            }
+        }
+        let wanted = (!matches!(matcher, Matcher::All(..))).then_some(ids.as_slice());
+        let mut hits = self.in_order_of_keys(wanted)?;
+        let total = hits.len() as u64;
+        let (offset, count) = (self.request.offset, self.request.count);
+        hits = hits.into_iter().skip(offset).take(count).collect();
+        for hit in &mut hits {
+            hit.places = places.remove(&hit.id).unwrap_or_default();
+        }
+        let steps = Step::of(&matcher);
+        Ok(Found { total, hits, steps })
+    }
+
+    /// Hits without scores: those of `ids`, which ascend, or all.
+    fn in_order_of_keys(&mut self, ids: Option<&[DocumentId]>) -> Result<Vec<Hit>, SearchError> {
+        let mut hits = Vec::new();
+        if let Some(ids) = ids
+            && (ids.len() as u64) < self.documents / KEYS_READ_AT_ONCE
+        {
+            for id in ids {
+                self.check()?;
+                hits.push(Hit::new(*id, self.key(*id), 0.0));
+            }
+            hits.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            return Ok(hits);
+        }
+        let (start, is_over) = (key_row(b""), self.is_over);
+        let (mut read, mut took_too_long) = (0, false);
+        self.rows.scan(&start, &after(&start), &mut |key, row| {
+            let id = id_of(row);
+            if ids.is_none_or(|ids| ids.binary_search(&id).is_ok()) {
+                hits.push(Hit::new(id, key[1..].to_vec(), 0.0));
+            }
+            read += 1;
+            took_too_long = u64::is_multiple_of(read, CANDIDATES_BETWEEN_CHECKS) && is_over();
+            match took_too_long {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        match took_too_long {
+            true => Err(SearchError::Timeout),
+            false => Ok(hits),
+        }
+    }
+
+    fn score(&mut self, matcher: &Matcher, id: DocumentId, lengths: &mut Lengths) -> f64 {
+        if self.scoring.needs_lengths_only()
+            && let Some(length) = lengths.of(self.rows, id)
+        {
+            return self.scoring.score(matcher, Measures::of_length(length));
+        }
+        let (scoring, mut score) = (&self.scoring, 0.0);
+        self.rows.show(&document_row(id), &mut |row| {
+            score = scoring.score(matcher, Measures::from(&DocumentRow::read(row)));
+        });
+        score
+    }
+
+    /// The hits in their order, those that are skipped left out.
+    fn hits(&mut self, best: Best) -> Result<Vec<Hit>, SearchError> {
+        let (last, ids) = best.last;
+        let mut found: Vec<(f64, Vec<u8>, DocumentId)> = Vec::new();
+        for (score, id) in best.better {
+            self.check()?;
+            found.push((score, self.key(id), id));
+        }
+        let first = self.first_by_key(&ids, best.wanted)?;
+        found.extend(first.into_iter().map(|(key, id)| (last, key, id)));
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        let hits = found.into_iter().skip(self.request.offset);
+        Ok(hits.map(|(score, key, id)| Hit::new(id, key, score)).collect())
+    }
+
+    fn key(&mut self, id: DocumentId) -> Vec<u8> {
+        let mut key = Vec::new();
+        let is_there = self
+            .rows
+            .show(&document_row(id), &mut |row| key.extend(DocumentRow::read(row).key));
+        assert!(is_there, "a posting leads to its document");
+        key
+    }
+
+    /// The `count` documents of `ids`, which ascend, whose keys are the first. Where that is
+    /// cheaper, keys are read in their order until enough of them are among the ids.
+    fn first_by_key(&mut self, ids: &[DocumentId], count: usize) -> Result<Vec<(Vec<u8>, DocumentId)>, SearchError> {
+        if count > 0 && count < ids.len() {
+            let expected = count as u64 * self.documents / ids.len() as u64;
+            if expected / KEYS_READ_AT_ONCE < ids.len() as u64
+                && let Some(found) = self.first_in_order(ids, count)?
+            {
+                return Ok(found);
+            }
+        }
+        let mut first: BinaryHeap<(Vec<u8>, DocumentId)> = BinaryHeap::new();
+        for id in ids {
+            self.check()?;
+            self.rows.show(&document_row(*id), &mut |row| {
+                let key = DocumentRow::read(row).key;
+                let is_full = first.len() == count;
+                if is_full && first.peek().is_none_or(|(last, _)| key >= last.as_slice()) {
+                    return;
+                }
+                if is_full {
+                    first.pop();
+                }
+                first.push((key.to_vec(), *id));
+            });
+        }
+        Ok(first.into_vec())
+    }
+
+    /// Nothing if too many other keys stand before.
+    fn first_in_order(
+        &mut self,
+        ids: &[DocumentId],
+        count: usize,
+    ) -> Result<Option<Vec<(Vec<u8>, DocumentId)>>, SearchError> {
+        let (mut found, mut left) = (Vec::new(), ids.len() as u64 * KEYS_READ_AT_ONCE);
+        let start = key_row(b"");
+        self.rows.scan(&start, &after(&start), &mut |key, row| {
+            let id = id_of(row);
+            if ids.binary_search(&id).is_ok() {
+                found.push((key[1..].to_vec(), id));
+            }
+            left -= 1;
+            match left > 0 && found.len() < count {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        self.check()?;
+        Ok((found.len() == count).then_some(found))
     }
 
     fn ranking(&self) -> Ranking {
@@ -219,7 +446,7 @@ impl Search<'_> {
             if keys.is_some_and(|keys| !keys.iter().any(|key| key == document.key)) {
                 return;
             }
-            let score = scoring.score(matcher, &document);
+            let score = scoring.score(matcher, Measures::from(&document));
             let explanation = request.explains_scores.then(|| scoring.explain(matcher, &document));
             let key = document.key.to_vec();
             let sorted_by = request.sort_by.and_then(|(field, _)| {
@@ -237,14 +464,11 @@ impl Search<'_> {
         let mut range_distances = Vec::new();
         matcher.add_distances(id, &mut range_distances);
         Some(Hit {
-            id,
-            key,
-            score,
-            distance: None,
             range_distances,
             sorted_by,
             places,
             explanation,
+            ..Hit::new(id, key, score)
         })
     }
 

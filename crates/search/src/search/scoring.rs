@@ -93,6 +93,35 @@ impl Scorer {
     }
 }
 
+/// What a scorer has to know of a document.
+#[derive(Clone, Copy)]
+pub(super) struct Measures {
+    pub length: u32,
+    pub frequency_max: u32,
+    pub score: f64,
+}
+
+impl Measures {
+    /// Those of a document of weight one, as far as scores depend on lengths only.
+    pub fn of_length(length: u32) -> Measures {
+        Measures {
+            length,
+            frequency_max: 0,
+            score: 1.0,
+        }
+    }
+}
+
+impl From<&DocumentRow<'_>> for Measures {
+    fn from(document: &DocumentRow<'_>) -> Measures {
+        Measures {
+            length: document.length,
+            frequency_max: document.frequency_max,
+            score: document.score,
+        }
+    }
+}
+
 /// A scorer with what it has to know of the index.
 pub(super) struct Scoring {
     pub(super) scorer: Scorer,
@@ -109,8 +138,18 @@ impl Scoring {
         }
     }
 
+    /// Whether scores depend on a document's length and weight alone, beside its words.
+    pub fn needs_lengths_only(&self) -> bool {
+        !matches!(self.scorer, Scorer::TfIdf)
+    }
+
+    /// Whether every match has the same score.
+    pub fn is_constant(&self, matcher: &Matcher) -> bool {
+        self.revision().is_some() && is_without_words(matcher)
+    }
+
     /// The score of the document at which the matcher stands.
-    pub fn score(&self, matcher: &Matcher, document: &DocumentRow<'_>) -> f64 {
+    pub fn score(&self, matcher: &Matcher, document: Measures) -> f64 {
         let length = f64::from(document.length);
         let parts = || self.parts(matcher, length);
         match self.scorer {
@@ -134,7 +173,7 @@ impl Scoring {
         }
     }
 
-    fn normed(&self, matcher: &Matcher, document: &DocumentRow<'_>, norm: f64) -> f64 {
+    fn normed(&self, matcher: &Matcher, document: Measures, norm: f64) -> f64 {
         match norm {
             0.0 => 0.0,
             norm => document.score * self.parts(matcher, f64::from(document.length)) / norm / of_distance(matcher),
@@ -164,8 +203,21 @@ impl Scoring {
             Matcher::Rows { weight, .. } => self.without_words(*weight),
             // As at the original, which does not look at the weight.
             Matcher::Ids { .. } => self.without_words(1.0),
-            Matcher::Every(every) => every.weight * self.children(&every.children, matcher, length, false),
-            Matcher::Any { children, weight, .. } => weight * self.children(children, matcher, length, true),
+            Matcher::Every(every) => {
+                let present = every.children.iter().filter(|child| child.at() == matcher.at());
+                every.weight * self.summed(present, length, false)
+            }
+            Matcher::Any {
+                children,
+                stands,
+                at,
+                weight,
+                ..
+            } => {
+                let stands = stands.iter().map(|stands| Some(*stands));
+                let present = children.iter().zip(stands).filter(|(_, stands)| stands == at);
+                weight * self.summed(present.map(|(child, _)| child), length, true)
+            }
             Matcher::Optional { child, .. } => match child.at() == matcher.at() {
                 true => self.parts(child, length),
                 false => 0.0,
@@ -174,8 +226,7 @@ impl Scoring {
         }
     }
 
-    fn children(&self, children: &[Matcher], parent: &Matcher, length: f64, are_alternatives: bool) -> f64 {
-        let present = children.iter().filter(|child| child.at() == parent.at());
+    fn summed<'m>(&self, present: impl Iterator<Item = &'m Matcher>, length: f64, are_alternatives: bool) -> f64 {
         let scores = present.map(|child| self.parts(child, length));
         match self.scorer == Scorer::DisMax && are_alternatives {
             true => scores.fold(0.0, f64::max),
@@ -237,6 +288,18 @@ impl Scoring {
     /// The whole part of a binary logarithm.
     pub fn old_rarity(&self, documents: u64) -> f64 {
         (1.0 + (self.documents + 1.0) / documents.max(1) as f64).log2().floor()
+    }
+}
+
+/// Whether no part of it is worth anything to BM25STD.
+fn is_without_words(matcher: &Matcher) -> bool {
+    match matcher.seen_through() {
+        Matcher::Empty | Matcher::Not { .. } | Matcher::Near { .. } | Matcher::Ids { .. } => true,
+        Matcher::Rows { term, .. } => term.is_none(),
+        Matcher::Every(every) => every.children.iter().all(is_without_words),
+        Matcher::Any { children, .. } => children.iter().all(is_without_words),
+        Matcher::Optional { child, .. } => is_without_words(child),
+        Matcher::All(..) | Matcher::Words(_) | Matcher::Watched(_) => false,
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) fn watched(matcher: Matcher, node: &Node, schema: &Schema, clock: &Cl
 fn with_watched_terms(matcher: Matcher, clock: &Clock) -> Matcher {
     let Matcher::Any {
         children,
+        stands,
         at,
         weight,
         is_written: false,
@@ -104,6 +105,7 @@ fn with_watched_terms(matcher: Matcher, clock: &Clock) -> Matcher {
     });
     Matcher::Any {
         children: children.collect(),
+        stands,
         at,
         weight,
         is_written: false,

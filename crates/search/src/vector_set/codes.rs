@@ -10,6 +10,8 @@
 //! of Redis, in single precision and in its order. Sums over floats alone are taken in another
 //! order, which differs in the last digits.
 
+use crate::lanes::widely;
+
 /// Most components of a vector.
 pub const DIMENSIONS_MAX: usize = 65_536;
 
@@ -191,23 +193,28 @@ fn product_of_floats(one: &[u8], other: &[u8]) -> f32 {
     let (one_rows, one_rest) = one.as_chunks::<LANES>();
     let (other_rows, other_rest) = other.as_chunks::<LANES>();
     let product = |one: &[u8; 4], other: &[u8; 4]| f32::from_le_bytes(*one) * f32::from_le_bytes(*other);
-    let mut lanes = [0.0f32; LANES];
-    for (one, other) in one_rows.iter().zip(other_rows) {
-        for lane in 0..LANES {
-            lanes[lane] += product(&one[lane], &other[lane]);
+    let lanes = widely(|| {
+        let mut lanes = [0.0f32; LANES];
+        for (one, other) in one_rows.iter().zip(other_rows) {
+            for lane in 0..LANES {
+                lanes[lane] += product(&one[lane], &other[lane]);
+            }
         }
-    }
-    for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
-        lanes[lane] += product(one, other);
-    }
+        for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
+            lanes[lane] += product(one, other);
+        }
+        lanes
+    });
     lanes.iter().sum()
 }
 
 fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {
-    let pairs = one.iter().zip(other);
-    pairs
-        .map(|(one, other)| i32::from(*one as i8) * i32::from(*other as i8))
-        .sum()
+    widely(|| {
+        let pairs = one.iter().zip(other);
+        pairs
+            .map(|(one, other)| i32::from(i16::from(*one as i8) * i16::from(*other as i8)))
+            .sum()
+    })
 }
 
 /// How vectors are made shorter before they are stored (REDUCE).

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use quartet_search::SearchError;
-use quartet_search::aggregate::{self, Expression, Record, Reducer, Step, Value};
+use quartet_search::aggregate::{self, Expression, Grouping, Record, Reducer, Step, Value};
 use quartet_search::query::Query;
 use quartet_search::search::{HITS_MAX, Hit, Request};
 use quartet_wire_resp::{Arguments, Protocol};
@@ -244,8 +244,10 @@ pub(super) fn run(
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
+    let is_by_key = !asked.adds_scores && query.distance_names().is_empty();
     let request = Request {
         count: HITS_MAX,
+        by_key: is_by_key,
         scorer: asked.common.scorer,
         slop: asked.common.slop,
         in_order: asked.common.in_order,
@@ -262,7 +264,7 @@ pub(super) fn run(
     }
     let mut hits = found.hits;
     // Without scores and vectors the order says nothing: that of the keys is as good as any.
-    if query.nearest.is_none() && !asked.adds_scores {
+    if !is_by_key && query.nearest.is_none() && !asked.adds_scores {
         hits.sort_by(|a, b| a.key.cmp(&b.key));
     }
     let source = Source {
@@ -272,7 +274,12 @@ pub(super) fn run(
         wanted: &wanted,
     };
     let (first, page) = paged(&asked.steps);
-    let records = source.records(context, &hits)?;
+    // A profile has the time of each step, so there they are not done together.
+    let grouping = first.first().filter(|_| profile.is_none()).and_then(Grouping::of);
+    let (rest, records) = match grouping {
+        Some(grouping) => (&first[1..], source.grouped(context, grouping, &hits)?),
+        None => (first, source.records(context, &hits)?),
+    };
     if let Some(profile) = &mut profile {
         profile.is_done("Loader", records.len() as u64);
     }
@@ -281,7 +288,7 @@ pub(super) fn run(
             profile.is_done(name, count as u64);
         }
     };
-    let records = aggregate::run_watched(first, records, &mut watch)?;
+    let records = aggregate::run_watched(rest, records, &mut watch)?;
     let total = records.len() as u64;
     let records = aggregate::run_watched(page, records, &mut watch)?;
     let Some((count, idle_ms_max)) = asked.cursor else {
@@ -343,17 +350,37 @@ impl Source<'_> {
         for hit in hits {
             let record = self.record(context, hit);
             total_bytes += bytes(&record);
-            if total_bytes > RECORDS_BYTES_MAX {
-                let text = format!("An aggregation's records have at most {RECORDS_BYTES_MAX} bytes together");
-                return Err(SearchError::Limit(text).into());
-            }
+            check_bytes(total_bytes)?;
             records.push(record);
         }
         Ok(records)
     }
 
+    /// The groups of all hits, of which no records are kept.
+    fn grouped(
+        &self,
+        context: &mut Context<'_, '_>,
+        mut grouping: Grouping<'_>,
+        hits: &[Hit],
+    ) -> Result<Vec<Record>, ErrorReply> {
+        let mut record = Record::default();
+        for hit in hits {
+            record.clear();
+            self.fill(context, hit, &mut record);
+            grouping.add(&record)?;
+            check_bytes(grouping.bytes())?;
+        }
+        Ok(grouping.records())
+    }
+
     pub fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
         let mut record = Record::default();
+        self.fill(context, hit, &mut record);
+        record
+    }
+
+    /// Gives an empty record the hit's properties.
+    fn fill(&self, context: &mut Context<'_, '_>, hit: &Hit, record: &mut Record) {
         let mut terms: Vec<Vec<u8>> = Vec::new();
         for place in &hit.places {
             if !terms.contains(&place.term) {
@@ -370,7 +397,7 @@ impl Source<'_> {
         let needs_contents = self.asked.loads_all || !self.asked.loaded.is_empty() || !self.wanted.is_empty();
         let contents = needs_contents.then(|| content::contents(context, self.index, &hit.key));
         let Some(contents) = contents.flatten() else {
-            return record;
+            return;
         };
         let dialect = self.asked.common.dialect;
         let keys = &mut context.keys_of(0);
@@ -406,7 +433,16 @@ impl Source<'_> {
                 record.set(name, value);
             }
         }
-        record
+    }
+}
+
+fn check_bytes(bytes: usize) -> Result<(), ErrorReply> {
+    match bytes > RECORDS_BYTES_MAX {
+        true => {
+            let text = format!("An aggregation's records have at most {RECORDS_BYTES_MAX} bytes together");
+            Err(SearchError::Limit(text).into())
+        }
+        false => Ok(()),
     }
 }
 

@@ -249,6 +249,7 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
         sort_by_distance: None,
         slop: common.slop,
         in_order: common.in_order,
+        by_key: false,
         keys: asked.keys.clone(),
         with_places: asked.summaries.are_asked() && !asked.no_content,
         explains_scores: asked.explains_scores,

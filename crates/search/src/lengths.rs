@@ -1,0 +1,96 @@
+//! The lengths of settled documents, side by side: scores need no more of a document than that.
+//!
+//! ```text
+//! 'e' block      BLOCK_IDS lengths at most, by id: four bytes each, little-endian, one more than it is.
+//!                0: no settled document. LOOK: the document's row has to be looked at
+//! ```
+//!
+//! A document that has a weight of its own is one to look at, so that every other has weight one.
+
+use crate::document::DocumentRow;
+use crate::layout::{DocumentId, lengths_row};
+use crate::rows::{Rows, WriteRows};
+
+/// Ids of one row.
+const BLOCK_IDS: u64 = 256;
+
+const LENGTH_BYTES: usize = 4;
+
+const LOOK: u32 = u32::MAX;
+
+/// What stands for a settled document.
+pub(crate) fn entry_of(document: &DocumentRow<'_>) -> u32 {
+    match document.score == 1.0 && document.length < LOOK - 1 {
+        true => document.length + 1,
+        false => LOOK,
+    }
+}
+
+/// Writes entries, whose ids ascend; zeros for documents that are gone.
+pub(crate) fn write(rows: &mut dyn WriteRows, entries: &[(DocumentId, u32)]) {
+    for block in entries.chunk_by(|(a, _), (b, _)| a / BLOCK_IDS == b / BLOCK_IDS) {
+        let (first, last) = (block[0].0, block[block.len() - 1].0);
+        let key = lengths_row(first / BLOCK_IDS);
+        let mut row = rows.get(&key).unwrap_or_default();
+        let start = place(first).min(row.len());
+        let end = place(last) + LENGTH_BYTES;
+        row.resize(row.len().max(end), 0);
+        for (id, entry) in block {
+            row[place(*id)..][..LENGTH_BYTES].copy_from_slice(&entry.to_le_bytes());
+        }
+        match row.iter().all(|byte| *byte == 0) {
+            true => rows.clear(&key),
+            false => rows.patch(&key, start, &row[start..end]),
+        }
+    }
+}
+
+fn place(id: DocumentId) -> usize {
+    (id % BLOCK_IDS) as usize * LENGTH_BYTES
+}
+
+/// Reads lengths of documents whose ids ascend for the most part.
+#[derive(Default)]
+pub(crate) struct Lengths {
+    block: Option<u64>,
+    row: Vec<u8>,
+}
+
+impl Lengths {
+    /// The length of a document of weight one; nothing if its own row has to tell.
+    pub fn of(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<u32> {
+        let block = id / BLOCK_IDS;
+        if self.block != Some(block) {
+            self.row = rows.get(&lengths_row(block)).unwrap_or_default();
+            self.block = Some(block);
+        }
+        let entry = self.row.get(place(id)..)?.first_chunk()?;
+        match u32::from_le_bytes(*entry) {
+            0 | LOOK => None,
+            entry => Some(entry - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryRows;
+
+    #[test]
+    fn lengths_come_back_until_their_documents_are_gone() {
+        let mut rows = MemoryRows::default();
+        write(&mut rows, &[(3, 1), (255, LOOK), (256, 8), (1000, 61)]);
+        write(&mut rows, &[(257, 9)]);
+        let lengths = |rows: &mut MemoryRows| {
+            let mut lengths = Lengths::default();
+            [3, 4, 255, 256, 257, 999, 1000, 1001].map(|id| lengths.of(rows, id))
+        };
+        let expected = [Some(0), None, None, Some(7), Some(8), None, Some(60), None];
+        assert_eq!(lengths(&mut rows), expected);
+        write(&mut rows, &[(3, 0), (256, 0), (1000, 0)]);
+        assert_eq!(lengths(&mut rows).iter().flatten().count(), 1);
+        write(&mut rows, &[(255, 0), (257, 0)]);
+        assert!(rows.is_empty());
+    }
+}
