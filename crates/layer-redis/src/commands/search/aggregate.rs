@@ -272,7 +272,8 @@ pub(super) fn run(
         wanted: &wanted,
     };
     let (first, page) = paged(&asked.steps);
-    let records = source.records(context, &hits)?;
+    let is_over = asked.common.clock(context);
+    let records = source.records(context, &hits, &is_over)?;
     if let Some(profile) = &mut profile {
         profile.is_done("Loader", records.len() as u64);
     }
@@ -281,9 +282,9 @@ pub(super) fn run(
             profile.is_done(name, count as u64);
         }
     };
-    let records = aggregate::run_watched(first, records, &mut watch)?;
+    let records = aggregate::run_watched(first, records, &is_over, &mut watch)?;
     let total = records.len() as u64;
-    let records = aggregate::run_watched(page, records, &mut watch)?;
+    let records = aggregate::run_watched(page, records, &is_over, &mut watch)?;
     let Some((count, idle_ms_max)) = asked.cursor else {
         let is_profiled = profile.is_some();
         if is_profiled && context.reply.protocol() == Protocol::Resp2 {
@@ -338,9 +339,15 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn records(&self, context: &mut Context<'_, '_>, hits: &[Hit]) -> Result<Vec<Record>, ErrorReply> {
+    fn records(
+        &self,
+        context: &mut Context<'_, '_>,
+        hits: &[Hit],
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Record>, ErrorReply> {
         let (mut records, mut total_bytes) = (Vec::new(), 0);
         for hit in hits {
+            content::check_time(records.len(), is_over)?;
             let record = self.record(context, hit);
             total_bytes += bytes(&record);
             if total_bytes > RECORDS_BYTES_MAX {
