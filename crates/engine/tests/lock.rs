@@ -6,12 +6,12 @@
 //! scheduler reports.
 
 mod primitives {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::time::{Duration, Instant};
 
     pub use shuttle::sync::atomic::AtomicU64;
     pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
-    pub use shuttle::thread::{Thread, current};
+    pub use shuttle::thread::{Thread, ThreadId, current};
 
     pub const SPINS: u32 = 1;
 
@@ -22,7 +22,8 @@ mod primitives {
         static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
         /// Sleepers are woken by the time as well.
         static HAS_TIMERS: Cell<bool> = const { Cell::new(false) };
-        static SLEEPS: Cell<u64> = const { Cell::new(0) };
+        /// Who has gone to sleep, and whether the time would wake it the first time.
+        static SLEEPERS: RefCell<Vec<(ThreadId, bool)>> = const { RefCell::new(Vec::new()) };
     }
 
     /// Begins anew. All threads of the scheduler run on this one.
@@ -30,7 +31,7 @@ mod primitives {
         PASSED.set(Duration::ZERO);
         STEP.set(step);
         HAS_TIMERS.set(has_timers);
-        SLEEPS.set(0);
+        SLEEPERS.with_borrow_mut(Vec::clear);
     }
 
     pub fn now() -> Instant {
@@ -42,13 +43,24 @@ mod primitives {
         shuttle::thread::yield_now();
     }
 
-    /// How often a thread has gone to sleep.
-    pub fn sleeps() -> u64 {
-        SLEEPS.get()
+    /// Those who have gone to sleep, the first first.
+    pub fn sleepers() -> Vec<ThreadId> {
+        SLEEPERS.with_borrow(|sleepers| sleepers.iter().map(|(id, _)| *id).collect())
+    }
+
+    /// Whether the time would have woken this thread when it went to sleep first, if it did.
+    pub fn first_sleep_had_an_end() -> Option<bool> {
+        let own = current().id();
+        SLEEPERS.with_borrow(|sleepers| sleepers.iter().find(|(id, _)| *id == own).map(|(_, ends)| *ends))
     }
 
     pub fn park(until: Option<Instant>) {
-        SLEEPS.set(SLEEPS.get() + 1);
+        let id = current().id();
+        SLEEPERS.with_borrow_mut(|sleepers| {
+            if !sleepers.iter().any(|(known, _)| *known == id) {
+                sleepers.push((id, until.is_some()));
+            }
+        });
         match until {
             Some(until) if HAS_TIMERS.get() => {
                 let from = START.with(|start| *start);
@@ -134,6 +146,9 @@ impl Guarded {
 }
 
 fn is_open(lock: &FairLock) -> bool {
+    if !lock.is_at_rest() {
+        return false;
+    }
     let taken = [Mode::Alone, Mode::Shared].map(|mode| {
         let is_taken = lock.try_take(mode);
         if is_taken {
@@ -177,7 +192,7 @@ fn is_not_passed_by(waiting: Mode, greedy: Mode, greedy_count: usize) {
                     for _ in 0..8 {
                         let (lock, guarded, is_served) = &*shared;
                         // The first sleeper is the one who waits: the greedy sleep behind it only.
-                        let comes_later = primitives::sleeps() > 0;
+                        let comes_later = !primitives::sleepers().is_empty();
                         assert!(lock.take_until(greedy, None));
                         let passes_by = comes_later && is_served.load(Ordering::SeqCst) == 0;
                         assert!(!passes_by, "somebody passed the first of the queue by");
@@ -203,6 +218,113 @@ fn readers_that_never_pause_do_not_pass_a_writer_by() {
 #[test]
 fn a_writer_that_never_pauses_does_not_pass_a_reader_by() {
     is_not_passed_by(Mode::Shared, Mode::Alone, 1);
+}
+
+/// When the first of the queue is served, the turn of the second has come as well: nobody who tries
+/// to take the lock after both went to sleep has it before them.
+#[test]
+fn the_second_of_the_queue_is_not_passed_by_either() {
+    explore(|| {
+        primitives::begin(LONG, false);
+        let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
+        let waiters = [(); 2].map(|()| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (lock, guarded, served) = &*shared;
+                assert!(lock.take_until(Mode::Alone, None));
+                served.fetch_add(1, Ordering::SeqCst);
+                guarded.used(lock, Mode::Alone);
+            })
+        });
+        let ids: Vec<_> = waiters.iter().map(|waiter| waiter.thread().id()).collect();
+        let (lock, guarded, served) = &*shared;
+        for _ in 0..12 {
+            let sleepers = primitives::sleepers();
+            let comes_later = sleepers.len() >= 2 && ids.iter().all(|id| sleepers[..2].contains(id));
+            assert!(lock.take_until(Mode::Shared, None));
+            let passes_by = comes_later && served.load(Ordering::SeqCst) < 2;
+            assert!(!passes_by, "somebody passed the second of the queue by");
+            guarded.used(lock, Mode::Shared);
+        }
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert!(is_open(lock));
+    });
+}
+
+/// Readers who take over from each other never leave the lock free. A writer who sleeps is woken by
+/// the time alone, and closes it for them.
+#[test]
+fn readers_that_always_overlap_end_when_the_turn_of_a_writer_comes() {
+    explore(|| {
+        primitives::begin(SHORT, true);
+        let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
+        let reading = shared.clone();
+        let readers = thread::spawn(move || {
+            let (lock, _, is_served) = &*reading;
+            assert!(lock.take_until(Mode::Shared, None));
+            while is_served.load(Ordering::SeqCst) == 0 {
+                let has_next = lock.try_take(Mode::Shared);
+                lock.release(Mode::Shared);
+                if !has_next {
+                    assert!(lock.take_until(Mode::Shared, None));
+                }
+                thread::yield_now();
+            }
+            lock.release(Mode::Shared);
+        });
+        let (lock, guarded, is_served) = &*shared;
+        assert!(lock.take_until(Mode::Alone, None));
+        // The scheduler also wakes sleepers for no reason, which is no proof.
+        assert_ne!(primitives::first_sleep_had_an_end(), Some(false));
+        is_served.store(1, Ordering::SeqCst);
+        guarded.used(lock, Mode::Alone);
+        readers.join().unwrap();
+        assert!(is_open(lock));
+    });
+}
+
+/// Nobody lets the lock go before all have given up.
+#[test]
+fn a_wait_ends_at_its_deadline_while_the_lock_is_kept() {
+    explore(|| {
+        primitives::begin(SHORT, true);
+        let shared = Arc::new((FairLock::new(), Guarded::default()));
+        let lock = &shared.0;
+        assert!(lock.take_until(Mode::Alone, None));
+        let threads = [Mode::Alone, Mode::Shared, Mode::Alone].map(|mode| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let deadline = primitives::now() + 5 * SHORT;
+                assert!(!shared.0.take_until(mode, Some(deadline)));
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        lock.release(Mode::Alone);
+        assert!(is_open(lock));
+    });
+}
+
+/// A reader who sleeps behind a writer because the lock is closed goes in with the other readers
+/// once the writer gives up, although the lock never becomes free.
+#[test]
+fn a_reader_behind_a_writer_who_gives_up_goes_in() {
+    explore(|| {
+        primitives::begin(SHORT, true);
+        let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
+        let lock = &shared.0;
+        assert!(lock.take_until(Mode::Shared, None));
+        let waiting = shared.clone();
+        let writer = thread::spawn(move || {
+            let deadline = primitives::now() + 5 * SHORT;
+            assert!(!waiting.0.take_until(Mode::Alone, Some(deadline)));
+        });
+        let waiting = shared.clone();
+        let reader = thread::spawn(move || waiting.1.hold(&waiting.0, Mode::Shared));
+        writer.join().unwrap();
+        reader.join().unwrap();
+        lock.release(Mode::Shared);
+        assert!(is_open(lock));
+    });
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub use access::database_login::DatabaseLogin;
 pub use connections::client_memory::{ClientMemory, Counted};
 pub use connections::clients::Client;
 pub use execution::feed::RedisChanges;
+pub use execution::long_run::LongRun;
 pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
 pub use handler::outcome::Deferred;
 pub use invariants::RedisInvariants;

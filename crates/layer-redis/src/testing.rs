@@ -10,6 +10,7 @@ use quartet_wire_resp::{Value, decode, encode_command};
 use crate::access::admission_control::{Admission, AdmissionControl};
 use crate::layer::{Identity, Redis};
 use crate::session::Session;
+use crate::session::after::After;
 
 pub struct Fixture {
     pub layer: Arc<Redis>,
@@ -111,6 +112,20 @@ impl Connection {
         encode_command(words, &mut request);
         self.session.receive(&request, &mut out);
         out
+    }
+
+    /// The reply to a command that begins on a thread where it may take long, if it may look at
+    /// much.
+    pub fn run_long(&mut self, words: &[&str]) -> Value {
+        self.session.expect_long();
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        encode_command(words, &mut request);
+        let received = self.session.receive(&request, &mut out);
+        if let Some(After::LongRun(mut run)) = received.after {
+            std::thread::scope(|scope| _ = scope.spawn(|| run.run()));
+            self.session.take_back(*run, &mut out);
+        }
+        decode(&out).unwrap().unwrap().0
     }
 
     /// The message that arrived unasked: the reply to a blocked command.

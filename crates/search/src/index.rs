@@ -14,7 +14,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use crate::Document;
 use crate::document::{DocumentRow, OccurrencesRow};
 use crate::graph;
 use crate::layout::{
@@ -24,9 +23,13 @@ use crate::layout::{
 use crate::lengths;
 use crate::postings::{self, Posting};
 use crate::rows::{Rows, WriteRows};
+use crate::{Document, SearchError};
 
 /// More documents than these are not left unsettled: each search reads them all.
 pub const UNSETTLED_MAX: u64 = 256;
+
+/// Values that are listed between two looks at the time.
+const VALUES_BETWEEN_CHECKS: usize = 256;
 
 /// The counts of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,12 +203,21 @@ pub(crate) fn count_of_numbers(rows: &mut dyn Rows, field: u16, (start, end): (&
 }
 
 /// The different values of the TAG field at a position, in byte order; at most `count_max`. Takes
-/// as long as there are values, however many documents have them.
-pub fn tag_values(rows: &mut dyn Rows, field: u16, count_max: usize) -> Vec<Vec<u8>> {
+/// as long as there are values, however many documents have them. `is_over` is asked from time to
+/// time whether that is too long.
+pub fn tag_values(
+    rows: &mut dyn Rows,
+    field: u16,
+    count_max: usize,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Vec<Vec<u8>>, SearchError> {
     let prefix = field_prefix(b'g', field);
     let (mut start, end) = (prefix.clone(), after(&prefix));
     let mut values = Vec::new();
     while values.len() < count_max {
+        if values.len() % VALUES_BETWEEN_CHECKS == VALUES_BETWEEN_CHECKS - 1 && is_over() {
+            return Err(SearchError::Timeout);
+        }
         let mut found = None;
         rows.scan(&start, &end, &mut |key, _| {
             found = Some(key.to_vec());
@@ -215,7 +227,7 @@ pub fn tag_values(rows: &mut dyn Rows, field: u16, count_max: usize) -> Vec<Vec<
         start = after(&key[..key.len() - 8]);
         values.push(tag_of(&key));
     }
-    values
+    Ok(values)
 }
 
 /// The keys of documents, the first in byte order, at most `count_max`.
@@ -413,8 +425,11 @@ mod tests {
         for (key, text) in [("a", "Red,blue"), ("b", "red"), ("c", "green")] {
             put(&mut rows, &document(key, text));
         }
-        assert_eq!(tag_values(&mut rows, 1, 100), [&b"blue"[..], b"green", b"red"]);
-        assert_eq!(tag_values(&mut rows, 1, 2).len(), 2);
+        assert_eq!(
+            tag_values(&mut rows, 1, 100, &|| false).unwrap(),
+            [&b"blue"[..], b"green", b"red"]
+        );
+        assert_eq!(tag_values(&mut rows, 1, 2, &|| false).unwrap().len(), 2);
         assert_eq!((waiting(&mut rows), term_count(&mut rows)), (3, 0));
         settle_all(&mut rows);
         remove(&mut rows, b"c");

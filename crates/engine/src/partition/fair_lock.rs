@@ -102,6 +102,13 @@ impl FairLock {
         self.word.load(Ordering::Relaxed) & ALONE != 0
     }
 
+    /// Nobody holds it, waits for it, or has left a mark.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "for the test of the interleavings, which includes this file")]
+    pub fn is_at_rest(&self) -> bool {
+        self.word.load(Ordering::SeqCst) == 0
+    }
+
     /// Takes the lock if it is free for `mode`, and open or the taker `is_first` of the queue.
     #[inline]
     fn take(&self, mode: Mode, is_first: bool) -> bool {

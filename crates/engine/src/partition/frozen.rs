@@ -2,13 +2,15 @@
 //! transactions.
 //!
 //! It holds what was live then, however long that takes: whoever freezes a space reads it through
-//! and drops it. Nothing may be written: a transaction of it panics.
+//! and drops it. Nothing can be written.
 
 use quartet_model::Version;
 use quartet_store::PartitionStore;
 
+use crate::partition::ExecuteError;
+use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
-use crate::{Dependency, PartitionGuard, Space, Transaction};
+use crate::{Dependency, MustWrite, PartitionGuard, ReadGuard, Space, Transaction};
 
 /// One space as it was when it was frozen, to be read by transactions.
 pub struct Frozen {
@@ -21,20 +23,31 @@ pub struct Frozen {
     pub version: Version,
 }
 
+fn freeze(shared: &Shared, state: &PartitionState, space: Space, now_micros: u64) -> Frozen {
+    let version = state.last_version();
+    let store = PartitionStore::Frozen(Box::new(state.snapshot()));
+    let mut frozen = PartitionState::new(store, version);
+    frozen.is_home = state.is_home;
+    Frozen {
+        state: frozen,
+        space,
+        now_micros,
+        dependency: shared.latest_dependency(state, space),
+        version,
+    }
+}
+
 impl PartitionGuard<'_> {
     /// The space at the latest commit.
-    pub fn freeze(&mut self, space: Space) -> Frozen {
-        let now_micros = self.now_micros();
-        let dependency = self.latest_dependency(space);
-        let state = self.state();
-        let version = state.last_version();
-        Frozen {
-            state: PartitionState::new(PartitionStore::Frozen(Box::new(state.snapshot())), version),
-            space,
-            now_micros,
-            dependency,
-            version,
-        }
+    pub fn freeze(&self, space: Space) -> Frozen {
+        freeze(self.shared, &self.state, space, self.now_micros())
+    }
+}
+
+impl ReadGuard<'_> {
+    /// The space at the latest commit.
+    pub fn freeze(&self, space: Space) -> Frozen {
+        freeze(self.shared(), self.state(), space, self.now_micros())
     }
 }
 
@@ -47,6 +60,31 @@ impl Frozen {
     /// Returns a transaction that reads. [`Transaction::is_unreadable`] reports that it could not
     /// read something.
     pub fn transaction(&mut self) -> Transaction<'_> {
-        Transaction::new(&mut self.state, self.space, self.version, self.now_micros)
+        let key = std::mem::take(&mut self.state.key);
+        Transaction::reading(&self.state, key, self.space, self.version, self.now_micros)
+    }
+
+    /// Runs `body` as one transaction, as [`ReadGuard::execute`] does it, without the lock. Its
+    /// answer depends on all that was committed when the space was frozen.
+    pub fn execute<R, E>(
+        &mut self,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<Result<(R, Dependency), ExecuteError<E>>, MustWrite> {
+        if !self.state.is_home {
+            return Ok(Err(ExecuteError::NotHome));
+        }
+        let dependency = self.dependency;
+        let mut transaction = self.transaction();
+        let answer = body(&mut transaction);
+        if transaction.must_write() {
+            return Err(MustWrite);
+        }
+        if transaction.is_unreadable() {
+            return Ok(Err(ExecuteError::Unreadable(dependency)));
+        }
+        Ok(match answer {
+            Ok(answer) => Ok((answer, dependency)),
+            Err(error) => Err(ExecuteError::Layer(error, dependency)),
+        })
     }
 }

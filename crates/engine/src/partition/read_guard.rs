@@ -103,6 +103,14 @@ impl<'e> ReadGuard<'e> {
         reader_of(self.shared, &self.state, space, self.now_micros)
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        self.shared
+    }
+
+    pub(crate) fn state(&self) -> &PartitionState {
+        &self.state
+    }
+
     /// See [`crate::PartitionGuard::read_version`].
     pub fn read_version(&self, space: Space) -> Reader {
         self.state.interactive_reader(self.now_micros);

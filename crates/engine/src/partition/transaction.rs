@@ -174,6 +174,11 @@ impl<'h> Transaction<'h> {
         self.must_write
     }
 
+    /// It has the state beside others, or a frozen one: all that it sees was committed before.
+    pub fn only_reads(&self) -> bool {
+        matches!(self.state, Access::Shared(_))
+    }
+
     /// The time of this transaction, in microseconds since the Unix epoch. The same for all it
     /// does.
     pub fn now_micros(&self) -> u64 {

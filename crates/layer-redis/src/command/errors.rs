@@ -33,3 +33,5 @@ pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read onl
 /// The answer to a client that waited for a key when the server became a replica.
 pub const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+/// Nobody reads it but a client whose server stops.
+pub const ENDED: &str = "ERR the command was ended because the server stops";

@@ -333,6 +333,21 @@ impl Command {
         }
     }
 
+    /// It reads keys and does nothing else.
+    pub fn reads_keys(&self) -> bool {
+        let is_of_keys = !matches!(
+            self.group,
+            Group::Scripting | Group::Transactions | Group::Connection | Group::PubSub | Group::Cluster
+        );
+        self.has(READONLY) && !self.has(BLOCKING | ADMIN_CATEGORY) && is_of_keys
+    }
+
+    /// It only reads, and may look at much more than it answers: if that takes long, it goes on
+    /// without the partition's lock.
+    pub fn may_look_at_much(&self) -> bool {
+        matches!(self.group, Group::Search | Group::VectorSet) && self.reads_keys()
+    }
+
     /// It only holds subcommands, and does nothing itself.
     pub fn is_container(&self) -> bool {
         self.subcommand_count > 0 && self.arity == -2

@@ -185,7 +185,7 @@ impl Before {
 }
 
 /// Repeats `step` for each request in `requests` until it breaks.
-fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
+pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
     let mut parser = Parser::new();
     for request in requests {
         match parser.parse(request, &Limits::unlimited()) {
@@ -203,6 +203,13 @@ fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> Con
 /// end.
 fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -> Option<Stop> {
     let groups = context.groups;
+    if groups.beside().is_some() {
+        let client = context.client.shared.clone();
+        return run_each(context, queue, nested, &|_| {
+            let now_micros = client.last_active_micros.load(Ordering::Relaxed);
+            groups.must_end(now_micros).then_some(Stop::LongRunning)
+        });
+    }
     if !context.client.may_take_long {
         return run_each(context, queue, nested, &|micros| {
             (micros >= SHORT_MICROS).then_some(Stop::LongRunning)

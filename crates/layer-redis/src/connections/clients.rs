@@ -9,6 +9,7 @@ use quartet_engine::{Dependency, WatchId};
 use quartet_wire_resp::Protocol;
 
 use crate::access::acl::{User, Users};
+use crate::command::Command;
 use crate::command::table::Table;
 use crate::connections::client_memory::{ClientMemory, SharedBytes};
 use crate::connections::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
@@ -44,6 +45,8 @@ pub struct ClientState {
     pub is_script: bool,
     /// The thread may be kept by a script until it is done.
     pub may_take_long: bool,
+    /// Its last command that may look at much took long: the next begins where it may.
+    pub expects_long: bool,
     pub subscriptions: Subscriptions,
     /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
     pub caching: Option<bool>,
@@ -65,6 +68,8 @@ pub struct Queue {
     pub bytes: usize,
     /// Some request writes.
     pub writes: bool,
+    /// Some request does more than to read keys.
+    pub does_more_than_read: bool,
     /// Some request is refused while memory is short.
     pub may_need_memory: bool,
     /// A request was refused: EXEC will discard them all.
@@ -112,6 +117,7 @@ impl ClientState {
             started_micros: None,
             is_script: false,
             may_take_long: false,
+            expects_long: false,
             subscriptions: Subscriptions::default(),
             caching: None,
             replica: ReplicaRequest::default(),
@@ -123,6 +129,18 @@ impl ClientState {
 }
 
 impl ClientState {
+    /// EXEC would run commands alone that only read keys, and depends on no watch.
+    pub fn executes_only_reads(&self) -> bool {
+        let queue = self.multi.as_ref();
+        let only_reads = queue.is_some_and(|queue| !queue.does_more_than_read && !queue.refused);
+        only_reads && self.watched.is_empty() && !self.watched_blindly
+    }
+
+    /// This command only reads, and may take so long that it goes on without the partition's lock.
+    pub fn may_look_at_much(&self, command: &Command) -> bool {
+        command.may_look_at_much() || command.name == "exec" && self.executes_only_reads()
+    }
+
     pub fn select(&mut self, db: u8) {
         self.db = db;
         self.shared.db.store(db, Ordering::Relaxed);
@@ -171,6 +189,8 @@ pub struct Client {
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
     pub killed: AtomicBool,
+    /// Its peer has left while a command ran.
+    pub is_gone: AtomicBool,
     pub buffers: Buffers,
     pub subscriptions: SubscriptionCounts,
     /// `None`: the default user.
@@ -456,6 +476,7 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             buffers: Buffers::default(),
             subscriptions: SubscriptionCounts::default(),
             user: Mutex::default(),

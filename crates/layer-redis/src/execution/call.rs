@@ -4,12 +4,13 @@ use crate::access::acl::Denial;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
 use crate::command::{Command, FAST, SKIP_SLOWLOG};
-use crate::commands::handlers;
+use crate::commands::{handlers, transactions};
 use crate::connections::blocking::EmptyReply;
 use crate::connections::clients::ClientState;
 use crate::execution::replication::gather;
 use crate::execution::slowlog::slow_command;
-use crate::handler::beside::Beside;
+use crate::handler::allowance::Allowance;
+use crate::handler::beside::{Beside, Ran};
 use crate::handler::caching::remember;
 use crate::handler::context::Context;
 use crate::handler::definition::{LongRunning, Nested};
@@ -18,7 +19,7 @@ use crate::handler::monitor::tell_monitors;
 use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
 use crate::observation::counting::{Held, add};
-use quartet_engine::{Dependency, ExecuteError, MustWrite, PartitionGuard, ReadGuard};
+use quartet_engine::{Dependency, ExecuteError, Frozen, MustWrite, PartitionGuard, ReadGuard, Space, Transaction};
 use quartet_wire_resp::{Arguments, Reply};
 use std::sync::atomic::Ordering;
 
@@ -63,19 +64,25 @@ pub fn call(
     client.shared.note_command(index);
     let started_micros = client.started_micros.take();
     let started_micros = started_micros.unwrap_or_else(|| layer.engine.now_micros());
+    if begins_elsewhere(client, command) {
+        return Ended::without_effects(Ok(Outcome::RunLong));
+    }
+    let allowance = Allowance::with_lock(started_micros);
+    let is_bounded = command.may_look_at_much() && !client.may_take_long;
     let now_ms = partition.now_micros() / 1000;
     let executed = partition.execute(layer.space, |tx| {
         let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
         let mut context = Context {
             tx,
             client,
-            groups: Groups::of(layer),
+            groups: Groups::of(layer).allowed(is_bounded.then_some(&allowance)),
             reply,
             now_ms,
             in_exec: false,
             retry_for: call.retry_for,
         };
         let outcome = match handle(layer, &mut context, (index, command), arguments) {
+            _ if allowance.is_used_up() => Ok(Outcome::RunLong),
             Ok(Outcome::Done) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
             outcome => outcome,
         };
@@ -107,11 +114,45 @@ pub fn call(
     ended
 }
 
-/// Runs one command that only reads, beside others that do. Its reply is appended to `out`, as
-/// [`call`] does it. `MustWrite`: it has more to do or to tell than it may beside others, and is to
-/// be called with the lock alone; nothing was counted, and what is in `out` is no reply.
-pub fn call_beside(
-    partition: &mut ReadGuard<'_>,
+/// The last command of the connection that looked at much took long, and this is another one: it
+/// is not begun with the lock held, as most of what it did there would be done twice.
+fn begins_elsewhere(client: &ClientState, command: &Command) -> bool {
+    client.expects_long && !client.may_take_long && client.may_look_at_much(command)
+}
+
+/// The state that a command reads which only reads.
+pub enum Reading<'r, 'p> {
+    /// The latest, with the partition's lock held beside others.
+    Beside(&'r mut ReadGuard<'p>),
+    /// One that was frozen, without the lock.
+    Frozen(&'r mut Frozen),
+}
+
+impl Reading<'_, '_> {
+    fn now_micros(&self) -> u64 {
+        match self {
+            Reading::Beside(partition) => partition.now_micros(),
+            Reading::Frozen(frozen) => frozen.now_micros(),
+        }
+    }
+
+    fn execute<R, E>(
+        self,
+        space: Space,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<Result<(R, Dependency), ExecuteError<E>>, MustWrite> {
+        match self {
+            Reading::Beside(partition) => partition.execute(space, body),
+            Reading::Frozen(frozen) => frozen.execute(body),
+        }
+    }
+}
+
+/// Runs one command that only reads. Its reply is appended to `out`, as [`call`] does it.
+/// `MustWrite`: it has more to do or to tell than it may beside others, and is to be called with
+/// the lock alone; nothing was counted, and what is in `out` is no reply.
+pub fn call_reading(
+    reading: Reading<'_, '_>,
     layer: &Redis,
     client: &mut ClientState,
     command: &'static Command,
@@ -122,35 +163,55 @@ pub fn call_beside(
     client.shared.note_command(index);
     let started_micros = client.started_micros.take();
     let started_micros = started_micros.unwrap_or_else(|| layer.engine.now_micros());
-    let now_ms = partition.now_micros() / 1000;
+    if begins_elsewhere(client, command) {
+        return Ok(Ended::without_effects(Ok(Outcome::RunLong)));
+    }
+    let has_lock = matches!(reading, Reading::Beside(_));
+    let allowance = match has_lock {
+        true => Allowance::with_lock(started_micros),
+        false => Allowance::without_lock(&client.shared, &layer.scripting.long_scripts),
+    };
+    let now_ms = reading.now_micros() / 1000;
     let beside = Beside::new(layer.changes.are_wanted());
-    let executed = partition.execute(layer.space, |tx| {
+    let is_bounded = client.may_look_at_much(command);
+    let executed = reading.execute(layer.space, |tx| {
         let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
+        let groups = Groups::with_notes(layer, &beside);
         let mut context = Context {
             tx,
             client,
-            groups: Groups::with_notes(layer, &beside),
+            groups: groups.allowed(is_bounded.then_some(&allowance)),
             reply,
             now_ms,
             in_exec: false,
             retry_for: None,
         };
-        let outcome = handlers()[index].run(&mut context, arguments, Nested::new(layer, call_queued));
+        let nested = Nested::new(layer, call_queued_reading);
+        let outcome = handlers()[index].run(&mut context, arguments, nested);
         if beside.must_be_alone(layer.tells_of_misses()) {
             return Err(Err(MustWrite));
         }
         match outcome {
+            _ if allowance.is_used_up() && has_lock => Ok(Outcome::RunLong),
+            _ if allowance.is_used_up() => {
+                transactions::end(context.client);
+                Err(Ok(errors::ENDED.into()))
+            }
             Ok(Outcome::Done) if context.reply.is_full() => Err(Ok(errors::REPLY_TOO_LARGE.into())),
             Ok(Outcome::Done) => {
-                remember(&context, command, arguments);
-                Ok(())
+                if has_lock {
+                    remember(context.groups, context.client, command, arguments);
+                }
+                Ok(Outcome::Done)
             }
+            Ok(Outcome::RunLong) if has_lock => Ok(Outcome::RunLong),
             Err(error) if !error.keeps_effects => Err(Ok(error)),
             Ok(_) | Err(_) => Err(Err(MustWrite)),
         }
     })?;
     let (outcome, dependency) = match executed {
-        Ok(((), dependency)) => (Ok(Outcome::Done), dependency),
+        Ok((Outcome::RunLong, _)) => return Ok(Ended::without_effects(Ok(Outcome::RunLong))),
+        Ok((outcome, dependency)) => (Ok(outcome), dependency),
         Err(ExecuteError::Layer(error, dependency)) => (Err(error?), dependency),
         Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
         Err(
@@ -159,7 +220,12 @@ pub fn call_beside(
             | ExecuteError::DiskFull(dependency),
         ) => (Err(errors::UNREADABLE.into()), dependency),
     };
+    // Others who count have the lock alone.
+    let _counting = (!has_lock).then(|| layer.engine.read());
     layer.observation.statistics.keys_read_beside(beside.keys_read());
+    for ran in beside.take_ran() {
+        count_queued(layer, ran);
+    }
     let counted = (outcome.is_err(), Held::Beside);
     let ended_micros = account(layer, client, (index, command), arguments, started_micros, counted);
     client.started_micros = Some(ended_micros);
@@ -218,7 +284,7 @@ fn handle(
             layer.gather_ended(&changes, &expired_fields);
             gather(layer, context, command, arguments, &changes, answered_from);
         }
-        remember(context, command, arguments);
+        remember(context.groups, context.client, command, arguments);
     }
     outcome
 }
@@ -307,6 +373,85 @@ pub fn call_queued(
     Ok(())
 }
 
+/// The same in a transaction that only reads. It may be run again, so its commands are counted when
+/// it is over; what cannot wait until then needs the lock alone.
+fn call_queued_reading(
+    layer: &Redis,
+    context: &mut Context<'_, '_>,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+) -> Result<(), LongRunning> {
+    let beside = context.beside().expect("it only reads");
+    let index = layer.table.index(command);
+    context.client.shared.note_command(index);
+    let started_micros = layer.engine.now_micros();
+    let outcome = match context.client.user.check(command, arguments) {
+        Ok(()) => handlers()[index].run(context, arguments, Nested::new(layer, call_queued_reading)),
+        Err(_) => Ok(Outcome::RunLong),
+    };
+    let ended_micros = layer.engine.now_micros();
+    let micros = ended_micros.saturating_sub(started_micros);
+    context
+        .client
+        .shared
+        .last_active_micros
+        .store(ended_micros, Ordering::Relaxed);
+    if context.has_used_up_allowance() {
+        return Err(LongRunning);
+    }
+    let error = match outcome {
+        Ok(Outcome::Done) => None,
+        Err(error) if !error.keeps_effects => Some(error),
+        Ok(_) | Err(_) => {
+            beside.needs_lock_alone();
+            None
+        }
+    };
+    if is_slow(layer, command, micros) {
+        beside.needs_lock_alone();
+    }
+    if beside.must_be_alone(layer.tells_of_misses()) {
+        return Err(LongRunning);
+    }
+    match &error {
+        Some(error) => context.reply.error(&*error.text),
+        None => remember(context.groups, context.client, command, arguments),
+    }
+    beside.has_run(Ran {
+        command,
+        micros,
+        ended_micros,
+        error,
+    });
+    Ok(())
+}
+
+fn count_queued(layer: &Redis, ran: Ran) {
+    let index = layer.table.index(ran.command);
+    let counter = &layer.observation.statistics.commands.0[index];
+    add(&counter.calls, 1, Held::Beside);
+    add(&counter.micros, ran.micros, Held::Beside);
+    if let Some(error) = &ran.error {
+        add(&counter.failed, 1, Held::Beside);
+        if !error.is_counted {
+            layer.observation.statistics.error_sent(error.text.as_bytes());
+        }
+    }
+    if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
+        counter.durations.add_under_lock(ran.micros, Held::Beside);
+    }
+    note_duration(layer, ran.command, ran.ended_micros, ran.micros);
+    if let Some(admission_control) = &layer.access.admission_control {
+        admission_control.took(ran.micros);
+    }
+}
+
+/// The call is to be kept in SLOWLOG.
+fn is_slow(layer: &Redis, command: &Command, micros: u64) -> bool {
+    let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
+    threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG)
+}
+
 /// A queued command was counted when it was queued; one of a script counts by itself.
 fn pass_gate_again(layer: &Redis, context: &Context<'_, '_>, command: &'static Command) -> Result<(), ErrorReply> {
     if !context.client.is_script {
@@ -341,8 +486,7 @@ fn account(
     if let Some(admission_control) = &layer.access.admission_control {
         admission_control.took(micros);
     }
-    let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
-    if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
+    if is_slow(layer, command, micros) {
         if let Some(slow) = &layer.process.slow {
             slow(command.name, arguments.len(), &layer.access.realm, micros);
         }

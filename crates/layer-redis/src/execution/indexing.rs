@@ -132,7 +132,7 @@ impl Redis {
         let timeout_ms = self.config.search_timeout.load(Ordering::Relaxed).max(0) as u64;
         let ends_micros = self.engine.now_micros() + timeout_ms * 1000;
         while self.engine.now_micros() < ends_micros {
-            let Ok(mut partition) = self.partition_in_time() else {
+            let Ok(mut partition) = self.read_in_time() else {
                 return;
             };
             let is_filling = partition.execute(self.space, |tx| -> Result<bool, ()> {
@@ -140,7 +140,7 @@ impl Redis {
                 Ok(catalogue.indexes().any(|index| index.progress(tx).is_some()))
             });
             drop(partition);
-            if !is_filling.is_ok_and(|(is_filling, _)| is_filling) {
+            if !matches!(is_filling, Ok(Ok((true, _)))) {
                 return;
             }
             thread::sleep(LOOKS_EVERY);

@@ -2,19 +2,26 @@
 //! long.
 //!
 //! The request was begun, and all of it taken back, before: nobody has seen anything of it. The
-//! connection's state comes along and goes back with the reply. While it runs it holds the
-//! partition's lock; the others wait for it, or get the error that a script keeps the server busy.
+//! connection's state comes along and goes back with the reply. A script or a transaction holds the
+//! partition's lock while it runs; the others wait for it, or get the error that a script keeps the
+//! server busy. A command that only reads and may look at much, such as a search, holds no lock: it
+//! reads the state as it was when it began, and ends when its client has gone.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Dependency, PartitionGuard, ReadGuard};
-use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
+use quartet_engine::{Busy, Dependency, MustWrite, PartitionGuard, ReadGuard};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
+use crate::command::Command;
 use crate::commands::search::administration;
+use crate::commands::transactions::each_request;
 use crate::connections::clients::ClientState;
 use crate::connections::pending_disconnects::Abandoned;
-use crate::execution::call::{Call, Ended, answer_error, call};
+use crate::execution::call::{Call, Ended, Reading, answer_error, call, call_reading};
+use crate::handler::allowance::WITH_LOCK_MICROS;
+use crate::handler::caching::remember;
 use crate::handler::groups::Groups;
 use crate::handler::outcome::Outcome;
 use crate::handler::subscriptions::leave_all;
@@ -42,55 +49,86 @@ impl LongRun {
 
     /// Runs the request to its end. Blocks the calling thread as long as it takes.
     pub fn run(&mut self) {
-        let layer = self.layer.clone();
-        layer.await_filled_indexes();
-        self.remove_keys_of_index();
-        let mut partition = layer.engine.partition_for_long();
-        self.client.may_take_long = true;
-        let ended = self.call(&mut partition);
-        self.client.may_take_long = false;
-        self.dependency = ended.dependency;
-        let error = match ended.outcome {
-            Ok(Outcome::Done) => None,
-            Ok(_) => Some("ERR the script was ended because the server stops".into()),
-            Err(error) => Some(error),
+        let request = std::mem::take(&mut self.request);
+        let mut parser = Parser::new();
+        let Ok(Parsed::Request { .. }) = parser.parse(&request, &Limits::unlimited()) else {
+            unreachable!("a request that parsed once");
         };
-        if let Some(error) = error {
-            self.reply.clear();
-            answer_error(&layer, &error, &mut Reply::new(&mut self.reply, self.client.protocol));
+        let arguments = parser.arguments(&request);
+        self.client.may_take_long = true;
+        match self.layer.table.find_of(arguments) {
+            Ok(command) if self.client.may_look_at_much(command) => {
+                self.layer.await_filled_indexes();
+                if let Err(MustWrite) = self.read(command, arguments) {
+                    self.reply.clear();
+                    self.run_alone(command, arguments);
+                }
+            }
+            Ok(command) => {
+                self.layer.await_filled_indexes();
+                // FT.DROPINDEX DD finds few keys left when it runs.
+                if let Some(index) = administration::dropped_with_keys(arguments) {
+                    self.layer.remove_keys_of_index(&index, &self.client.user);
+                }
+                self.run_alone(command, arguments);
+            }
+            Err(error) => self.end(Ended::without_effects(Err(error))),
         }
+        self.client.may_take_long = false;
+    }
+
+    /// Runs a command that only reads at the state as it is now.
+    fn read(&mut self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), MustWrite> {
+        let layer = self.layer.clone();
+        let started_micros = layer.engine.now_micros();
+        let partition = layer.engine.read();
+        // Before the first change that the command does not see. The notice of one waits for the
+        // reply, as the connection's owner does.
+        remember(Groups::of(&layer), &self.client, command, arguments);
+        if let Some(queue) = &self.client.multi {
+            each_request(&queue.requests, &mut |arguments| {
+                if let Ok(command) = layer.table.find_of(arguments) {
+                    remember(Groups::of(&layer), &self.client, command, arguments);
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        let mut frozen = partition.freeze(layer.space);
+        drop(partition);
+        let reading = Reading::Frozen(&mut frozen);
+        let ended = call_reading(reading, &layer, &mut self.client, command, arguments, &mut self.reply)?;
+        let micros = layer.engine.now_micros().saturating_sub(started_micros);
+        self.client.expects_long = micros >= WITH_LOCK_MICROS;
+        self.end(ended);
+        Ok(())
+    }
+
+    fn run_alone(&mut self, command: &'static Command, arguments: Arguments<'_>) {
+        let layer = self.layer.clone();
+        let mut partition = layer.engine.partition_for_long();
+        let request = Call {
+            command,
+            arguments,
+            retry_for: None,
+        };
+        let ended = call(&mut partition, &layer, &mut self.client, &request, &mut self.reply);
+        self.end(ended);
         layer.expire_found(&mut partition);
         layer.send_outbox();
         layer.serve_blocked(&mut partition);
         layer.clear_left_behind(&mut partition);
     }
 
-    /// FT.DROPINDEX DD finds few keys left when it runs.
-    fn remove_keys_of_index(&mut self) {
-        let mut parser = Parser::new();
-        if let Ok(Parsed::Request { .. }) = parser.parse(&self.request, &Limits::unlimited())
-            && let Some(index) = administration::dropped_with_keys(parser.arguments(&self.request))
-        {
-            self.layer.remove_keys_of_index(&index, &self.client.user);
-        }
-    }
-
-    fn call(&mut self, partition: &mut PartitionGuard<'_>) -> Ended {
-        let mut parser = Parser::new();
-        let Ok(Parsed::Request { .. }) = parser.parse(&self.request, &Limits::unlimited()) else {
-            unreachable!("a request that parsed once");
+    fn end(&mut self, ended: Ended) {
+        self.dependency = ended.dependency;
+        let error = match ended.outcome {
+            Ok(Outcome::Done) => return,
+            Ok(_) => "ERR the script was ended because the server stops".into(),
+            Err(error) => error,
         };
-        let arguments = parser.arguments(&self.request);
-        let command = match self.layer.table.find_of(arguments) {
-            Ok(command) => command,
-            Err(error) => return Ended::without_effects(Err(error)),
-        };
-        let request = Call {
-            command,
-            arguments,
-            retry_for: None,
-        };
-        call(partition, &self.layer, &mut self.client, &request, &mut self.reply)
+        self.reply.clear();
+        let mut reply = Reply::new(&mut self.reply, self.client.protocol);
+        answer_error(&self.layer, &error, &mut reply);
     }
 
     /// The connection's state, the reply, and the version that the reply must wait for.
@@ -152,3 +190,6 @@ impl Redis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,30 @@
 //! The notes of a command that only reads, beside others that do: kept by itself until the command
 //! is over, since what the layer gathers belongs to the one command that has the lock alone.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
+use crate::command::Command;
+use crate::command::error_reply::ErrorReply;
 use crate::keyspace::changes::{Changes, What};
+
+/// A command of a transaction that has run, to be counted when the transaction is over.
+pub struct Ran {
+    pub command: &'static Command,
+    /// How long it took.
+    pub micros: u64,
+    /// When it ended.
+    pub ended_micros: u64,
+    /// The error that it has answered.
+    pub error: Option<ErrorReply>,
+}
 
 pub struct Beside {
     changes: Changes,
     hits: Cell<u64>,
     misses: Cell<u64>,
-    found_expired: Cell<bool>,
+    /// The lock is needed alone.
+    must_be_alone: Cell<bool>,
+    ran: RefCell<Vec<Ran>>,
 }
 
 impl Beside {
@@ -22,7 +37,8 @@ impl Beside {
             changes,
             hits: Cell::new(0),
             misses: Cell::new(0),
-            found_expired: Cell::new(false),
+            must_be_alone: Cell::new(false),
+            ran: RefCell::default(),
         }
     }
 
@@ -40,9 +56,19 @@ impl Beside {
         (self.hits.get(), self.misses.get())
     }
 
-    /// A key has expired, and is to be removed and announced.
-    pub fn found_expired(&self) {
-        self.found_expired.set(true);
+    /// There is something to do for which the lock is needed alone: a key has expired, and is to be
+    /// removed and announced.
+    pub fn needs_lock_alone(&self) {
+        self.must_be_alone.set(true);
+    }
+
+    /// A command of a transaction is over.
+    pub fn has_run(&self, ran: Ran) {
+        self.ran.borrow_mut().push(ran);
+    }
+
+    pub fn take_ran(&self) -> Vec<Ran> {
+        self.ran.take()
     }
 
     /// There is something to do or to announce for which the lock is needed alone. Misses are
@@ -50,6 +76,9 @@ impl Beside {
     pub fn must_be_alone(&self, are_misses_told: bool) -> bool {
         let is_told = |what: What| what != What::Missed || are_misses_told;
         let (changes, expired_fields) = self.changes.take_with_fields();
-        self.found_expired.get() || !expired_fields.is_empty() || changes.iter().any(|change| is_told(change.what))
+        if !expired_fields.is_empty() || changes.iter().any(|change| is_told(change.what)) {
+            self.needs_lock_alone();
+        }
+        self.must_be_alone.get()
     }
 }

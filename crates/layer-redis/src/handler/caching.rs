@@ -2,7 +2,7 @@
 //! ([`crate::connections::tracking`]).
 
 use crate::command::{Command, Group, PUBSUB, READONLY};
-use crate::connections::clients::{Client, Content, Delivery};
+use crate::connections::clients::{Client, ClientState, Content, Delivery};
 use crate::connections::outbox::Item;
 use crate::connections::tracking::CHANNEL;
 use crate::handler::context::Context;
@@ -136,11 +136,11 @@ fn tell(layer: &Redis, clients: FxHashSet<u64>, name: &[u8], writer: Option<u64>
 }
 
 /// After a command of a connection that tracks: remembers the keys that it has read.
-pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Arguments<'_>) {
-    if remembers(context, command) {
+pub fn remember(groups: Groups<'_>, client: &ClientState, command: &Command, arguments: Arguments<'_>) {
+    if remembers(groups, client, command) {
         for position in command.keys.positions(arguments) {
             let name = &arguments[position];
-            context.connections().tracking.remember(context.client.shared.id, name);
+            groups.connections().tracking.remember(client.shared.id, name);
         }
     }
 }
@@ -149,7 +149,7 @@ pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Argumen
 /// script was given, as Redis 7.0 does. Redis 7.2 remembers only the keys that the command has
 /// read; they are remembered too.
 pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared: &[&[u8]]) {
-    if remembers(context, command) {
+    if remembers(context.groups, context.client, command) {
         for name in declared {
             context.connections().tracking.remember(context.client.shared.id, name);
         }
@@ -157,16 +157,16 @@ pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared:
 }
 
 /// Tracks the keys that this command reads for the connection. A script reads by its commands.
-fn remembers(context: &Context<'_, '_>, command: &Command) -> bool {
+fn remembers(groups: Groups<'_>, client: &ClientState, command: &Command) -> bool {
     let reads = command.has(READONLY) && !command.has(PUBSUB) && command.group != Group::Scripting;
-    if !context.connections().tracking.is_on() || !reads {
+    if !groups.connections().tracking.is_on() || !reads {
         return false;
     }
-    match &*context.client.shared.tracking.lock() {
+    match &*client.shared.tracking.lock() {
         None => false,
         Some(mode) if mode.broadcast => false,
-        Some(mode) if mode.opt_in => context.client.caching == Some(true),
-        Some(mode) if mode.opt_out => context.client.caching != Some(false),
+        Some(mode) if mode.opt_in => client.caching == Some(true),
+        Some(mode) if mode.opt_out => client.caching != Some(false),
         Some(_) => true,
     }
 }

@@ -114,7 +114,7 @@ impl<'c, 't> Context<'c, 't> {
         let may_expire = self.groups.layer.may_expire(self.now_ms);
         if let Some(beside) = self.beside() {
             if may_expire {
-                beside.found_expired();
+                beside.needs_lock_alone();
             }
         } else if may_expire
             && self.expiry().found.note(self.client.db, name)

@@ -10,6 +10,7 @@ use crate::command::table::Table;
 use crate::config::Config;
 use crate::connections::clients::ClientState;
 use crate::connections::outbox::Outbox;
+use crate::handler::allowance::Allowance;
 use crate::handler::beside::Beside;
 use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
@@ -25,23 +26,53 @@ pub struct Groups<'c> {
     pub(super) layer: &'c Redis,
     /// For a command that runs beside others.
     beside: Option<&'c Beside>,
+    /// For a command that may look at much, and is none of EXEC or of a script.
+    allowance: Option<&'c Allowance<'c>>,
 }
 
 impl<'c> Groups<'c> {
     pub fn of(layer: &'c Redis) -> Groups<'c> {
-        Groups { layer, beside: None }
+        Groups {
+            layer,
+            beside: None,
+            allowance: None,
+        }
     }
 
     /// For a command that only reads, beside others: its own notes stand in `beside`.
     pub fn with_notes(layer: &'c Redis, beside: &'c Beside) -> Groups<'c> {
         let beside = Some(beside);
-        Groups { layer, beside }
+        Groups {
+            beside,
+            ..Groups::of(layer)
+        }
+    }
+
+    /// For a command that goes on as long as this allows.
+    pub fn allowed(self, allowance: Option<&'c Allowance<'c>>) -> Groups<'c> {
+        Groups { allowance, ..self }
+    }
+
+    /// A command that looks at much asks from time to time whether it has to end here. Whatever it
+    /// answers then is dropped.
+    pub fn must_end(self, now_micros: u64) -> bool {
+        self.allowance.is_some_and(|allowance| allowance.ends(now_micros))
     }
 
     /// The command runs beside others.
     #[inline]
     pub fn beside(self) -> Option<&'c Beside> {
         self.beside
+    }
+
+    /// As [`Groups::must_end`], for a command that knows before it begins that it takes long.
+    pub fn must_end_before_long(self) -> bool {
+        self.allowance.is_some_and(Allowance::ends_before_long)
+    }
+
+    /// It was told to end.
+    pub fn has_used_up_allowance(self) -> bool {
+        self.allowance.is_some_and(Allowance::is_used_up)
     }
 
     pub fn engine(self) -> &'c Arc<Engine> {

@@ -1,6 +1,7 @@
 //! The parts that a command's handler gets, and the ways of telling other connections about a
 //! command.
 
+pub(crate) mod allowance;
 pub(crate) mod beside;
 pub(crate) mod caching;
 pub(crate) mod context;

@@ -74,8 +74,14 @@ impl Indexes {
             return known.clone();
         }
         let read = Arc::new(Catalogue::read(tx, mark.map(<[u8]>::to_vec)));
-        *latest = Some(read.clone());
-        self.uncertain.store(true, Ordering::Relaxed);
+        // One that only reads sees what is committed, and perhaps an older state than others know.
+        let is_newer = latest.as_ref().is_none_or(|known| known.mark() < read.mark());
+        if !tx.only_reads() {
+            self.uncertain.store(true, Ordering::Relaxed);
+        }
+        if is_newer || !tx.only_reads() {
+            *latest = Some(read.clone());
+        }
         read
     }
 }

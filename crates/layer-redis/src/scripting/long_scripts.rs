@@ -93,6 +93,11 @@ impl LongScripts {
         self.abandon.store(true, Ordering::SeqCst);
     }
 
+    /// The server stops.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandon.load(Ordering::SeqCst)
+    }
+
     /// The script has changed data: it can no longer be killed.
     pub fn note_write(&self) {
         self.wrote.store(true, Ordering::SeqCst);

@@ -4,11 +4,14 @@ use quartet_engine::{MustWrite, PartitionGuard, ReadGuard};
 use quartet_wire_resp::Arguments;
 
 use super::Session;
-use super::admission::Refusal;
+use super::admission::{Refusal, discarded_because_of};
 use super::turn::{Request, Turn, owes_others};
-use crate::command::{BLOCKING, Command, Group, READONLY};
-use crate::execution::call::{Ended, call_beside};
+use crate::command::Command;
+use crate::command::error_reply::ErrorReply;
+use crate::commands::transactions;
+use crate::execution::call::{Ended, Reading, call_reading};
 use crate::handler::monitor::tell_monitors;
+use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
 
 /// The partition's lock, as a batch of requests holds it.
@@ -29,25 +32,19 @@ pub(super) enum RunBeside {
 
 impl Session {
     /// The request may run beside others: it reads keys, and there is nothing else to do now that
-    /// needs the lock alone. EXEC takes it alone, whatever its queue holds: it ends watches.
+    /// needs the lock alone. The same holds for a transaction of such requests without WATCH.
     pub(super) fn may_run_beside(&self, layer: &Redis, arguments: Arguments<'_>) -> bool {
         let latest = self.client.shared.last_command_index();
-        let reads = |command: &Command| {
-            let is_of_keys = !matches!(
-                command.group,
-                Group::Search
-                    | Group::Scripting
-                    | Group::Transactions
-                    | Group::Connection
-                    | Group::PubSub
-                    | Group::Server
-                    | Group::Cluster
-            );
-            command.has(READONLY) && !command.has(BLOCKING) && is_of_keys
+        let only_reads = |command: &Command| match &self.client.multi {
+            None => command.reads_keys() || command.name == "multi" || is_read_of_streams(command, arguments),
+            // The lines of a transaction's commands are sent as they run, and it may run again.
+            Some(_) if command.name == "exec" => {
+                self.client.executes_only_reads() && !layer.connections.clients.has_monitors()
+            }
+            Some(_) => command.reads_keys(),
         };
         let finds = layer.table.find_of_after(latest, arguments);
-        finds.is_ok_and(reads)
-            && self.client.multi.is_none()
+        finds.is_ok_and(only_reads)
             && !self.client.is_upstream
             && !layer.connections.pause.is_set()
             && !owes_others(layer)
@@ -67,6 +64,10 @@ impl Session {
         let now_micros = partition.now_micros();
         let admitted = self.admit(turn.layer, request.arguments, request.raw.len(), now_micros);
         let ended = match admitted {
+            Ok(command) if self.client.multi.is_some() && !transactions::runs_inside_multi(command) => {
+                let queued = self.enqueue(&mut turn, command, request, false);
+                Ended::without_effects(queued.map(|()| Outcome::Done))
+            }
             Ok(command) => match self.run_beside(partition, &mut turn, command, request) {
                 Ok(ended) => {
                     tell_monitors(turn.layer, &self.client, command, now_micros, request.arguments);
@@ -74,21 +75,38 @@ impl Session {
                 }
                 Err(MustWrite) => return RunBeside::NotHere(command),
             },
-            Err(Refusal::Error(error)) => Ended::without_effects(Err(error)),
+            Err(Refusal::Error(error)) => Ended::without_effects(Err(self.refuse_beside(request.arguments, error))),
             Err(Refusal::Later) => {
                 turn.received.is_busy = true;
                 return RunBeside::Again;
             }
         };
         turn.waits_for(ended.dependency);
-        if let Err(error) = ended.outcome {
-            self.error(turn.layer, &error, turn.start, turn.out);
+        match ended.outcome {
+            Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
+            Ok(Outcome::RunLong) => {
+                self.leave_to_long_run(&mut turn, request);
+                return RunBeside::Answered;
+            }
+            Ok(_) => {}
         }
         self.note_size(&turn, request);
         self.silence(&mut turn, request);
         self.client.forget_caching_behind(&request.arguments[0]);
         self.deliver_own_mail(&mut turn);
         RunBeside::Answered
+    }
+
+    /// As [`Session::refuse`], of a connection that watches no key.
+    fn refuse_beside(&mut self, arguments: Arguments<'_>, refused: ErrorReply) -> ErrorReply {
+        if arguments[0].eq_ignore_ascii_case(b"exec") {
+            transactions::end(&mut self.client);
+            return discarded_because_of(&refused.text).into();
+        }
+        if let Some(queue) = &mut self.client.multi {
+            queue.refused = true;
+        }
+        refused
     }
 
     fn run_beside(
@@ -99,8 +117,8 @@ impl Session {
         request: &Request<'_>,
     ) -> Result<Ended, MustWrite> {
         self.client.takes_late_parts = true;
-        let ended = call_beside(
-            partition,
+        let ended = call_reading(
+            Reading::Beside(partition),
             turn.layer,
             &mut self.client,
             command,
@@ -109,7 +127,7 @@ impl Session {
         );
         self.client.takes_late_parts = false;
         self.reply_start = turn.start;
-        let is_whole = matches!(&ended, Ok(ended) if ended.outcome.is_ok());
+        let is_whole = matches!(&ended, Ok(ended) if matches!(ended.outcome, Ok(Outcome::Done)));
         if !is_whole {
             self.client.late_parts.clear();
         }
@@ -120,6 +138,11 @@ impl Session {
     }
 }
 
+/// XREAD that does not wait.
+fn is_read_of_streams(command: &Command, arguments: Arguments<'_>) -> bool {
+    command.name == "xread" && !arguments.iter().any(|word| word.eq_ignore_ascii_case(b"block"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -127,7 +150,7 @@ mod tests {
     use quartet_engine::BriefWaits;
     use quartet_wire_resp::encode_command;
 
-    use crate::testing::{Connection, Fixture};
+    use crate::testing::{Connection, Fixture, show};
 
     /// The answer to a request while somebody else reads; `None`: it needs the lock alone, or
     /// somebody waits for that.
@@ -165,6 +188,13 @@ mod tests {
         GEOADD p 13.361389 38.115556 Palermo 15.087269 37.502669 Catania
         PFADD y a b
         JSON.SET j $ {\"a\":1}
+        FT.CREATE i PREFIX 1 doc SCHEMA n NUMERIC SORTABLE g TAG t TEXT
+        HSET doc1 n 1 g red t hello
+        HSET doc2 n 2 g blue t hello
+        FT.DICTADD d word
+        FT.SUGADD suggestions hello 1
+        VADD vectors VALUES 2 1 1 one
+        VADD vectors VALUES 2 1 2 two
         BITFIELD s SET u8 0 97";
 
     const READS: &str = "
@@ -183,7 +213,12 @@ mod tests {
         XLEN x\nXRANGE x - +\nXREVRANGE x + -\nXPENDING x g\nXINFO STREAM x\nXINFO GROUPS x\nXINFO CONSUMERS x g
         GEODIST p Palermo Catania\nGEOHASH p Palermo\nGEOPOS p Palermo
         GEOSEARCH p FROMLONLAT 15 37 BYRADIUS 200 km ASC
-        PFCOUNT y\nJSON.GET j $.a\nJSON.TYPE j $.a";
+        PFCOUNT y\nJSON.GET j $.a\nJSON.TYPE j $.a\nDBSIZE\nMEMORY USAGE s\nXREAD STREAMS x 0\nXREAD STREAMS x 9
+        FT._LIST\nFT.INFO i\nFT.SEARCH i hello SORTBY n\nFT.AGGREGATE i * GROUPBY 1 @g\nFT.EXPLAIN i hello
+        FT.EXPLAINCLI i hello\nFT.TAGVALS i g\nFT.SPELLCHECK i hallo\nFT.DICTDUMP d\nFT.SYNDUMP i
+        FT.SUGGET suggestions he\nFT.SUGLEN suggestions
+        VSIM vectors ELE one\nVCARD vectors\nVDIM vectors\nVEMB vectors one\nVLINKS vectors one\nVINFO vectors
+        VISMEMBER vectors one\nVRANGE vectors - +\nVGETATTR vectors one";
 
     fn lines(text: &str) -> impl Iterator<Item = &str> {
         text.lines().map(str::trim).filter(|line| !line.is_empty())
@@ -206,15 +241,70 @@ mod tests {
         }
         for line in [
             "GETEX s",
-            "MULTI",
             "EVAL return 0",
+            "EVAL_RO return 0",
             "INFO",
             "PING",
             "BLPOP none 0",
+            "XREAD BLOCK 1 STREAMS x 0",
+            "FT.CONFIG GET TIMEOUT",
+            "FT.CREATE j SCHEMA n NUMERIC",
             "WATCH s",
         ] {
             assert_eq!(beside_a_reader(&fixture, &mut connection, line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn a_transaction_of_reads_runs_beside_readers_unless_it_has_to_be_alone() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        connection.check("SET a 1 => OK\nRPUSH l x => 1\nSET gone v PX 10 => OK");
+        let calls = |connection: &mut Connection| show(&connection.run(&["INFO", "commandstats"]));
+        connection.check("CONFIG RESETSTAT => OK");
+        for line in ["MULTI", "GET a", "LRANGE a 0 -1", "STRLEN a"] {
+            answer_beside(&fixture, &mut connection, line);
+        }
+        let replies = answer_beside(&fixture, &mut connection, "EXEC");
+        let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+        assert_eq!(
+            String::from_utf8(replies).unwrap(),
+            format!("*3\r\n$1\r\n1\r\n{wrong_type}:1\r\n")
+        );
+        let counted = calls(&mut connection);
+        for line in [
+            "cmdstat_get:calls=1,",
+            "cmdstat_strlen:calls=1,",
+            "cmdstat_exec:calls=1,",
+        ] {
+            assert!(counted.contains(line), "{counted}");
+        }
+        assert!(
+            counted
+                .lines()
+                .any(|line| { line.starts_with("cmdstat_lrange:calls=1,") && line.contains("failed_calls=1") })
+        );
+        // A key that has expired is removed, with the lock alone; each command counts once.
+        fixture.advance_ms(20);
+        connection.check("CONFIG RESETSTAT => OK");
+        for line in ["MULTI", "GET a", "GET gone", "GET a"] {
+            answer_beside(&fixture, &mut connection, line);
+        }
+        assert_eq!(beside_a_reader(&fixture, &mut connection, "EXEC"), None);
+        connection.check("EXEC => [1 nil 1]\nEXEC => !ERR EXEC without MULTI\nDBSIZE => 2");
+        let counted = calls(&mut connection);
+        assert!(counted.contains("cmdstat_get:calls=3,"), "{counted}");
+        // One write, or WATCH, is enough.
+        for (before, queued) in [("WATCH a", "GET a"), ("UNWATCH", "SET a 2"), ("UNWATCH", "PING")] {
+            connection.run(&before.split(' ').collect::<Vec<_>>());
+            connection.check("MULTI => OK");
+            assert_eq!(show(&connection.run(&queued.split(' ').collect::<Vec<_>>())), "QUEUED");
+            assert_eq!(beside_a_reader(&fixture, &mut connection, "EXEC"), None, "{queued}");
+            connection.run(&["EXEC"]);
+        }
+        // What is refused ends it.
+        connection.check("MULTI => OK\nGET => !ERR wrong number of arguments for 'get' command");
+        connection.check("EXEC => !EXECABORT Transaction discarded because of previous errors.");
     }
 
     /// Each key is counted once, also where the command runs twice.

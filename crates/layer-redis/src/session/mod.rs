@@ -502,6 +502,12 @@ impl Session {
         self.client.speak(quartet_wire_resp::Protocol::Resp3);
     }
 
+    /// For tests: the next command that may look at much begins where it may take long.
+    #[cfg(test)]
+    pub fn expect_long(&mut self) {
+        self.client.expects_long = true;
+    }
+
     fn limits(&self) -> Limits {
         let bulk_bytes_max = self.layer.config.proto_max_bulk_len.load(Ordering::Relaxed);
         Limits {

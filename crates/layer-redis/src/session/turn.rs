@@ -138,7 +138,8 @@ impl Session {
         request: &Request<'_>,
     ) -> Ended {
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
-            let outcome = self.enqueue(partition, turn, command, request).map(|()| Outcome::Done);
+            let writes = self.may_write(turn.layer, Some(partition), command, request.arguments);
+            let outcome = self.enqueue(turn, command, request, writes).map(|()| Outcome::Done);
             return Ended::without_effects(outcome);
         }
         let now_micros = partition.now_micros();
@@ -160,15 +161,14 @@ impl Session {
         ended
     }
 
-    fn enqueue(
+    pub(super) fn enqueue(
         &mut self,
-        partition: &mut PartitionGuard<'_>,
         turn: &mut Turn<'_>,
         command: &'static Command,
         request: &Request<'_>,
+        writes: bool,
     ) -> Result<(), ErrorReply> {
         let raw = request.raw;
-        let writes = self.may_write(turn.layer, Some(partition), command, request.arguments);
         let queue = self.client.multi.as_mut().expect("called inside MULTI");
         if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
             queue.refused = true;
@@ -181,6 +181,7 @@ impl Session {
             .queue
             .fetch_add(raw.len() + QUEUED_BYTES, Ordering::Relaxed);
         queue.writes |= writes;
+        queue.does_more_than_read |= !command.reads_keys();
         queue.may_need_memory |= command.has(DENYOOM);
         queue.requests.push(raw.to_vec());
         shared.multi.store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
@@ -209,9 +210,7 @@ impl Session {
                 }
             }
             Ok(Outcome::RunLong) => {
-                turn.out.truncate(turn.start);
-                let run = self.long_run(request.raw);
-                turn.received.after = Some(After::LongRun(Box::new(run)));
+                self.leave_to_long_run(turn, request);
                 return Next::Owner;
             }
             Ok(Outcome::Retry { after_micros }) => {
@@ -226,6 +225,13 @@ impl Session {
             }
         }
         Next::Reply
+    }
+
+    /// The request goes on, or begins again, where it may take long.
+    pub(super) fn leave_to_long_run(&mut self, turn: &mut Turn<'_>, request: &Request<'_>) {
+        turn.out.truncate(turn.start);
+        let run = self.long_run(request.raw);
+        turn.received.after = Some(After::LongRun(Box::new(run)));
     }
 
     /// The command waits for its keys from now on.

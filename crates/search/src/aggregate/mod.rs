@@ -23,6 +23,9 @@ use crate::aggregate::reducers::Reduced;
 /// How many records a SORTBY gives that says nothing and that no LIMIT follows.
 const SORTED_DEFAULT: usize = 10;
 
+/// Records that a step takes between two looks at the time.
+const RECORDS_BETWEEN_CHECKS: u32 = 256;
+
 /// Most steps of an aggregation.
 pub const STEPS_MAX: usize = 256;
 
@@ -144,9 +147,10 @@ pub fn ask_for_terms(steps: &[Step]) -> bool {
     })
 }
 
-/// Runs the steps over the records of documents.
-pub fn run(steps: &[Step], records: Vec<Record>) -> Result<Vec<Record>, SearchError> {
-    run_watched(steps, records, &mut |_, _| {})
+/// Runs the steps over the records of documents. `is_over` is asked from time to time whether they
+/// have taken too long.
+pub fn run(steps: &[Step], records: Vec<Record>, is_over: &dyn Fn() -> bool) -> Result<Vec<Record>, SearchError> {
+    run_watched(steps, records, is_over, &mut |_, _| {})
 }
 
 /// The same; `watch` learns after each step what it was, in the original's words, and how many
@@ -154,23 +158,49 @@ pub fn run(steps: &[Step], records: Vec<Record>) -> Result<Vec<Record>, SearchEr
 pub fn run_watched(
     steps: &[Step],
     mut records: Vec<Record>,
+    is_over: &dyn Fn() -> bool,
     watch: &mut dyn FnMut(String, usize),
 ) -> Result<Vec<Record>, SearchError> {
     for (at, step) in steps.iter().enumerate() {
+        let mut time = Time { is_over, records: 0 };
         records = match step {
-            Step::GroupBy { .. } => grouped(step, &records)?,
+            Step::GroupBy { .. } => grouped(step, &records, &mut time)?,
             Step::SortBy { keys, max } => {
+                time.check_now()?;
                 let is_limited = matches!(steps.get(at + 1), Some(Step::Limit { .. }));
                 let default = if is_limited { 0 } else { SORTED_DEFAULT };
                 sorted(keys, max.unwrap_or(default), records)
             }
-            Step::Apply { expression, name } => applied(expression, name, records)?,
-            Step::Filter(expression) => filtered(expression, records)?,
+            Step::Apply { expression, name } => applied(expression, name, records, &mut time)?,
+            Step::Filter(expression) => filtered(expression, records, &mut time)?,
             Step::Limit { offset, count } => records.into_iter().skip(*offset).take(*count).collect(),
         };
         watch(step.name(), records.len());
     }
     Ok(records)
+}
+
+/// Looks at the time once for many records.
+struct Time<'t> {
+    is_over: &'t dyn Fn() -> bool,
+    records: u32,
+}
+
+impl Time<'_> {
+    fn check(&mut self) -> Result<(), SearchError> {
+        self.records += 1;
+        match self.records.is_multiple_of(RECORDS_BETWEEN_CHECKS) {
+            true => self.check_now(),
+            false => Ok(()),
+        }
+    }
+
+    fn check_now(&self) -> Result<(), SearchError> {
+        match (self.is_over)() {
+            true => Err(SearchError::Timeout),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The groups of records that come one by one.
@@ -241,9 +271,12 @@ impl<'s> Grouping<'s> {
     }
 }
 
-fn grouped(step: &Step, records: &[Record]) -> Result<Vec<Record>, SearchError> {
+fn grouped(step: &Step, records: &[Record], time: &mut Time<'_>) -> Result<Vec<Record>, SearchError> {
     let mut grouping = Grouping::of(step).expect("the step is a GROUPBY");
-    records.iter().try_for_each(|record| grouping.add(record))?;
+    for record in records {
+        time.check()?;
+        grouping.add(record)?;
+    }
     Ok(grouping.records())
 }
 
@@ -269,8 +302,14 @@ fn in_order(a: &Value, b: &Value, ascends: bool) -> Ordering {
     }
 }
 
-fn applied(expression: &Expression, name: &str, records: Vec<Record>) -> Result<Vec<Record>, SearchError> {
+fn applied(
+    expression: &Expression,
+    name: &str,
+    records: Vec<Record>,
+    time: &mut Time<'_>,
+) -> Result<Vec<Record>, SearchError> {
     let apply = |mut record: Record| {
+        time.check()?;
         let value = expression.value(&record)?;
         record.set(name, value);
         Ok(record)
@@ -278,9 +317,10 @@ fn applied(expression: &Expression, name: &str, records: Vec<Record>) -> Result<
     records.into_iter().map(apply).collect()
 }
 
-fn filtered(expression: &Expression, records: Vec<Record>) -> Result<Vec<Record>, SearchError> {
+fn filtered(expression: &Expression, records: Vec<Record>, time: &mut Time<'_>) -> Result<Vec<Record>, SearchError> {
     let mut kept = Vec::new();
     for record in records {
+        time.check()?;
         if expression.value(&record)?.is_true() {
             kept.push(record);
         }
@@ -315,7 +355,7 @@ mod tests {
 
     fn group(reducers: Vec<(Reducer, String)>) -> Vec<String> {
         let properties = vec!["g".to_owned()];
-        shown(run(&[Step::GroupBy { properties, reducers }], records()).unwrap())
+        shown(run(&[Step::GroupBy { properties, reducers }], records(), &|| false).unwrap())
     }
 
     fn reduced(name: &str, arguments: &[&str]) -> Vec<String> {
@@ -351,11 +391,11 @@ mod tests {
             properties,
             reducers: vec![count],
         }];
-        let groups = run(&steps, records()).unwrap();
+        let groups = run(&steps, records(), &|| false).unwrap();
         assert_eq!(groups.len(), 10);
         for ascends in [true, false] {
             let keys = vec![("m".to_owned(), ascends)];
-            let sorted = shown(run(&[Step::SortBy { keys, max: None }], records()).unwrap());
+            let sorted = shown(run(&[Step::SortBy { keys, max: None }], records(), &|| false).unwrap());
             assert_eq!(sorted.len(), 10);
             assert_eq!(sorted[9], "n=0 g=g0");
         }
@@ -377,7 +417,7 @@ mod tests {
             Step::Limit { offset: 1, count: 2 },
         ];
         assert_eq!(wanted(&steps, &|name| name == "n").unwrap(), ["n"]);
-        let found = shown(run(&steps, records()).unwrap());
+        let found = shown(run(&steps, records(), &|| false).unwrap());
         assert_eq!(found, ["n=10 g=g1 m=15 d=20", "n=9 g=g0 m=13.5 d=18"]);
     }
 
@@ -400,12 +440,12 @@ mod tests {
     #[test]
     fn a_missing_value_in_an_expression_is_an_error() {
         let filter = Step::Filter(Expression::parse(b"@m > 9").unwrap());
-        let refused = run(&[filter], records()).unwrap_err();
+        let refused = run(&[filter], records(), &|| false).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "m: has no value, consider using EXISTS if applicable"
         );
         let filter = Step::Filter(Expression::parse(b"exists(@m)").unwrap());
-        assert_eq!(run(&[filter], records()).unwrap().len(), 9);
+        assert_eq!(run(&[filter], records(), &|| false).unwrap().len(), 9);
     }
 }

@@ -257,6 +257,22 @@ pub struct Query<'q> {
     pub is_exact: bool,
 }
 
+impl Query<'_> {
+    /// How many vectors a search of a set compares with, at most and about.
+    pub fn compared(&self, head: &Head) -> u64 {
+        let effort = self.effort.max(self.count) as u64;
+        let nodes = match self.filter {
+            None => effort,
+            Some(_) => effort.max(self.looked_at_max),
+        };
+        match self.is_exact {
+            true => head.count,
+            // The lowest level has twice as many links.
+            false => nodes.saturating_mul(2 * head.links as u64).min(head.count),
+        }
+    }
+}
+
 /// An element that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {

@@ -28,6 +28,7 @@ use quartet_layer_redis::After;
 use quartet_layer_redis::Client;
 use quartet_layer_redis::Counted;
 use quartet_layer_redis::Deferred;
+use quartet_layer_redis::LongRun;
 use quartet_layer_redis::Made;
 use quartet_layer_redis::command::migration::{Broken, Migration};
 use quartet_layer_redis::replication::ReplicaRequest;
@@ -580,6 +581,7 @@ impl Connection {
                 Some(After::Deferred(Deferred::Replicate(request))) => {
                     return self.serve_replica(socket, *request).await.map(|()| true);
                 }
+                Some(After::LongRun(run)) => self.run_long(socket, run).await,
                 Some(after) => self.perform(after).await,
                 None => {}
             }
@@ -725,6 +727,41 @@ impl Connection {
         written
     }
 
+    /// Runs a request where it may take long. What arrives meanwhile is read as far as there is
+    /// room, to notice that the peer has left: what runs for it alone then ends.
+    async fn run_long(&mut self, socket: &mut impl Socket, mut run: Box<LongRun>) {
+        let long_turn = self.scheduler_handle.begin_long().await;
+        let turn = self.scheduler_handle.begin();
+        let mut running = tokio::task::spawn_blocking(move || {
+            run.run();
+            run
+        });
+        self.input.reserve(BUFFER_BYTES);
+        let mut is_read = true;
+        let ended = loop {
+            let arrived = tokio::select! {
+                ended = &mut running => break ended,
+                arrived = socket.read_buf(&mut self.input), if is_read => arrived,
+            };
+            match arrived {
+                Ok(0) | Err(_) => {
+                    self.session.client().is_gone.store(true, Ordering::SeqCst);
+                    is_read = false;
+                }
+                Ok(count) => {
+                    self.note_input(count);
+                    is_read = self.input.len() < self.input.capacity();
+                }
+            }
+        };
+        if let Ok(run) = ended {
+            let dependency = self.session.take_back(*run, &mut self.output);
+            self.hold.dependency = self.hold.dependency.max(dependency);
+        }
+        self.scheduler_handle.end(turn);
+        drop(long_turn);
+    }
+
     /// Work that a command left for after the lock. Its OK is the last reply in the output.
     async fn perform(&mut self, after: After) {
         match after {
@@ -765,20 +802,7 @@ impl Connection {
                 }
             }
             After::Deferred(Deferred::Shutdown) => (self.layer.process.shutdown)(),
-            After::LongRun(mut run) => {
-                let long_turn = self.scheduler_handle.begin_long().await;
-                let turn = self.scheduler_handle.begin();
-                let done = tokio::task::spawn_blocking(move || {
-                    run.run();
-                    run
-                });
-                if let Ok(run) = done.await {
-                    let dependency = self.session.take_back(*run, &mut self.output);
-                    self.hold.dependency = self.hold.dependency.max(dependency);
-                }
-                self.scheduler_handle.end(turn);
-                drop(long_turn);
-            }
+            After::LongRun(_) => unreachable!("it watches the socket"),
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
             After::Deferred(Deferred::Migrate(migration)) => self.migrate(Arc::from(migration)).await,
             After::Deferred(Deferred::Replicate(_)) => unreachable!("it needs the socket"),

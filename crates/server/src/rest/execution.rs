@@ -329,7 +329,7 @@ impl Execution {
     }
 
     fn note_version(&mut self) {
-        if let Ok(partition) = self.sessions.layer().engine.partition_in_time() {
+        if let Ok(partition) = self.sessions.layer().engine.read_in_time() {
             self.version = self.version.max(partition.last_version());
         }
     }

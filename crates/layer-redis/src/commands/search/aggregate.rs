@@ -274,11 +274,12 @@ pub(super) fn run(
         wanted: &wanted,
     };
     let (first, page) = paged(&asked.steps);
+    let is_over = asked.common.clock(context);
     // A profile has the time of each step, so there they are not done together.
     let grouping = first.first().filter(|_| profile.is_none()).and_then(Grouping::of);
     let (rest, records) = match grouping {
-        Some(grouping) => (&first[1..], source.grouped(context, grouping, &hits)?),
-        None => (first, source.records(context, &hits)?),
+        Some(grouping) => (&first[1..], source.grouped(context, grouping, &hits, &is_over)?),
+        None => (first, source.records(context, &hits, &is_over)?),
     };
     if let Some(profile) = &mut profile {
         profile.is_done("Loader", records.len() as u64);
@@ -288,9 +289,9 @@ pub(super) fn run(
             profile.is_done(name, count as u64);
         }
     };
-    let records = aggregate::run_watched(rest, records, &mut watch)?;
+    let records = aggregate::run_watched(rest, records, &is_over, &mut watch)?;
     let total = records.len() as u64;
-    let records = aggregate::run_watched(page, records, &mut watch)?;
+    let records = aggregate::run_watched(page, records, &is_over, &mut watch)?;
     let Some((count, idle_ms_max)) = asked.cursor else {
         let is_profiled = profile.is_some();
         if is_profiled && context.reply.protocol() == Protocol::Resp2 {
@@ -345,9 +346,15 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn records(&self, context: &mut Context<'_, '_>, hits: &[Hit]) -> Result<Vec<Record>, ErrorReply> {
+    fn records(
+        &self,
+        context: &mut Context<'_, '_>,
+        hits: &[Hit],
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Record>, ErrorReply> {
         let (mut records, mut total_bytes) = (Vec::new(), 0);
         for hit in hits {
+            content::check_time(records.len(), is_over)?;
             let record = self.record(context, hit);
             total_bytes += bytes(&record);
             check_bytes(total_bytes)?;
@@ -362,9 +369,11 @@ impl Source<'_> {
         context: &mut Context<'_, '_>,
         mut grouping: Grouping<'_>,
         hits: &[Hit],
+        is_over: &dyn Fn() -> bool,
     ) -> Result<Vec<Record>, ErrorReply> {
         let mut record = Record::default();
-        for hit in hits {
+        for (count, hit) in hits.iter().enumerate() {
+            content::check_time(count, is_over)?;
             record.clear();
             self.fill(context, hit, &mut record);
             grouping.add(&record)?;

@@ -13,8 +13,12 @@ use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::{Index, Words, refused};
 
-/// A search holds the database's lock, so it goes on for no longer, whatever TIMEOUT says.
-const TIMEOUT_MS_MAX: u64 = 5_000;
+/// A search in a transaction or a script holds the database's lock, so it goes on for no longer,
+/// whatever TIMEOUT says.
+const TIMEOUT_MS_MAX_WITH_LOCK: u64 = 5_000;
+
+/// Others hold what was deleted since they began.
+const TIMEOUT_MS_MAX: u64 = 60_000;
 
 /// The kind of an argument.
 #[derive(PartialEq, Eq)]
@@ -33,6 +37,7 @@ pub struct Common {
     pub payload: Option<Vec<u8>>,
     pub slop: Option<u32>,
     pub in_order: bool,
+    began_micros: u64,
     pub timeout_ms: u64,
     pub dialect: u8,
     pub parameters: Option<Parameters>,
@@ -53,6 +58,7 @@ impl Common {
             scorer: Scorer::default(),
             slop: None,
             in_order: false,
+            began_micros: context.engine().now_micros(),
             timeout_ms: timeout_ms.max(0) as u64,
             dialect: config.search_default_dialect.load(Ordering::Relaxed) as u8,
             parameters: None,
@@ -198,19 +204,22 @@ impl Common {
         Ok(query)
     }
 
-    /// Says whether the search has to end. Its time begins here.
-    pub fn clock(&self, context: &Context<'_, '_>) -> impl Fn() -> bool + use<> {
-        let engine = context.engine().clone();
-        let ends_micros = self.ends_micros(engine.now_micros());
-        move || engine.now_micros() > ends_micros
-    }
-
-    fn ends_micros(&self, now_micros: u64) -> u64 {
-        let timeout_ms = match self.timeout_ms {
-            0 => TIMEOUT_MS_MAX,
-            milliseconds => milliseconds.min(TIMEOUT_MS_MAX),
+    /// Says whether the search has to end: because its time is over, or because it is to go on
+    /// elsewhere.
+    pub fn clock<'c>(&self, context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
+        let timeout_ms_max = match context.in_exec || context.client.is_script {
+            true => TIMEOUT_MS_MAX_WITH_LOCK,
+            false => TIMEOUT_MS_MAX,
         };
-        now_micros + timeout_ms * 1000
+        let timeout_ms = match self.timeout_ms {
+            0 => timeout_ms_max,
+            milliseconds => milliseconds.min(timeout_ms_max),
+        };
+        let (groups, ends_micros) = (context.groups, self.began_micros + timeout_ms * 1000);
+        move || {
+            let now_micros = groups.engine().now_micros();
+            now_micros > ends_micros || groups.must_end(now_micros)
+        }
     }
 }
 

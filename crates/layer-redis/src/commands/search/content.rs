@@ -19,6 +19,9 @@ use crate::keyspace::each_due;
 /// Keys whose time is over that are looked at between two looks at the time of a search.
 const KEYS_BETWEEN_CHECKS: u32 = 64;
 
+/// Hits whose contents are read between two looks at the time.
+const HITS_BETWEEN_CHECKS: usize = 32;
+
 /// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
 /// was already and learns how far the index is.
 pub fn wait(context: &mut Context<'_, '_>, index: &Index) -> Result<Option<Outcome>, ErrorReply> {
@@ -104,6 +107,15 @@ pub fn run(
     let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
     Ok(search::search(&mut rows, schema, query, request, &is_over)?)
+}
+
+/// Asked before the contents of each hit are read: `count` were before it. Refuses to go on when
+/// the search's time is over.
+pub fn check_time(count: usize, is_over: &dyn Fn() -> bool) -> Result<(), ErrorReply> {
+    match count % HITS_BETWEEN_CHECKS == HITS_BETWEEN_CHECKS - 1 && is_over() {
+        true => Err(SearchError::Timeout.into()),
+        false => Ok(()),
+    }
 }
 
 /// The contents of a key that was found.

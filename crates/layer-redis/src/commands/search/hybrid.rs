@@ -360,8 +360,10 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     };
     let has_load = asked.loads_all || !asked.loaded.is_empty();
     let keeps_score = !has_load || wanted_score(&asked);
+    let is_over = asked.common.clock(context);
     let mut records = Vec::new();
     for one in &merged {
+        content::check_time(records.len(), &is_over)?;
         let of_source = source.record(context, &one.hit);
         let mut record = Record::default();
         if !has_load && !is_grouped(&asked.steps) {
@@ -390,7 +392,7 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             count: RESULTS_DEFAULT,
         });
     }
-    let records = aggregate::run(&asked.steps, records)?;
+    let records = aggregate::run(&asked.steps, records, &is_over)?;
     let total = if is_grouped(&asked.steps) {
         records.len() as u64
     } else {

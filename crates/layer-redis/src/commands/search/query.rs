@@ -165,7 +165,7 @@ pub(super) fn run(
     }
     let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
     if asked.common.scorer == Scorer::Hamming && asked.sort_by.is_none() {
-        score_by_payloads(context, &index, &mut found, &asked);
+        score_by_payloads(context, &index, &mut found, &asked)?;
         page(&mut found, asked.limit);
     }
     if let Some(profile) = &mut profile {
@@ -175,7 +175,7 @@ pub(super) fn run(
     match order {
         Order::Found => {}
         Order::Values(field, ascends) => {
-            sort(context, &index, &mut found, (field, ascends));
+            sort(context, &index, &mut found, (field, ascends), &asked)?;
             page(&mut found, asked.limit);
             if let Some(profile) = &mut profile {
                 profile.is_done("Loader and sorter", found.total);
@@ -200,7 +200,7 @@ pub(super) fn run(
         documents,
         is_profiled,
     }
-    .write(context, &found);
+    .write(context, &found)?;
     if let Some(mut profile) = profile {
         if !asked.no_content {
             profile.is_done("Loader", found.hits.len() as u64);
@@ -211,10 +211,17 @@ pub(super) fn run(
 }
 
 /// Scores by how much of the payloads is the same.
-fn score_by_payloads(context: &mut Context<'_, '_>, index: &Index, found: &mut Found, asked: &SearchArguments) {
+fn score_by_payloads(
+    context: &mut Context<'_, '_>,
+    index: &Index,
+    found: &mut Found,
+    asked: &SearchArguments,
+) -> Result<(), ErrorReply> {
+    let is_over = asked.common.clock(context);
     let field = index.definition.payload_field.as_ref();
     let wanted = asked.common.payload.as_deref().unwrap_or_default();
-    for hit in &mut found.hits {
+    for (at, hit) in found.hits.iter_mut().enumerate() {
+        content::check_time(at, &is_over)?;
         let contents = content::contents(context, index, &hit.key).filter(Contents::is_hash);
         let payload = contents
             .zip(field)
@@ -236,6 +243,7 @@ fn score_by_payloads(context: &mut Context<'_, '_>, index: &Index, found: &mut F
     found
         .hits
         .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.key.cmp(&b.key)));
+    Ok(())
 }
 
 fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order, Request), ErrorReply> {
@@ -291,9 +299,17 @@ fn page(found: &mut Found, (offset, count): (usize, usize)) {
 }
 
 /// Sorts by the values that the keys hold; keys without one come last, equal ones by their names.
-fn sort(context: &mut Context<'_, '_>, index: &Index, found: &mut Found, (at, ascends): (u16, bool)) {
+fn sort(
+    context: &mut Context<'_, '_>,
+    index: &Index,
+    found: &mut Found,
+    (at, ascends): (u16, bool),
+    asked: &SearchArguments,
+) -> Result<(), ErrorReply> {
+    let is_over = asked.common.clock(context);
     let field = index.definition.schema.field(at);
-    for hit in &mut found.hits {
+    for (at, hit) in found.hits.iter_mut().enumerate() {
+        content::check_time(at, &is_over)?;
         let contents = content::contents(context, index, &hit.key);
         let value = contents.and_then(|contents| {
             let of_one = (DIALECT_OF_ONE, false);
@@ -319,6 +335,7 @@ fn sort(context: &mut Context<'_, '_>, index: &Index, found: &mut Found, (at, as
         };
         by_value.then_with(|| a.key.cmp(&b.key))
     });
+    Ok(())
 }
 
 /// Writes what was found.
@@ -332,7 +349,8 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn write(&self, context: &mut Context<'_, '_>, found: &Found) {
+    fn write(&self, context: &mut Context<'_, '_>, found: &Found) -> Result<(), ErrorReply> {
+        let is_over = self.asked.common.clock(context);
         match context.reply.protocol() {
             Protocol::Resp2 => {
                 let of_hit = 1
@@ -342,14 +360,21 @@ impl Answer<'_> {
                     + usize::from(!self.asked.no_content);
                 context.reply.array(1 + found.hits.len() * of_hit);
                 context.reply.integer(found.total as i64);
-                found.hits.iter().for_each(|hit| self.plain(context, hit));
+                for (at, hit) in found.hits.iter().enumerate() {
+                    content::check_time(at, &is_over)?;
+                    self.plain(context, hit);
+                }
             }
             Protocol::Resp3 => {
                 write_head(context, found.total, found.hits.len(), self.is_profiled);
-                found.hits.iter().for_each(|hit| self.map(context, hit));
+                for (at, hit) in found.hits.iter().enumerate() {
+                    content::check_time(at, &is_over)?;
+                    self.map(context, hit);
+                }
                 write_tail(context);
             }
         }
+        Ok(())
     }
 
     fn plain(&self, context: &mut Context<'_, '_>, hit: &Hit) {
@@ -586,7 +611,7 @@ pub fn tag_values(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     }
     let is_over = Common::new(context).clock(context);
     let mut rows = content::rows(context, &index, &is_over)?;
-    let values = index::tag_values(&mut rows, at, TAG_VALUES_MAX);
+    let values = index::tag_values(&mut rows, at, TAG_VALUES_MAX, &is_over)?;
     context.reply.set(values.len());
     values.iter().for_each(|value| context.reply.bulk(value));
     Ok(Outcome::Done)

@@ -27,6 +27,9 @@ const EFFORT: i64 = 100;
 /// Nodes that a search with a filter looks at for each hit that is asked for.
 const LOOKED_AT: i64 = 100;
 
+/// Vectors that are compared with the lock held, about: some milliseconds.
+const COMPARED_WITH_LOCK: u64 = 10_000;
+
 impl Options {
     fn read(arguments: Arguments<'_>) -> Result<Options, ErrorReply> {
         let mut options = Options {
@@ -106,6 +109,9 @@ pub fn similar(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         looked_at_max: looked_at_max as u64,
         is_exact: options.is_exact,
     };
+    if query.compared(&set.head) > COMPARED_WITH_LOCK && context.must_end_before_long() {
+        return Ok(());
+    }
     let mut hits = vector_set::search(&mut set.rows(context), &set.head, &query);
     let farthest = options.farthest as f32;
     let count = hits.iter().take_while(|hit| hit.distance / 2.0 <= farthest).count();

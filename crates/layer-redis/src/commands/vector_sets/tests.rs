@@ -50,6 +50,9 @@ fn replies_are_those_of_the_original() {
                 continue;
             };
             let found = show(&connection.run(&words));
+            if words[0] == "VSIM" {
+                assert_eq!(show(&connection.run_long(&words)), found, "{words:?}");
+            }
             if !are_alike(&found, expected) {
                 wrong.push(format!(
                     "{protocol} {}\n  expected {expected}\n  found    {found}",

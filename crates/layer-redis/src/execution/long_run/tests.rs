@@ -1,0 +1,365 @@
+//! Searches that go on without the lock: what they answer, whom they keep waiting, and what ends
+//! them.
+//!
+//! The clock calls a hook of the thread that looks at it, so that a test can stop a search at any
+//! of its looks.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use quartet_engine::BriefWaits;
+use quartet_env::Clock;
+use quartet_wire_resp::{Value, decode, encode_command};
+
+use crate::connections::clients::Client;
+use crate::execution::long_run::LongRun;
+use crate::layer::Redis;
+use crate::session::after::After;
+use crate::testing::{Connection, layer_with, show};
+
+/// More than a command may go on for with the lock held.
+const LONG_MICROS: u64 = 2_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// Called at each look of this thread.
+    static HOOK: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+struct SteppingClock {
+    micros: AtomicU64,
+    /// How far time goes at each look.
+    step: AtomicU64,
+}
+
+impl Clock for SteppingClock {
+    fn now_micros(&self) -> u64 {
+        HOOK.with_borrow_mut(|hook| {
+            if let Some(hook) = hook {
+                hook();
+            }
+        });
+        self.micros
+            .fetch_add(self.step.load(Ordering::SeqCst), Ordering::SeqCst)
+    }
+}
+
+struct World {
+    clock: Arc<SteppingClock>,
+    layer: Arc<Redis>,
+}
+
+const KEYS: usize = 1_500;
+
+impl World {
+    /// An index over many keys, and a vector set. Time stands still.
+    fn new() -> World {
+        let clock = Arc::new(SteppingClock {
+            micros: AtomicU64::new(1_700_000_000_000_000),
+            step: AtomicU64::new(0),
+        });
+        let layer = layer_with(clock.clone());
+        let mut connection = Connection::to(&layer);
+        connection.check("FT.CREATE i PREFIX 1 k SCHEMA n NUMERIC SORTABLE g TAG t TEXT => OK");
+        for key in 0..KEYS {
+            let (name, number) = (format!("k{key:04}"), key.to_string());
+            let group = (key % 7).to_string();
+            connection.run(&["HSET", &name, "n", &number, "g", &group, "t", "word"]);
+        }
+        World { clock, layer }
+    }
+
+    fn goes_on(&self) {
+        self.clock.step.store(LONG_MICROS, Ordering::SeqCst);
+    }
+
+    fn stands_still(&self) {
+        self.clock.step.store(0, Ordering::SeqCst);
+    }
+
+    /// Begins a request that takes long: it is left to another thread.
+    fn begin(&self, connection: &mut Connection, words: &[&str]) -> Box<LongRun> {
+        self.goes_on();
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        encode_command(words, &mut request);
+        let received = connection.session.receive(&request, &mut out);
+        self.stands_still();
+        assert_eq!((received.consumed, out.len()), (request.len(), 0), "{words:?}");
+        match received.after {
+            Some(After::LongRun(run)) => run,
+            other => panic!("{words:?} ended with {other:?}"),
+        }
+    }
+}
+
+/// Runs it on a thread of its own, which calls `hook` at each look at the clock.
+fn run(mut run: Box<LongRun>, hook: impl FnMut() + Send + 'static) -> thread::JoinHandle<Box<LongRun>> {
+    thread::spawn(move || {
+        HOOK.set(Some(Box::new(hook)));
+        run.run();
+        HOOK.set(None);
+        run
+    })
+}
+
+fn reply(connection: &mut Connection, run: LongRun) -> Value {
+    let mut out = Vec::new();
+    connection.session.take_back(run, &mut out);
+    decode(&out).unwrap().unwrap().0
+}
+
+/// Returns true if the request was served at once, and not put off because the lock is held.
+fn is_served(connection: &mut Connection, words: &[&str]) -> bool {
+    let _brief = BriefWaits::begin();
+    let (mut request, mut out) = (Vec::new(), Vec::new());
+    encode_command(words, &mut request);
+    let received = connection.session.receive(&request, &mut out);
+    assert_ne!(received.is_busy, !out.is_empty());
+    !out.is_empty()
+}
+
+const REQUESTS: &[&[&str]] = &[
+    &[
+        "FT.SEARCH",
+        "i",
+        "@t:word",
+        "SORTBY",
+        "n",
+        "LIMIT",
+        "0",
+        "2000",
+        "NOCONTENT",
+    ],
+    &["FT.SEARCH", "i", "@n:[0 inf]", "LIMIT", "0", "700"],
+    &[
+        "FT.AGGREGATE",
+        "i",
+        "*",
+        "GROUPBY",
+        "1",
+        "@g",
+        "REDUCE",
+        "COUNT",
+        "0",
+        "AS",
+        "c",
+        "REDUCE",
+        "SUM",
+        "1",
+        "@n",
+        "AS",
+        "s",
+        "SORTBY",
+        "1",
+        "@g",
+    ],
+    &[
+        "FT.PROFILE",
+        "i",
+        "SEARCH",
+        "LIMITED",
+        "QUERY",
+        "word",
+        "LIMIT",
+        "0",
+        "0",
+    ],
+];
+
+/// The totals are enough of a profile: it has times.
+fn comparable(request: &[&str], value: &Value) -> String {
+    match value {
+        Value::Array(parts) if request[0] == "FT.PROFILE" => show(&parts[0]),
+        value => show(value),
+    }
+}
+
+/// At each look at the clock that the search makes, somebody changes keys: what it answers is what
+/// one version holds, from some look on that of the beginning, and it keeps nobody waiting.
+#[test]
+fn a_long_search_reads_one_state_and_keeps_nobody_waiting() {
+    let world = World::new();
+    let (mut searcher, mut writer) = (Connection::to(&world.layer), Connection::to(&world.layer));
+    for request in REQUESTS {
+        let change = |writer: &mut Connection| {
+            let was_set = is_served(writer, &["HSET", "k0005", "n", "100000", "g", "0", "t", "word"]);
+            was_set && is_served(writer, &["DEL", "k0009"])
+        };
+        let change_back = |writer: &mut Connection| {
+            writer.run(&["HSET", "k0005", "n", "5", "g", "5", "t", "word"]);
+            writer.run(&["HSET", "k0009", "n", "9", "g", "2", "t", "word"]);
+        };
+        let before = comparable(request, &searcher.run(request));
+        assert!(change(&mut writer));
+        let after = comparable(request, &searcher.run(request));
+        change_back(&mut writer);
+        assert_ne!(before, after);
+        let looks = {
+            let looks = Arc::new(AtomicU64::new(0));
+            let counted = looks.clone();
+            let hook = move || _ = counted.fetch_add(1, Ordering::SeqCst);
+            let ended = run(world.begin(&mut searcher, request), hook).join().unwrap();
+            assert_eq!(comparable(request, &reply(&mut searcher, *ended)), before);
+            looks.load(Ordering::SeqCst)
+        };
+        let mut seen = Vec::new();
+        for stop_at in 0..looks {
+            let (reached, is_reached) = mpsc::channel();
+            let (go_on, may_go_on) = mpsc::channel::<()>();
+            let mut look = 0;
+            let hook = move || {
+                if look == stop_at {
+                    reached.send(()).unwrap();
+                    may_go_on.recv_timeout(PATIENCE).unwrap();
+                }
+                look += 1;
+            };
+            let running = run(world.begin(&mut searcher, request), hook);
+            is_reached.recv_timeout(PATIENCE).unwrap();
+            let is_changed = change(&mut writer);
+            go_on.send(()).unwrap();
+            let found = comparable(request, &reply(&mut searcher, *running.join().unwrap()));
+            assert!(
+                found == before || is_changed && found == after,
+                "{request:?} at {stop_at}: {found}"
+            );
+            seen.push(match (is_changed, found == before) {
+                (false, _) => Seen::Held,
+                (true, true) => Seen::Before,
+                (true, false) => Seen::After,
+            });
+            if is_changed {
+                change_back(&mut writer);
+            }
+        }
+        let frozen_at = seen.iter().position(|seen| *seen == Seen::Before).unwrap();
+        assert!(!seen[frozen_at..].contains(&Seen::After), "{request:?}: {seen:?}");
+        // The lock is held where the command is counted.
+        let held = seen[frozen_at..].iter().filter(|seen| **seen == Seen::Held).count();
+        assert!(held <= 2 && seen.len() - frozen_at > 4, "{request:?}: {seen:?}");
+    }
+}
+
+/// What a search found that was stopped at a look, and whether others could write there.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Held,
+    Before,
+    After,
+}
+
+/// Ends a search in the middle, and returns its reply and how often it looked at the clock after
+/// that.
+fn ended_by(end: fn(&Redis, &Client)) -> (String, u64) {
+    let world = World::new();
+    let mut searcher = Connection::to(&world.layer);
+    let looks = Arc::new(AtomicU64::new(0));
+    let mut run_until = |ends_at: u64| {
+        let (layer, client) = (world.layer.clone(), searcher.session.client().clone());
+        let counted = looks.clone();
+        let hook = move || {
+            if counted.fetch_add(1, Ordering::SeqCst) == ends_at {
+                end(&layer, &client);
+            }
+        };
+        let ended = run(world.begin(&mut searcher, REQUESTS[1]), hook).join().unwrap();
+        show(&reply(&mut searcher, *ended))
+    };
+    assert!(run_until(u64::MAX).starts_with("[1500 "));
+    let middle = looks.swap(0, Ordering::SeqCst) / 2;
+    let reply = run_until(middle);
+    (reply, looks.load(Ordering::SeqCst) - middle)
+}
+
+#[test]
+fn a_search_that_nobody_waits_for_ends() {
+    let ends: [fn(&Redis, &Client); 3] = [
+        |_, client| client.killed.store(true, Ordering::SeqCst),
+        |_, client| client.is_gone.store(true, Ordering::SeqCst),
+        |layer, _| layer.scripting.long_scripts.abandon(),
+    ];
+    for end in ends {
+        let (reply, looks) = ended_by(end);
+        assert_eq!(reply, "!ERR the command was ended because the server stops");
+        // The one that finds it out, and those of counting and of the end.
+        assert!(looks <= 6, "it looked at the clock {looks} times more");
+    }
+}
+
+#[test]
+fn a_search_without_the_lock_ends_with_its_time() {
+    let world = World::new();
+    let mut searcher = Connection::to(&world.layer);
+    let begun = world.begin(&mut searcher, &["FT.SEARCH", "i", "word", "TIMEOUT", "20"]);
+    world.clock.step.store(30_000, Ordering::SeqCst);
+    let ended = run(begun, || {}).join().unwrap();
+    assert_eq!(
+        show(&reply(&mut searcher, *ended)),
+        "!SEARCH_TIMEOUT Timeout limit was reached"
+    );
+}
+
+/// The next search of a connection begins where the last one took long, and again with the lock
+/// once one was short.
+#[test]
+fn a_connection_remembers_whether_its_last_search_took_long() {
+    let world = World::new();
+    let mut searcher = Connection::to(&world.layer);
+    let begun = world.begin(&mut searcher, REQUESTS[0]);
+    world.goes_on();
+    let ended = run(begun, || {}).join().unwrap();
+    reply(&mut searcher, *ended);
+    world.stands_still();
+    for is_long in [true, false] {
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        encode_command(&["FT.SEARCH", "i", "none"], &mut request);
+        let received = searcher.session.receive(&request, &mut out);
+        assert_eq!(received.after.is_some(), is_long);
+        if let Some(After::LongRun(begun)) = received.after {
+            let ended = run(begun, || {}).join().unwrap();
+            assert_eq!(show(&reply(&mut searcher, *ended)), "[0]");
+        }
+    }
+}
+
+/// Who caches what a search at a snapshot has read hears of the changes that it does not show, and
+/// behind the reply.
+#[test]
+fn what_is_read_at_a_snapshot_is_remembered() {
+    let world = World::new();
+    let (mut searcher, mut writer) = (Connection::to(&world.layer), Connection::to(&world.layer));
+    for element in 0..20 {
+        let (x, name) = (element.to_string(), format!("e{element}"));
+        writer.run(&["VADD", "v", "VALUES", "2", &x, "1", &name]);
+    }
+    searcher.session.speak_resp3();
+    searcher.check("CLIENT TRACKING on => OK");
+    let request = ["VSIM", "v", "VALUES", "2", "1", "1", "COUNT", "3"];
+    let expected = show(&writer.run(&request));
+    searcher.session.expect_long();
+    let begun = world.begin(&mut searcher, &request);
+    let (reached, is_reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (layer, mut is_stopped) = (world.layer.clone(), false);
+    let running = run(begun, move || {
+        // The key is remembered before the state is frozen, with the lock held.
+        let is_remembered = !layer.connections.tracking.table.lock().keys.is_empty();
+        if is_remembered && !is_stopped {
+            is_stopped = true;
+            reached.send(()).unwrap();
+            may_go_on.recv_timeout(PATIENCE).unwrap();
+        }
+    });
+    is_reached.recv_timeout(PATIENCE).unwrap();
+    assert!(is_served(
+        &mut writer,
+        &["VADD", "v", "VALUES", "2", "1", "1", "nearest"]
+    ));
+    go_on.send(()).unwrap();
+    let ended = running.join().unwrap();
+    assert_eq!(show(&reply(&mut searcher, *ended)), expected);
+    assert_eq!(searcher.mail(), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nv\r\n");
+}

@@ -1,0 +1,77 @@
+//! How long a command that may look at much goes on where it runs.
+//!
+//! With the partition's lock held it goes on for a moment. Then nothing of it is kept, and it
+//! begins again on a thread that may take long, at a snapshot and without the lock
+//! ([`crate::execution::long_run`]). There it goes on until its own time is over, or until nobody
+//! waits for the answer any more.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::connections::clients::Client;
+use crate::scripting::long_scripts::LongScripts;
+
+/// How long a command may go on with the lock held, in microseconds.
+pub const WITH_LOCK_MICROS: u64 = 1_000;
+
+pub struct Allowance<'c> {
+    bound: Bound<'c>,
+    is_used_up: Cell<bool>,
+}
+
+enum Bound<'c> {
+    /// The lock is held until this time.
+    Until(u64),
+    /// The answer is wanted while the client is there and the server does not stop.
+    Wanted(Arc<Client>, &'c LongScripts),
+}
+
+impl<'c> Allowance<'c> {
+    /// For a command that began at `started_micros` and keeps others waiting.
+    pub fn with_lock(started_micros: u64) -> Allowance<'c> {
+        Allowance::new(Bound::Until(started_micros + WITH_LOCK_MICROS))
+    }
+
+    /// For a command that keeps nobody waiting but its client.
+    pub fn without_lock(client: &Arc<Client>, long_scripts: &'c LongScripts) -> Allowance<'c> {
+        Allowance::new(Bound::Wanted(client.clone(), long_scripts))
+    }
+
+    fn new(bound: Bound<'c>) -> Allowance<'c> {
+        Allowance {
+            bound,
+            is_used_up: Cell::new(false),
+        }
+    }
+
+    /// The command has to end without an answer. It asks from time to time.
+    pub fn ends(&self, now_micros: u64) -> bool {
+        let ends = match &self.bound {
+            Bound::Until(until_micros) => now_micros > *until_micros,
+            Bound::Wanted(client, long_scripts) => {
+                client.killed.load(Ordering::SeqCst)
+                    || client.is_gone.load(Ordering::SeqCst)
+                    || long_scripts.is_abandoned()
+            }
+        };
+        if ends {
+            self.is_used_up.set(true);
+        }
+        ends
+    }
+
+    /// The command is known to take long: it has to end if it holds the lock.
+    pub fn ends_before_long(&self) -> bool {
+        let ends = matches!(self.bound, Bound::Until(_));
+        if ends {
+            self.is_used_up.set(true);
+        }
+        ends
+    }
+
+    /// The command was told to end: what it has answered is none.
+    pub fn is_used_up(&self) -> bool {
+        self.is_used_up.get()
+    }
+}
