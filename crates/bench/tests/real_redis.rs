@@ -166,7 +166,8 @@ fn check_cells(results: &Results) {
     for cell in &results.cells {
         assert!(cell.requests > 0 && cell.requests_per_second > 0.0 && cell.elapsed_seconds >= 1.0);
         assert_eq!((cell.errors, &cell.first_error), (0, &None));
-        assert!(cell.server_cpu_us_per_request.is_some_and(|us| us > 0.0));
+        // It is counted in ticks, of which a short cell beside busy threads may not have one.
+        assert!(cell.server_cpu_us_per_request.is_some_and(|us| us >= 0.0));
         let latency = &cell.latency_us;
         assert_eq!(latency.percentiles.len(), 7);
         for points in [&latency.percentiles, &latency.curve] {

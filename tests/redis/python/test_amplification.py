@@ -65,8 +65,8 @@ OWN_ID = "the id of the connection"
 MANY = 20_000
 BIG_STRING = [("SETRANGE", "k", 16 * MB - 1, "x")]
 ROWS = [
-    Row("JSON.SET of many", ("JSON.SET", "d", "$[*]", QUOTED), DOCUMENT_TOO_LARGE, 16 * MB, document(ELEMENTS)),
-    Row("JSON.MERGE of many", ("JSON.MERGE", "d", "$[*]", f'{{"a":{QUOTED}}}'), DOCUMENT_TOO_LARGE, 16 * MB, document(OBJECTS)),
+    Row("JSON.SET of many", ("JSON.SET", "d", "$[*]", QUOTED), DOCUMENT_TOO_LARGE, 32 * MB, document(ELEMENTS)),
+    Row("JSON.MERGE of many", ("JSON.MERGE", "d", "$[*]", f'{{"a":{QUOTED}}}'), DOCUMENT_TOO_LARGE, 32 * MB, document(OBJECTS)),
     Row("JSON.STRAPPEND to many", ("JSON.STRAPPEND", "d", "$[*]", QUOTED), DOCUMENT_TOO_LARGE, 16 * MB, document(SHORT_TEXTS)),
     Row("JSON.ARRAPPEND to many", ("JSON.ARRAPPEND", "d", "$[*]", QUOTED), DOCUMENT_TOO_LARGE, 16 * MB, document(ARRAYS)),
     Row("JSON.ARRINSERT into many", ("JSON.ARRINSERT", "d", "$[*]", 0, QUOTED), DOCUMENT_TOO_LARGE, 16 * MB, document(ARRAYS)),
