@@ -478,7 +478,9 @@ impl Engine {
     /// Returns the figures of the replicated log.
     pub fn replication(&self) -> Replication {
         let standing = self.shared.standing.as_ref();
-        standing.map_or_else(Replication::default, |standing| standing.figures.lock().clone())
+        standing.map_or_else(Replication::default, |standing| {
+            standing.replication(self.shared.runtime.now())
+        })
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -103,6 +103,8 @@ pub struct Replication {
     /// True if this node is home and the sequencer has left a request of its without an answer for
     /// a second.
     pub is_cut_off: bool,
+    /// Milliseconds since the log's thread last began a turn: it waits for the own disk.
+    pub stalled_millis: u64,
     /// The last record that is confirmed and applied here.
     pub applied: u64,
     /// The last record that is durable in the own file log.
@@ -187,6 +189,8 @@ pub(crate) struct Standing {
     ended: Mutex<Ended>,
     role: Mutex<Role>,
     pub figures: Mutex<Replication>,
+    /// When the log's thread last began a turn, in microseconds of the runtime's clock.
+    turned_micros: AtomicU64,
     pub wishes: Wishes,
     /// The answer to `Wishes::copy`.
     pub copied: Mutex<Option<Copied>>,
@@ -204,6 +208,7 @@ impl Standing {
             ended: Mutex::default(),
             role: Mutex::new(role),
             figures: Mutex::default(),
+            turned_micros: AtomicU64::new(0),
             wishes: Wishes::default(),
             copied: Mutex::default(),
             on_role,
@@ -212,6 +217,20 @@ impl Standing {
 
     pub fn role(&self) -> Role {
         self.role.lock().clone()
+    }
+
+    /// The log's thread begins a turn.
+    pub fn turns(&self, now: Duration) {
+        self.turned_micros.store(now.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    /// The figures as of `now`.
+    pub fn replication(&self, now: Duration) -> Replication {
+        let turned = self.turned_micros.load(Ordering::SeqCst);
+        Replication {
+            stalled_millis: (now.as_micros() as u64).saturating_sub(turned) / 1_000,
+            ..self.figures.lock().clone()
+        }
     }
 
     pub fn is_home(&self) -> bool {

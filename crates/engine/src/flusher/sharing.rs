@@ -58,6 +58,7 @@ impl Worker {
 
     fn turn_sharing(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<bool, LogError> {
         let now = Moment(self.now());
+        sharing.standing.turns(now.0);
         self.write_down(sharing)?;
         while sharing.unwritten.is_empty()
             && let Some(happening) = sharing.replica.next(now)

@@ -1,19 +1,20 @@
 //! Engines that share a log: home, followers, promotion, deposition.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{
     CommitError, CommitRequest, Condition, CopyError, CopyTarget, Dependency, Durability, Engine, EngineOptions,
-    ExecuteError, Mutation, Parts, Replicated, Role, Settled, StoreKind,
+    ExecuteError, Mutation, OwnLog, Parts, Replicated, Role, Settled, StoreKind,
 };
 use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
-use quartet_log::LogError;
+use quartet_log::{FileLogOpener, FileLogOptions, LogError, LogOpener};
 use quartet_log_replicated::copies::hold_request;
 use quartet_log_replicated::{
-    Answer, ClusterId, NodeId, ObjectOptions, ObjectRequest, PartitionId, Place, Request, StopReason, Writer,
+    Answer, ClusterId, NodeId, ObjectOptions, ObjectRequest, Operation as Change, PartitionId, Place, Request,
+    StopReason, Writer,
 };
 use quartet_model::{EffectsReader, KeyRange, LogSequence, Version};
 
@@ -504,6 +505,162 @@ fn a_store_is_not_flushed_ahead_of_its_log_at_the_end() {
     node.until_shown(b"key", &[9]);
 }
 
+/// The last record that the sequencer has.
+fn last_record(shelf: &Shelf) -> u64 {
+    let (from, until) = (place().record_key(LogSequence::ZERO), place().records_end());
+    let answer = shelf.ask(&Request::Range {
+        from,
+        until,
+        limit: 1000,
+    });
+    let Answer::Entries { entries, more: false } = answer else {
+        panic!("{answer:?}");
+    };
+    let last = entries.last().and_then(|(key, _)| place().sequence_of(key));
+    last.expect("there is a record").0
+}
+
+/// The outcome of a group of which a node has only the first records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// Its last record arrives later.
+    GoesOn,
+    /// A term begins instead.
+    IsCut,
+}
+
+/// Two records of a group stand at the end of a node's own log when it stops or is killed. It starts
+/// while the sequencer is out of reach, with or without a checkpoint, and starts once more.
+///
+/// A checkpoint in that state was at the last part instead of the last whole record. The next start
+/// did not find where in the shared log the node is, took its own log for empty, and stopped at
+/// record 1.
+fn goes_on_behind_parts(store: StoreKind, has_checkpoint: bool, is_killed: bool, group: Group) {
+    let case = format!("{store:?}, checkpoint {has_checkpoint}, killed {is_killed}, {group:?}");
+    let shelf = held();
+    let home = Node::new(&shelf, 1);
+    home.become_home();
+    let mut node = Node::down(&shelf, 2);
+    node.world.store = Some(store);
+    node.start();
+    home.set(b"key", b"before");
+    node.until_shown(b"key", b"before");
+    let written = |node: &Node| node.engine().statistics().epochs.load(Ordering::Relaxed);
+    let (last, before) = (last_record(&shelf), written(&node));
+    shelf.set_mode(node.client, Mode::CutOff);
+
+    // Three records of one transaction, of which the third is late.
+    let large = &large()[..1_300_000];
+    home.set(b"large", large);
+    drop(home);
+    let third = place().record_key(LogSequence(last + 3));
+    let Answer::Value(Some(value)) = shelf.ask(&Request::Get { key: third.clone() }) else {
+        panic!("{case}: no third record");
+    };
+    let change = |operation| {
+        shelf.ask(&Request::Transact {
+            compares: Vec::new(),
+            operations: vec![operation],
+            otherwise: Vec::new(),
+        })
+    };
+    change(Change::Delete {
+        from: third.clone(),
+        until: place().records_end(),
+    });
+    shelf.set_mode(node.client, Mode::Well);
+    until(&case, || written(&node) == before + 2);
+
+    let end = |node: &mut Node| match is_killed {
+        false => node.engine.take().unwrap().close().unwrap(),
+        true => {
+            // A second, after which the log is synced.
+            let synced = || node.world.disk.fork();
+            until(&case, || {
+                let disk = synced();
+                disk.crash();
+                let alone = Parts::on_one_machine(Arc::new(disk), node.world.clock.clone());
+                let log = OwnLog::open(alone, Some(store), &place());
+                log.is_ok_and(|log| log.tail() == LogSequence(last + 2))
+            });
+            node.crash();
+        }
+    };
+    end(&mut node);
+    shelf.begin_with(Mode::CutOff);
+    node.start();
+    until(&case, || node.applied() == last);
+    if has_checkpoint {
+        node.engine().checkpoint().unwrap();
+    }
+    end(&mut node);
+    shelf.begin_with(Mode::Well);
+    match group {
+        Group::GoesOn => {
+            let (key, lease) = (third, None);
+            change(Change::Put { key, value, lease });
+        }
+        Group::IsCut => {
+            let other = Node::new(&shelf, 3);
+            other.until_shown(b"key", b"before");
+            other.become_home();
+            other.set(b"key", b"cut");
+        }
+    }
+    node.start();
+    match group {
+        Group::GoesOn => node.until_shown(b"large", large),
+        Group::IsCut => {
+            node.until_shown(b"key", b"cut");
+            assert_eq!(node.shown(b"large"), None, "{case}");
+        }
+    }
+    node.become_home();
+    node.set(b"key", b"behind");
+    let late = Node::new(&shelf, 4);
+    late.until_shown(b"key", b"behind");
+    until(&case, || {
+        late.engine().state_hash(None).unwrap() == node.engine().state_hash(None).unwrap()
+    });
+}
+
+#[test]
+fn a_node_goes_on_behind_parts_of_a_group_at_the_end_of_its_log() {
+    for (store, has_checkpoint, is_killed, group) in [
+        (StoreKind::Memory, true, false, Group::GoesOn),
+        (StoreKind::Memory, true, true, Group::IsCut),
+        (StoreKind::Memory, false, true, Group::GoesOn),
+        (StoreKind::Ssd, true, false, Group::IsCut),
+        (StoreKind::Ssd, true, true, Group::GoesOn),
+        (StoreKind::Ssd, false, true, Group::IsCut),
+    ] {
+        goes_on_behind_parts(store, has_checkpoint, is_killed, group);
+    }
+}
+
+/// A home whose disk answers nothing any more went on telling the other nodes that it lives.
+#[test]
+fn a_home_that_waits_for_its_disk_says_for_how_long() {
+    let home = Node::new(&founded(), 1);
+    home.become_home();
+    home.set(b"key", b"value");
+    let hangs = Arc::new(AtomicBool::new(true));
+    let hanging = hangs.clone();
+    home.world.disk.before_syncs(Arc::new(move || {
+        // Not without an end: a test that fails waits for its engine.
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while hanging.load(Ordering::SeqCst) && std::time::Instant::now() < until {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }));
+    let stalled = || home.engine().replication().stalled_millis;
+    until("it waits for its sync", || stalled() > 500);
+    assert!(home.engine().is_home());
+    hangs.store(false, Ordering::SeqCst);
+    until("it goes on", || stalled() < 500);
+    home.set(b"key", b"behind it");
+}
+
 #[test]
 fn all_nodes_take_their_hash_at_the_same_record() {
     let shelf = founded();
@@ -517,6 +674,79 @@ fn all_nodes_take_their_hash_at_the_same_record() {
     home.set(b"key", b"behind it");
     follower.until_shown(b"key", b"behind it");
     assert_eq!(follower.engine().replication().hash_mismatches, 0);
+}
+
+/// Returns the disk of a node with its log alone, in which `from` stands as `to`. Every checksum is
+/// right, and so are the places in the shared log.
+fn changed(disk: &FaultyDisk, from: &[u8], to: &[u8]) -> FaultyDisk {
+    let other = FaultyDisk::new();
+    let opener = |disk: &FaultyDisk| {
+        Box::new(FileLogOpener {
+            disk: Arc::new(disk.clone()),
+            options: FileLogOptions::default(),
+        })
+    };
+    let mut payloads = Vec::new();
+    let mut keep = |_: LogSequence, payload: &[u8]| {
+        payloads.push(payload.to_vec());
+        Ok(())
+    };
+    let first = LogSequence::ZERO.next();
+    drop(opener(disk).open(first, &mut keep, &mut |_| {}).unwrap());
+    let mut log = opener(&other).open(first, &mut |_, _| Ok(()), &mut |_| {}).unwrap();
+    for mut payload in payloads {
+        if let Some(at) = payload.windows(from.len()).position(|bytes| bytes == from) {
+            payload[at..at + to.len()].copy_from_slice(to);
+        }
+        log.append(log.tail(), &[&payload]).unwrap();
+    }
+    log.sync().unwrap();
+    log.close().unwrap();
+    other
+}
+
+/// A row of a node differs while all checksums of its files are right, as memory that has changed a
+/// byte leaves it. The node finds that at the next mark, serves no more, and copies the home.
+#[test]
+fn a_state_that_differs_is_found_at_a_mark_and_copied_anew() {
+    let shelf = held();
+    let (home, mut node) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    home.become_home();
+    home.set(b"key", b"right value");
+    node.until_shown(b"key", b"right value");
+    until("its log is on disk", || {
+        node.engine().replication().synced == home.applied()
+    });
+    node.crash();
+    node.world.disk = changed(&node.world.disk, b"right value", b"wrong value");
+    node.start();
+    assert_eq!(node.shown(b"key"), Some(b"wrong value".to_vec()));
+    home.set(b"other", b"follows all the same");
+    node.until_shown(b"other", b"follows all the same");
+    home.engine().mark();
+    until("it needs a copy", || node.engine().role() == Role::Copying);
+    assert_eq!(node.engine().replication().hash_mismatches, 1);
+    assert_eq!(home.engine().replication().hash_mismatches, 0);
+    home.set(b"key", b"new value");
+
+    let mut source = home.engine().copy_source().unwrap();
+    node.engine = None;
+    node.world.disk = FaultyDisk::new();
+    let parts = Parts::on_one_machine(Arc::new(node.world.disk.clone()), node.world.clock.clone());
+    let mut target = CopyTarget::begin(parts, node.world.store.unwrap_or(StoreKind::Memory)).unwrap();
+    while let Some(bytes) = source.next().unwrap() {
+        target.take(&bytes).unwrap();
+    }
+    target.finish().unwrap();
+    node.start();
+    node.until_shown(b"key", b"new value");
+    let marks = |node: &Node| node.engine().replication().marks;
+    let before = marks(&node);
+    home.engine().mark();
+    until("it takes its hash", || marks(&node) > before);
+    home.set(b"behind", b"the home's hash");
+    node.until_shown(b"behind", b"the home's hash");
+    assert_eq!(node.engine().replication().hash_mismatches, 0);
 }
 
 /// The sequencer keeps seconds of the log; who was away for longer needs a copy.

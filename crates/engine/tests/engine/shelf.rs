@@ -10,9 +10,10 @@ use quartet_log_replicated::model::Store;
 use quartet_log_replicated::{Answer, Event, Failure, Hint, Operation, Request, RequestId, Sequencer};
 
 /// How a client's requests fare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// They are executed and answered.
+    #[default]
     Well,
     /// They are executed, and the client hears that nothing is known.
     AnswersLost,
@@ -30,6 +31,8 @@ pub struct Shelf(Arc<Mutex<Inside>>);
 struct Inside {
     store: Store,
     clients: Vec<Client>,
+    /// How the requests of clients fare from their first one on.
+    begins: Mode,
     /// The store of objects answers nobody.
     has_no_objects: bool,
 }
@@ -63,6 +66,11 @@ impl Shelf {
         }
     }
 
+    /// The mode of clients that connect later.
+    pub fn begin_with(&self, mode: Mode) {
+        self.0.lock().begins = mode;
+    }
+
     /// The store of objects answers, or it does nothing.
     pub fn set_objects(&self, answers: bool) {
         self.0.lock().has_no_objects = !answers;
@@ -82,8 +90,9 @@ impl Shelf {
         let shelf = self.clone();
         Box::new(move |waker| {
             let mut inside = shelf.0.lock();
+            let mode = inside.begins;
             inside.clients.push(Client {
-                mode: Mode::Well,
+                mode,
                 waker,
                 watches: Vec::new(),
                 inbox: VecDeque::new(),

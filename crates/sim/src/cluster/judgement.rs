@@ -43,8 +43,8 @@ pub enum Violation {
     Money { node: usize, found: u64, in_the_log: u64 },
     #[error("versions do not ascend at {version}")]
     VersionAgain { version: u64 },
-    #[error("nothing was acknowledged at the end")]
-    NoProgress,
+    #[error("nothing was acknowledged at the end{nodes}")]
+    NoProgress { nodes: String },
 }
 
 /// How exact ages are: a tick of the world, and what an answer needs.

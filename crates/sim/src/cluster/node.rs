@@ -270,6 +270,13 @@ impl Node {
         self.sync_micros.store(sync_takes.as_micros() as u64, Ordering::SeqCst);
     }
 
+    /// Its disk is quick again, and nothing waits for it any more but what has begun to.
+    pub fn end_slowness(&mut self) {
+        self.slow_until = Duration::ZERO;
+        self.sync_micros.store(0, Ordering::SeqCst);
+        self.runtime.stall(Duration::ZERO);
+    }
+
     pub fn is_disk_slow(&self, now: Duration) -> bool {
         self.slow_until > now
     }
