@@ -9,104 +9,18 @@
 //! the process a document, rows and their bytes at the end, and the CPU time of a search for a rare
 //! word while nearly as many documents wait to be settled.
 
+mod documents;
+
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Durability, Engine, EngineOptions, Space, Transaction};
-use quartet_env::{FaultyDisk, SystemClock};
-use quartet_model::{DatabaseId, LayerId};
+use documents::{Texts, TransactionRows, WORDS, engine, schema, space};
+use quartet_engine::Engine;
 use quartet_search::query::{Expander, Parameters, parse};
-use quartet_search::rows::Visit;
 use quartet_search::search::{Request, search};
-use quartet_search::{Document, Field, Rows, Schema, WriteRows, analysis, index};
+use quartet_search::{Document, Field, Schema, WriteRows, analysis, index};
 
-const WORDS: usize = 60;
-const VOCABULARY: usize = 20_000;
 const SEARCHES: u32 = 200;
-
-/// An index's rows in a transaction that holds nothing else.
-struct TransactionRows<'t, 'h>(&'t mut Transaction<'h>);
-
-impl Rows for TransactionRows<'_, '_> {
-    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
-        self.0.get(key).map(|row| row.value().to_vec())
-    }
-
-    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
-        self.0.get(key).map(|row| visit(row.value())).is_some()
-    }
-
-    fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
-        self.0.scan(start, end, false, &mut |row| {
-            visit(Transaction::layer_key(row), row.value())
-        });
-    }
-
-    fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
-        self.0.count(start, end)
-    }
-}
-
-impl WriteRows for TransactionRows<'_, '_> {
-    fn set(&mut self, key: &[u8], value: &[u8]) {
-        self.0.set(key, value);
-    }
-
-    fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8]) {
-        self.0.patch_parts(&[key], offset, bytes);
-    }
-
-    fn clear(&mut self, key: &[u8]) {
-        self.0.clear(key);
-    }
-}
-
-/// The same words on every run.
-struct Texts {
-    random: u64,
-    cumulated: Vec<f64>,
-}
-
-impl Texts {
-    fn new() -> Texts {
-        let mut sum = 0.0;
-        let cumulated = (1..=VOCABULARY).map(|rank| {
-            sum += 1.0 / rank as f64;
-            sum
-        });
-        Texts {
-            random: 1,
-            cumulated: cumulated.collect(),
-        }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.random >> 33
-    }
-
-    fn word(&mut self) -> String {
-        let total = self.cumulated[VOCABULARY - 1];
-        let at = self.next() as f64 / (1u64 << 31) as f64 * total;
-        format!("word{}", self.cumulated.partition_point(|sum| *sum < at))
-    }
-
-    fn fields(&mut self, at: usize) -> [(&'static str, String); 5] {
-        let words: Vec<_> = (0..WORDS).map(|_| self.word()).collect();
-        let (tag, other) = (self.next() % 1000, self.next() % 10);
-        [
-            ("text", words.join(" ")),
-            ("color", format!("tag{tag}")),
-            ("kind", format!("kind{other}")),
-            ("price", (self.next() % 100_000).to_string()),
-            ("number", at.to_string()),
-        ]
-    }
-}
 
 #[derive(Clone, Copy)]
 enum Layout {
@@ -137,9 +51,7 @@ fn main() {
 }
 
 fn measure(name: &str, layout: Layout, documents: usize) {
-    let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
-    let (disk, clock) = (Arc::new(FaultyDisk::new()), Arc::new(SystemClock));
-    let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).expect("a new engine");
+    let engine = engine();
     let schema = schema();
     let mut texts = Texts::new();
     let cpu = cpu_seconds();
@@ -165,23 +77,6 @@ fn measure(name: &str, layout: Layout, documents: usize) {
         print!(", search {:6.1} us", search_micros(&engine, &schema));
     }
     println!();
-}
-
-fn schema() -> Schema {
-    let [text, price, number] = [
-        Field::text("text", 1.0),
-        Field::numeric("price"),
-        Field::numeric("number"),
-    ];
-    Schema::new(vec![text, Field::tag("color"), Field::tag("kind"), price, number]).expect("a schema")
-}
-
-fn space() -> Space {
-    Space {
-        database: DatabaseId(1),
-        layer: LayerId::Redis,
-        durability: Durability::Interval,
-    }
 }
 
 fn write(engine: &Engine, schema: &Schema, layout: Layout, at: usize, fields: &[(&str, String)]) {

@@ -348,13 +348,17 @@ impl<'a> OccurrencesRow<'a> {
     }
 
     pub fn positions(&self) -> Vec<u32> {
-        let mut cursor = Cursor(self.positions);
-        let (mut positions, mut last) = (Vec::new(), 0);
+        let mut positions = Vec::new();
+        self.add_positions(&mut positions);
+        positions
+    }
+
+    pub fn add_positions(&self, positions: &mut Vec<u32>) {
+        let (mut cursor, mut last) = (Cursor(self.positions), 0);
         while !cursor.is_at_end() {
             last += cursor.number() as u32;
             positions.push(last);
         }
-        positions
     }
 
     pub fn to_owned(self) -> Occurrences {

@@ -16,9 +16,10 @@ use std::ops::ControlFlow;
 
 use crate::document::{DocumentRow, OccurrencesRow};
 use crate::graph;
+pub use crate::layout::DocumentId;
 use crate::layout::{
-    DocumentId, INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row,
-    removed_row, removed_rows, several_row, tag_of,
+    INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row, removed_row,
+    removed_rows, several_row, tag_of,
 };
 use crate::lengths;
 use crate::postings::{self, Posting};

@@ -283,13 +283,22 @@ impl VectorKind {
 
     /// A stored vector, ready to be compared with others.
     pub(crate) fn compared(&self, stored: &[u8]) -> QueryVector {
-        let components = self.components(stored);
-        QueryVector {
+        let mut vector = QueryVector {
             kind: *self,
-            singles: components.iter().map(|component| *component as f32).collect(),
-            norm: self.norm(&components),
-            components,
+            components: Vec::new(),
+            singles: Vec::new(),
+            norm: 0.0,
+        };
+        match self.component {
+            Component::Float32 => vector.singles = decoded(stored, f32::from_le_bytes),
+            Component::Float64 => vector.components = self.components(stored),
+            _ => {
+                let components = self.components(stored);
+                vector.singles = components.iter().map(|component| *component as f32).collect();
+                vector.norm = self.norm(&components);
+            }
         }
+        vector
     }
 
     fn components(&self, blob: &[u8]) -> Vec<f64> {
@@ -304,7 +313,7 @@ impl VectorKind {
     }
 }
 
-fn decoded<const BYTES: usize>(blob: &[u8], decode: impl Fn([u8; BYTES]) -> f64) -> Vec<f64> {
+fn decoded<const BYTES: usize, Number>(blob: &[u8], decode: impl Fn([u8; BYTES]) -> Number) -> Vec<Number> {
     let chunks = blob.as_chunks::<BYTES>().0;
     chunks.iter().map(|bytes| decode(*bytes)).collect()
 }
@@ -312,9 +321,11 @@ fn decoded<const BYTES: usize>(blob: &[u8], decode: impl Fn([u8; BYTES]) -> f64)
 /// A vector, ready to be compared with stored ones.
 pub struct QueryVector {
     kind: VectorKind,
+    /// Those of `Float64`.
     components: Vec<f64>,
-    /// The same, rounded.
+    /// Those of every other type, which have no more digits.
     singles: Vec<f32>,
+    /// The length of a vector of integers.
     norm: f64,
 }
 

@@ -55,7 +55,7 @@ impl Redis {
         self.indexes.discard();
     }
 
-    /// Fills indexes that are not full yet, and their graphs. Call it about ten times a second.
+    /// Fills indexes that are not full yet, and their graphs, and settles what was left in quiet ones. Call it about ten times a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
@@ -80,7 +80,10 @@ impl Redis {
             for index in catalogue.indexes() {
                 is_done &= match index.progress(tx) {
                     Some(progress) => upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index, progress, STEP_KEYS),
-                    None => upkeep::link(tx, index),
+                    None => {
+                        upkeep::settle_quiet(tx, index, &self.indexes, now_ms);
+                        upkeep::link(tx, index)
+                    }
                 };
             }
             Ok(is_done)

@@ -34,11 +34,13 @@ pub use rows::{Overlay, TransactionRows};
 pub use vectors::Algorithm;
 pub use words::Words;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::{Transaction, UniqueId};
+use quartet_search::index::DocumentId;
 
 use crate::command::error_reply::ErrorReply;
 
@@ -48,7 +50,15 @@ pub struct Indexes {
     latest: Mutex<Option<Arc<Catalogue>>>,
     /// The catalogue was read in a transaction that has not ended yet.
     uncertain: AtomicBool,
+    /// By the number of an index: its newest document, and since when it is the newest.
+    newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
 }
+
+/// How long no document comes into an index until it is quiet.
+const QUIET_MS: u64 = 1000;
+
+/// Indexes whose newest documents are kept. Those of dropped ones are forgotten with all others.
+const NEWEST_MAX: usize = 4096;
 
 impl Indexes {
     /// The transaction was committed.
@@ -62,6 +72,21 @@ impl Indexes {
     pub fn discard(&self) {
         if self.uncertain.swap(false, Ordering::Relaxed) {
             *self.latest.lock() = None;
+        }
+    }
+
+    /// Whether an index is quiet, whose newest document is this one. Call it from time to time.
+    pub fn is_quiet(&self, index: &Index, newest: DocumentId, now_ms: u64) -> bool {
+        let mut known = self.newest.lock();
+        if known.len() > NEWEST_MAX {
+            known.clear();
+        }
+        match known.get(&index.number) {
+            Some((last, since_ms)) if *last == newest => now_ms.saturating_sub(*since_ms) >= QUIET_MS,
+            _ => {
+                known.insert(index.number, (newest, now_ms));
+                false
+            }
         }
     }
 

@@ -15,6 +15,9 @@ use crate::rows::Rows;
 /// whatever is settled; the original takes what its tree has first.
 pub const EXPANSIONS_MAX: usize = 200;
 
+/// After how many terms a search asks whether it has to end.
+const TERMS_BETWEEN_CHECKS: u64 = 256;
+
 /// Shortest text of a pattern, in bytes. Shorter ones match nothing, as at the original.
 const TEXT_BYTES_MIN: usize = 2;
 
@@ -52,10 +55,7 @@ impl Affix {
             Affix::Suffix(suffix) => term.ends_with(suffix),
             Affix::Infix(infix) => term.windows(infix.len()).any(|window| window == infix),
             Affix::Wildcard(pattern) => matches_wildcard(pattern, term),
-            // A rune has four bytes at most.
-            Affix::Fuzzy(word, distance) => {
-                word.len() / 4 <= term.len() + distance && is_within(&runes(word), &runes(term), *distance)
-            }
+            Affix::Fuzzy(word, distance) => Fuzzy::new(word, *distance).is_near(term),
         }
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn terms(
     let mut pattern = Pattern::new(affix);
     let mut start = term_row(affix.literal());
     let end = after(&start);
-    let (mut settled, mut is_done) = (0, false);
+    let (mut settled, mut looked_at, mut is_done) = (0, 0u64, false);
     while !is_done {
         let mut next = None;
         rows.scan(&start, &end, &mut |key, row| {
@@ -88,7 +88,9 @@ pub(super) fn terms(
                 Looked::SkipTo(term) => next = Some(term_row(&term)),
                 _ => {}
             }
-            match next.is_none() && settled < EXPANSIONS_MAX && !is_over() {
+            looked_at += 1;
+            let has_time = !looked_at.is_multiple_of(TERMS_BETWEEN_CHECKS) || !is_over();
+            match next.is_none() && settled < EXPANSIONS_MAX && has_time {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
@@ -97,7 +99,8 @@ pub(super) fn terms(
             Some(next) => start = next,
             None => is_done = true,
         }
-        if is_over() {
+        looked_at += 1;
+        if (is_done || looked_at.is_multiple_of(TERMS_BETWEEN_CHECKS)) && is_over() {
             return Err(SearchError::Timeout);
         }
     }
@@ -114,12 +117,13 @@ fn counted(
     is_over: &dyn Fn() -> bool,
 ) -> Result<BTreeMap<Vec<u8>, u32>, SearchError> {
     let mut counts = BTreeMap::new();
+    let mut pattern = Pattern::new(affix);
     for (_, row) in documents {
         if is_over() {
             return Err(SearchError::Timeout);
         }
         DocumentRow::read(row).terms(|term, _| {
-            if affix.matches(term) {
+            if pattern.matches(term) {
                 *counts.entry(term.to_vec()).or_default() += 1;
             }
         });
@@ -181,6 +185,14 @@ impl<'a> Pattern<'a> {
         }
     }
 
+    /// Whether a term matches that others are not in order with.
+    fn matches(&mut self, term: &[u8]) -> bool {
+        match self {
+            Pattern::Fuzzy(fuzzy) => fuzzy.is_near(term),
+            Pattern::Other(affix) => affix.matches(term),
+        }
+    }
+
     fn look(&mut self, term: &[u8]) -> Looked {
         let matches = match self {
             Pattern::Fuzzy(fuzzy) => match fuzzy.look(term) {
@@ -200,10 +212,15 @@ impl<'a> Pattern<'a> {
 /// them is skipped: going on costs less than beginning anew.
 const DEAD_TERMS_BEFORE_SKIP: usize = 8;
 
-/// A word and the beginning that was found to be too far from it.
+/// A word that terms are compared with. What their beginnings share is compared once.
 struct Fuzzy {
     word: Vec<char>,
     distance: usize,
+    /// The beginning of the last term, as far as it was looked at.
+    path: Vec<char>,
+    /// For each length of the path, the distances of that beginning from each of the word, by
+    /// their lengths: a row for each.
+    distances: Vec<usize>,
     /// No term that begins with it is near enough; empty if there is none.
     dead: Vec<u8>,
     seen: usize,
@@ -211,9 +228,12 @@ struct Fuzzy {
 
 impl Fuzzy {
     fn new(word: &[u8], distance: usize) -> Fuzzy {
+        let word = runes(word);
         Fuzzy {
-            word: runes(word),
+            distances: (0..=word.len()).collect(),
+            word,
             distance,
+            path: Vec::new(),
             dead: Vec::new(),
             seen: 0,
         }
@@ -229,43 +249,73 @@ impl Fuzzy {
         self.seen = 0;
         self.dead.clear();
         let Ok(text) = std::str::from_utf8(term) else {
-            return Some(is_within(&self.word, &runes(term), self.distance));
+            return Some(self.is_near(term));
         };
-        let mut distances = Distances::new(&self.word);
-        for (at, rune) in text.char_indices() {
-            if distances.add(&self.word, rune) > self.distance {
-                self.dead.extend(&term[..at + rune.len_utf8()]);
-                return Some(false);
+        match self.far_beginning(text.char_indices()) {
+            Some(end) => {
+                self.dead.extend(&term[..end]);
+                Some(false)
+            }
+            None => Some(self.of_whole() <= self.distance),
+        }
+    }
+
+    /// Whether a term in any order is near enough.
+    fn is_near(&mut self, term: &[u8]) -> bool {
+        // A rune has four bytes at most.
+        if self.word.len() > term.len() + self.distance || term.len() / 4 > self.word.len() + self.distance {
+            return false;
+        }
+        let text = String::from_utf8_lossy(term);
+        self.far_beginning(text.char_indices()).is_none() && self.of_whole() <= self.distance
+    }
+
+    /// Where the beginning of a text ends that is too far already.
+    fn far_beginning(&mut self, text: impl Iterator<Item = (usize, char)>) -> Option<usize> {
+        let (mut length, mut known) = (0, self.path.len());
+        for (at, rune) in text {
+            if length < known && self.path[length] == rune {
+                length += 1;
+                continue;
+            }
+            if length < known {
+                self.cut(length);
+                known = length;
+            }
+            length += 1;
+            if self.add(rune) > self.distance {
+                // The path ends before it: a term that goes on otherwise may be near.
+                self.cut(length - 1);
+                return Some(at + rune.len_utf8());
             }
         }
-        Some(distances.of_whole() <= self.distance)
-    }
-}
-
-/// The distances of a text from each beginning of a word, by their lengths.
-struct Distances(Vec<usize>);
-
-impl Distances {
-    fn new(word: &[char]) -> Distances {
-        Distances((0..=word.len()).collect())
+        self.cut(length);
+        None
     }
 
-    /// Adds a rune to the text. Returns the least distance, below which no longer text can be.
-    fn add(&mut self, word: &[char], rune: char) -> usize {
-        let mut before = self.0[0];
-        self.0[0] += 1;
-        let mut least = self.0[0];
-        for (at, &other) in word.iter().enumerate() {
-            let replaced = before + usize::from(rune != other);
-            before = self.0[at + 1];
-            self.0[at + 1] = replaced.min(before + 1).min(self.0[at] + 1);
-            least = least.min(self.0[at + 1]);
+    fn cut(&mut self, length: usize) {
+        self.path.truncate(length);
+        self.distances.truncate((length + 1) * (self.word.len() + 1));
+    }
+
+    /// Adds a rune to the path. Returns the least distance, below which no longer text can be.
+    fn add(&mut self, rune: char) -> usize {
+        let before = self.distances.len() - (self.word.len() + 1);
+        let mut last = self.distances[before] + 1;
+        let mut least = last;
+        self.path.push(rune);
+        self.distances.push(last);
+        for (at, &other) in self.word.iter().enumerate() {
+            let replaced = self.distances[before + at] + usize::from(rune != other);
+            last = replaced.min(self.distances[before + at + 1] + 1).min(last + 1);
+            self.distances.push(last);
+            least = least.min(last);
         }
         least
     }
 
     fn of_whole(&self) -> usize {
-        self.0.last().copied().unwrap_or(0)
+        self.distances.last().copied().unwrap_or(0)
     }
 }
 
@@ -300,15 +350,6 @@ fn runes(text: &[u8]) -> Vec<char> {
     String::from_utf8_lossy(text).chars().collect()
 }
 
-/// Whether one word becomes the other by at most `distance` insertions, removals and replacements.
-fn is_within(a: &[char], b: &[char], distance: usize) -> bool {
-    if a.len().abs_diff(b.len()) > distance {
-        return false;
-    }
-    let mut distances = Distances::new(a);
-    b.iter().all(|&rune| distances.add(a, rune) <= distance) && distances.of_whole() <= distance
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -331,7 +372,7 @@ mod tests {
 
     #[test]
     fn distances_are_counted_in_characters() {
-        let check = |a: &str, b: &str, distance| is_within(&runes(a.as_bytes()), &runes(b.as_bytes()), distance);
+        let check = |a: &str, b: &str, distance| Fuzzy::new(a.as_bytes(), distance).is_near(b.as_bytes());
         assert!(check("hello", "helo", 1) && check("äb", "ab", 1) && check("kitten", "sitting", 3));
         assert!(!check("kitten", "sitting", 2) && !check("abc", "abcde", 1));
     }

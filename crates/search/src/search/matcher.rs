@@ -87,6 +87,8 @@ pub(super) struct Every {
     at: Option<DocumentId>,
     /// The children by their numbers, that with the fewest documents first.
     rarest_first: Vec<usize>,
+    /// Where the words of each child stand; of the last document that was looked at.
+    positions: Vec<Vec<u32>>,
 }
 
 impl Matcher {
@@ -148,6 +150,7 @@ impl Matcher {
             1 => children.remove(0),
             _ => Matcher::Every(Box::new(Every {
                 rarest_first: rarest_first(&children),
+                positions: Vec::new(),
                 children,
                 weight,
                 slop,
@@ -257,7 +260,9 @@ impl Matcher {
         }
         match self {
             Matcher::Words(words) => {
-                found.extend(words.positions().into_iter().map(|position| Place {
+                let mut positions = Vec::new();
+                words.add_positions(&mut positions);
+                found.extend(positions.into_iter().map(|position| Place {
                     position,
                     term: words.term.clone(),
                     documents: words.documents,
@@ -271,28 +276,32 @@ impl Matcher {
         }
     }
 
-    /// Positions of the words that take part in the match at `id`; nothing if it has no words.
-    pub fn positions(&self, id: DocumentId) -> Option<Vec<u32>> {
+    /// Adds the positions of the words that take part in the match at `id`, ascending. Returns
+    /// false if it has no words.
+    pub fn add_positions(&self, id: DocumentId, found: &mut Vec<u32>) -> bool {
         if self.at() != Some(id) {
-            return None;
+            return false;
         }
         match self {
-            Matcher::Words(words) => Some(words.positions()),
-            Matcher::Every(every) => merged(&every.children, id),
-            Matcher::Any { children, .. } => merged(children, id),
-            Matcher::Optional { child, .. } => child.positions(id),
-            Matcher::Watched(watched) => watched.matcher.positions(id),
-            _ => None,
+            Matcher::Words(words) => {
+                words.add_positions(found);
+                true
+            }
+            Matcher::Every(every) => add_merged(&every.children, id, found),
+            Matcher::Any { children, .. } => add_merged(children, id, found),
+            Matcher::Optional { child, .. } => child.add_positions(id, found),
+            Matcher::Watched(watched) => watched.matcher.add_positions(id, found),
+            _ => false,
         }
     }
 }
 
-fn merged(children: &[Matcher], id: DocumentId) -> Option<Vec<u32>> {
-    let mut found = children.iter().filter_map(|child| child.positions(id)).peekable();
-    found.peek()?;
-    let mut positions = found.collect::<Vec<_>>().concat();
-    positions.sort_unstable();
-    Some(positions)
+fn add_merged(children: &[Matcher], id: DocumentId, found: &mut Vec<u32>) -> bool {
+    let before = found.len();
+    let with_words = children.iter().filter(|child| child.add_positions(id, found));
+    let has_words = with_words.count() > 0;
+    found[before..].sort_unstable();
+    has_words
 }
 
 fn rarest_first(children: &[Matcher]) -> Vec<usize> {
@@ -339,12 +348,20 @@ impl Every {
         self.slop.is_some() || self.in_order
     }
 
-    fn is_in_range(&self, id: DocumentId) -> bool {
+    fn is_in_range(&mut self, id: DocumentId) -> bool {
         if !self.has_order() {
             return true;
         }
-        let positions = self.children.iter().filter_map(|child| child.positions(id));
-        proximity::are_within(&positions.collect::<Vec<_>>(), self.slop, self.in_order)
+        let mut lists = 0;
+        for child in &self.children {
+            if self.positions.len() == lists {
+                self.positions.push(Vec::new());
+            }
+            let list = &mut self.positions[lists];
+            list.clear();
+            lists += usize::from(child.add_positions(id, list));
+        }
+        proximity::are_within(&self.positions[..lists], self.slop, self.in_order)
     }
 }
 
@@ -424,10 +441,10 @@ impl Words {
         }
     }
 
-    fn positions(&self) -> Vec<u32> {
+    fn add_positions(&self, found: &mut Vec<u32>) {
         match self.is_settled {
-            true => self.settled.found().positions(),
-            false => self.unsettled[self.next].occurrences.positions.clone(),
+            true => self.settled.found().add_positions(found),
+            false => found.extend(&self.unsettled[self.next].occurrences.positions),
         }
     }
 }

@@ -4,6 +4,10 @@
 //! without words (numbers, negations) are worth nothing or one. Words of a pattern count all; the
 //! original counts the first it comes across.
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
 use crate::document::DocumentRow;
 use crate::index::State;
 use crate::search::Hit;
@@ -127,6 +131,8 @@ pub(super) struct Scoring {
     pub(super) scorer: Scorer,
     documents: f64,
     pub(super) average_length: f64,
+    /// How rare terms are by how many documents have them: the same for each document.
+    rarities: RefCell<FxHashMap<u64, f64>>,
 }
 
 impl Scoring {
@@ -135,6 +141,7 @@ impl Scoring {
             scorer,
             documents: state.documents as f64,
             average_length: state.average_length(),
+            rarities: RefCell::default(),
         }
     }
 
@@ -281,8 +288,13 @@ impl Scoring {
     }
 
     pub fn rarity(&self, documents: u64) -> f64 {
-        let with = documents as f64;
-        (1.0 + (self.documents.max(with) - with + 0.5) / (with + 0.5)).ln()
+        let known = self.rarities.borrow().get(&documents).copied();
+        known.unwrap_or_else(|| {
+            let with = documents as f64;
+            let rarity = (1.0 + (self.documents.max(with) - with + 0.5) / (with + 0.5)).ln();
+            self.rarities.borrow_mut().insert(documents, rarity);
+            rarity
+        })
     }
 
     /// The whole part of a binary logarithm.
@@ -314,6 +326,10 @@ pub(super) fn of_distance(matcher: &Matcher) -> f64 {
         return 1.0;
     };
     let present: Vec<_> = children.iter().filter(|child| child.at() == Some(at)).collect();
-    let lists: Vec<_> = present.iter().filter_map(|child| child.positions(at)).collect();
+    let list = |child: &&&Matcher| {
+        let mut positions = Vec::new();
+        child.add_positions(at, &mut positions).then_some(positions)
+    };
+    let lists: Vec<_> = present.iter().filter_map(|child| list(&child)).collect();
     spread(&lists, present.len())
 }

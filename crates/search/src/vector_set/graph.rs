@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::Head;
 use super::codes;
 use super::filter::Filter;
-use super::rows::{Id, Levels, attributes_row, links_row, read_levels, vector_row, write_levels};
+use super::rows::{Id, Levels, attributes_row, links_row, read_level, read_levels, vector_row, write_levels};
 use crate::{Rows, WriteRows};
 
 /// Most levels above the lowest, as in Redis.
@@ -202,7 +202,13 @@ impl<'r> Graph<'r> {
     }
 
     fn links(&mut self, id: Id, level: usize) -> Vec<Id> {
-        self.levels(id).get(level).cloned().unwrap_or_default()
+        if self.keeps_vectors {
+            return self.levels(id).get(level).cloned().unwrap_or_default();
+        }
+        let mut links = Vec::new();
+        self.rows
+            .show(&links_row(id), &mut |row| links = read_level(row, level));
+        links
     }
 
     fn degree(&mut self, id: Id, level: usize) -> usize {

@@ -77,6 +77,21 @@ pub(super) fn read_levels(row: &[u8]) -> Levels {
     levels
 }
 
+/// The links of one level; none if the node is not on it.
+pub(super) fn read_level(row: &[u8], level: usize) -> Vec<Id> {
+    let mut cursor = Cursor(row);
+    for _ in 0..level {
+        if cursor.is_at_end() {
+            return Vec::new();
+        }
+        (0..cursor.number()).for_each(|_| _ = cursor.number());
+    }
+    match cursor.is_at_end() {
+        true => Vec::new(),
+        false => (0..cursor.number()).map(|_| cursor.number() as Id).collect(),
+    }
+}
+
 pub(super) fn write_levels(levels: &Levels) -> Vec<u8> {
     let mut row = Vec::new();
     for links in levels {

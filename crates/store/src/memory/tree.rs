@@ -128,6 +128,10 @@ impl<const LEAF: usize, const INNER: usize> DerefMut for Children<LEAF, INNER> {
     }
 }
 
+/// A row is fetched when a visit of its leaf has this many rows before it: they lie anywhere in
+/// memory.
+const VISITED_AHEAD: usize = 4;
+
 /// Number of descents that run side by side: about the number of lines that a processor fetches at
 /// a time.
 const SIDE_BY_SIDE: usize = 16;
@@ -705,11 +709,16 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
             Node::Leaf(run) => {
                 let from = start.map_or(0, |start| run.rank(start));
                 let to = end.map_or(run.len(), |end| run.rank(end));
-                let mut rows = run.rows()[from..to].iter().flatten();
+                let rows = &run.rows()[from..to];
                 if reverse {
-                    rows.rev().try_for_each(visit)
+                    rows.iter().rev().flatten().try_for_each(visit)
                 } else {
-                    rows.try_for_each(visit)
+                    let ahead = |at: usize| rows.get(at + VISITED_AHEAD).and_then(Option::as_ref);
+                    let mut rows = rows.iter().enumerate();
+                    rows.try_for_each(|(at, row)| {
+                        ahead(at).inspect(|row| row.prefetch());
+                        row.as_ref().map_or(ControlFlow::Continue(()), &mut *visit)
+                    })
                 }
             }
             Node::Inner(inner) => {

@@ -568,6 +568,36 @@ fn a_large_database_is_filled_in_steps() {
     connection.check("FT.SEARCH i * LIMIT 0 0 => [600]");
 }
 
+/// How many terms the settled documents of the index `i` have.
+fn settled_terms(connection: &mut Connection) -> String {
+    let Value::Array(info) = connection.run(&["FT.INFO", "i"]) else {
+        panic!("FT.INFO answers a list");
+    };
+    let info: Vec<String> = info.iter().map(show).collect();
+    info[info.iter().position(|name| name == "num_terms").unwrap() + 1].clone()
+}
+
+/// Documents of an index in which none has come for a second are settled, and found as before.
+#[test]
+fn a_quiet_index_is_settled() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA t TEXT => OK\nHSET a t hello => 1\nHSET b t hello => 1");
+    fixture.layer.fill_indexes();
+    fixture.advance_ms(999);
+    fixture.layer.fill_indexes();
+    assert_eq!(settled_terms(&mut connection), "0");
+    connection.check("HSET c t hello => 1");
+    fixture.layer.fill_indexes();
+    fixture.advance_ms(999);
+    fixture.layer.fill_indexes();
+    assert_eq!(settled_terms(&mut connection), "0");
+    fixture.advance_ms(1);
+    fixture.layer.fill_indexes();
+    assert_eq!(settled_terms(&mut connection), "1");
+    connection.check("FT.SEARCH i hello NOCONTENT => [3 a b c]");
+}
+
 #[test]
 fn a_search_needs_the_right_to_all_keys_of_its_index() {
     let fixture = Fixture::new();

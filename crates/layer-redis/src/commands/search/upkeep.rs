@@ -11,7 +11,7 @@ use quartet_search::{Document, Schema, WriteRows, graph, index};
 use super::contents::{Contents, indexed, indexed_bytes, selected};
 use crate::commands::hashes;
 use crate::commands::json::Json;
-use crate::indexes::{Catalogue, Failures, Index, Progress, TransactionRows};
+use crate::indexes::{Catalogue, Failures, Index, Indexes, Progress, TransactionRows};
 use crate::keyspace::{Entry, Keyspace};
 
 /// Most bytes of a key's indexed values. A key with more is written and not found.
@@ -98,6 +98,16 @@ fn settle(tx: &mut Transaction<'_>, index: &Index) {
     }
     if graph::waiting(&mut rows, &index.definition.schema) > UNLINKED_MAX {
         link_some(&mut rows, index);
+    }
+}
+
+/// Settles the documents that wait if none has come for a while, so that searches need not read
+/// them.
+pub fn settle_quiet(tx: &mut Transaction<'_>, index: &Index, indexes: &Indexes, now_ms: u64) {
+    let mut rows = rows(tx, index);
+    let state = State::read(&mut rows);
+    if state.unsettled() > 0 && indexes.is_quiet(index, state.last_id, now_ms) {
+        index::settle(&mut rows, state.unsettled() as usize);
     }
 }
 
