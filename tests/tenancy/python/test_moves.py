@@ -5,6 +5,8 @@ QUARTET_TEST_MOVES is how often a database is moved, and how often the server is
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -22,14 +24,20 @@ from faunadb.errors import FaunaError
 from harness import dynamodb, fauna
 from harness.admin import Admin, Refused
 from harness.changes import Changes
-from harness.server import Server, binary
+from harness.server import ROOT, Server, binary
 from requests.exceptions import RequestException
 
 pytestmark = [pytest.mark.quartet_only, pytest.mark.timeout(600)]
 
 MOVES = int(os.environ.get("QUARTET_TEST_MOVES", "4"))
 PARTITIONS = 3
+TRANSACTION_TOO_OLD = 1007
 PATIENCE_SECONDS = 60
+
+
+found = importlib.util.spec_from_file_location("keyvalue_wire", ROOT / "tests/keyvalue/python/wire.py")
+wire = importlib.util.module_from_spec(found)
+found.loader.exec_module(wire)
 
 
 def moves_of(server) -> dict[str, dict]:
@@ -327,6 +335,30 @@ def test_a_client_that_waits_is_told_and_the_others_follow(server):
     assert (plain.get("k"), plain.client_getname()) == ("v", "plain")
     assert plain.client_id() != number
     assert connect().ping()
+
+
+def test_connections_of_the_key_value_protocol_end_and_their_read_versions_with_them(server):
+    database = Admin(server).create("shop")
+
+    def connect():
+        return contextlib.closing(wire.Wire(f"127.0.0.1:{server.keyvalue_port}", database["credentials"]["token"].encode()))
+
+    with connect() as watching, connect() as idle:
+        assert idle.ask(wire.COMMIT, wire.commit([(wire.SET, b"key", b"before")]))[0] == 0
+        version = idle.version()
+        watch = watching.send(wire.WATCH, wire.watch(b"key", b"before"))
+        # Requests are answered in their order, so it watches by now.
+        behind = watching.send(wire.READ_VERSION)
+        assert watching.reply()[:2] == (behind, 0) and watch < behind
+        move(server, "shop", 2)
+        # Nobody waits for what cannot come.
+        assert watching.is_ended()
+        idle.send(wire.GET, wire.get(version, b"key"))
+        assert idle.is_ended()
+    with connect() as anew:
+        assert anew.ask(wire.GET, wire.get(version, b"key"))[0] == TRANSACTION_TOO_OLD
+        error, value = anew.ask(wire.GET, wire.get(anew.version(), b"key"))
+        assert error == 0 and value.endswith(b"before")
 
 
 def test_a_feed_of_a_database_goes_on_behind_a_move(server):
