@@ -419,11 +419,38 @@ def test_what_cannot_be_moved_is_refused_by_name(server):
     assert 'quartet_moves_total{outcome="moved"} 1' in admin.metrics()
 
 
+def fill(server, database, count: int) -> None:
+    with redis.Redis(port=server.port, username=database["name"], password=database["credentials"]["token"]) as client:
+        for start in range(0, count, 1000):
+            client.mset({f"key:{number}": "v" * 100 for number in range(start, start + 1000)})
+
+
+def test_a_move_is_cancelled_or_has_ended(server):
+    """Which of both depends on how fast it is; the database is whole and in one place in any case."""
+    database = Admin(server).create("shop")
+    fill(server, database, 20_000)
+    admin = Admin(server)
+    target = (database["partition"] + 1) % PARTITIONS
+    admin.ask("POST", "/shop/move", {"to": target})
+    with contextlib.suppress(Refused):
+        admin.ask("DELETE", "/shop/move")
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while (one := moves_of(server)["shop"])["phase"] not in ("moved", "failed"):
+        assert time.monotonic() < ends, one
+        time.sleep(0.01)
+    assert one["phase"] == "moved" or "was cancelled" in one["error"], one
+    place = target if one["phase"] == "moved" else database["partition"]
+    assert admin.show("shop")["partition"] == place
+    with redis.Redis(port=server.port, username="shop", password=database["credentials"]["token"]) as client:
+        assert client.dbsize() == 20_000
+    move(server, "shop", (place + 1) % PARTITIONS)
+    assert server.stop() == 0
+    check(server)
+
+
 def test_a_database_is_deleted_while_it_moves(server):
     database = Admin(server).create("shop")
-    with redis.Redis(port=server.port, username="shop", password=database["credentials"]["token"]) as client:
-        for start in range(0, 20_000, 1000):
-            client.mset({f"key:{number}": "v" * 100 for number in range(start, start + 1000)})
+    fill(server, database, 20_000)
     admin = Admin(server)
     admin.ask("POST", "/shop/move", {"to": (database["partition"] + 1) % PARTITIONS})
     admin.delete("shop")
