@@ -202,7 +202,11 @@ impl Engine {
 
     /// See [`PartitionGuard::reader`].
     pub fn reader(&self, space: Space) -> Result<Reader, Busy> {
-        Ok(self.read_in_time()?.reader(space))
+        let partition = self.read_in_time()?;
+        match partition.has_left(space.database) {
+            true => Err(Busy),
+            false => Ok(partition.reader(space)),
+        }
     }
 
     /// Returns true if a thread has waited in vain for the partition's lock, and it has not been

@@ -21,8 +21,8 @@ impl ChangeDecoder for KeyValueChanges {
                 .reaching(Reach::Before(end.to_vec()))
                 .with_bytes("start", start)
                 .with_bytes("end", end),
-            // Values are written whole.
-            Effect::Patch { .. } => return,
+            // Values are written whole, and a row of another partition is no change.
+            Effect::Patch { .. } | Effect::Row { .. } => return,
         });
     }
 }

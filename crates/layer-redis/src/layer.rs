@@ -108,6 +108,9 @@ pub struct Scripting {
 
 /// The connections, and each one's waits, subscriptions and cached keys.
 pub struct Connections {
+    /// The database is leaving for another partition, or has left: requests wait, and then go on in
+    /// the layer that it has there.
+    pub is_held: AtomicBool,
     pub clients: Clients,
     pub blocking: Blocking,
     pub pause: Pause,

@@ -55,6 +55,7 @@ impl Redis {
                 log: Arc::new(|_, _| {}),
             },
             connections: Connections {
+                is_held: AtomicBool::new(false),
                 clients: Default::default(),
                 blocking: Default::default(),
                 pause: Default::default(),

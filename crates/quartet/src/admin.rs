@@ -59,7 +59,17 @@ enum Request {
     Delete { name: String },
     /// Replaces all credentials of a database with new ones
     RenewCredentials { name: String },
-    /// Size, load, queue and databases of each partition
+    /// Moves a database to another partition while it is used, and waits until it is there
+    Move {
+        name: String,
+        /// The number of the partition
+        #[arg(long, required_unless_present = "cancel")]
+        to: Option<u32>,
+        /// Ends a move that is under way, so that the database stays where it is
+        #[arg(long, conflicts_with = "to")]
+        cancel: bool,
+    },
+    /// Size, load, queue and databases of each partition, and moves between them
     Partitions {
         /// Prints JSON
         #[arg(long)]
@@ -112,9 +122,64 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
     };
     match arguments.request {
         Request::Partitions { json: false } => print_partitions(&answer),
+        Request::Move { name, .. } => await_move(&arguments.server, &name, &answer)?,
         _ => println!("{answer:#}"),
     }
     Ok(())
+}
+
+/// How often it is asked how far a move has come.
+const MOVE_LOOK: Duration = Duration::from_millis(200);
+
+/// Waits for the end of a move and tells how far it has come.
+fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
+    if begun["is_there"] == true {
+        println!("{name} is in partition {}", begun["to"]);
+        return Ok(());
+    }
+    let mut told = String::new();
+    loop {
+        let (status, answer) = exchange(server, "GET", PARTITIONS, "")?;
+        if status != 200 {
+            bail!("the server answers {status}: {}", answer.trim());
+        }
+        let described: Value = serde_json::from_str(&answer)?;
+        let moves = described["moves"].as_array().into_iter().flatten();
+        let mine = moves.filter(|one| one["database"] == name).next_back();
+        let mine = mine.with_context(|| format!("the server has been started anew, or {name} was deleted"))?;
+        let line = describe_move(mine);
+        if line != told {
+            println!("{line}");
+            told = line;
+        }
+        match mine["phase"].as_str() {
+            Some("moved") => return Ok(()),
+            Some("failed") => bail!(
+                "{name} stays where it is: {}",
+                mine["error"].as_str().unwrap_or_default()
+            ),
+            _ => std::thread::sleep(MOVE_LOOK),
+        }
+    }
+}
+
+fn describe_move(one: &Value) -> String {
+    let number = |name: &str| one[name].as_u64().unwrap_or_default();
+    let held = match number("held_micros") {
+        0 => String::new(),
+        micros => format!(", clients held for {:.1} ms", micros as f64 / 1000.0),
+    };
+    format!(
+        "{} from partition {} to {}: {}, {} of {} rows copied, {} bytes, {} transactions followed{held}",
+        one["database"].as_str().unwrap_or_default(),
+        number("from"),
+        number("to"),
+        one["phase"].as_str().unwrap_or_default(),
+        number("rows_copied"),
+        number("rows"),
+        number("bytes_copied"),
+        number("transactions_followed"),
+    )
 }
 
 /// A line for each.
@@ -138,6 +203,9 @@ fn print_partitions(described: &Value) {
             },
             names.join(", "),
         );
+    }
+    for one in described["moves"].as_array().into_iter().flatten() {
+        println!("{}", describe_move(one));
     }
 }
 
@@ -175,6 +243,12 @@ impl Request {
             }
             Request::Delete { name } => ("DELETE", format!("{DATABASES}/{name}"), none()),
             Request::RenewCredentials { name } => ("POST", format!("{DATABASES}/{name}/credentials"), none()),
+            Request::Move { name, to: Some(to), .. } => (
+                "POST",
+                format!("{DATABASES}/{name}/move"),
+                json!({ "to": to }).to_string(),
+            ),
+            Request::Move { name, to: None, .. } => ("DELETE", format!("{DATABASES}/{name}/move"), none()),
             Request::Partitions { .. } => ("GET", PARTITIONS.into(), none()),
             Request::ResetKey { .. } => unreachable!("asks no server"),
         }

@@ -5,6 +5,8 @@
 //! 'D' id   the definition, as JSON
 //! 'U' id   what the database has used, as JSON
 //! 'I'      the id that was given last
+//! 'M' id   its move to another partition, while that is under way: `moves`
+//! 'H' id   in the partition to or from which it was moved: whether it is there
 //! 'R' 'A'  the operator's own credentials: `operator`
 //! ```
 //!
@@ -16,15 +18,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use quartet_engine::{Busy, Dependency, Durability, Engine, ExecuteError, PartitionId, Space, Transaction};
+use quartet_engine::{
+    Busy, DatabaseCopyError, Dependency, Durability, Engine, ExecuteError, PartitionId, Space, Transaction,
+};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::definition::{Definition, Hash, KeptCredentials, is_name};
+use crate::definition::{Definition, Hash, KeptCredentials, Move, is_name};
 use crate::meter::{Meter, Usage};
 use crate::partitions::{NUMBER, Partitions, number_in, number_row};
 use crate::quotas::Limits;
@@ -33,8 +37,11 @@ use crate::share::Turns;
 /// An entry of the index. Those who serve the database hold it while they do.
 pub struct Database {
     pub id: DatabaseId,
-    /// It has all rows of the database.
-    pub partition: PartitionId,
+    partition: AtomicU32,
+    /// How often it was moved.
+    moves: AtomicU64,
+    /// It is about to be in another partition: whoever wants in waits for a moment.
+    is_held: AtomicBool,
     definition: RwLock<Arc<Definition>>,
     pub limits: Limits,
     pub meter: Meter,
@@ -80,6 +87,16 @@ pub enum CatalogueError {
     Unreadable,
     #[error("{0} cannot be read: its row is damaged")]
     Damaged(&'static str),
+    #[error("there is no partition {0}")]
+    UnknownPartition(u32),
+    #[error("the default database is in partition 0 and stays there")]
+    Default,
+    #[error("the database is being moved")]
+    Moving,
+    #[error("the database is not being moved")]
+    NotMoving,
+    #[error("partition {partition} and the catalogue, one of which is older, do not agree on the database {name}")]
+    NotThere { name: String, partition: u32 },
     #[error("the database {name} is in partition {partition}, which is not there")]
     NoPartition { name: String, partition: u32 },
     #[error("what should be partition {expected} is partition {found}, perhaps of other data")]
@@ -100,7 +117,9 @@ pub struct Catalogue {
     /// There is none: nobody need take the lock to ask.
     is_empty: AtomicBool,
     /// Changes are made one after the other.
-    changing: parking_lot::Mutex<()>,
+    pub(crate) changing: parking_lot::Mutex<()>,
+    /// The databases that are being moved.
+    pub(crate) moving: parking_lot::Mutex<BTreeMap<u16, Move>>,
 }
 
 #[derive(Default)]
@@ -112,11 +131,11 @@ struct Index {
 }
 
 /// Where the catalogue is kept; no client's database has this number.
-const SYSTEM: DatabaseId = DatabaseId(0);
+pub(crate) const SYSTEM: DatabaseId = DatabaseId(0);
 /// The first that is given: 1 is the default database.
 const FIRST_ID: u16 = 2;
 
-fn space(durability: Durability) -> Space {
+pub(crate) fn space(durability: Durability) -> Space {
     Space {
         database: SYSTEM,
         layer: LayerId::System,
@@ -124,7 +143,7 @@ fn space(durability: Durability) -> Space {
     }
 }
 
-fn row(tag: u8, id: u16) -> [u8; 3] {
+pub(crate) fn row(tag: u8, id: u16) -> [u8; 3] {
     let [high, low] = id.to_be_bytes();
     [tag, high, low]
 }
@@ -133,7 +152,9 @@ impl Database {
     fn new(id: u16, definition: Definition, usage: &Usage) -> Database {
         Database {
             id: DatabaseId(id),
-            partition: PartitionId(definition.partition),
+            partition: AtomicU32::new(definition.partition),
+            moves: AtomicU64::new(times_moved(&definition)),
+            is_held: AtomicBool::new(false),
             limits: Limits::of(&definition.quotas),
             closed: AtomicBool::new(definition.deleted),
             definition: RwLock::new(Arc::new(definition)),
@@ -151,6 +172,33 @@ impl Database {
         self.closed.load(Ordering::SeqCst)
     }
 
+    /// It has all rows of the database.
+    #[inline]
+    pub fn partition(&self) -> PartitionId {
+        PartitionId(self.partition.load(Ordering::SeqCst))
+    }
+
+    /// How often it was moved: what was made over the partition before is of no use after another
+    /// move.
+    #[inline]
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    /// Nobody is let in until [`Database::release`]: it is about to be in another partition.
+    pub fn hold(&self) {
+        self.is_held.store(true, Ordering::SeqCst);
+    }
+
+    pub fn release(&self) {
+        self.is_held.store(false, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::SeqCst)
+    }
+
     /// Where one layer's rows of this database stand.
     pub fn space(&self, layer: LayerId) -> Space {
         Space {
@@ -160,11 +208,17 @@ impl Database {
         }
     }
 
-    fn define(&self, definition: Definition) {
+    pub(crate) fn define(&self, definition: Definition) {
         self.limits.set(&definition.quotas);
+        self.partition.store(definition.partition, Ordering::SeqCst);
+        self.moves.store(times_moved(&definition), Ordering::SeqCst);
         self.closed.store(definition.deleted, Ordering::SeqCst);
         *self.definition.write() = Arc::new(definition);
     }
+}
+
+fn times_moved(definition: &Definition) -> u64 {
+    definition.moved.map_or(0, |moved| moved.times)
 }
 
 impl Index {
@@ -221,13 +275,26 @@ impl Catalogue {
         );
         drop(reader);
         identify(&partitions, &index)?;
-        Ok(Catalogue {
+        let catalogue = Catalogue {
             partitions,
             random,
             is_empty: AtomicBool::new(index.by_id.is_empty()),
             index: RwLock::new(index),
             changing: parking_lot::Mutex::default(),
-        })
+            moving: parking_lot::Mutex::default(),
+        };
+        catalogue.verify_places()?;
+        catalogue.end_moves()?;
+        Ok(catalogue)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_partitions(self) -> Arc<Partitions> {
+        self.partitions
+    }
+
+    pub(crate) fn partitions(&self) -> &Partitions {
+        &self.partitions
     }
 
     /// The engine that has the catalogue's rows.
@@ -346,25 +413,17 @@ impl Catalogue {
     /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
-        let engine = self.partitions.engine(database.partition);
-        let mut latest = Dependency::ZERO;
-        for layer in LayerId::ALL {
-            let space = Space {
-                durability: Durability::Always,
-                ..database.space(layer)
-            };
-            let cleared = engine.partition_in_time()?.execute(space, |tx| {
-                tx.clear_all();
-                Ok(())
-            });
-            latest = latest.max(outcome(cleared)?);
-        }
+        let engine = self.partitions.engine(database.partition());
+        let latest = engine.clear_database(database.id)?;
         // In one log the order is enough. Another one's power cut could bring the rows back after
         // the number was given to another database.
-        if database.partition != PartitionId(0) && !engine.wait_durable(latest) {
+        if database.partition() != PartitionId(0) && !engine.wait_durable(latest) {
             return Err(CatalogueError::LogFailed);
         }
         let id = database.id.0;
+        if database.moves() > 0 {
+            self.forget_places(id)?;
+        }
         self.write(|tx| {
             tx.clear(&row(b'D', id));
             tx.clear(&row(b'U', id));
@@ -402,7 +461,7 @@ impl Catalogue {
         drop(outcome(written));
     }
 
-    fn present(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
+    pub(crate) fn present(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
         let index = self.index.read();
         let found = index.named(name).filter(|database| !database.is_closed());
         found.cloned().ok_or(CatalogueError::Unknown)
@@ -413,7 +472,11 @@ impl Catalogue {
     fn partition_with_least(&self) -> PartitionId {
         let index = self.index.read();
         let databases = |id: PartitionId| {
-            let there = index.by_id.values().filter(|database| database.partition == id).count();
+            let there = index
+                .by_id
+                .values()
+                .filter(|database| database.partition() == id)
+                .count();
             there + usize::from(id == PartitionId(0))
         };
         let sizes = self.partitions.iter();
@@ -474,16 +537,15 @@ impl Catalogue {
 }
 
 /// Runs `body` as a transaction on the system space and waits until it is durable.
-fn write(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
+pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) -> R) -> Result<R, CatalogueError> {
     let written = engine.partition_in_time()?.execute(space(Durability::Always), |tx| {
         // Small and few, and without one no database could be deleted on a full disk.
         tx.deletes();
-        body(tx);
-        Ok(())
+        Ok(body(tx))
     });
-    let dependency = outcome(written)?;
+    let (answer, dependency) = settled(written)?;
     match engine.wait_durable(dependency) {
-        true => Ok(()),
+        true => Ok(answer),
         false => Err(CatalogueError::LogFailed),
     }
 }
@@ -492,10 +554,10 @@ fn write(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(),
 /// number.
 fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError> {
     let mut all = index.by_id.values();
-    if let Some(database) = all.find(|database| !partitions.has(database.partition)) {
+    if let Some(database) = all.find(|database| !partitions.has(database.partition())) {
         return Err(CatalogueError::NoPartition {
             name: database.definition().name.clone(),
-            partition: database.partition.0,
+            partition: database.partition().0,
         });
     }
     for (id, engine) in partitions.iter() {
@@ -515,7 +577,7 @@ fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError
                 let (expected, found) = (id.0, found.0);
                 return Err(CatalogueError::OtherPartition { expected, found });
             }
-            None if index.by_id.values().any(|database| database.partition == id) => {
+            None if index.by_id.values().any(|database| database.partition() == id) => {
                 return Err(CatalogueError::LostPartition(id.0));
             }
             None => write(engine, |tx| drop(tx.set(NUMBER, &number_row(id))))?,
@@ -527,7 +589,7 @@ fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError
 /// Two partitions that differ by less are of the same size to a new database.
 const SAME_SIZE_BYTES: u64 = 1 << 20;
 
-fn json(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("names and numbers are JSON")
 }
 
@@ -536,12 +598,29 @@ fn read_row<T: DeserializeOwned>(value: &[u8]) -> T {
     serde_json::from_slice(value).expect("a row of the catalogue is what was written")
 }
 
+impl From<DatabaseCopyError> for CatalogueError {
+    fn from(error: DatabaseCopyError) -> CatalogueError {
+        match error {
+            DatabaseCopyError::Busy(busy) => CatalogueError::Busy(busy),
+            DatabaseCopyError::DiskFull => CatalogueError::DiskFull,
+            DatabaseCopyError::Unreadable(_) => CatalogueError::Unreadable,
+            _ => CatalogueError::LogFailed,
+        }
+    }
+}
+
 /// The layer's code never refuses here, and what it writes is small.
 fn outcome(
     executed: Result<((), Dependency), ExecuteError<std::convert::Infallible>>,
 ) -> Result<Dependency, CatalogueError> {
+    settled(executed).map(|((), dependency)| dependency)
+}
+
+fn settled<R>(
+    executed: Result<(R, Dependency), ExecuteError<std::convert::Infallible>>,
+) -> Result<(R, Dependency), CatalogueError> {
     match executed {
-        Ok(((), dependency)) => Ok(dependency),
+        Ok(answered) => Ok(answered),
         Err(ExecuteError::DiskFull(_)) => Err(CatalogueError::DiskFull),
         Err(ExecuteError::Unreadable(_)) => Err(CatalogueError::Unreadable),
         Err(ExecuteError::NotHome) => Err(CatalogueError::LogFailed),
@@ -603,6 +682,7 @@ mod tests {
             created_micros: 0,
             deleted: false,
             partition: 0,
+            moved: None,
         }
     }
 
@@ -612,7 +692,7 @@ mod tests {
 
     /// Puts a row into the database, durably.
     fn fill(catalogue: &Catalogue, database: &Database) {
-        let engine = catalogue.partitions.engine(database.partition);
+        let engine = catalogue.partitions.engine(database.partition());
         let body = |tx: &mut Transaction<'_>| drop(tx.set(b"key", b"value"));
         let written = engine.partition().execute(database.space(LayerId::Redis), |tx| {
             body(tx);
@@ -638,15 +718,15 @@ mod tests {
         let catalogue = open_all(&disks).unwrap();
         let made = ["a", "b", "c", "d"].map(|name| catalogue.create(definition(name)).unwrap().0);
         // The default database counts as one of the first partition's.
-        assert_eq!(made.each_ref().map(|database| database.partition.0), [1, 0, 1, 0]);
+        assert_eq!(made.each_ref().map(|database| database.partition().0), [1, 0, 1, 0]);
         made.iter().for_each(|database| fill(&catalogue, database));
         end(catalogue);
         let catalogue = open_all(&disks).unwrap();
         for database in &made {
             let there = catalogue.numbered(database.id).unwrap();
-            assert_eq!(there.partition, database.partition);
+            assert_eq!(there.partition(), database.partition());
             let rows = [0, 1].map(|partition| has_row(&catalogue, partition, database.id));
-            assert_eq!(rows, [database.partition.0 == 0, database.partition.0 == 1]);
+            assert_eq!(rows, [database.partition().0 == 0, database.partition().0 == 1]);
         }
         end(catalogue);
     }
@@ -691,7 +771,7 @@ mod tests {
         fill(&catalogue, &news);
         disks.iter().for_each(|disk| disk.before_syncs(Arc::new(|| ())));
         end(catalogue);
-        assert_eq!((shop.partition.0, news.partition.0), (1, 1));
+        assert_eq!((shop.partition().0, news.partition().0), (1, 1));
         let cuts = std::mem::take(&mut *cuts.lock());
         assert!(filled < is_closed && is_closed < forgotten && forgotten < cuts.len());
         for (number, cut) in cuts.iter().enumerate() {

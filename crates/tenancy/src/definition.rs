@@ -34,6 +34,46 @@ pub struct Definition {
     /// The number of the partition that has all of its rows.
     #[serde(default, skip_serializing_if = "is_first")]
     pub partition: u32,
+    /// How it came there, if it was somewhere else before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+}
+
+/// The last move of a database from one partition to another. Versions of two partitions are not
+/// one order, but those of the database are: each at `from` is below `left`, and each since is above
+/// `arrived`, which is above `left`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moved {
+    /// How often it was moved.
+    pub times: u64,
+    /// The partition before.
+    pub from: u32,
+    /// The version of that one's log since which it was there; zero: always.
+    pub since: u64,
+    /// That after which it was there no more.
+    pub left: u64,
+    /// The version of this partition's log since which it is here.
+    pub arrived: u64,
+}
+
+/// A move that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// The partition that has the database.
+    pub from: u32,
+    /// The one that is to have it.
+    pub to: u32,
+}
+
+/// Whether a database that was moved is in this partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    /// How often it had been moved.
+    pub times: u64,
+    pub is_here: bool,
 }
 
 /// Written only where there are several, so that one looks as it does to a program without them.
@@ -179,6 +219,7 @@ mod tests {
             created_micros: 5,
             deleted: false,
             partition: 0,
+            moved: None,
         };
         let text = serde_json::to_string(&definition).unwrap();
         assert_eq!(serde_json::from_str::<Definition>(&text).unwrap(), definition);

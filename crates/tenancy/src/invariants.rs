@@ -10,6 +10,7 @@ use quartet_engine::{Invariants, PartitionId, Repair, Verification};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 
 use crate::Definition;
+use crate::definition::Move;
 use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
 use crate::partitions::{NUMBER, number_in};
 
@@ -18,6 +19,8 @@ use crate::partitions::{NUMBER, number_in};
 #[derive(Default)]
 pub struct CatalogueInvariants {
     placed: RefCell<Option<Placed>>,
+    /// The databases that are being moved.
+    moving: RefCell<BTreeMap<u16, Move>>,
     /// The partitions that were judged since the first.
     judged: RefCell<BTreeSet<PartitionId>>,
 }
@@ -46,6 +49,7 @@ impl Invariants for CatalogueInvariants {
         if partition == PartitionId(0) {
             let known = verify_definitions(verification);
             verify_usage(verification, &known);
+            self.moving.replace(verify_moves(verification, &known));
             verify_credentials(verification);
             self.placed.replace(Some(known));
         }
@@ -54,13 +58,18 @@ impl Invariants for CatalogueInvariants {
             verification.found(what, Vec::new());
         }
         if let Some(placed) = &*self.placed.borrow() {
-            verify_places(verification, placed, partition);
+            verify_places(verification, placed, &self.moving.borrow(), partition);
         }
     }
 }
 
 /// Every database is whole in the partition that the catalogue names.
-fn verify_places(verification: &mut Verification<'_>, placed: &Placed, here: PartitionId) {
+fn verify_places(
+    verification: &mut Verification<'_>,
+    placed: &Placed,
+    moving: &BTreeMap<u16, Move>,
+    here: PartitionId,
+) {
     for &database in verification.databases {
         let place = match database {
             SYSTEM => continue,
@@ -69,6 +78,14 @@ fn verify_places(verification: &mut Verification<'_>, placed: &Placed, here: Par
         };
         let what = match place {
             Some(place) if place == here => continue,
+            // The next start clears them: the move has not ended.
+            Some(_)
+                if moving
+                    .get(&database.0)
+                    .is_some_and(|ways| [ways.from, ways.to].contains(&here.0)) =>
+            {
+                continue;
+            }
             Some(place) => format!(
                 "database {} is in partition {}, and has rows in partition {}",
                 database.0, place.0, here.0
@@ -77,6 +94,23 @@ fn verify_places(verification: &mut Verification<'_>, placed: &Placed, here: Par
         };
         verification.found(what, Vec::new());
     }
+}
+
+/// The moves that are under way, by database.
+fn verify_moves(verification: &mut Verification<'_>, known: &Placed) -> BTreeMap<u16, Move> {
+    let (rows, mut moving) = (verification.rows, BTreeMap::new());
+    rows.scan(b"M", b"N", false, &mut |key, value| {
+        let id = id_of(key).filter(|id| known.contains_key(id));
+        match (id, serde_json::from_slice::<Move>(value)) {
+            (Some(id), Ok(ways)) => drop(moving.insert(id, ways)),
+            _ => {
+                let what = "a move cannot be read, or is of no database".into();
+                verification.found(what, Vec::new());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    moving
 }
 
 /// Answers the databases that there are.

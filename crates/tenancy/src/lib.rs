@@ -5,6 +5,7 @@
 //!   catalogue   a row a database in the engine's system space, and an index of all of them in memory
 //!   definition  what an operator decides about a database, and the form in which that is kept
 //!   partitions  the engines of a process, and which has a database's rows
+//!   moves       a database goes from one of them to another
 //!   quotas      how much a database may use, and what it is refused with
 //!   operator    the root key's hash and DynamoDB's access key, as rows
 //!   meter       how much it has used: atomics, written to the system space now and then
@@ -19,15 +20,19 @@ mod catalogue;
 mod definition;
 mod invariants;
 mod meter;
+mod moves;
 mod operator;
 mod partitions;
 mod quotas;
 mod share;
 
 pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
-pub use definition::{Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, Hash, KeptCredentials, is_name};
+pub use definition::{
+    Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, Hash, KeptCredentials, Move, Moved, is_name,
+};
 pub use invariants::CatalogueInvariants;
 pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
+pub use moves::is_place;
 pub use operator::{AccessKey, access_key};
 pub use partitions::Partitions;
 pub use quotas::{Exceeded, Limits, Quotas};

@@ -131,7 +131,7 @@ impl PartitionGuard<'_> {
     /// Certifies an interactive transaction and applies its writes. The version is where it
     /// committed; of one that writes nothing, the newest at which what it read still held.
     pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
-        if !self.state().is_home {
+        if !self.state().executes(space.database) {
             return Err(CommitError::NotHome);
         }
         let prefix = space.prefix();

@@ -109,7 +109,7 @@ impl Engine {
 
     fn begin<E>(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Dependency), RunError<E>> {
         let mut partition = self.partition_in_time()?;
-        if !partition.state().is_home {
+        if !partition.state().executes(space.database) {
             return Err(RunError::NotHome);
         }
         let now_micros = partition.now_micros();

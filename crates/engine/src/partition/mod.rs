@@ -53,7 +53,8 @@ pub enum ExecuteError<E> {
     /// code is worthless. The reason is in the server's log. It may succeed another time. Send it
     /// once the dependency is durable.
     Unreadable(Dependency),
-    /// Nothing was executed: another node is home, or this one cannot show at present that it is.
+    /// Nothing was executed: another node is home, or this one cannot show at present that it is;
+    /// or the database has left for another partition.
     NotHome,
 }
 
@@ -135,9 +136,18 @@ impl<'e> PartitionGuard<'e> {
         space: Space,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<(R, Dependency), ExecuteError<E>> {
-        if !self.state.is_home {
+        if !self.state.executes(space.database) {
             return Err(ExecuteError::NotHome);
         }
+        self.execute_here(space, body)
+    }
+
+    /// The same for a database that is not here, or not yet.
+    pub(crate) fn execute_here<R, E>(
+        &mut self,
+        space: Space,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<(R, Dependency), ExecuteError<E>> {
         self.stopwatch.executes(space.layer);
         let durable = self.shared.durable();
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);

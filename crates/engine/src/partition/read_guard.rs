@@ -10,7 +10,7 @@ use crate::partition::state::PartitionState;
 use crate::partition::transaction::Transaction;
 use crate::partition::{ExecuteError, Release};
 use crate::{Dependency, Reader, Space};
-use quartet_model::Version;
+use quartet_model::{DatabaseId, Version};
 use quartet_store::Read;
 
 /// A transaction that only reads has tried to write. Nothing was done: its code is to run again
@@ -64,7 +64,7 @@ impl<'e> ReadGuard<'e> {
         space: Space,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<Result<(R, Dependency), ExecuteError<E>>, MustWrite> {
-        if !self.state.is_home {
+        if !self.state.executes(space.database) {
             return Ok(Err(ExecuteError::NotHome));
         }
         self.stopwatch.executes(space.layer);
@@ -96,6 +96,11 @@ impl<'e> ReadGuard<'e> {
         let (prefix, mut full) = (space.prefix(), FullKeys::new());
         keys.for_each(|key| _ = full.push(&prefix, key));
         let _ = self.state.store.get_each(&full.iter().collect::<Vec<_>>());
+    }
+
+    /// The database is in another partition.
+    pub(crate) fn has_left(&self, database: DatabaseId) -> bool {
+        self.state.fenced.contains(&database)
     }
 
     /// See [`crate::PartitionGuard::reader`].

@@ -99,6 +99,8 @@ pub(crate) struct PartitionState {
     pub garbage: Vec<(DatabaseId, PartitionCleared)>,
     /// False while another is home: nothing is executed here.
     pub is_home: bool,
+    /// Databases that have left for another partition: nothing of theirs is executed here.
+    pub fenced: Vec<DatabaseId>,
     /// Longest effects of one transaction, in bytes.
     pub effects_bytes_max: usize,
     /// How many of them the flusher has taken and not dropped yet.
@@ -122,9 +124,16 @@ impl PartitionState {
             interactive_until_micros: AtomicU64::new(0),
             garbage: Vec::new(),
             is_home: true,
+            fenced: Vec::new(),
             effects_bytes_max: usize::MAX,
             being_freed: Arc::default(),
         }
+    }
+
+    /// Whether transactions of this database are executed here.
+    #[inline]
+    pub fn executes(&self, database: DatabaseId) -> bool {
+        self.is_home && (self.fenced.is_empty() || !self.fenced.contains(&database))
     }
 
     /// Forgets everything that was committed and not confirmed.
@@ -156,6 +165,7 @@ impl PartitionState {
         let key = effect.start();
         let (old, new_bytes) = match effect {
             Effect::Set { value, .. } => self.put(Row::new(key, value, version))?,
+            Effect::Row { value, version, .. } => self.put(Row::new(key, value, version))?,
             Effect::Patch { offset, bytes, .. } => {
                 let old = self.store.get(key)?;
                 self.put(Row::patched(old.as_ref(), key, offset, bytes, version))?

@@ -11,7 +11,7 @@
 use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::Ordering;
 
-use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
+use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version, WrittenKey};
 use quartet_store::{Cleared, Read, Row, Store, StoreError};
 
 use crate::durability::room::Room;
@@ -257,13 +257,35 @@ impl<'h> Transaction<'h> {
         self.set_parts(&[key], &[value]).cloned()
     }
 
-    fn set_row(&mut self, row: Row) -> Option<&Row> {
-        let state = self.alone();
+    /// Puts a row of another partition here, with its version, which is before this transaction's.
+    pub(crate) fn put_row(&mut self, row: Row) {
+        debug_assert!(row.key().starts_with(&self.prefix), "a row of this space");
+        if self.too_large || !self.may_write() {
+            return;
+        }
+        self.take_version();
+        let pending = &mut self.alone().pending;
         let key = if row.value().len() >= SHARED_FROM {
-            state.pending.set_shared(row.key(), Box::new(ValueOf(row.clone())))
+            pending.row_shared(row.key(), Box::new(ValueOf(row.clone())), row.version())
         } else {
-            state.pending.set(row.key(), row.value())
+            pending.row(row.key(), row.value(), row.version())
         };
+        self.store_row(row, key);
+    }
+
+    fn set_row(&mut self, row: Row) -> Option<&Row> {
+        let pending = &mut self.alone().pending;
+        let key = if row.value().len() >= SHARED_FROM {
+            pending.set_shared(row.key(), Box::new(ValueOf(row.clone())))
+        } else {
+            pending.set(row.key(), row.value())
+        };
+        self.store_row(row, key)
+    }
+
+    /// `key` is where the row's stands among the effects.
+    fn store_row(&mut self, row: Row, key: WrittenKey) -> Option<&Row> {
+        let state = self.alone();
         let new_bytes = row_bytes(&row);
         let old = match state.store.set(row) {
             Ok(old) => old,
@@ -412,6 +434,11 @@ impl<'h> Transaction<'h> {
     /// Removes everything in the space.
     pub fn clear_all(&mut self) {
         self.clear_full_range(KeyRange::prefix(&self.prefix));
+    }
+
+    /// Removes every key between two keys that carry the space's prefix.
+    pub(crate) fn clear_full(&mut self, start: Vec<u8>, end: Vec<u8>) {
+        self.clear_full_range(KeyRange::new(start, end));
     }
 
     fn clear_full_range(&mut self, range: KeyRange) -> u64 {

@@ -87,6 +87,21 @@ impl Watches {
         Ok(present)
     }
 
+    /// Tells every watch of what begins with `prefix`.
+    pub fn tell_all(&self, prefix: &[u8]) {
+        let points = self
+            .points
+            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+        for (key, watches) in points.take_while(|(key, _)| key.starts_with(prefix)) {
+            watches.iter().for_each(|(_, callback)| callback(key));
+        }
+        for (_, range, callback) in &self.ranges {
+            if range.start.starts_with(prefix) {
+                callback(&range.start);
+            }
+        }
+    }
+
     /// Tells one watch: of a point its own key, of a range where the cleared range starts.
     pub fn tell(&self, id: WatchId, start: &[u8]) {
         let Some(key) = self.point_keys.get(&id) else {

@@ -70,6 +70,7 @@ enum EpochError {
 pub(crate) fn apply(store: &mut PartitionStore, version: Version, effect: Effect<'_>) -> Result<(), StoreError> {
     match effect {
         Effect::Set { key, value } => store.set(Row::new(key, value, version)).map(drop),
+        Effect::Row { key, value, version } => store.set(Row::new(key, value, version)).map(drop),
         Effect::Clear { key } => store.clear(key).map(drop),
         Effect::ClearRange { start, end } => store.clear_range(start, end).map(drop),
         Effect::Patch { key, offset, bytes } => {

@@ -85,8 +85,14 @@ impl Restoration {
             })?;
             while let Some(effect) = effects.next() {
                 let effect = effect.map_err(malformed)?;
-                // Nothing that is not wanted is there to be cleared.
-                if !matches!(effect, Effect::Set { key, .. } | Effect::Patch { key, .. } if !(self.is_wanted)(key)) {
+                let is_wanted = match effect {
+                    Effect::Set { key, .. } | Effect::Patch { key, .. } | Effect::Row { key, .. } => {
+                        (self.is_wanted)(key)
+                    }
+                    // Nothing that is not wanted is there to be cleared.
+                    Effect::Clear { .. } | Effect::ClearRange { .. } => true,
+                };
+                if is_wanted {
                     apply(&mut self.store, version, effect).map_err(failed)?;
                 }
             }

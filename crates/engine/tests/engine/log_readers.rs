@@ -36,6 +36,7 @@ fn read_all(reader: &mut LogReader, rows: &mut Rows) -> Vec<Version> {
 fn apply(rows: &mut Rows, version: Version, effect: Effect<'_>) {
     match effect {
         Effect::Set { key, value } => drop(rows.insert(key.to_vec(), (version, value.to_vec()))),
+        Effect::Row { key, value, version } => drop(rows.insert(key.to_vec(), (version, value.to_vec()))),
         Effect::Clear { key } => drop(rows.remove(key)),
         Effect::ClearRange { start, end } => rows.retain(|key, _| &key[..] < start || &key[..] >= end),
         Effect::Patch { key, offset, bytes } => {

@@ -41,8 +41,8 @@ impl ChangeDecoder for DynamoDbChanges {
             Effect::Set { key, value } => self.item_put(key, value, reader),
             Effect::Clear { key } => self.item_deleted(key, reader),
             Effect::ClearRange { start, .. } => self.table_cleared(start, reader),
-            // Items are written whole.
-            Effect::Patch { .. } => None,
+            // Items are written whole, and a row of another partition is no change.
+            Effect::Patch { .. } | Effect::Row { .. } => None,
         };
         changes.extend(change);
     }

@@ -88,8 +88,8 @@ fn told(effect: Effect<'_>, schema: &Arc<Schema>, place: &[u8]) -> Option<Change
         }
         Effect::Clear { .. } => with_id("delete"),
         Effect::ClearRange { .. } if place.len() == 8 => about("clear"),
-        // Documents are written whole.
-        Effect::ClearRange { .. } | Effect::Patch { .. } => return None,
+        // Documents are written whole, and a row of another partition is no change.
+        Effect::ClearRange { .. } | Effect::Patch { .. } | Effect::Row { .. } => return None,
     })
 }
 

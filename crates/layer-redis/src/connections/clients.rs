@@ -420,6 +420,18 @@ impl Client {
     }
 
     /// Asks the connection to close.
+    /// It has something that is only in this layer: it waits, listens, watches or is cached for.
+    pub fn is_bound(&self) -> bool {
+        let is = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
+        is(&self.blocked)
+            || is(&self.monitor)
+            || is(&self.is_replica)
+            || self.subscriptions.any()
+            || self.multi.load(Ordering::SeqCst) > 0
+            || !self.watched_keys.lock().is_empty()
+            || self.tracking.lock().is_some()
+    }
+
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         (self.wake)();

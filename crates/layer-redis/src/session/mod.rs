@@ -158,7 +158,10 @@ impl Session {
     /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends
     /// their replies to `out`.
     pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
-        let received = self.receive_in_steps(input, out);
+        let mut received = self.receive_in_steps(input, out);
+        if received.moved && received.consumed == 0 {
+            received = self.receive_in_steps(input, out);
+        }
         while self.incomplete.is_some() {
             if self.complete(out) == Made::Unreadable {
                 let layer = self.layer.clone();
@@ -172,6 +175,9 @@ impl Session {
     /// long parts, which are made by [`Session::complete`] before anything else is received.
     pub fn receive_in_steps(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
         debug_assert!(self.incomplete.is_none(), "a reply that was not completed");
+        if self.layer.connections.is_held.load(Ordering::SeqCst) {
+            return self.follow_database();
+        }
         let start = out.len();
         let mut received = self.receive_here(input, out);
         while let Some(database_login) = self.database_login.take() {
@@ -314,6 +320,10 @@ impl Session {
         let (held, now_micros) = match beside {
             true => {
                 let partition = layer.read_in_time().ok()?;
+                // Asked with the lock, without which nobody makes a database leave.
+                if layer.connections.is_held.load(Ordering::SeqCst) {
+                    return None;
+                }
                 if self.looks_ahead(layer) {
                     partition.fetch(layer.space, self.first_keys(rest).iter().map(|key| key.as_slice()));
                 }
@@ -322,6 +332,9 @@ impl Session {
             }
             false => {
                 let mut partition = layer.partition_in_time().ok()?;
+                if layer.connections.is_held.load(Ordering::SeqCst) {
+                    return None;
+                }
                 if self.looks_ahead(layer) {
                     partition.fetch(layer.space, self.first_keys(rest).iter().map(|key| key.as_slice()));
                 }
@@ -428,6 +441,48 @@ impl Session {
         session.client.protocol = self.client.protocol;
         *self = session;
         Ok(true)
+    }
+
+    /// Goes on in the layer that the database has in the partition to which it was moved, once it is
+    /// there. A session that has something which was only here ends.
+    fn follow_database(&mut self) -> Received {
+        let mut received = Received::default();
+        let there = match &self.layer.access.directory {
+            Some(directory) => directory.open(self.layer.space.database),
+            None => Ok(None),
+        };
+        match there {
+            Err(Busy) => received.is_busy = true,
+            // It has stayed.
+            Ok(Some(there)) if Arc::ptr_eq(&there, &self.layer) => received.is_busy = true,
+            Ok(Some(there)) if !self.client.shared.is_bound() => {
+                received.moved = self.go_on_in(there);
+                received.close = !received.moved;
+            }
+            Ok(_) => received.close = true,
+        }
+        received
+    }
+
+    /// False: the user is not there.
+    fn go_on_in(&mut self, there: Arc<Redis>) -> bool {
+        let user = there.access.users.find(&self.client.user.name);
+        let Some(user) = user.filter(|_| self.client.authenticated) else {
+            return false;
+        };
+        let here = self.client();
+        let client = there.connections.clients.admit(here, there.engine.now_micros());
+        for (new, old) in [(&client.no_evict, &here.no_evict), (&client.no_touch, &here.no_touch)] {
+            new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        client.db.store(self.client.db, Ordering::Relaxed);
+        let mut session = Session::new(there, client);
+        session.client.protocol = self.client.protocol;
+        session.client.db = self.client.db;
+        session.client.reply_mode = self.client.reply_mode;
+        session.act_for(user);
+        *self = session;
+        true
     }
 
     fn first_request_bytes(&mut self, input: &[u8]) -> usize {

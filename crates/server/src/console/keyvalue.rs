@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quartet_engine::Dependency;
+use quartet_engine::{Busy, Dependency, PartitionId};
 use quartet_layer_keyvalue::{Answered, Session};
 use quartet_tenancy::{Charge, Database, Exceeded};
 use quartet_wire_keyvalue::{
@@ -99,10 +99,10 @@ enum Stopped {
 impl KeyValuePages {
     /// The credential opens a database.
     pub fn knows(&self, token: &str) -> bool {
-        self.0.open(token.as_bytes()).is_some()
+        !matches!(self.0.open(token.as_bytes()), Ok(None))
     }
 
-    fn opened(&self, head: &Head<'_>) -> Option<Opened> {
+    fn opened(&self, head: &Head<'_>) -> Result<Option<Opened>, Busy> {
         let given = head.header("authorization").unwrap_or_default();
         let token = given.strip_prefix("Bearer ").unwrap_or_default();
         self.0.open(token.as_bytes())
@@ -117,15 +117,16 @@ impl KeyValuePages {
             Ok(asked) => asked,
             Err(error) => return Dispatch::Answered(whole(BAD_REQUEST, &json!({ "error": error.to_string() }))),
         };
-        let database = opened.database.clone();
-        // Keeps the database's layers while it is asked.
-        let _entered = match &database {
+        // Keeps the database's layers, and the database where it is, while it is asked.
+        let _entered = match &opened.database {
             None => None,
-            Some(database) => match self.0.tenants.enter(database) {
-                Some(entered) => Some(entered),
-                None => return Dispatch::Answered(unknown()),
+            Some((moves, database)) => match self.0.tenants.enter(database) {
+                Ok(Some(entered)) if database.moves() == *moves => Some(entered),
+                Ok(None) => return Dispatch::Answered(unknown()),
+                Ok(Some(_)) | Err(Busy) => return Dispatch::Busy(database.partition()),
             },
         };
+        let database = opened.database.map(|(_, database)| database);
         let now_micros = self.0.tenants.parts.engine.now_micros();
         if let Some(database) = &database
             && let Err(exceeded) = self.admit(database, &asked, body.len(), now_micros)
@@ -146,7 +147,7 @@ impl KeyValuePages {
         let (told, dependency) = match done {
             Ok(done) => done,
             Err(Stopped::Busy) => {
-                let partition = database.as_ref().map(|database| database.partition);
+                let partition = database.as_ref().map(|database| database.partition());
                 return Dispatch::Busy(partition.unwrap_or_default());
             }
             Err(Stopped::Refused(code)) => return Dispatch::Answered(refusal(code)),
@@ -266,8 +267,9 @@ impl HttpLayer for KeyValuePages {
 
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
         match self.opened(head) {
-            Some(_) => HeadShows::Credential,
-            None => HeadShows::Answer(unknown()),
+            Ok(Some(_)) => HeadShows::Credential,
+            Ok(None) => HeadShows::Answer(unknown()),
+            Err(Busy) => HeadShows::Name,
         }
     }
 
@@ -286,10 +288,13 @@ impl HttpLayer for KeyValuePages {
     }
 
     fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
-        let Some(opened) = self.opened(head) else {
-            return Dispatch::Answered(unknown());
+        let opened = match self.opened(head) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Dispatch::Answered(unknown()),
+            Err(Busy) => return Dispatch::Busy(PartitionId(0)),
         };
-        let turns = FairShare::new(self.0.tenants.clone(), opened.database.clone());
+        let database = opened.database.as_ref().map(|(_, database)| database.clone());
+        let turns = FairShare::new(self.0.tenants.clone(), database);
         turns.dispatch(|| self.post(opened, head, body))
     }
 }

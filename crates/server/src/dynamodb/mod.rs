@@ -87,7 +87,7 @@ impl DynamoDbHttp {
         };
         if reply.is_busy {
             let database = caller.database.as_ref();
-            return Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition));
+            return Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition()));
         }
         let mut answer = self.json(head, kind, reply);
         answer.credential = Credential::Right;
@@ -162,7 +162,10 @@ impl DynamoDbHttp {
         sent_bytes: usize,
         ask: impl Fn(&DynamoDb) -> Reply,
     ) -> Result<Reply, Failure> {
-        let entered = self.tenants.enter(database).ok_or_else(signature::unknown_key)?;
+        let Ok(entered) = self.tenants.enter(database) else {
+            return Ok(Reply::refusing(&Failure::busy()));
+        };
+        let entered = entered.ok_or_else(signature::unknown_key)?;
         let engine = self.tenants.parts.engine_of(database);
         let now_micros = engine.now_micros();
         admission_control::admit(database, sent_bytes, now_micros).map_err(admission_control::dynamodb_failure)?;

@@ -66,7 +66,7 @@ impl FaunaHttp {
         let Some(database) = self.database_of(head) else {
             return Ok(None);
         };
-        let Some(entered) = self.tenants.enter(&database) else {
+        let Some(entered) = self.tenants.enter(&database)? else {
             return Ok(None);
         };
         let layer = self.tenants.layer(&entered, LayerId::Fauna)?;
@@ -259,7 +259,7 @@ impl HttpLayer for FaunaHttp {
         }
         let Ok(inside) = self.enter(head) else {
             let database = self.database_of(head);
-            return Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition));
+            return Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition()));
         };
         let layer = self.layer(&inside);
         self.scheduler_handle(&inside).dispatch(|| {
@@ -280,7 +280,7 @@ impl HttpLayer for FaunaHttp {
                 Err(Unanswered::Busy) => {
                     let database = inside.as_ref().map(|inside| &inside.database);
                     database.inspect(|database| database.meter.take_back_command(now_micros));
-                    Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition))
+                    Dispatch::Busy(database.map_or(PartitionId(0), |database| database.partition()))
                 }
             }
         })
@@ -317,7 +317,7 @@ impl HttpLayer for FaunaHttp {
         let opened = with_request(head, body?, |request| self.layer(&inside).stream(request, wake))?;
         Some(match opened {
             Ok((reply, stream)) => {
-                let database = inside.map(|inside| inside.database);
+                let database = inside.map(|inside| (inside.database.moves(), inside.database));
                 let follower = DatabaseStream { stream, database };
                 Ok((reply.status, reply.headers, Box::new(follower)))
             }
@@ -326,25 +326,27 @@ impl HttpLayer for FaunaHttp {
     }
 }
 
-/// A stream, which ends with its database.
+/// A stream, which ends with its database, and when that goes to another partition.
 struct DatabaseStream {
     stream: Stream,
-    database: Option<Arc<Database>>,
+    /// How often it had been moved, and itself.
+    database: Option<(u64, Arc<Database>)>,
 }
 
 impl Follower for DatabaseStream {
     fn partition(&self) -> PartitionId {
         let database = self.database.as_ref();
-        database.map_or(PartitionId(0), |database| database.partition)
+        database.map_or(PartitionId(0), |(_, database)| database.partition())
     }
 
     fn next(&mut self) -> Following {
-        if self.database.as_ref().is_some_and(|database| database.is_closed()) {
+        let is_gone = |(moves, database): &(u64, Arc<Database>)| database.is_closed() || database.moves() != *moves;
+        if self.database.as_ref().is_some_and(is_gone) {
             return Following::End;
         }
         match self.stream.step() {
             StreamStep::Send(event) => {
-                if let Some(database) = &self.database {
+                if let Some((_, database)) = &self.database {
                     database.meter.transferred(0, event.len());
                 }
                 Following::Send(event.into())

@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quartet_engine::{Dependency, Reserved};
+use quartet_engine::{Busy, Dependency, Reserved};
 use quartet_layer_keyvalue::{Answered, Session, first_requests};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
@@ -96,7 +96,7 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
 ) {
-    let partition = arrived.database.as_ref().map(|database| database.partition);
+    let partition = arrived.database.as_ref().map(|(_, database)| database.partition());
     let waiters = waiters.of(partition.unwrap_or_default()).clone();
     let running = Connection::new(arrived, database_login, waiters, stop).run();
     // Requests in progress end with `running`: between two of its steps, so each request was
@@ -112,7 +112,8 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
 struct Arrived<S> {
     socket: S,
     session: Session,
-    database: Option<Arc<Database>>,
+    /// How often it had been moved, and itself.
+    database: Option<(u64, Arc<Database>)>,
     /// The bytes after its greeting.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -145,7 +146,13 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         let Ok(Request::Hello(hello)) = Request::parse(&frame) else {
             return Err(refuse());
         };
-        let Some((mut session, database, woken)) = enter(database_login, &hello) else {
+        let entered = loop {
+            match enter(database_login, &hello) {
+                Ok(entered) => break entered,
+                Err(Busy) => tokio::time::sleep(BUSY_RETRY).await,
+            }
+        };
+        let Some((mut session, database, woken)) = entered else {
             let now_micros = database_login.tenants.parts.engine.now_micros();
             let delay_micros = database_login.login_guard.failed(address, USER, now_micros);
             tokio::time::sleep(Duration::from_micros(delay_micros)).await;
@@ -177,21 +184,27 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-fn enter(
-    database_login: &KeyValueEndpoint,
-    hello: &Hello<'_>,
-) -> Option<(Session, Option<Arc<Database>>, Arc<Notify>)> {
-    let opened = database_login.open(hello.token)?;
+/// A session, its database with how often that had been moved, and what wakes its connection.
+type Begun = (Session, Option<(u64, Arc<Database>)>, Arc<Notify>);
+
+fn enter(database_login: &KeyValueEndpoint, hello: &Hello<'_>) -> Result<Option<Begun>, Busy> {
+    let Some(opened) = database_login.open(hello.token)? else {
+        return Ok(None);
+    };
     let woken = Arc::new(Notify::new());
     let wake = woken.clone();
     let session = Session::new(opened.layer, opened.may_write, Arc::new(move || wake.notify_one()));
-    Some((session, opened.database, woken))
+    Ok(Some((session, opened.database, woken)))
 }
 
 struct Connection<S> {
     socket: S,
     session: Session,
     database: Option<Arc<Database>>,
+    /// How often the database had been moved: the session is one of the partition that it had then.
+    moves: u64,
+    /// The database has left that partition: the connection ends once its replies have left.
+    is_ending: bool,
     scheduler_handle: FairShare,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
@@ -264,12 +277,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         stop: watch::Receiver<bool>,
     ) -> Self {
         let engine = &database_login.tenants.parts.engine;
+        let moves = arrived.database.as_ref().map_or(0, |(moves, _)| *moves);
+        let database = arrived.database.map(|(_, database)| database);
         Connection {
             socket: arrived.socket,
             reserved: Reserved::new(engine.memory().clone()),
             session: arrived.session,
-            scheduler_handle: FairShare::new(database_login.tenants.clone(), arrived.database.clone()),
-            database: arrived.database,
+            scheduler_handle: FairShare::new(database_login.tenants.clone(), database.clone()),
+            database,
+            moves,
+            is_ending: false,
             waiters,
             stop,
             woken: arrived.woken,
@@ -287,11 +304,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run(mut self) -> io::Result<()> {
         loop {
             let more = self.is_full() || self.answer_requests()?;
-            self.tell_watches();
+            if !self.is_ending {
+                self.tell_watches();
+            }
             self.unsettled.settle(&self.waiters, &mut self.output);
             self.overlap();
             self.count_kept()?;
             self.send().await?;
+            if self.is_ending && self.unsettled.bytes.is_empty() {
+                return Ok(());
+            }
             if let Some(pause) = self.scheduler_handle.pause() {
                 tokio::time::sleep(pause).await;
             }
@@ -308,7 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn wait(&mut self) -> io::Result<Event> {
         let waiting = self.unsettled.bytes.len() + self.output.len();
-        let may_read = waiting < OUTPUT_BYTES_MAX && !self.is_busy;
+        let may_read = waiting < OUTPUT_BYTES_MAX && !self.is_busy && !self.is_ending;
         if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
             self.count_kept()?;
@@ -337,10 +359,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let entered = match &self.database {
             None => None,
             Some(database) => {
-                let entered = self.scheduler_handle.tenants().enter(database);
+                let Ok(entered) = self.scheduler_handle.tenants().enter(database) else {
+                    // It leaves for another partition, or stays.
+                    self.is_busy = true;
+                    return Ok(false);
+                };
                 Some(entered.ok_or(io::ErrorKind::ConnectionAborted)?)
             }
         };
+        // Asked once it is entered: it does not leave meanwhile.
+        self.is_ending = self
+            .database
+            .as_ref()
+            .is_some_and(|database| database.moves() != self.moves);
+        if self.is_ending {
+            self.is_busy = false;
+            return Ok(false);
+        }
         let turn = self.scheduler_handle.begin();
         let answered = self.answer_turn();
         self.session.end_batch();

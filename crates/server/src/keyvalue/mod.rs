@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quartet_engine::Busy;
 use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use quartet_model::LayerId;
@@ -47,8 +48,8 @@ pub struct KeyValueEndpoint {
 /// The database that a credential opens.
 pub struct Opened {
     pub layer: Arc<KeyValue>,
-    /// `None`: the default one.
-    pub database: Option<Arc<Database>>,
+    /// How often it had been moved, and itself; `None`: the default one.
+    pub database: Option<(u64, Arc<Database>)>,
     pub may_write: bool,
 }
 
@@ -73,30 +74,33 @@ impl KeyValueEndpoint {
 
     /// The root key opens the default database, a database's tokens open that one. With `--dev`
     /// anybody else comes into the default one.
-    pub fn open(&self, token: &[u8]) -> Option<Opened> {
+    pub fn open(&self, token: &[u8]) -> Result<Option<Opened>, Busy> {
         if let Some((database, access)) = self.tenants.catalogue.by_secret(token) {
             let may_write = match access {
                 Access::Full => true,
                 Access::ReadOnly => false,
-                Access::Fauna => return None,
+                Access::Fauna => return Ok(None),
             };
-            let entered = self.tenants.enter(&database)?;
-            let layer = self.tenants.layer(&entered, LayerId::KeyValue).ok()?;
-            return Some(Opened {
+            let Some(entered) = self.tenants.enter(&database)? else {
+                return Ok(None);
+            };
+            let layer = self.tenants.layer(&entered, LayerId::KeyValue)?;
+            let moves = database.moves();
+            return Ok(Some(Opened {
                 layer,
-                database: Some(database),
+                database: Some((moves, database)),
                 may_write,
-            });
+            }));
         }
         let is_right = self
             .credentials
             .root_key()
             .is_none_or(|hash| quartet_layer_redis::access::acl::password_hash(token) == hash);
-        is_right.then(|| Opened {
+        Ok(is_right.then(|| Opened {
             layer: self.layer.clone(),
             database: None,
             may_write: true,
-        })
+        }))
     }
 }
 

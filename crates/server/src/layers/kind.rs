@@ -34,6 +34,13 @@ pub trait DatabaseLayer: Any + Send + Sync {
     /// Wakes connections, whose waits may be over.
     fn wake_connections(&self) {}
 
+    /// Lets nobody go on until the database is in another partition, or until it is let go on here.
+    /// For a layer that is used without being entered.
+    fn hold(&self, _is_held: bool) {}
+
+    /// The database is in another partition, and its layers there are others.
+    fn leave(&self) {}
+
     /// Makes everybody come in anew.
     fn close_connections(&self) {}
 

@@ -116,7 +116,7 @@ impl Parts {
     /// The engine that has a database's rows.
     #[inline]
     pub fn engine_of(&self, database: &Database) -> &Arc<Engine> {
-        self.partitions.engine(database.partition)
+        self.partitions.engine(database.partition())
     }
 
     pub fn default_space(&self, layer: LayerId) -> Space {

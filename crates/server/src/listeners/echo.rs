@@ -119,7 +119,7 @@ impl EchoAccepted {
         let mut name = String::new();
         socket.read_line(&mut name).await.ok()?;
         let database = self.tenants.catalogue.named(name.trim())?;
-        let layer: Arc<Echo> = self.tenants.layer(&self.tenants.enter(&database)?, ID).ok()?;
+        let layer: Arc<Echo> = self.tenants.layer(&self.tenants.enter(&database).ok()??, ID).ok()?;
         loop {
             let mut line = String::new();
             if socket.read_line(&mut line).await.ok()? == 0 {

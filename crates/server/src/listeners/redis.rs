@@ -178,6 +178,17 @@ impl DatabaseLayer for Redis {
         self.connections.clients.wake_all();
     }
 
+    fn hold(&self, is_held: bool) {
+        self.connections.is_held.store(is_held, Ordering::SeqCst);
+    }
+
+    /// The others follow with their next request.
+    fn leave(&self) {
+        let clients = self.connections.clients.list();
+        let bound = clients.iter().filter(|client| client.is_bound());
+        bound.for_each(|client| client.kill());
+    }
+
     fn close_connections(&self) {
         self.connections.clients.list().iter().for_each(|client| client.kill());
     }

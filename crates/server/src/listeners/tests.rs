@@ -26,6 +26,7 @@ fn create(server: &Server, name: &str) {
         created_micros: 0,
         deleted: false,
         partition: 0,
+        moved: None,
     };
     server.serving().tenants.catalogue.create(definition).unwrap();
 }

@@ -2,6 +2,8 @@
 //!
 //! Series by database are capped; the remainder is aggregated as `(others)`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::metric::{Databases, Figures, Metric, Sources, Table};
 use crate::observability::durations;
 use crate::observability::exposition::{Buckets, Exposition, Kind};
@@ -31,8 +33,49 @@ pub const TABLE: Table = Table {
             },
         )
         .in_bytes(),
+        Metric::samples(
+            "quartet_moves_under_way",
+            Kind::Gauge,
+            "Databases that are being moved to another partition.",
+            |sources, out| out.value(&[], sources.tenants.moves_under_way() as f64),
+        ),
+        Metric::samples(
+            "quartet_moves_total",
+            Kind::Counter,
+            "Moves of databases to another partition that have ended, by outcome.",
+            |sources, out| {
+                let figures = &sources.tenants.moves.figures;
+                out.value(&[("outcome", "moved")], count(&figures.moved));
+                out.value(&[("outcome", "failed")], count(&figures.failed));
+            },
+        ),
+        Metric::samples(
+            "quartet_move_copied_bytes",
+            Kind::Gauge,
+            "Size of the rows that the last move of each database has copied.",
+            |sources, out| out.value(&[], sources.tenants.bytes_copied_by_moves() as f64),
+        )
+        .in_bytes(),
+        Metric::samples(
+            "quartet_move_held_seconds_total",
+            Kind::Counter,
+            "Time for which databases that were moved held their clients' requests.",
+            |sources, out| out.value(&[], count(&sources.tenants.moves.figures.held_micros) / 1e6),
+        )
+        .in_seconds(),
+        Metric::samples(
+            "quartet_move_held_longest_seconds",
+            Kind::Gauge,
+            "The longest such time since the server started.",
+            |sources, out| out.value(&[], count(&sources.tenants.moves.figures.longest_micros) / 1e6),
+        )
+        .in_seconds(),
     ],
 };
+
+fn count(counter: &AtomicU64) -> f64 {
+    counter.load(Ordering::Relaxed) as f64
+}
 
 /// The use of the databases beside the default one.
 pub const USE: Table = Table {

@@ -7,7 +7,9 @@
 //!   PATCH  /admin/v1/databases/NAME                 changes what is given
 //!   DELETE /admin/v1/databases/NAME                 deletes it and all its rows
 //!   POST   /admin/v1/databases/NAME/credentials     new credentials that replace the old
-//!   GET    /admin/v1/partitions                     size, load, queue and databases of each
+//!   POST   /admin/v1/databases/NAME/move            {"to": PARTITION} begins to move it (202)
+//!   DELETE /admin/v1/databases/NAME/move            cancels that
+//!   GET    /admin/v1/partitions                     size, load, queue and databases of each, and moves
 //!   GET    /admin/v1/cluster                        the nodes of the cluster that this server is one of
 //!   POST   /admin/v1/cluster/hand-over              {"to": NAME} makes that node home
 //!   POST   /admin/v1/cluster/remove                 {"node": NAME} removes a node that is gone for good
@@ -21,7 +23,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::Durability;
+use quartet_engine::{Durability, PartitionId};
 use quartet_layer_redis::Redis;
 use quartet_tenancy::{
     CatalogueError, Consistency, DEFAULT_DATABASE, Database, Definition, KeptCredentials, Quotas, Secrets,
@@ -49,6 +51,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 
 const OK: u16 = 200;
 const CREATED: u16 = 201;
+const ACCEPTED: u16 = 202;
 const NO_CONTENT: u16 = 204;
 const BAD_REQUEST: u16 = 400;
 const UNAUTHORIZED: u16 = 401;
@@ -81,20 +84,28 @@ struct Change {
     quotas: Option<Map<String, Value>>,
 }
 
+/// The body of a request to move a database.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MoveTo {
+    to: u32,
+}
+
 /// Why a request is refused.
 struct Refused(u16, String);
 
 impl From<CatalogueError> for Refused {
     fn from(error: CatalogueError) -> Refused {
         let status = match error {
-            CatalogueError::BadName => BAD_REQUEST,
-            CatalogueError::Exists => CONFLICT,
+            CatalogueError::BadName | CatalogueError::UnknownPartition(_) | CatalogueError::Default => BAD_REQUEST,
+            CatalogueError::Exists | CatalogueError::Moving | CatalogueError::NotMoving => CONFLICT,
             CatalogueError::Unknown => NOT_FOUND,
             CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
             CatalogueError::LogFailed
             | CatalogueError::Unreadable
             | CatalogueError::Damaged(_)
             | CatalogueError::NoPartition { .. }
+            | CatalogueError::NotThere { .. }
             | CatalogueError::OtherPartition { .. }
             | CatalogueError::LostPartition(_)
             | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
@@ -205,7 +216,11 @@ impl Admin {
             ("PATCH", [name]) => self.change(name, body),
             ("DELETE", [name]) => self.delete(name),
             ("POST", [name, "credentials"]) => self.renew_credentials(name),
-            (_, [] | [_] | [_, "credentials"]) => Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into())),
+            ("POST", [name, "move"]) => self.begin_move(name, body),
+            ("DELETE", [name, "move"]) => self.cancel_move(name),
+            (_, [] | [_] | [_, "credentials" | "move"]) => {
+                Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into()))
+            }
             _ => Err(unknown()),
         }
     }
@@ -256,6 +271,7 @@ impl Admin {
             created_micros: 0,
             deleted: false,
             partition: 0,
+            moved: None,
         };
         wanted.apply(&mut definition)?;
         let (database, secrets) = self.tenants.catalogue.create(definition)?;
@@ -278,6 +294,23 @@ impl Admin {
 
     fn delete(&self, name: &str) -> Shown {
         self.tenants.delete(name)?;
+        Ok((NO_CONTENT, Value::Null))
+    }
+
+    fn begin_move(&self, name: &str, body: &[u8]) -> Shown {
+        let wanted: MoveTo = serde_json::from_slice(body).map_err(bad)?;
+        let status = match self.tenants.begin_move(name, PartitionId(wanted.to))? {
+            true => ACCEPTED,
+            false => OK,
+        };
+        Ok((
+            status,
+            json!({ "database": name, "to": wanted.to, "is_there": status == OK }),
+        ))
+    }
+
+    fn cancel_move(&self, name: &str) -> Shown {
+        self.tenants.cancel_move(name)?;
         Ok((NO_CONTENT, Value::Null))
     }
 
@@ -340,7 +373,7 @@ impl Admin {
             "quotas": definition.quotas,
             "access_keys": definition.credentials.access_keys.keys().collect::<Vec<_>>(),
             "created_micros": definition.created_micros,
-            "partition": database.partition.0,
+            "partition": database.partition().0,
             "usage": usage,
         })
     }

@@ -14,7 +14,7 @@ pub fn describe(tenants: &Tenants) -> Value {
     let all: Vec<Value> = partitions
         .map(|(id, engine)| describe_one(tenants, id, engine))
         .collect();
-    json!({ "partitions": all })
+    json!({ "partitions": all, "moves": tenants.describe_moves() })
 }
 
 /// The names of the databases that are whole in a partition.
@@ -22,7 +22,7 @@ pub fn databases_in(tenants: &Tenants, id: PartitionId) -> Vec<(String, u16)> {
     let there = tenants.catalogue.list();
     let there = there
         .iter()
-        .filter(|database| database.partition == id && !database.is_closed());
+        .filter(|database| database.partition() == id && !database.is_closed());
     let there = there.map(|database| (database.definition().name.clone(), database.id.0));
     let default = (id == PartitionId(0)).then(|| (DEFAULT_NAME.to_owned(), DEFAULT_DATABASE.0));
     default.into_iter().chain(there).collect()

@@ -224,6 +224,7 @@ async fn serve_opened(accepted: Accepted, waiters: ThreadWaiters, stop: watch::R
         scheduler_handle: FairShare::new(accepted.tenants, None),
         settings,
         waiters: waiters.of(PartitionId(0)).clone(),
+        partition: PartitionId(0),
         thread_waiters: waiters,
         stop,
         connection_waker: accepted.connection_waker,
@@ -311,6 +312,8 @@ struct Connection {
     settings: Arc<Settings>,
     /// Those for the partition of the database.
     waiters: DurableWaiters,
+    /// That one.
+    partition: PartitionId,
     thread_waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
     connection_waker: Arc<ConnectionWaker>,
@@ -576,6 +579,9 @@ impl Connection {
                 self.enter_partition();
                 continue;
             }
+            if received.moved && received.consumed == 0 {
+                continue;
+            }
             self.forget_consumed();
             match received.after {
                 Some(After::Deferred(Deferred::Replicate(request))) => {
@@ -636,7 +642,6 @@ impl Connection {
 
     /// The session went on in another logical database. True if that is in another partition.
     fn follow_session(&mut self) -> bool {
-        let before = self.scheduler_handle.partition();
         self.layer = self.session.layer().clone();
         let database = self
             .scheduler_handle
@@ -644,13 +649,14 @@ impl Connection {
             .catalogue
             .numbered(self.layer.space.database);
         self.scheduler_handle.moved(database);
-        before != self.scheduler_handle.partition()
+        self.partition != self.scheduler_handle.partition()
     }
 
     /// From here on replies rest on the partition of the session's database. None is waiting.
     fn enter_partition(&mut self) {
         debug_assert!(self.output.is_empty());
-        self.waiters = self.thread_waiters.of(self.scheduler_handle.partition()).clone();
+        self.partition = self.scheduler_handle.partition();
+        self.waiters = self.thread_waiters.of(self.partition).clone();
         self.hold = Hold::default();
     }
 

@@ -98,7 +98,7 @@ impl RedisParts {
             config_file: String::new(),
             ..self.identity.clone()
         };
-        let mut layer = self.layer(parts, database.partition, database.space(LayerId::Redis), identity);
+        let mut layer = self.layer(parts, database.partition(), database.space(LayerId::Redis), identity);
         layer.access.directory = Some(directory);
         layer.access.realm = format!("{}/", database.definition().name).into();
         layer.access.admission_control = Some(Arc::new(RedisAdmissionControl::new(

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -113,6 +114,9 @@ const ADDRESS: &str = "0.0.0.0:0";
 /// what clients know of Redis.
 pub const BUSY: &str = "BUSY the database is busy with something that takes long";
 
+/// How often it is looked whether a database has arrived in another partition.
+const MOVE_LOOK: Duration = Duration::from_millis(1);
+
 /// The outcome of a request on an I/O thread.
 pub enum ExecutionStart {
     Everything,
@@ -185,7 +189,7 @@ impl Execution {
             } else if self.replies.len() > REPLIES_BYTES_MAX {
                 self.answer_rest("ERR the replies to the request exceed the maximum size");
             } else if !self.step() && self.after.is_none() {
-                if self.is_busy && self.has_room_again() {
+                if self.is_busy && (self.has_room_again() || self.waits_for_a_move()) {
                     continue;
                 }
                 if self.is_busy {
@@ -203,6 +207,15 @@ impl Execution {
     fn has_room_again(&self) -> bool {
         let engine = &self.sessions.layer().engine;
         engine.is_behind() && engine.wait_for_room() == Admission::Now
+    }
+
+    /// The database leaves for another partition: soon it is there, or stays.
+    fn waits_for_a_move(&self) -> bool {
+        let is_held = self.sessions.layer().connections.is_held.load(Ordering::SeqCst);
+        if is_held {
+            std::thread::sleep(MOVE_LOOK);
+        }
+        is_held
     }
 
     /// Executes the next commands. False if something must be waited for first.

@@ -152,6 +152,8 @@ impl Rest {
                 Dispatch::Busy(caller.scheduler_handle.partition())
             }
             Ok(caller) => caller.scheduler_handle.dispatch(|| begun(&caller, head, body)),
+            // Something keeps the partition, or the database leaves for another one.
+            Err(refusal) if refusal.status == SERVICE_UNAVAILABLE => Dispatch::Busy(PartitionId(0)),
             Err(refusal) => Dispatch::Answered(refusal.answer()),
         }
     }
@@ -175,6 +177,7 @@ impl Rest {
         }
         match self.authorized(head) {
             Ok(_) => HeadShows::Credential,
+            Err(refusal) if refusal.status == SERVICE_UNAVAILABLE => HeadShows::Name,
             Err(refusal) => HeadShows::Answer(refusal.answer()),
         }
     }

@@ -15,12 +15,13 @@
 //! the old ones have a layer of their own.
 
 pub mod admission_control;
+pub mod moving;
 pub mod turns;
 pub mod users;
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, S
 
 use crate::layers::kind::{DatabaseLayer, LayerKind, Opening};
 use crate::layers::parts::Parts;
+use crate::tenants::moving::Moves;
 use crate::tenants::users::READER;
 
 pub struct Tenants {
@@ -48,6 +50,7 @@ pub struct Tenants {
     turns: Turns,
     active_micros: AtomicU64,
     open: Mutex<HashMap<DatabaseId, Arc<OpenDatabase>>>,
+    pub moves: Moves,
     itself: Weak<Tenants>,
 }
 
@@ -58,6 +61,8 @@ pub struct OpenDatabase {
     /// Requests over HTTP that are being answered.
     in_use: AtomicUsize,
     used_micros: AtomicU64,
+    /// The database has left for another partition: nothing here is of use.
+    is_left: AtomicBool,
 }
 
 /// One layer of a database, once it was asked for.
@@ -90,6 +95,7 @@ impl Tenants {
             turns: Turns::default(),
             active_micros: AtomicU64::new(0),
             open: Mutex::default(),
+            moves: Moves::default(),
             itself: itself.clone(),
         })
     }
@@ -102,7 +108,7 @@ impl Tenants {
     pub fn redis(&self, database: &Arc<Database>) -> Result<Option<Arc<Redis>>, Busy> {
         let _brief = BriefWaits::begin();
         let mut open = self.open.lock();
-        let Some(entry) = self.entry(&mut open, database) else {
+        let Some(entry) = self.entry(&mut open, database)? else {
             return Ok(None);
         };
         // With the lock of `open`: a database whose layers are closed meanwhile would have one that
@@ -145,20 +151,23 @@ impl Tenants {
         Ok(())
     }
 
-    /// Begins to answer a request over HTTP; `None` if the database is being deleted.
-    pub fn enter(&self, database: &Arc<Database>) -> Option<Entered> {
+    /// Begins to answer a request over HTTP; `None` if the database is being deleted. `Busy` while
+    /// it leaves for another partition.
+    pub fn enter(&self, database: &Arc<Database>) -> Result<Option<Entered>, Busy> {
         let mut all = self.open.lock();
-        let open = self.entry(&mut all, database)?;
-        Some(Entered::new(open))
+        Ok(self.entry(&mut all, database)?.map(Entered::new))
     }
 
     fn entry(
         &self,
         open: &mut HashMap<DatabaseId, Arc<OpenDatabase>>,
         database: &Arc<Database>,
-    ) -> Option<Arc<OpenDatabase>> {
+    ) -> Result<Option<Arc<OpenDatabase>>, Busy> {
         if database.is_closed() {
-            return None;
+            return Ok(None);
+        }
+        if database.is_held() {
+            return Err(Busy);
         }
         let make = || {
             Arc::new(OpenDatabase {
@@ -166,13 +175,14 @@ impl Tenants {
                 layers: self.kinds.iter().map(Slot::of).collect(),
                 in_use: AtomicUsize::new(0),
                 used_micros: AtomicU64::new(0),
+                is_left: AtomicBool::new(false),
             })
         };
         let entry = open.entry(database.id).or_insert_with(make);
         entry
             .used_micros
             .store(self.parts.engine.now_micros(), Ordering::Relaxed);
-        Some(entry.clone())
+        Ok(Some(entry.clone()))
     }
 
     fn list_open(&self) -> Vec<Arc<OpenDatabase>> {
@@ -236,20 +246,21 @@ impl Tenants {
         let mut active = vec![0; self.shares.len()];
         active[0] = usize::from(self.active_micros.load(Ordering::Relaxed) >= since_micros);
         for database in open.iter().map(|open| &open.database) {
-            active[database.partition.0 as usize] += usize::from(database.meter.active_micros() >= since_micros);
+            active[database.partition().0 as usize] += usize::from(database.meter.active_micros() >= since_micros);
         }
         for (share, active) in self.shares.iter().zip(active) {
             share.set_active(active);
         }
     }
 
-    /// The partition of a request's database, if something keeps its lock. `None` is the default
+    /// The partition of a request's database, if something keeps its lock or the database leaves. `None` is the default
     /// database, which is not looked for if there is one partition.
     pub fn busy_partition(&self, database: impl FnOnce() -> Option<Arc<Database>>) -> Option<PartitionId> {
         let partitions = &self.parts.partitions;
         let database = if partitions.count() == 1 { None } else { database() };
-        let id = database.map_or(PartitionId(0), |database| database.partition);
-        partitions.engine(id).is_busy().then_some(id)
+        let is_held = database.as_ref().is_some_and(|database| database.is_held());
+        let id = database.map_or(PartitionId(0), |database| database.partition());
+        (is_held || partitions.engine(id).is_busy()).then_some(id)
     }
 
     /// Gives back what idle connections and idle databases hold, and finishes deletions. Called
@@ -259,7 +270,9 @@ impl Tenants {
             return;
         }
         for open in self.list_open() {
-            open.layers().for_each(|layer| layer.tidy());
+            if !open.is_away() {
+                open.layers().for_each(|layer| layer.tidy());
+            }
         }
         self.drop_idle();
         for database in self.catalogue.unfinished() {
@@ -316,6 +329,10 @@ impl Tenants {
     /// Removes a closed database's rows, once nobody uses its layers. True if it is gone.
     fn finish_deletion(&self, database: &Database) -> bool {
         let _brief = BriefWaits::begin();
+        // One that is being moved ends that first.
+        if self.catalogue.is_moving(database.id) {
+            return false;
+        }
         let mut open = self.open.lock();
         if let Some(entry) = open.get(&database.id) {
             entry.layers().for_each(|layer| layer.close_connections());
@@ -340,6 +357,7 @@ impl Tenants {
 
     /// Drops every layer: the server stops.
     pub fn close(&self) {
+        self.moves.stop();
         for open in self.list_open() {
             open.layers().for_each(|layer| layer.save());
         }
@@ -390,8 +408,13 @@ impl OpenDatabase {
         self.in_use.load(Ordering::SeqCst) == 0 && self.layers().all(is_harmless)
     }
 
+    /// It leaves for another partition, or has left.
+    fn is_away(&self) -> bool {
+        self.is_left.load(Ordering::SeqCst) || self.database.is_held()
+    }
+
     fn maintain(&self, now_micros: u64) {
-        if self.database.is_closed() {
+        if self.database.is_closed() || self.is_away() {
             return;
         }
         for layer in self.layers() {

@@ -112,7 +112,7 @@ impl FairShare {
     pub fn partition(&self) -> PartitionId {
         self.database
             .as_ref()
-            .map_or(PartitionId(0), |database| database.partition)
+            .map_or(PartitionId(0), |database| database.partition())
     }
 
     fn share(&self) -> &Share {

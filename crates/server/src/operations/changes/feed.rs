@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use quartet_engine::{Change, ChangeDecoder, Durability, Engine, LogReadError, LogReader, Reader, SPACE_BYTES, Space};
 use quartet_model::{DatabaseId, Effect, Effects, EffectsReader, LayerId, Version};
-use quartet_tenancy::DEFAULT_DATABASE;
+use quartet_tenancy::{DEFAULT_DATABASE, is_place};
 
 use super::{Place, Scope, text};
 use crate::http::{Follower, Following, Wake};
@@ -70,13 +70,14 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts to tell what follows `from`, from the place where `reader` is.
+    /// Starts to tell what follows `from`, from the place where `reader` is, up to `until` if there is
+    /// one.
     pub fn start(
         engine: Arc<Engine>,
         tenants: Arc<Tenants>,
         reader: LogReader,
         wishes: FeedOptions,
-        from: Version,
+        (from, until): (Version, Option<Version>),
         place: Place,
         wake: Wake,
     ) -> std::io::Result<Feed> {
@@ -93,12 +94,16 @@ impl Feed {
             }
         }));
         let scope = wishes.scope;
+        let database = scope.and_then(|id| tenants.catalogue.numbered(id));
         let telling = EventEncoder {
             engine,
             tenants: tenants.clone(),
             queue: queue.clone(),
             wishes,
             from,
+            until,
+            moves: database.map_or(0, |database| database.moves()),
+            is_interrupted: false,
             seen: from,
             told: from,
             told_at: Instant::now(),
@@ -145,6 +150,12 @@ struct EventEncoder {
     wishes: FeedOptions,
     /// Changes at or before this version were sent before.
     from: Version,
+    /// The database left this log for another partition's there.
+    until: Option<Version>,
+    /// How often it had been moved when the feed began.
+    moves: u64,
+    /// A database came into the partition whose feed this is, or left it.
+    is_interrupted: bool,
     /// The newest transaction that was looked at, and that of which the client knows.
     seen: Version,
     told: Version,
@@ -187,6 +198,17 @@ impl EventEncoder {
             if self.is_closed() {
                 return Ok("the database is being deleted");
             }
+            self.look_for_a_move();
+            if self.until.is_some_and(|until| self.seen >= until) {
+                self.tell_progress()?;
+                return Ok("the database was moved to another partition; go on from the last version");
+            }
+            if self.is_interrupted {
+                self.tell_progress()?;
+                return Ok(
+                    "a database was moved to this partition or from it; read what there is, and go on from the last version",
+                );
+            }
             match reader.next() {
                 Ok(Some(record)) => self.tell_record(record.payload)?,
                 Ok(None) => self.wait_for_more()?,
@@ -211,6 +233,16 @@ impl EventEncoder {
         })
     }
 
+    /// What the database has in this log ends where it has left.
+    fn look_for_a_move(&mut self) {
+        let database = self.wishes.scope.and_then(|id| self.tenants.catalogue.numbered(id));
+        if let Some(database) = database.filter(|database| self.until.is_none() && database.moves() != self.moves) {
+            let last = database.definition().moved.filter(|last| last.times == self.moves + 1);
+            // Of several moves the first one's end is not known any more.
+            self.until = Some(last.map_or(self.seen, |last| Version(last.left)));
+        }
+    }
+
     fn tell_record(&mut self, payload: &[u8]) -> Result<(), Dropped> {
         let mut transactions = EffectsReader::new(payload);
         // A record was verified when it was read; what cannot be taken apart ends there for
@@ -219,6 +251,13 @@ impl EventEncoder {
             // The log says so a moment before the engine does, and a client may come back with this
             // version at once.
             self.engine.wait_durable(version);
+            if let Some(until) = self.until.filter(|until| version > *until) {
+                self.seen = until;
+                return Ok(());
+            }
+            if self.is_interrupted {
+                return Ok(());
+            }
             self.seen = version;
             if version > self.from {
                 self.tell_transaction(version, effects)?;
@@ -231,6 +270,7 @@ impl EventEncoder {
         let (mut changes, mut database) = (String::new(), None);
         let mut found = Vec::new();
         while let Some(Ok(effect)) = effects.next() {
+            self.is_interrupted |= self.wishes.scope.is_none() && is_place(effect.start());
             let Some((of, layer)) = self.decode(effect, &mut found) else {
                 continue;
             };
@@ -355,6 +395,11 @@ fn relative<'e>(effect: Effect<'e>, prefix: &[u8]) -> Effect<'e> {
         Effect::ClearRange { start, end } => Effect::ClearRange {
             start: &start[SPACE_BYTES..],
             end: end.strip_prefix(prefix).unwrap_or(&[0xff, 0xff]),
+        },
+        Effect::Row { key, value, version } => Effect::Row {
+            key: &key[SPACE_BYTES..],
+            value,
+            version,
         },
         Effect::Patch { key, offset, bytes } => Effect::Patch {
             key: &key[SPACE_BYTES..],

@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use quartet_engine::{Engine, LogReadError, PartitionId};
 use quartet_layer_redis::access::acl::password_hash;
 use quartet_model::{DatabaseId, Version};
-use quartet_tenancy::{Access, DEFAULT_DATABASE};
+use quartet_tenancy::{Access, DEFAULT_DATABASE, Database};
 use quartet_wire_rest::request::query_value;
 use serde_json::json;
 
@@ -114,6 +114,15 @@ impl Drop for Changes {
     }
 }
 
+/// A part of a log, for one feed.
+struct Stretch {
+    engine: Arc<Engine>,
+    /// `None`: from the newest version on.
+    from: Option<Version>,
+    /// The feed ends there.
+    until: Option<Version>,
+}
+
 /// The caller.
 enum Caller {
     Operator,
@@ -178,7 +187,7 @@ impl Changes {
     pub fn follow(&self, head: &Head<'_>, admin: &Admin, wake: Wake) -> ResponseStream {
         let caller = self.caller(head, admin)?;
         let (wishes, from) = self.wishes(head, &caller)?;
-        let engine = self.engine_of(head, wishes.scope)?;
+        let Stretch { engine, from, until } = self.stretch(head, wishes.scope, from)?;
         let place = self.places.take(wishes.scope);
         let place = place.ok_or_else(|| refusal(TOO_MANY_REQUESTS, "there are as many feeds as there may be"))?;
         let newest = engine.durable();
@@ -199,17 +208,46 @@ impl Changes {
             "application/x-ndjson"
         };
         let headers: Headers = vec![("content-type", kind.into()), ("cache-control", "no-cache".into())];
-        let feed = Feed::start(engine, self.tenants.clone(), reader, wishes, from, place, wake);
+        let feed = Feed::start(engine, self.tenants.clone(), reader, wishes, (from, until), place, wake);
         let feed = feed.map_err(|_| refusal(SERVICE_UNAVAILABLE, "no thread can be started"))?;
         Ok((200, headers, Box::new(feed) as Box<dyn Follower>))
     }
 
-    /// The engine whose log has the changes.
-    fn engine_of(&self, head: &Head<'_>, scope: Scope) -> Result<Arc<Engine>, Answer> {
+    /// The log that has the changes. Of a database that was moved, the partition before has those
+    /// up to the move, and a feed that goes on behind them is of the present one.
+    fn stretch(&self, head: &Head<'_>, scope: Scope, from: Option<Version>) -> Result<Stretch, Answer> {
         let partitions = &self.tenants.parts.partitions;
         let database = scope.and_then(|id| self.tenants.catalogue.numbered(id));
+        let moved = database.as_ref().and_then(|database| database.definition().moved);
+        if let (Some(moved), Some(from)) = (moved, from) {
+            let engine = partitions.engine(PartitionId(moved.from)).clone();
+            if from.0 < moved.since {
+                let oldest = LogReadError::TooOld {
+                    oldest: engine.durable_sequence(),
+                };
+                return Err(not_readable(&engine, &oldest));
+            }
+            if from.0 < moved.left {
+                return Ok(Stretch {
+                    engine,
+                    from: Some(from),
+                    until: Some(Version(moved.left)),
+                });
+            }
+        }
+        let arrived = moved.map(|moved| Version(moved.arrived));
+        Ok(Stretch {
+            engine: self.engine_of(head, scope, database.as_deref())?,
+            from: from.map(|from| from.max(arrived.unwrap_or_default())),
+            until: None,
+        })
+    }
+
+    /// The engine whose log has the newest changes.
+    fn engine_of(&self, head: &Head<'_>, scope: Scope, database: Option<&Database>) -> Result<Arc<Engine>, Answer> {
+        let partitions = &self.tenants.parts.partitions;
         if scope.is_some() || partitions.count() == 1 {
-            let engine = database.map_or(partitions.first(), |database| partitions.engine(database.partition));
+            let engine = database.map_or(partitions.first(), |database| partitions.engine(database.partition()));
             return Ok(engine.clone());
         }
         let named = query_value(head.query(), "partition").ok().flatten();

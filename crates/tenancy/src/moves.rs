@@ -1,0 +1,462 @@
+//! A database goes from one partition to another, and a crash at any step leaves it in one.
+//!
+//! ```text
+//!   step                          durable in           a start behind it
+//!   begin    'M'                  the first            clears the target, forgets the move
+//!   (copy)   rows                 the target                 "
+//!   arrive   'H': it is here      the target                 "
+//!   decide   'D': the partition   the first            clears the source, forgets the move
+//!   end      rows, 'H': not here  the source                 "
+//!            no 'M'               the first            finds nothing to do
+//! ```
+//!
+//! Each is durable before the next begins. The definition alone decides: until it names the target,
+//! what stands there is nobody's. The places, 'H', show when folders come from different times: a
+//! backup of one partition that was taken before a move, beside a catalogue from after it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use quartet_engine::{Durability, Engine, PartitionId};
+use quartet_model::{DatabaseId, Version};
+use serde::de::DeserializeOwned;
+
+use crate::catalogue::{Catalogue, CatalogueError, Database, json, row, space, write};
+use crate::definition::{DEFAULT_NAME, Definition, Move, Moved, Place};
+
+pub(crate) const MOVE: u8 = b'M';
+pub(crate) const PLACE: u8 = b'H';
+
+impl Catalogue {
+    /// Begins to move a database; `None` if it is in that partition.
+    pub fn begin_move(&self, name: &str, to: PartitionId) -> Result<Option<(Arc<Database>, Move)>, CatalogueError> {
+        let _changing = self.changing.lock();
+        if name == DEFAULT_NAME {
+            return Err(CatalogueError::Default);
+        }
+        let database = self.present(name)?;
+        if !self.partitions().has(to) {
+            return Err(CatalogueError::UnknownPartition(to.0));
+        }
+        if self.is_moving(database.id) {
+            return Err(CatalogueError::Moving);
+        }
+        let from = database.partition();
+        if from == to {
+            return Ok(None);
+        }
+        let begun = Move { from: from.0, to: to.0 };
+        self.write(|tx| drop(tx.set(&row(MOVE, database.id.0), &json(&begun))))?;
+        self.moving.lock().insert(database.id.0, begun);
+        Ok(Some((database, begun)))
+    }
+
+    pub fn is_moving(&self, database: DatabaseId) -> bool {
+        self.moving.lock().contains_key(&database.0)
+    }
+
+    /// The database is in the target from now on. All that it holds has been written there, and is
+    /// durable once what is written here is; nothing of it commits in the source any more, where its
+    /// last commit is before `left`.
+    ///
+    /// Errors: it is in the source, and goes on there; unless the log has failed, which ends the
+    /// process.
+    pub fn arrive(&self, database: &Database, moving: Move, left: Version) -> Result<(), CatalogueError> {
+        let _changing = self.changing.lock();
+        if database.is_closed() {
+            return Err(CatalogueError::Unknown);
+        }
+        let mut definition = Definition::clone(&database.definition());
+        let before = definition.moved;
+        let times = database.moves() + 1;
+        let target = self.partitions().engine(PartitionId(moving.to));
+        target.land_above(left)?;
+        let place = Place { times, is_here: true };
+        let arrived = write(target, |tx| {
+            tx.set(&row(PLACE, database.id.0), &json(&place));
+            tx.commit_version()
+        })?;
+        definition.partition = moving.to;
+        definition.moved = Some(Moved {
+            times,
+            from: moving.from,
+            since: before.map_or(0, |before| before.arrived),
+            left: left.0,
+            arrived: arrived.0,
+        });
+        self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
+        database.define(definition);
+        Ok(())
+    }
+
+    /// Clears what is left in the partition that does not have the database, and forgets the move.
+    /// Nobody uses what it had in the other one.
+    pub fn end_move(&self, database: &Database, moving: Move) -> Result<(), CatalogueError> {
+        let id = database.id.0;
+        let has_arrived = database.partition() == PartitionId(moving.to);
+        let left_over = PartitionId(if has_arrived { moving.from } else { moving.to });
+        let engine = self.partitions().engine(left_over);
+        engine.clear_database(database.id)?;
+        // Behind the rows in the same log: once this is durable, they are gone.
+        let place = Place {
+            times: database.moves(),
+            is_here: false,
+        };
+        write(engine, |tx| match place.times {
+            0 => drop(tx.clear(&row(PLACE, id))),
+            _ => drop(tx.set(&row(PLACE, id), &json(&place))),
+        })?;
+        self.write(|tx| drop(tx.clear(&row(MOVE, id))))?;
+        self.moving.lock().remove(&id);
+        Ok(())
+    }
+
+    /// Sees to it that databases that were moved are where the catalogue has them.
+    pub(crate) fn verify_places(&self) -> Result<(), CatalogueError> {
+        for (id, engine) in self.partitions().iter() {
+            let places: Option<BTreeMap<u16, Place>> = rows(engine, PLACE)?;
+            let places = places.ok_or(CatalogueError::Damaged("a database's place"))?;
+            for database in self.list().iter().filter(|database| database.partition() == id) {
+                let agree = match places.get(&database.id.0) {
+                    None => database.moves() == 0,
+                    Some(place) => place.is_here && place.times >= database.moves(),
+                };
+                if !agree {
+                    return Err(CatalogueError::NotThere {
+                        name: database.definition().name.clone(),
+                        partition: id.0,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the moves that were under way when the server ended. Nobody is served yet.
+    pub(crate) fn end_moves(&self) -> Result<(), CatalogueError> {
+        for (id, moving) in moves(self.partitions().first())? {
+            let place = |partition| self.partitions().has(PartitionId(partition));
+            match self.numbered(DatabaseId(id)) {
+                Some(database) if place(moving.from) && place(moving.to) => self.end_move(&database, moving)?,
+                _ => self.write(|tx| drop(tx.clear(&row(MOVE, id))))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets where a deleted database was.
+    pub(crate) fn forget_places(&self, id: u16) -> Result<(), CatalogueError> {
+        for (_, engine) in self.partitions().iter() {
+            write(engine, |tx| drop(tx.clear(&row(PLACE, id))))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a row of the log says that a database is in its partition from now on, or is no more.
+pub fn is_place(full_key: &[u8]) -> bool {
+    let prefix = space(Durability::Always).prefix();
+    full_key
+        .strip_prefix(&prefix)
+        .is_some_and(|key| key.first() == Some(&PLACE))
+}
+
+/// The moves that are under way, by database.
+fn moves(first: &Engine) -> Result<BTreeMap<u16, Move>, CatalogueError> {
+    rows(first, MOVE)?.ok_or(CatalogueError::Damaged("a move"))
+}
+
+/// The rows of a kind by database; `None` if one cannot be read.
+fn rows<T: DeserializeOwned>(engine: &Engine, tag: u8) -> Result<Option<BTreeMap<u16, T>>, CatalogueError> {
+    let reader = engine.reader(space(Durability::Always))?;
+    let (mut found, mut is_whole) = (BTreeMap::new(), true);
+    reader.scan(&[tag], &[tag + 1], false, &mut |key, value| {
+        let id = key[1..].try_into().ok().map(u16::from_be_bytes);
+        match (id, serde_json::from_slice(value)) {
+            (Some(id), Ok(value)) => drop(found.insert(id, value)),
+            _ => is_whole = false,
+        }
+        ControlFlow::Continue(())
+    });
+    match reader.is_unreadable() {
+        true => Err(CatalogueError::Unreadable),
+        false => Ok(is_whole.then_some(found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use parking_lot::Mutex;
+    use quartet_engine::{CopyFigures, DatabaseCopy, EngineOptions, Space};
+    use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_model::LayerId;
+
+    use super::*;
+    use crate::{Consistency, KeptCredentials, Partitions, Quotas};
+
+    type Disks = [Arc<FaultyDisk>; 3];
+
+    fn open(disks: &Disks) -> Result<Catalogue, CatalogueError> {
+        let clock = Arc::new(ManualClock::new(1_753_000_000_000_000));
+        let engines = disks.iter().map(|disk| {
+            let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+            let opened = Engine::open(
+                disk.clone(),
+                clock.clone(),
+                EngineOptions::default(),
+                failure,
+                &mut |_| {},
+            );
+            Arc::new(opened.unwrap())
+        });
+        let partitions = Arc::new(Partitions::new(engines.collect()));
+        let random = AtomicU8::new(1);
+        let random = move |bytes: &mut [u8]| bytes.fill(random.fetch_add(1, Ordering::Relaxed));
+        let opened = Catalogue::open(partitions.clone(), Box::new(random));
+        if opened.is_err() {
+            end(Arc::into_inner(partitions).unwrap());
+        }
+        opened
+    }
+
+    fn end(partitions: Partitions) {
+        for engine in partitions.into_engines() {
+            Arc::into_inner(engine)
+                .expect("nobody else has an engine")
+                .close()
+                .unwrap();
+        }
+    }
+
+    fn close(catalogue: Catalogue) {
+        let partitions = catalogue.into_partitions();
+        end(Arc::into_inner(partitions).expect("nobody else has the partitions"));
+    }
+
+    fn shop(catalogue: &Catalogue) -> Arc<Database> {
+        let definition = Definition {
+            name: "shop".into(),
+            durability: Durability::Always,
+            consistency: Consistency::Strong,
+            eviction: false,
+            quotas: Quotas::default(),
+            credentials: KeptCredentials::default(),
+            created_micros: 0,
+            deleted: false,
+            partition: 0,
+            moved: None,
+        };
+        catalogue.create(definition).unwrap().0
+    }
+
+    /// Numbers that are appended to a list, one after the other.
+    #[derive(Default)]
+    struct Appends {
+        /// The next one: all before it are acknowledged.
+        next: AtomicU8,
+        versions: Mutex<Vec<Version>>,
+    }
+
+    /// Appends a number, durably where the catalogue has the database.
+    fn append(catalogue: &Catalogue, database: &Database, appends: &Appends) {
+        let number = appends.next.load(Ordering::SeqCst);
+        let engine = catalogue.partitions().engine(database.partition());
+        let written = engine.partition().execute(database.space(LayerId::Redis), |tx| {
+            let old = tx.get(b"list").map(|row| row.value().to_vec()).unwrap_or_default();
+            tx.set(b"list", &[&old[..], &[number]].concat());
+            tx.set(&[b'k', number], b"a row");
+            Ok::<_, std::convert::Infallible>(tx.commit_version())
+        });
+        let (version, dependency) = written.unwrap_or_else(|_| panic!("{number} is appended"));
+        assert!(engine.wait_durable(dependency));
+        appends.versions.lock().push(version);
+        appends.next.store(number + 1, Ordering::SeqCst);
+    }
+
+    /// What a partition has of the list. It has nothing else if it has no list.
+    fn list(catalogue: &Catalogue, partition: u32, id: DatabaseId) -> Vec<u8> {
+        let engine = catalogue.partitions().engine(PartitionId(partition));
+        if engine.rows_of(id).unwrap().iter().sum::<u64>() == 0 {
+            return Vec::new();
+        }
+        let space = Space {
+            database: id,
+            layer: LayerId::Redis,
+            durability: Durability::Always,
+        };
+        engine
+            .reader(space)
+            .unwrap()
+            .get(b"list")
+            .expect("a list beside the rows")
+    }
+
+    /// Moves the database while it is written to: six times.
+    fn go(catalogue: &Catalogue, to: u32, appends: &Appends) {
+        let (database, moving) = catalogue.begin_move("shop", PartitionId(to)).unwrap().unwrap();
+        let engine = |number| catalogue.partitions().engine(PartitionId(number)).clone();
+        let (source, target) = (engine(moving.from), engine(moving.to));
+        append(catalogue, &database, appends);
+        let figures = Arc::<CopyFigures>::default();
+        let mut copy = DatabaseCopy::begin(&source, target.clone(), database.id, figures).unwrap();
+        append(catalogue, &database, appends);
+        while copy.copy_some().unwrap() {}
+        append(catalogue, &database, appends);
+        while copy.follow_some().unwrap() {}
+        append(catalogue, &database, appends);
+        let left = source.fence(database.id).unwrap();
+        assert!(source.wait_durable(left));
+        while copy.seen() < left {
+            copy.follow_some().unwrap();
+        }
+        copy.settle().unwrap();
+        assert_eq!(
+            source.rows_of(database.id).unwrap(),
+            target.rows_of(database.id).unwrap()
+        );
+        catalogue.arrive(&database, moving, left).unwrap();
+        target.unfence(database.id);
+        append(catalogue, &database, appends);
+        catalogue.end_move(&database, moving).unwrap();
+        append(catalogue, &database, appends);
+    }
+
+    fn disks() -> Disks {
+        [(); 3].map(|()| Arc::new(FaultyDisk::new()))
+    }
+
+    #[test]
+    fn rows_keep_their_versions_and_later_ones_are_above() {
+        let disks = disks();
+        let catalogue = open(&disks).unwrap();
+        let (database, appends) = (shop(&catalogue), Appends::default());
+        assert_eq!(database.partition(), PartitionId(1));
+        // The clock stands still: versions of the source run ahead of the target's.
+        for _ in 0..20 {
+            append(&catalogue, &database, &appends);
+        }
+        for to in [2, 1, 0] {
+            go(&catalogue, to, &appends);
+        }
+        let versions = appends.versions.lock().clone();
+        assert!(versions.is_sorted_by(|before, after| before < after));
+        let expected: Vec<u8> = (0..versions.len() as u8).collect();
+        let check = |catalogue: &Catalogue| {
+            let database = catalogue.named("shop").unwrap();
+            assert_eq!((database.moves(), database.partition()), (3, PartitionId(0)));
+            let lists = [0, 1, 2].map(|partition| list(catalogue, partition, database.id));
+            assert_eq!(lists, [expected.clone(), Vec::new(), Vec::new()]);
+            let reader = catalogue
+                .partitions()
+                .first()
+                .reader(database.space(LayerId::Redis))
+                .unwrap();
+            let mut kept = Vec::new();
+            reader.scan_rows(b"k", b"l", &mut |row| {
+                kept.push(row.version());
+                ControlFlow::Continue(())
+            });
+            assert_eq!(kept, versions);
+        };
+        check(&catalogue);
+        close(catalogue);
+        let catalogue = open(&disks).unwrap();
+        check(&catalogue);
+        catalogue.forget(&catalogue.close("shop").unwrap()).unwrap();
+        for (_, engine) in catalogue.partitions().iter() {
+            assert!(rows::<Place>(engine, PLACE).unwrap().unwrap().is_empty());
+        }
+        close(catalogue);
+    }
+
+    #[test]
+    fn what_cannot_be_moved_is_refused_by_name() {
+        let catalogue = open(&disks()).unwrap();
+        let database = shop(&catalogue);
+        let refused = |name, to| catalogue.begin_move(name, PartitionId(to)).err().unwrap();
+        assert!(matches!(refused("default", 1), CatalogueError::Default));
+        assert!(matches!(refused("news", 1), CatalogueError::Unknown));
+        assert!(matches!(refused("shop", 3), CatalogueError::UnknownPartition(3)));
+        assert!(catalogue.begin_move("shop", database.partition()).unwrap().is_none());
+        let (_, moving) = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
+        assert!(matches!(refused("shop", 0), CatalogueError::Moving));
+        catalogue.end_move(&database, moving).unwrap();
+        assert!(catalogue.begin_move("shop", PartitionId(0)).unwrap().is_some());
+        close(catalogue);
+    }
+
+    /// Folders of different times are refused: one of the partitions comes from a backup.
+    #[test]
+    fn a_partition_from_before_or_after_a_move_is_refused() {
+        let disks = disks();
+        let catalogue = open(&disks).unwrap();
+        let (database, appends) = (shop(&catalogue), Appends::default());
+        append(&catalogue, &database, &appends);
+        close(catalogue);
+        let before = disks.each_ref().map(|disk| Arc::new(disk.fork()));
+        let catalogue = open(&disks).unwrap();
+        go(&catalogue, 2, &appends);
+        close(catalogue);
+        for (old, partition) in [(0, 1), (2, 2)] {
+            let mut mixed = disks.each_ref().map(|disk| Arc::new(disk.fork()));
+            mixed[old] = Arc::new(before[old].fork());
+            let refused = open(&mixed).err().unwrap();
+            assert!(matches!(refused, CatalogueError::NotThere { partition: found, .. } if found == partition));
+        }
+        close(open(&disks).unwrap());
+    }
+
+    /// Power goes at any sync of any disk during a move and one back, and each disk keeps some part
+    /// of what it has not synced.
+    #[test]
+    fn after_a_power_cut_a_database_is_in_one_place_with_all_that_was_acknowledged() {
+        type Cut = ([FaultyDisk; 3], u8);
+        let (disks, cuts) = (disks(), Arc::<Mutex<Vec<Cut>>>::default());
+        let catalogue = open(&disks).unwrap();
+        let (database, appends) = (shop(&catalogue), Arc::<Appends>::default());
+        for disk in &disks {
+            let (disks, cuts, appends) = (disks.clone(), cuts.clone(), appends.clone());
+            disk.before_syncs(Arc::new(move || {
+                let acknowledged = appends.next.load(Ordering::SeqCst);
+                cuts.lock()
+                    .push((disks.each_ref().map(|disk| disk.fork()), acknowledged));
+            }));
+        }
+        go(&catalogue, 2, &appends);
+        go(&catalogue, 1, &appends);
+        disks.iter().for_each(|disk| disk.before_syncs(Arc::new(|| ())));
+        close(catalogue);
+        let cuts = std::mem::take(&mut *cuts.lock());
+        let mut places = std::collections::BTreeSet::new();
+        for (number, (cut, acknowledged)) in cuts.iter().enumerate() {
+            for seed in 0..3 {
+                let kept = cut.each_ref().map(|disk| {
+                    let disk = disk.fork();
+                    disk.before_syncs(Arc::new(|| ()));
+                    disk.crash_keeping_some(seed);
+                    Arc::new(disk)
+                });
+                let catalogue = open(&kept).unwrap();
+                let there = catalogue.numbered(database.id).unwrap();
+                let lists = [0, 1, 2].map(|partition| list(&catalogue, partition, database.id));
+                let what = format!("cut {number}, seed {seed}: {lists:?} in {:?}", there.partition());
+                for (partition, list) in lists.iter().enumerate() {
+                    let expected: Vec<u8> = (0..list.len() as u8).collect();
+                    assert_eq!(*list, expected, "{what}");
+                    match there.partition() == PartitionId(partition as u32) {
+                        true => assert!(list.len() >= usize::from(*acknowledged), "{what}, {acknowledged} were"),
+                        false => assert!(list.is_empty(), "{what}"),
+                    }
+                }
+                assert!(!catalogue.is_moving(database.id), "{what}");
+                places.insert((there.partition(), there.moves()));
+                close(catalogue);
+            }
+        }
+        let expected = [(PartitionId(1), 0), (PartitionId(1), 2), (PartitionId(2), 1)];
+        assert_eq!(places.into_iter().collect::<Vec<_>>(), expected);
+    }
+}
