@@ -1,6 +1,7 @@
 """`python tests/redis/suites/run.py SUITE CHECKOUT [UNIT...]`: a public suite against Quartet, beside redis-server if there is one.
 
-SUITE is a module beside this one: tcl (Redis' own), bullmq, redis_py, ioredis, go_redis; it says what its CHECKOUT has to hold. Nothing of
+SUITE is a module beside this one: tcl (Redis' own), bullmq, redis_py, ioredis, go_redis, and those of search: search_redis_py,
+search_go_redis, redisearch, redisvl, langgraph, redis_om; it says what its CHECKOUT has to hold. Nothing of
 a checkout is kept here. Each unit gets a fresh server of each kind. A unit with a difference that has no reason is run again, on both
 servers, up to three times in all; a test that passes once counts as passed. Ends with an error unless Quartet passes what Redis passes, apart from `exceptions/SUITE.txt`.
 
@@ -32,6 +33,8 @@ from outcome import Outcome  # noqa: E402
 from report import Exceptions, Report, Unit, faults  # noqa: E402
 
 SUITES = ["tcl", "bullmq", "redis_py", "ioredis", "go_redis"]
+# Of search, which the redis-server of a distribution does not have, so they are run without a peer.
+SUITES += ["search_redis_py", "search_go_redis", "redisearch", "redisvl", "langgraph", "redis_om"]
 RUNS_MAX = 3
 OWN_NETWORK = "QUARTET_SUITE_HAS_OWN_NETWORK"
 
@@ -84,7 +87,7 @@ def judge(suite, name: str, options: argparse.Namespace, exceptions: Exceptions)
 
 
 def compare(suite, name: str, options: argparse.Namespace, exceptions: Exceptions) -> Unit:
-    redis = run_against("redis", suite, name, options, []) if shutil.which("redis-server") else None
+    redis = run_against("redis", suite, name, options, []) if "redis" in suite.OPTIONS and shutil.which("redis-server") else None
     skipped = [] if options.all else exceptions.tests(name)
     return Unit(name, redis, run_against("quartet", suite, name, options, skipped))
 
@@ -117,13 +120,14 @@ def write_report(suite, unit: Unit, exceptions: Exceptions, options: argparse.Na
 
 
 def heading(suite, name: str, unit: Unit) -> list[str]:
-    beside = f"beside Redis {redis_version()}" if unit.redis else "no redis-server was at hand"
-    return [
-        f"## {suite.TITLE}",
-        "",
-        f"Written by `tests/redis/suites/run.py {name}`: {suite.ABOUT}, {beside}.",
+    written = f"Written by `tests/redis/suites/run.py {name}`: {suite.ABOUT}"
+    told = [
+        f"{written}, beside Redis {redis_version() if unit.redis else '(none was at hand)'}.",
         "A difference is a test which Redis passes in the same mode and Quartet does not; each is named below with its reason.",
     ]
+    if "redis" not in suite.OPTIONS:
+        told = [f"{written}.", "A difference is a test that Quartet does not pass; each is named below with its reason."]
+    return [f"## {suite.TITLE}", "", *told]
 
 
 def redis_version() -> str:

@@ -1,0 +1,81 @@
+"""What the suites of frameworks find instead of containers, downloaded models and a newer server: `-p stand_ins` for pytest.
+
+Nothing of a suite is changed by it. SUITE_SERVER_PORT is the server's; SUITE_SERVER_VERSION is the version that redis-py's conditions read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import types
+
+import pytest
+
+
+class NoContainers:
+    """Instead of a set of containers: the server that runs already."""
+
+    def __init__(self, *_: object, **__: object):
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def stop(self, *_: object, **__: object) -> None:
+        pass
+
+    def get_service_host_and_port(self, service: str, _: int | None = None) -> tuple[str, int]:
+        if not service.startswith("redis"):
+            pytest.skip(f"{service} is a container")
+        return "127.0.0.1", int(os.environ["SUITE_SERVER_PORT"])
+
+    def get_service_port(self, service: str, port: int | None = None) -> int:
+        return self.get_service_host_and_port(service, port)[1]
+
+
+class WordCounts:
+    """Instead of a downloaded model: a text's words, each added to a place that its hash gives, at length one. Texts are near that share words."""
+
+    def __init__(self, name: str = "", *_: object, **__: object):
+        self.dimensions = 384 if "MiniLM" in name else 768
+
+    def encode(self, sentences: str | list[str], **_: object) -> object:
+        import numpy
+
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        vectors = numpy.full((len(texts), self.dimensions), 1e-3, dtype=numpy.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in str(text).lower().split():
+                vector[int(hashlib.sha1(word.strip(".,?!").encode()).hexdigest(), 16) % self.dimensions] += 1
+            vector /= numpy.linalg.norm(vector)
+        return vectors[0] if isinstance(sentences, str) else vectors
+
+    def get_sentence_embedding_dimension(self) -> int:
+        return self.dimensions
+
+
+def replace_models() -> None:
+    module = types.ModuleType("sentence_transformers")
+    module.SentenceTransformer = WordCounts
+    module.CrossEncoder = WordCounts
+    sys.modules["sentence_transformers"] = module
+
+
+def replace_containers() -> None:
+    try:
+        import testcontainers.compose as compose
+    except ImportError:
+        return
+    compose.DockerCompose = NoContainers
+
+
+if "SUITE_SERVER_PORT" in os.environ:
+    replace_models()
+    replace_containers()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if known := getattr(session.config, "REDIS_INFO", None):
+        known["version"] = os.environ["SUITE_SERVER_VERSION"]
