@@ -19,7 +19,7 @@ use crate::document::{DocumentRow, OccurrencesRow};
 use crate::graph;
 use crate::layout::{
     DocumentId, INDEX, after, document_row, field_of_vector, field_prefix, id_of, key_row, removed_row, removed_rows,
-    tag_of,
+    tag_of, tokens_row,
 };
 use crate::postings::{self, Posting};
 use crate::rows::{Rows, WriteRows};
@@ -93,10 +93,28 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     for (key, value) in document.rows_beside(id) {
         rows.set(&key, value);
     }
+    for (field, length) in document.field_lengths() {
+        count_tokens(rows, *field, i64::from(*length));
+    }
     state.documents += 1;
     state.tokens += u64::from(document.length);
     state.write(rows);
     id
+}
+
+/// How many tokens a field that counts its own has in all documents.
+pub fn tokens_of_field(rows: &mut dyn Rows, field: u16) -> u64 {
+    let row = rows.get(&tokens_row(field));
+    row.map_or(0, |row| {
+        u64::from_be_bytes(row.try_into().expect("a count has eight bytes"))
+    })
+}
+
+fn count_tokens(rows: &mut dyn WriteRows, field: u16, change: i64) {
+    match tokens_of_field(rows, field).saturating_add_signed(change) {
+        0 => rows.clear(&tokens_row(field)),
+        tokens => rows.set(&tokens_row(field), &tokens.to_be_bytes()),
+    }
 }
 
 /// The id of the document if the index has it with this row and with its vectors.
@@ -129,6 +147,7 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
     state.documents -= 1;
     state.tokens -= u64::from(document.length);
     document.terms(|_, _| {});
+    document.field_lengths(|field, length| count_tokens(rows, field, -i64::from(length)));
     document.rows_beside(id, |key| {
         let is_in_graph = field_of_vector(&key).is_some_and(|field| graph::leave(rows, field, id));
         if !is_in_graph {

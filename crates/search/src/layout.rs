@@ -4,6 +4,7 @@
 //! 'm'                        the index: ids given out, ids settled, documents, tokens of all documents
 //! 'k' key                    the id of the document with this key
 //! 'd' id                     a document: see `document`
+//! 'q' field                  how many tokens a field that counts its own has in all documents
 //! 'x' id                     a document that is gone while its postings are still there
 //! 'g' field value id         a TAG value of a document; no value
 //! 'n' field number id        a number of a document; no value
@@ -114,6 +115,10 @@ pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {
 
 pub fn vector_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'v', field), id)
+}
+
+pub fn tokens_row(field: u16) -> Vec<u8> {
+    field_prefix(b'q', field)
 }
 
 pub fn graph_row(field: u16) -> Vec<u8> {
