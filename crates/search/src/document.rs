@@ -3,6 +3,7 @@
 //! ```text
 //! row:     tokens, highest frequency, score (8 bytes), key,
 //!          count of terms, each: term, frequency, fields, positions (their bytes; each is the distance to the last)
+//!          the lengths of fields that have their own, each: 'f', field, length
 //!          the rows beside it, each: tag of its key, field, value (a vector's or shape's stands in its own row only)
 //!          sortable values, each: 's', field, value
 //! ```
@@ -60,6 +61,8 @@ pub struct Document {
     /// The frequency of its most frequent term.
     pub frequency_max: u32,
     terms: BTreeMap<Vec<u8>, Occurrences>,
+    /// The lengths of fields whose words are counted apart.
+    field_lengths: Vec<(u16, u32)>,
     beside: Vec<Beside>,
     sortables: Vec<(u16, Sortable)>,
 }
@@ -221,6 +224,36 @@ impl Document {
         self.frequency_max = self.frequency_max.max(of_term.frequency);
     }
 
+    /// Adds a term that stands at these positions, ascending, in a field of its own.
+    pub(crate) fn add_term(&mut self, term: Vec<u8>, positions: Vec<u32>) {
+        let frequency = positions.len() as u32;
+        self.frequency_max = self.frequency_max.max(frequency);
+        let occurrences = Occurrences {
+            frequency,
+            fields: 1,
+            positions,
+        };
+        self.terms.insert(term, occurrences);
+    }
+
+    /// Adds a value of a field, whose bytes sort as the values do.
+    pub(crate) fn add_value(&mut self, field: u16, value: Vec<u8>) {
+        self.beside.push(Beside::Tag(field, value));
+    }
+
+    /// Sets how many words or values a field has, if that counts for its score alone.
+    pub(crate) fn add_field_length(&mut self, field: u16, length: u32) {
+        if length > 0 {
+            self.length = self.length.saturating_add(length);
+            self.field_lengths.push((field, length));
+        }
+    }
+
+    /// The lengths of fields that have their own.
+    pub(crate) fn field_lengths(&self) -> &[(u16, u32)] {
+        &self.field_lengths
+    }
+
     /// The row of the document.
     pub(crate) fn to_row(&self) -> Vec<u8> {
         let mut row = Vec::with_capacity(64 + self.terms.len() * 12);
@@ -232,6 +265,11 @@ impl Document {
         for (term, occurrences) in &self.terms {
             push_bytes(&mut row, term);
             push_occurrences(&mut row, occurrences);
+        }
+        for (field, length) in &self.field_lengths {
+            row.push(b'f');
+            push_number(&mut row, (*field).into());
+            push_number(&mut row, (*length).into());
         }
         self.beside.iter().for_each(|beside| beside.push(&mut row));
         self.sortables
@@ -419,7 +457,26 @@ impl<'a> DocumentRow<'a> {
         }
     }
 
-    /// The keys of the rows beside it. Call it after `terms`.
+    /// The lengths of fields that have their own. Call it after `terms`, and before all that
+    /// follows them.
+    pub fn field_lengths(&mut self, mut visit: impl FnMut(u16, u32)) {
+        while let Some(rest) = self.rest.0.strip_prefix(b"f") {
+            self.rest = Cursor(rest);
+            let field = self.rest.number() as u16;
+            visit(field, self.rest.number() as u32);
+        }
+    }
+
+    /// The TAG values. Call it after `field_lengths`.
+    pub fn values(&mut self, mut visit: impl FnMut(u16, &'a [u8])) {
+        while let Some(rest) = self.rest.0.strip_prefix(b"g") {
+            self.rest = Cursor(rest);
+            let field = self.rest.number() as u16;
+            visit(field, self.rest.bytes());
+        }
+    }
+
+    /// The keys of the rows beside it. Call it after `terms` and `field_lengths`.
     pub fn rows_beside(&mut self, id: DocumentId, mut visit: impl FnMut(Vec<u8>)) {
         while !self.rest.is_at_end() {
             let tag = self.rest.take(1)[0];

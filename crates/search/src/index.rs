@@ -19,7 +19,7 @@ use crate::graph;
 pub use crate::layout::DocumentId;
 use crate::layout::{
     INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row, removed_row,
-    removed_rows, several_row, tag_of,
+    removed_rows, several_row, tag_of, tokens_row,
 };
 use crate::lengths;
 use crate::postings::{self, Posting};
@@ -101,10 +101,28 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
         several.note(&key);
     }
     several.change(rows, |count| count + 1);
+    for (field, length) in document.field_lengths() {
+        count_tokens(rows, *field, i64::from(*length));
+    }
     state.documents += 1;
     state.tokens += u64::from(document.length);
     state.write(rows);
     id
+}
+
+/// How many tokens a field that counts its own has in all documents.
+pub fn tokens_of_field(rows: &mut dyn Rows, field: u16) -> u64 {
+    let row = rows.get(&tokens_row(field));
+    row.map_or(0, |row| {
+        u64::from_be_bytes(row.try_into().expect("a count has eight bytes"))
+    })
+}
+
+fn count_tokens(rows: &mut dyn WriteRows, field: u16, change: i64) {
+    match tokens_of_field(rows, field).saturating_add_signed(change) {
+        0 => rows.clear(&tokens_row(field)),
+        tokens => rows.set(&tokens_row(field), &tokens.to_be_bytes()),
+    }
 }
 
 /// The id of the document if the index has it with this row and with its vectors.
@@ -138,6 +156,7 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
     state.tokens -= u64::from(document.length);
     document.terms(|_, _| {});
     let mut several = SeveralNumbers::default();
+    document.field_lengths(|field, length| count_tokens(rows, field, -i64::from(length)));
     document.rows_beside(id, |key| {
         several.note(&key);
         let is_in_graph = field_of_vector(&key).is_some_and(|field| graph::leave(rows, field, id));

@@ -4,6 +4,7 @@
 //! 'm'                        the index: ids given out, ids settled, documents, tokens of all documents
 //! 'k' key                    the id of the document with this key
 //! 'd' id                     a document: see `document`
+//! 'f' field                  how many tokens a field that counts its own has in all documents
 //! 'x' id                     a document that is gone while its postings are still there
 //! 'g' field value id         a TAG value of a document; no value
 //! 'n' field number id        a number of a document; no value
@@ -119,6 +120,10 @@ pub fn several_row(field: u16) -> Vec<u8> {
 
 pub fn lengths_row(block: u64) -> Vec<u8> {
     tagged(b'e', block)
+}
+
+pub fn tokens_row(field: u16) -> Vec<u8> {
+    field_prefix(b'f', field)
 }
 
 pub fn graph_row(field: u16) -> Vec<u8> {

@@ -22,6 +22,7 @@ pub mod aggregate;
 pub mod analysis;
 pub mod document;
 pub mod error;
+pub mod filter;
 pub mod geo;
 pub mod graph;
 pub mod highlight;

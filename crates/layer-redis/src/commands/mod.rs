@@ -42,6 +42,7 @@ static FAMILIES: &[&[Definition]] = &[
     geo::COMMANDS,
     json::COMMANDS,
     search::COMMANDS,
+    search::upstash::COMMANDS,
     vector_sets::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,

@@ -68,13 +68,14 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, ErrorReply> {
     let refused = match entry.kind {
         Kind::Suggestions => "ERR Suggestions cannot be serialized",
+        Kind::SearchIndex => "ERR Search indexes cannot be serialized",
         _ => "ERR JSON documents cannot be serialized",
     };
     let value = value_of(&mut context.keys(), entry).ok_or(refused)?;
     Ok(value::dump(&value))
 }
 
-/// A key's value; none if it is a JSON document or of suggestions, whose forms are modules'.
+/// A key's value; none if it is a JSON document or of suggestions, whose forms are modules', or a search index.
 pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
     Some(match entry.kind {
         Kind::String => Value::String(StringValue::of(entry).whole(keys.tx).into_owned()),
@@ -92,7 +93,7 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
             });
             Value::Hash(fields)
         }
-        Kind::Json | Kind::Suggestions => return None,
+        Kind::Json | Kind::Suggestions | Kind::SearchIndex => return None,
         Kind::Stream => Value::Stream(streams::value(keys, entry)),
         Kind::VectorSet => Value::VectorSet(vector_sets::value(keys, entry)),
     })

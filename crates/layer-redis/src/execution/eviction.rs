@@ -14,12 +14,15 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{PartitionGuard, Transaction};
 
 use crate::keyspace::eviction_policy::{Order, Policy, Pool};
-use crate::keyspace::{Keyspace, key_with_deadline, keys_with_deadlines};
+use crate::keyspace::{Keyspace, Kind, key_with_deadline, keys_with_deadlines};
 use crate::layer::Redis;
 
 /// Keys removed before one command, so that the others need not wait long for the lock; the next
 /// command goes on.
 const EVICTED_AT_ONCE: usize = 1000;
+
+/// How many search indexes one behind the other are passed over.
+const INDEXES_PASSED: u64 = 16;
 
 /// A key that may go.
 struct Candidate {
@@ -129,7 +132,10 @@ impl Redis {
     ) -> Option<Candidate> {
         for (db, &count) in (0..).zip(counts) {
             if index < count {
-                let (name, _) = self.keyspace(tx, db, now_ms).key_at(index)?;
+                let mut keys = self.keyspace(tx, db, now_ms);
+                // An index goes when it is dropped, so one of the keys behind it is taken.
+                let mut near = (0..=INDEXES_PASSED).filter_map(|step| keys.key_at((index + step) % count));
+                let (name, _) = near.find(|(_, entry)| entry.kind != Kind::SearchIndex)?;
                 return Some(Candidate { db, name });
             }
             index -= count;

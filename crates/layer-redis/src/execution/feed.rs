@@ -356,7 +356,7 @@ fn whole_value(entry: &Entry) -> Shown {
             list(pairs)
         }
         Kind::Hash => whole_hash(entry),
-        Kind::String | Kind::Stream | Kind::VectorSet | Kind::Suggestions => bytes(payload),
+        Kind::String | Kind::Stream | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex => bytes(payload),
     }
 }
 

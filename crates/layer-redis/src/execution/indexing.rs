@@ -8,7 +8,7 @@ use std::time::Duration;
 use quartet_engine::{PartitionGuard, Role, Transaction};
 
 use crate::access::acl::User;
-use crate::commands::search::upkeep;
+use crate::commands::search::{upkeep, upstash};
 use crate::layer::Redis;
 
 /// Keys that are looked at under one hold of the lock.
@@ -40,7 +40,9 @@ impl Redis {
         }
         let catalogue = self.indexes.catalogue(tx);
         if !catalogue.is_empty() {
-            return upkeep::follow(&mut self.keyspace(tx, 0, now_ms), &catalogue, &names);
+            let keys = &mut self.keyspace(tx, 0, now_ms);
+            upkeep::follow(keys, &catalogue, &names);
+            return upstash::upkeep::follow(keys, &catalogue, &names);
         }
         // Another node of a cluster may make an index while this one is not home.
         if matches!(self.engine.role(), Role::Alone) {
@@ -85,6 +87,11 @@ impl Redis {
                         upkeep::link(tx, index)
                     }
                 };
+            }
+            for index in catalogue.key_indexes() {
+                if let Some(progress) = index.progress(tx) {
+                    is_done &= upstash::upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index, progress, STEP_KEYS);
+                }
             }
             Ok(is_done)
         });
@@ -140,7 +147,8 @@ impl Redis {
             };
             let is_filling = partition.execute(self.space, |tx| -> Result<bool, ()> {
                 let catalogue = self.indexes.catalogue(tx);
-                Ok(catalogue.indexes().any(|index| index.progress(tx).is_some()))
+                let is_filling = catalogue.indexes().any(|index| index.progress(tx).is_some());
+                Ok(is_filling || catalogue.key_indexes().any(|index| index.progress(tx).is_some()))
             });
             drop(partition);
             if !matches!(is_filling, Ok(Ok((true, _)))) {

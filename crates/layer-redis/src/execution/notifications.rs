@@ -496,7 +496,15 @@ mod tests {
     ];
 
     /// Writers of search's definitions, which are no keys.
-    const DEFINERS: &[&str] = &["ft.create", "ft._create", "ft.al", "ft._al", "ft.syn", "ft.dict"];
+    const DEFINERS: &[&str] = &[
+        "ft.create",
+        "ft._create",
+        "ft.al",
+        "ft._al",
+        "ft.syn",
+        "ft.dict",
+        "search.",
+    ];
 
     #[test]
     fn every_writer_has_a_rule() {

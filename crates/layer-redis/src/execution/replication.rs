@@ -103,6 +103,11 @@ const OF_EVERYTHING: &[&str] = &[
     "ft.synupdate",
     "ft.dictadd",
     "ft.dictdel",
+    "search.create",
+    "search.reindex",
+    "search.drop",
+    "search.aliasadd",
+    "search.aliasdel",
 ];
 
 /// Commands that waited, and what they did in the end to the only key that they changed.

@@ -8,14 +8,13 @@ use quartet_engine::{Transaction, UniqueId};
 use quartet_search::analysis::Synonyms;
 
 use crate::command::error_reply::ErrorReply;
-use crate::indexes::{Definition, Failures, numbered};
+use crate::indexes::marks::{Progress, changed, progress_of, set_progress_of};
+use crate::indexes::{Definition, Failures, KeyIndex, numbered};
 use crate::keyspace::packed;
 
 /// The first word of what stands behind the requests if there are synonyms: groups and words in
 /// turn.
 const SYNONYMS: &[u8] = b"SYNONYMS";
-
-pub(super) const MARK: &[u8] = b"Sc";
 
 /// An index and where its rows stand.
 #[derive(Clone, Debug)]
@@ -34,6 +33,10 @@ pub struct Catalogue {
     indexes: BTreeMap<Vec<u8>, Arc<Index>>,
     /// By alias, the index's name.
     aliases: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Those that are keys, by name.
+    key_indexes: BTreeMap<Vec<u8>, Arc<KeyIndex>>,
+    /// By alias, the name of one that is a key, or of none.
+    key_aliases: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Catalogue {
@@ -60,11 +63,44 @@ impl Catalogue {
             catalogue.aliases.insert(alias, row.value().to_vec());
             ControlFlow::Continue(())
         });
+        tx.scan(b"Sj", b"Sk", false, &mut |row| {
+            let name = &Transaction::layer_key(row)[2..];
+            let index = KeyIndex::read(name, row.value());
+            catalogue.key_indexes.insert(name.to_vec(), Arc::new(index));
+            ControlFlow::Continue(())
+        });
+        tx.scan(b"Sk", b"Sl", false, &mut |row| {
+            let alias = Transaction::layer_key(row)[2..].to_vec();
+            catalogue.key_aliases.insert(alias, row.value().to_vec());
+            ControlFlow::Continue(())
+        });
         catalogue
     }
 
     pub fn is_empty(&self) -> bool {
-        self.indexes.is_empty()
+        self.indexes.is_empty() && self.key_indexes.is_empty()
+    }
+
+    pub fn key_indexes(&self) -> impl Iterator<Item = &Arc<KeyIndex>> {
+        self.key_indexes.values()
+    }
+
+    /// The index that is the key of this name, not that of an alias.
+    pub fn key_index(&self, name: &[u8]) -> Option<&Arc<KeyIndex>> {
+        self.key_indexes.get(name)
+    }
+
+    /// The name of an index that is a key: this one, or what it is an alias of.
+    pub fn key_index_name<'n>(&'n self, name: &'n [u8]) -> &'n [u8] {
+        match self.key_indexes.contains_key(name) {
+            true => name,
+            false => self.key_aliases.get(name).map_or(name, Vec::as_slice),
+        }
+    }
+
+    /// Aliases with the names of indexes that are keys.
+    pub fn key_aliases(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
+        &self.key_aliases
     }
 
     pub fn indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
@@ -91,12 +127,6 @@ impl Catalogue {
             .filter(move |(_, index)| *index == name)
             .map(|(alias, _)| alias)
     }
-}
-
-/// The definitions are others from here on.
-fn changed(tx: &mut Transaction<'_>) {
-    let mark = tx.unique_id();
-    tx.set(MARK, &mark);
 }
 
 fn index_row(name: &[u8]) -> Vec<u8> {
@@ -209,55 +239,28 @@ impl Index {
         for alias in catalogue.aliases_of(&self.name) {
             tx.clear(&alias_row(alias));
         }
-        tx.clear(&self.progress_row());
+        self.set_progress(tx, None);
         Failures::clear(tx, &self.number);
         let prefix = self.rows_prefix();
         tx.clear_range(&prefix, &quartet_model::next_prefix(&prefix));
-        match catalogue.indexes.len() {
-            1 => _ = tx.clear(MARK),
-            _ => changed(tx),
-        }
+        changed(tx);
     }
 
     pub fn rows_prefix(&self) -> Vec<u8> {
         numbered(b'd', &self.number)
     }
 
-    fn progress_row(&self) -> Vec<u8> {
-        numbered(b'b', &self.number)
-    }
-
     /// How far the index is filled; nothing once it is.
     pub fn progress(&self, tx: &mut Transaction<'_>) -> Option<Progress> {
-        let row = tx.get(&self.progress_row())?;
-        let (cursor, rest) = row.value().split_first_chunk().expect("a cursor has eight bytes");
-        Some(Progress {
-            cursor: u64::from_be_bytes(*cursor),
-            anew: rest == [1],
-        })
+        progress_of(tx, &self.number)
     }
 
     pub fn set_progress(&self, tx: &mut Transaction<'_>, progress: Option<Progress>) {
-        match progress {
-            None => _ = tx.clear(&self.progress_row()),
-            Some(progress) => {
-                let row = [&progress.cursor.to_be_bytes()[..], &[u8::from(progress.anew)]].concat();
-                tx.set(&self.progress_row(), &row);
-            }
-        }
+        set_progress_of(tx, &self.number, progress);
     }
 
     /// A key of this name is looked at.
     pub fn covers(&self, name: &[u8]) -> bool {
         self.definition.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
-}
-
-/// The state of an index that is being filled.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// As SCAN's: keys before it are in the index.
-    pub cursor: u64,
-    /// Documents that are there already are analysed anew, for a field that was added.
-    pub anew: bool,
 }

@@ -5,6 +5,8 @@
 //! 'S' 'i' name            an index: number (10), then packed: the words of FT.CREATE, those of each FT.ALTER,
 //!                         `SYNONYMS` with groups and words in turn
 //! 'S' 'a' alias           the name of the index that it stands for
+//! 'S' 'j' name            an index that is a key: number (10), then packed the words of SEARCH.CREATE
+//! 'S' 'k' alias           the name of such an index, which need not be there
 //! 'S' 'b' number          the index is being filled: cursor of SCAN (8), 1 if documents are analysed anew
 //! 'S' 'f' number          documents that could not be indexed: see `Failures`
 //! 'S' 'd' number ...      the index's own rows: `quartet_search`
@@ -22,14 +24,18 @@ mod catalogue;
 mod cursors;
 mod definition;
 mod failures;
+mod key_index;
+mod marks;
 mod rows;
 mod vectors;
 mod words;
 
-pub use catalogue::{Catalogue, Index, Progress, clear_alias, put_alias};
+pub use catalogue::{Catalogue, Index, clear_alias, put_alias};
 pub use cursors::{Cursor, Cursors, bytes};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
+pub use key_index::{KeyDefinition, KeyIndex, clear_key_alias, put_key_alias};
+pub use marks::Progress;
 pub use rows::{Overlay, TransactionRows};
 pub use vectors::Algorithm;
 pub use words::Words;
@@ -92,7 +98,7 @@ impl Indexes {
 
     /// The definitions as the transaction sees them.
     pub fn catalogue(&self, tx: &mut Transaction<'_>) -> Arc<Catalogue> {
-        let mark = tx.get(catalogue::MARK);
+        let mark = tx.get(marks::MARK);
         let mark = mark.as_ref().map(|row| row.value());
         let mut latest = self.latest.lock();
         if let Some(known) = latest.as_ref().filter(|known| known.mark() == mark) {

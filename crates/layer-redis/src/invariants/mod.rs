@@ -131,6 +131,8 @@ fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, val
         Kind::Json => collections::verify_document(verification, found),
         Kind::VectorSet => vector_sets::verify(verification, found),
         Kind::Suggestions => collections::verify_suggestions(verification, found, value),
+        // It has no elements.
+        Kind::SearchIndex => {}
     }
 }
 
@@ -144,6 +146,7 @@ fn entry(row: &Row) -> Option<Entry> {
         (Kind::List, true) => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),
         (Kind::Suggestions, false) => false,
+        (Kind::SearchIndex, is_large) => !is_large && payload.len() == ID_BYTES,
         (Kind::Set | Kind::SortedSet | Kind::Suggestions, true) => payload.len() == ID_BYTES + 8,
         (Kind::VectorSet, is_large) => is_large && commands::vector_sets::head(&entry).is_some(),
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),

@@ -63,6 +63,8 @@ pub enum Kind {
     Json = 6,
     VectorSet = 7,
     Suggestions = 8,
+    /// An index of Upstash's search: its number, see `indexes`.
+    SearchIndex = 9,
 }
 
 impl Kind {
@@ -78,6 +80,7 @@ impl Kind {
             Kind::Json => "ReJSON-RL",
             Kind::VectorSet => "vectorset",
             Kind::Suggestions => "trietype0",
+            Kind::SearchIndex => "search",
         }
     }
 
@@ -92,6 +95,7 @@ impl Kind {
             6 => Kind::Json,
             7 => Kind::VectorSet,
             8 => Kind::Suggestions,
+            9 => Kind::SearchIndex,
             other => panic!("a row of kind {other}, which no version has written"),
         }
     }

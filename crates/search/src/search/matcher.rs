@@ -450,7 +450,7 @@ impl Words {
 }
 
 /// Walks rows whose keys end with ids, in the order of these.
-pub(super) struct IdRows {
+pub(crate) struct IdRows {
     prefix: Vec<u8>,
     ids: Vec<DocumentId>,
     next: usize,
@@ -467,11 +467,11 @@ impl IdRows {
         }
     }
 
-    fn of_documents() -> IdRows {
+    pub fn of_documents() -> IdRows {
         IdRows::new(document_row(0)[..1].to_vec())
     }
 
-    fn at(&self) -> Option<DocumentId> {
+    pub fn at(&self) -> Option<DocumentId> {
         self.ids.get(self.next).copied()
     }
 
@@ -479,7 +479,7 @@ impl IdRows {
         self.next += 1;
     }
 
-    fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
         loop {
             self.next += self.ids[self.next..].partition_point(|other| *other < id);
             if self.at().is_some() || self.is_read {

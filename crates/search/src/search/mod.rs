@@ -17,6 +17,7 @@ mod spelling;
 mod watch;
 
 pub use affixes::EXPANSIONS_MAX;
+pub(crate) use matcher::IdRows;
 pub use matcher::Place;
 pub use scoring::{Revision, Scorer, hamming};
 pub use spelling::{Correction, Spelling, corrections};

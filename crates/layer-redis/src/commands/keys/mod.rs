@@ -89,7 +89,8 @@ fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 
 fn rename(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to) = (&arguments[1], &arguments[2]);
-    context.keys().find(from).ok_or(errors::NO_SUCH_KEY)?;
+    let found = context.keys().find(from).ok_or(errors::NO_SUCH_KEY)?;
+    check_may_move(&found)?;
     if from != to {
         rename_found(&mut context.keys(), from, to);
     }
@@ -100,13 +101,22 @@ fn rename(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
 fn renamenx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
-    keys.find(from).ok_or(errors::NO_SUCH_KEY)?;
+    let found = keys.find(from).ok_or(errors::NO_SUCH_KEY)?;
+    check_may_move(&found)?;
     let is_free = keys.find(to).is_none();
     if is_free {
         rename_found(&mut keys, from, to);
     }
     context.reply.integer(i64::from(is_free));
     Ok(())
+}
+
+/// A search index is found by its name, and is of one database.
+fn check_may_move(entry: &Entry) -> Result<(), ErrorReply> {
+    match entry.kind {
+        Kind::SearchIndex => Err("ERR Search indexes cannot be renamed, moved or copied".into()),
+        _ => Ok(()),
+    }
 }
 
 /// The elements of a large collection stay where they are: its id goes along.
@@ -132,6 +142,7 @@ fn copy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         return Err("ERR source and destination objects are the same".into());
     }
     let found = context.keys().find(from);
+    found.as_ref().map_or(Ok(()), check_may_move)?;
     let mut target = context.keys_of(to_db);
     let may_write = replace || target.find(to).is_none();
     let Some(entry) = found.filter(|_| may_write) else {
@@ -166,7 +177,9 @@ fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if to_db == context.client.db {
         return Err("ERR source and destination objects are the same".into());
     }
-    let may_move = context.keys().find(name).is_some() && context.keys_of(to_db).find(name).is_none();
+    let found = context.keys().find(name);
+    found.as_ref().map_or(Ok(()), check_may_move)?;
+    let may_move = found.is_some() && context.keys_of(to_db).find(name).is_none();
     if may_move {
         let entry = context.keys().take(name).expect("the key that was just found");
         context.keys_of(to_db).put(name, Header::of(&entry), entry.payload());
@@ -375,7 +388,7 @@ pub fn encoding(entry: &Entry) -> &'static str {
         Kind::SortedSet => sorted_sets::encoding(entry),
         Kind::Hash => hashes::encoding(entry),
         Kind::Stream => "stream",
-        Kind::Json | Kind::VectorSet | Kind::Suggestions => "raw",
+        Kind::Json | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex => "raw",
     }
 }
 

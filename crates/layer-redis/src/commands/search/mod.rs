@@ -21,6 +21,7 @@ pub(crate) mod suggestions;
 mod summaries;
 mod synonyms;
 pub(crate) mod upkeep;
+pub(crate) mod upstash;
 
 #[cfg(test)]
 mod tests;

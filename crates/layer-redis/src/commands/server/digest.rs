@@ -64,6 +64,8 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
         Kind::Suggestions => suggestions::each(keys, entry, &mut |text, score, payload| {
             sum.add(&[text, &score.to_be_bytes(), payload]);
         }),
+        // Its number is another on each server.
+        Kind::SearchIndex => {}
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
         Kind::VectorSet => vector_sets::nodes_hashed(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {

@@ -286,7 +286,13 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         Kind::List => lists::elements(keys, entry),
         Kind::Set => sets::members(keys, entry),
         Kind::SortedSet => sorted_sets::members(keys, entry),
-        Kind::String | Kind::Hash | Kind::Stream | Kind::Json | Kind::VectorSet | Kind::Suggestions => {
+        Kind::String
+        | Kind::Hash
+        | Kind::Stream
+        | Kind::Json
+        | Kind::VectorSet
+        | Kind::Suggestions
+        | Kind::SearchIndex => {
             return Err(errors::WRONG_TYPE.into());
         }
     };

@@ -1,0 +1,256 @@
+//! Making, describing and removing indexes that are keys, and their other names.
+
+use quartet_search::filter::FieldType;
+use quartet_search::index;
+use quartet_wire_resp::Arguments;
+
+use super::lookup::{find, wait};
+use super::upkeep;
+use crate::command::glob;
+use crate::commands::search::lookup::check_access;
+use crate::handler::context::Context;
+use crate::handler::definition::{ErrorReply, Outcome};
+use crate::indexes::{KeyDefinition, KeyIndex, Progress, TransactionRows, Words, clear_key_alias, put_key_alias};
+use crate::keyspace::{Header, Kind};
+
+/// Keys that are looked at by the command itself. Larger databases are filled in the background.
+const FILLED_AT_ONCE: u64 = 256;
+
+/// Most indexes of a database that are keys, and most aliases.
+const INDEXES_MAX: usize = 1000;
+
+/// Longest name of an alias, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
+
+pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    if context.client.db != 0 {
+        return Err("ERR Search indexes are those of database 0".into());
+    }
+    let name = &arguments[1];
+    let request: Vec<&[u8]> = arguments.iter().skip(2).collect();
+    let (definition, options) = KeyDefinition::parse(&request)?;
+    check_access(context, &definition.prefixes, false)?;
+    if let Some(known) = find(context, name, false)?.filter(|known| known.name == name) {
+        let shown = String::from_utf8_lossy(name);
+        return match (options.exists_ok, known.definition == definition) {
+            (true, true) => {
+                context.reply.integer(0);
+                Ok(())
+            }
+            (true, false) => Err(format!("ERR Index {shown} already exists with another definition").into()),
+            (false, _) => Err(format!("ERR Index {shown} already exists").into()),
+        };
+    }
+    // The alias of another index may be the name of a key, or not.
+    context.keys_of(0).find_kind(name, Kind::SearchIndex)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    if catalogue.key_indexes().count() >= INDEXES_MAX {
+        return Err(format!("ERR A database has at most {INDEXES_MAX} search indexes").into());
+    }
+    // One whose key is over and was not removed yet.
+    if let Some(dead) = catalogue.key_index(name) {
+        dead.clear(context.tx);
+    }
+    let index = KeyIndex::create(context.tx, name, &request)?;
+    context.changes().index(true);
+    let header = Header::new(Kind::SearchIndex);
+    context.keys_of(0).put(name, header, &index.number);
+    if !options.skips_initial_scan {
+        fill(context, &index);
+    }
+    context.reply.integer(1);
+    Ok(())
+}
+
+/// Fills the index, or leaves it to the background if there are many keys.
+fn fill(context: &mut Context<'_, '_>, index: &KeyIndex) {
+    let mut keys = context.keys_of(0);
+    let progress = Progress { cursor: 0, anew: false };
+    match keys.key_count() <= FILLED_AT_ONCE {
+        true => _ = upkeep::fill(&mut keys, index, progress, u64::MAX),
+        false => index.set_progress(keys.tx, Some(progress)),
+    }
+}
+
+pub fn reindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let Some(index) = find(context, &arguments[1], false)? else {
+        context.reply.integer(0);
+        return Ok(());
+    };
+    index.clear_rows(context.tx);
+    fill(context, &index);
+    context.reply.integer(1);
+    Ok(())
+}
+
+/// Does not look at aliases, as at Upstash.
+pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let name = &arguments[1];
+    let index = find(context, name, false)?.filter(|index| index.name == name);
+    if let Some(index) = &index {
+        index.clear(context.tx);
+        context.keys_of(0).remove(name);
+    }
+    context.reply.integer(index.is_some().into());
+    Ok(())
+}
+
+pub fn describe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let Some(index) = find(context, &arguments[1], false)? else {
+        context.reply.null();
+        return Ok(());
+    };
+    let mut rows = TransactionRows {
+        tx: context.tx,
+        prefix: index.rows_prefix(),
+    };
+    let documents = index::State::read(&mut rows).documents;
+    let (bytes, is_filling) = (bytes_of(context, &index), index.progress(context.tx).is_some());
+    let definition = &index.definition;
+    let reply = &mut context.reply;
+    reply.map(8);
+    reply.bulk(b"name");
+    reply.bulk(&index.name);
+    reply.bulk(b"type");
+    reply.bulk(definition.kind_name().as_bytes());
+    reply.bulk(b"prefixes");
+    reply.array(definition.prefixes.len());
+    definition.prefixes.iter().for_each(|prefix| reply.bulk(prefix));
+    reply.bulk(b"language");
+    reply.bulk(definition.schema.language.name().as_bytes());
+    reply.bulk(b"documents");
+    reply.integer(documents as i64);
+    reply.bulk(b"indexSize");
+    reply.integer(bytes as i64);
+    reply.bulk(b"pendingUpdates");
+    reply.integer(is_filling.into());
+    reply.bulk(b"schema");
+    reply.array(definition.schema.fields().count());
+    for (_, field) in definition.schema.fields() {
+        let mut words = vec![field.name.as_str(), field.kind.name()];
+        if let FieldType::Text { no_tokenize, no_stem } = field.kind {
+            words.extend(no_stem.then_some("NOSTEM"));
+            words.extend(no_tokenize.then_some("NOTOKENIZE"));
+        }
+        words.extend(field.fast.then_some("FAST"));
+        words.extend(field.from.iter().flat_map(|from| ["FROM", from]));
+        reply.array(words.len());
+        words.iter().for_each(|word| reply.bulk(word.as_bytes()));
+    }
+    Ok(())
+}
+
+/// About how many bytes the rows of an index have: of the first ones, and as many of the others.
+fn bytes_of(context: &mut Context<'_, '_>, index: &KeyIndex) -> u64 {
+    const ROWS_MEASURED: u64 = 1000;
+    let prefix = index.rows_prefix();
+    let end = quartet_model::next_prefix(&prefix);
+    let (mut rows, mut bytes) = (0, 0);
+    context.tx.scan(&prefix, &end, false, &mut |row| {
+        rows += 1;
+        bytes += (row.key().len() + row.value().len()) as u64;
+        match rows < ROWS_MEASURED {
+            true => std::ops::ControlFlow::Continue(()),
+            false => std::ops::ControlFlow::Break(()),
+        }
+    });
+    match rows {
+        0 => 0,
+        rows => bytes * context.tx.count(&prefix, &end) / rows,
+    }
+}
+
+pub fn list_indexes(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let given: Vec<&[u8]> = arguments.iter().skip(1).collect();
+    let mut words = Words::new(&given);
+    let (mut pattern, mut limit, mut offset) = (None, 0, 0);
+    while words.left() > 0 {
+        if words.take("MATCH") {
+            pattern = Some(words.next().ok_or("ERR MATCH has no argument")?);
+        } else if words.take("LIMIT") {
+            limit = number(&mut words, "LIMIT")?;
+        } else if words.take("OFFSET") {
+            offset = number(&mut words, "OFFSET")?;
+        } else {
+            return Err("ERR syntax error".into());
+        }
+    }
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    let mut shown = Vec::new();
+    for index in catalogue.key_indexes() {
+        let is_asked = pattern.is_none_or(|pattern| glob::matches(pattern, &index.name));
+        let entry = context.keys_of(0).find(&index.name);
+        if is_asked && entry.is_some_and(|entry| entry.kind == Kind::SearchIndex) {
+            shown.push(index);
+        }
+    }
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let shown: Vec<_> = shown.into_iter().skip(offset).take(limit).collect();
+    context.reply.array(shown.len());
+    for index in shown {
+        context.reply.map(2);
+        context.reply.bulk(b"name");
+        context.reply.bulk(&index.name);
+        context.reply.bulk(b"type");
+        context.reply.bulk(index.definition.kind_name().as_bytes());
+    }
+    Ok(())
+}
+
+fn number(words: &mut Words<'_>, option: &str) -> Result<usize, ErrorReply> {
+    let word = words.next().and_then(|word| std::str::from_utf8(word).ok());
+    let number = word.and_then(|word| word.parse().ok());
+    number.ok_or_else(|| format!("ERR {option} takes a number").into())
+}
+
+pub fn wait_indexing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    let index = find(context, &arguments[1], false)?;
+    if let Some(index) = &index
+        && let Some(outcome) = wait(context, index)?
+    {
+        return Ok(outcome);
+    }
+    context.reply.integer(index.is_some().into());
+    Ok(Outcome::Done)
+}
+
+/// The index need not be there.
+pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let (alias, name) = (&arguments[1], &arguments[2]);
+    find(context, name, false)?;
+    if alias.len() > NAME_BYTES_MAX {
+        return Err(format!("ERR An alias has at most {NAME_BYTES_MAX} bytes").into());
+    }
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    let is_known = catalogue.key_aliases().contains_key(alias);
+    if !is_known && catalogue.key_aliases().len() >= INDEXES_MAX {
+        return Err(format!("ERR A database has at most {INDEXES_MAX} aliases of search indexes").into());
+    }
+    put_key_alias(context.tx, alias, name);
+    context.reply.integer(if is_known { 2 } else { 1 });
+    Ok(())
+}
+
+pub fn alias_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let alias = &arguments[1];
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    let is_known = catalogue.key_aliases().contains_key(alias);
+    if is_known {
+        find(context, alias, false)?;
+        clear_key_alias(context.tx, alias);
+    }
+    context.reply.integer(is_known.into());
+    Ok(())
+}
+
+pub fn list_aliases(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    let aliases = catalogue.key_aliases();
+    context.reply.array(aliases.len());
+    for (alias, index) in aliases {
+        context.reply.array(2);
+        context.reply.bulk(alias);
+        context.reply.bulk(index);
+    }
+    Ok(())
+}

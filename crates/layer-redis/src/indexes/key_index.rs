@@ -1,0 +1,231 @@
+//! Indexes that are keys of type `search`, as Upstash has them: what SEARCH.CREATE defines.
+//!
+//! The key holds the index's number and goes as other keys do; when it does, so does the index. Its
+//! definition and its rows stand with those of other indexes.
+
+use quartet_engine::{Transaction, UniqueId};
+use quartet_search::analysis::Language;
+use quartet_search::filter::{FieldType, Schema, TypedField};
+
+use crate::command::error_reply::ErrorReply;
+use crate::indexes::marks::{Progress, changed, progress_of, set_progress_of};
+use crate::indexes::{Words, numbered};
+use crate::keyspace::{Kind, packed};
+
+/// Most prefixes of an index.
+const PREFIXES_MAX: usize = 1024;
+
+/// An index as SEARCH.CREATE defines it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyDefinition {
+    /// The kind of keys that are looked at: strings, hashes or documents.
+    pub on: Kind,
+    /// A key that begins with one of these is in the index. None begins with another.
+    pub prefixes: Vec<Vec<u8>>,
+    pub schema: Schema,
+}
+
+/// Options of SEARCH.CREATE that are no part of the definition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CreateOptions {
+    pub skips_initial_scan: bool,
+    pub exists_ok: bool,
+}
+
+impl KeyDefinition {
+    /// Reads the words of SEARCH.CREATE behind the name.
+    pub fn parse(words: &[&[u8]]) -> Result<(KeyDefinition, CreateOptions), ErrorReply> {
+        let mut words = Words::new(words);
+        let (mut on, mut prefixes, mut language) = (None, None, Language::default());
+        let mut options = CreateOptions::default();
+        loop {
+            let Some(word) = words.next() else {
+                return Err("ERR SCHEMA is missing".into());
+            };
+            match word.to_ascii_uppercase().as_slice() {
+                b"SCHEMA" => break,
+                b"SKIPINITIALSCAN" => options.skips_initial_scan = true,
+                b"EXISTSOK" => options.exists_ok = true,
+                b"ON" => on = Some(kind(&mut words)?),
+                b"PREFIX" => prefixes = Some(self::prefixes(&mut words)?),
+                b"LANGUAGE" => {
+                    let name = text(&mut words, "LANGUAGE")?;
+                    let unknown = |_| format!("ERR Unknown language: {name}");
+                    language = Language::of_name(&name).map_err(unknown)?;
+                }
+                _ => return Err(format!("ERR Unknown argument: {}", String::from_utf8_lossy(word)).into()),
+            }
+        }
+        let on = on.ok_or("ERR ON is missing")?;
+        let prefixes = prefixes.ok_or("ERR PREFIX is missing")?;
+        let schema = Schema::new(fields(&mut words, on)?, language).map_err(|reason| format!("ERR {reason}"))?;
+        let definition = KeyDefinition { on, prefixes, schema };
+        Ok((definition, options))
+    }
+
+    /// The word for the kind of its keys.
+    pub fn kind_name(&self) -> &'static str {
+        match self.on {
+            Kind::Hash => "HASH",
+            Kind::Json => "JSON",
+            _ => "STRING",
+        }
+    }
+}
+
+fn kind(words: &mut Words<'_>) -> Result<Kind, ErrorReply> {
+    let name = text(words, "ON")?;
+    match name.to_ascii_uppercase().as_str() {
+        "HASH" => Ok(Kind::Hash),
+        "JSON" => Ok(Kind::Json),
+        "STRING" => Ok(Kind::String),
+        "STREAM" => Err("ERR Indexes on streams are not served".into()),
+        _ => Err(format!("ERR Unknown data type: {name}").into()),
+    }
+}
+
+fn prefixes(words: &mut Words<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
+    let count = text(words, "PREFIX")?.parse().ok();
+    let count = count.filter(|count| (1..=PREFIXES_MAX).contains(count));
+    let count = count.ok_or_else(|| format!("ERR PREFIX takes from 1 to {PREFIXES_MAX} prefixes"))?;
+    let given = words
+        .several(count, "PREFIX")
+        .map_err(|_| "ERR PREFIX names fewer prefixes than it says")?;
+    let prefixes: Vec<Vec<u8>> = given.iter().map(|prefix| prefix.to_vec()).collect();
+    for (at, prefix) in prefixes.iter().enumerate() {
+        let covers = |(other_at, other): (usize, &Vec<u8>)| other_at != at && other.starts_with(prefix);
+        if prefixes.iter().enumerate().any(covers) {
+            let prefix = String::from_utf8_lossy(prefix);
+            return Err(format!("ERR Prefix '{prefix}' covers another").into());
+        }
+    }
+    Ok(prefixes)
+}
+
+fn fields(words: &mut Words<'_>, on: Kind) -> Result<Vec<TypedField>, ErrorReply> {
+    let mut fields = Vec::new();
+    while words.left() > 0 {
+        let name = text(words, "SCHEMA")?;
+        let type_name = text(words, &name)?;
+        let unknown = || format!("ERR Unknown type of field '{name}': {type_name}");
+        let mut kind = FieldType::of_name(&type_name).ok_or_else(unknown)?;
+        let (mut fast, mut from) = (false, None);
+        loop {
+            if let FieldType::Text { no_tokenize, no_stem } = &mut kind {
+                if words.take("NOTOKENIZE") {
+                    *no_tokenize = true;
+                    continue;
+                }
+                if words.take("NOSTEM") {
+                    *no_stem = true;
+                    continue;
+                }
+            }
+            if !matches!(kind, FieldType::Text { .. }) && words.take("FAST") {
+                fast = true;
+            } else if words.take("FROM") {
+                from = Some(text(words, "FROM")?);
+            } else {
+                break;
+            }
+        }
+        // A hash has no members, and so no path: a dot is part of a name.
+        if on == Kind::Hash && from.as_deref() == Some("") {
+            return Err("ERR FROM names no field".into());
+        }
+        fields.push(TypedField { name, kind, fast, from });
+    }
+    Ok(fields)
+}
+
+fn text(words: &mut Words<'_>, option: &str) -> Result<String, ErrorReply> {
+    let word = words.next().ok_or_else(|| format!("ERR {option} has no argument"))?;
+    String::from_utf8(word.to_vec()).map_err(|_| format!("ERR The argument of {option} is no UTF-8").into())
+}
+
+/// An index and where its rows stand.
+#[derive(Clone, Debug)]
+pub struct KeyIndex {
+    pub name: Vec<u8>,
+    pub number: UniqueId,
+    pub definition: KeyDefinition,
+}
+
+impl KeyIndex {
+    /// Writes a definition with a number of its own.
+    pub fn create(tx: &mut Transaction<'_>, name: &[u8], request: &[&[u8]]) -> Result<KeyIndex, ErrorReply> {
+        let (definition, _) = KeyDefinition::parse(request)?;
+        let number = tx.unique_id();
+        let mut row = number.to_vec();
+        request.iter().for_each(|word| packed::push(&mut row, word));
+        tx.set(&index_row(name), &row);
+        changed(tx);
+        Ok(KeyIndex {
+            name: name.to_vec(),
+            number,
+            definition,
+        })
+    }
+
+    /// Reads a row. Panics if no version has written it.
+    pub(super) fn read(name: &[u8], row: &[u8]) -> KeyIndex {
+        let (number, rest) = row.split_first_chunk().expect("an index begins with its number");
+        let words: Vec<&[u8]> = packed::iter(rest).collect();
+        let (definition, _) = KeyDefinition::parse(&words).expect("what was accepted once");
+        KeyIndex {
+            name: name.to_vec(),
+            number: *number,
+            definition,
+        }
+    }
+
+    /// Removes the index and its rows. Aliases stay, as at Upstash.
+    pub fn clear(&self, tx: &mut Transaction<'_>) {
+        tx.clear(&index_row(&self.name));
+        self.set_progress(tx, None);
+        self.clear_rows(tx);
+        changed(tx);
+    }
+
+    /// Empties the index.
+    pub fn clear_rows(&self, tx: &mut Transaction<'_>) {
+        let prefix = self.rows_prefix();
+        tx.clear_range(&prefix, &quartet_model::next_prefix(&prefix));
+    }
+
+    pub fn rows_prefix(&self) -> Vec<u8> {
+        numbered(b'd', &self.number)
+    }
+
+    /// How far the index is filled; nothing once it is.
+    pub fn progress(&self, tx: &mut Transaction<'_>) -> Option<Progress> {
+        progress_of(tx, &self.number)
+    }
+
+    pub fn set_progress(&self, tx: &mut Transaction<'_>, progress: Option<Progress>) {
+        set_progress_of(tx, &self.number, progress);
+    }
+
+    /// A key of this name is looked at.
+    pub fn covers(&self, name: &[u8]) -> bool {
+        self.definition.prefixes.iter().any(|prefix| name.starts_with(prefix))
+    }
+}
+
+fn index_row(name: &[u8]) -> Vec<u8> {
+    [b"Sj", name].concat()
+}
+
+fn alias_row(alias: &[u8]) -> Vec<u8> {
+    [b"Sk", alias].concat()
+}
+
+pub fn put_key_alias(tx: &mut Transaction<'_>, alias: &[u8], index: &[u8]) {
+    tx.set(&alias_row(alias), index);
+    changed(tx);
+}
+
+pub fn clear_key_alias(tx: &mut Transaction<'_>, alias: &[u8]) {
+    tx.clear(&alias_row(alias));
+    changed(tx);
+}

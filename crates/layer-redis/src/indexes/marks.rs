@@ -1,0 +1,46 @@
+//! Rows beside the definitions: when these changed, and how far an index is filled.
+
+use quartet_engine::{Transaction, UniqueId};
+
+use crate::indexes::numbered;
+
+pub const MARK: &[u8] = b"Sc";
+
+/// The definitions are others from here on.
+pub fn changed(tx: &mut Transaction<'_>) {
+    if tx.count(b"Si", b"Sl") == 0 {
+        tx.clear(MARK);
+        return;
+    }
+    let mark = tx.unique_id();
+    tx.set(MARK, &mark);
+}
+
+/// The state of an index that is being filled.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// As SCAN's: keys before it are in the index.
+    pub cursor: u64,
+    /// Documents that are there already are analysed anew, for a field that was added.
+    pub anew: bool,
+}
+
+pub fn progress_of(tx: &mut Transaction<'_>, number: &UniqueId) -> Option<Progress> {
+    let row = tx.get(&numbered(b'b', number))?;
+    let (cursor, rest) = row.value().split_first_chunk().expect("a cursor has eight bytes");
+    Some(Progress {
+        cursor: u64::from_be_bytes(*cursor),
+        anew: rest == [1],
+    })
+}
+
+pub fn set_progress_of(tx: &mut Transaction<'_>, number: &UniqueId, progress: Option<Progress>) {
+    let key = numbered(b'b', number);
+    match progress {
+        None => _ = tx.clear(&key),
+        Some(progress) => {
+            let row = [&progress.cursor.to_be_bytes()[..], &[u8::from(progress.anew)]].concat();
+            tx.set(&key, &row);
+        }
+    }
+}

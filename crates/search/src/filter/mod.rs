@@ -1,0 +1,38 @@
+//! Upstash's `redis.search`: typed fields, filters in JSON, BM25 a field, aggregations.
+//!
+//! ```text
+//!   JSON --request--> clauses --walk--> ids, ascending, with scores --search--> the best
+//!   values --document--> Document                                  `--aggregate--> buckets, figures
+//! ```
+//!
+//! An index is the same rows as any other of this crate. Terms begin with the number of their
+//! field, so that each TEXT field has words, positions and lengths of its own; values of all other
+//! types are TAG values whose bytes sort as the values do. Requests follow
+//! <https://upstash.com/docs/redis/search>; tokens, scores and buckets are those of Tantivy 0.26,
+//! which runs behind it there. Where the pages leave a figure open, `docs/search-upstash.md` says
+//! what it is here.
+
+mod aggregate;
+mod analysis;
+mod automata;
+mod bm25;
+mod dates;
+mod document;
+mod highlight;
+mod phrases;
+mod request;
+mod schema;
+mod scoring;
+mod search;
+mod terms;
+mod value;
+mod walk;
+
+pub use aggregate::{Aggregation, Figure, aggregate};
+pub use document::{Given, document};
+pub use highlight::Highlighter;
+pub use request::{Clause, parse};
+pub use schema::{FieldType, Schema, TypedField};
+pub use scoring::{FieldScore, Modifier, Operation, ScoreFunction};
+pub use search::{Found, Hit, Order, Page, count, search};
+pub use value::Value;

@@ -1,0 +1,375 @@
+//! The documents that a clause matches: how many, and the best.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::SearchError;
+use crate::document::DocumentRow;
+use crate::filter::request::Clause;
+use crate::filter::schema::Schema;
+use crate::filter::scoring::ScoreFunction;
+use crate::filter::terms::Terms;
+use crate::filter::value::Value;
+use crate::filter::walk::{Maker, Walker};
+use crate::index::State;
+use crate::layout::{DocumentId, after, document_row, tag_prefix};
+use crate::rows::Rows;
+
+/// After how many candidates a search asks whether it has to end.
+const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
+
+/// The order of hits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Order {
+    /// Their scores, the highest first.
+    #[default]
+    Score,
+    /// Their scores as values of fields change them.
+    Function(ScoreFunction),
+    /// The first value of a field; those without one come last.
+    Field {
+        /// The number of the field.
+        field: u16,
+        /// The lowest comes first.
+        ascends: bool,
+    },
+}
+
+/// The part of the matches that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// How many of the best are skipped.
+    pub offset: usize,
+    /// How many are wanted.
+    pub count: usize,
+    /// Their order. Equal ones come in the order of their keys.
+    pub order: Order,
+}
+
+/// A document that matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its score, or the value that it is ordered by.
+    pub score: f64,
+}
+
+/// The answer to a search.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// How many documents match.
+    pub total: u64,
+    /// Those of the page, the best first.
+    pub hits: Vec<Hit>,
+}
+
+/// The best documents that match a clause. `is_over` is asked from time to time whether the search
+/// has taken too long.
+pub fn search(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    clause: &Clause,
+    page: &Page,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Found, SearchError> {
+    let kept_max = page.offset + page.count;
+    let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
+    let mut total = 0;
+    let ascends = matches!(page.order, Order::Field { ascends: true, .. });
+    each(rows, schema, clause, is_over, &mut |walker, document| {
+        total += 1;
+        let score = walker.score(&document.lengths);
+        let (value, score) = match &page.order {
+            Order::Score => (None, f64::from(score)),
+            Order::Function(function) => (None, function.score(score.into(), &document.values)),
+            Order::Field { field, .. } => {
+                let value = document.values.iter().find(|(known, _)| known == field);
+                let score = value.and_then(|(_, value)| value.number()).unwrap_or(0.0);
+                (Some(value.map(|(_, value)| value.sorted())), score)
+            }
+        };
+        let ranked = Ranked {
+            ascends,
+            value,
+            score,
+            key: document.key,
+        };
+        if kept.len() < kept_max {
+            kept.push(ranked);
+        } else if let Some(mut worst) = kept.peek_mut()
+            && ranked < *worst
+        {
+            *worst = ranked;
+        }
+        Ok(())
+    })?;
+    let best = kept.into_sorted_vec().into_iter().skip(page.offset);
+    let hits = best.map(|ranked| Hit {
+        key: ranked.key,
+        score: ranked.score,
+    });
+    Ok(Found {
+        total,
+        hits: hits.collect(),
+    })
+}
+
+/// How many documents match a clause. Takes no longer for more of them if it asks for one value.
+pub fn count(rows: &mut dyn Rows, clause: &Clause, is_over: &dyn Fn() -> bool) -> Result<u64, SearchError> {
+    let state = State::read(rows);
+    match clause {
+        Clause::All => return Ok(state.documents),
+        Clause::Equal { field, value } => {
+            let prefix = tag_prefix(*field, value);
+            return Ok(rows.count(&prefix, &after(&prefix)));
+        }
+        _ => {}
+    }
+    let mut total = 0;
+    each_id(rows, state, clause, is_over, &mut |_, _, _| {
+        total += 1;
+        Ok(())
+    })?;
+    Ok(total)
+}
+
+/// A document that matches, as its row has it.
+pub struct Matched {
+    pub key: Vec<u8>,
+    pub lengths: Vec<(u16, u32)>,
+    /// Values of fields that are no words, in the order of the document.
+    pub values: Vec<(u16, Value)>,
+}
+
+type VisitMatched<'v> = &'v mut dyn FnMut(&Walker, Matched) -> Result<(), SearchError>;
+type VisitId<'v> = &'v mut dyn FnMut(&mut dyn Rows, &Walker, DocumentId) -> Result<(), SearchError>;
+
+/// Visits every document that matches, with the walker that stands at it.
+pub fn each(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    clause: &Clause,
+    is_over: &dyn Fn() -> bool,
+    visit: VisitMatched<'_>,
+) -> Result<(), SearchError> {
+    let state = State::read(rows);
+    each_id(rows, state, clause, is_over, &mut |rows, walker, id| {
+        let mut matched = None;
+        let is_there = rows.show(&document_row(id), &mut |row| matched = Some(read(schema, row)));
+        assert!(is_there, "a posting leads to its document");
+        visit(walker, matched.expect("the row was shown"))
+    })
+}
+
+fn read(schema: &Schema, row: &[u8]) -> Matched {
+    let mut document = DocumentRow::read(row);
+    let key = document.key.to_vec();
+    document.terms(|_, _| {});
+    let (mut lengths, mut values) = (Vec::new(), Vec::new());
+    document.field_lengths(|field, length| lengths.push((field, length)));
+    document.values(|field, sorted| {
+        let kind = schema.field(field).kind;
+        values.push((field, Value::of_sorted(kind, sorted)));
+    });
+    Matched { key, lengths, values }
+}
+
+fn each_id(
+    rows: &mut dyn Rows,
+    state: State,
+    clause: &Clause,
+    is_over: &dyn Fn() -> bool,
+    visit: VisitId<'_>,
+) -> Result<(), SearchError> {
+    let terms = Terms::read(rows, &state, clause);
+    let mut maker = Maker {
+        rows,
+        terms,
+        state,
+        is_over,
+    };
+    let mut walker = maker.walker(clause)?;
+    let rows = maker.rows;
+    let (mut from, mut seen) = (1, 0_u64);
+    while let Some(id) = walker.seek(rows, from) {
+        from = id + 1;
+        seen += 1;
+        if seen.is_multiple_of(CANDIDATES_BETWEEN_CHECKS) && is_over() {
+            return Err(SearchError::Timeout);
+        }
+        visit(rows, &walker, id)?;
+    }
+    Ok(())
+}
+
+/// A candidate. Smaller is better.
+struct Ranked {
+    ascends: bool,
+    /// The bytes of the value that orders it, if it has one; nothing if scores order.
+    value: Option<Option<Vec<u8>>>,
+    score: f64,
+    key: Vec<u8>,
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Ranked) -> Ordering {
+        let order = match (&self.value, &other.value) {
+            (Some(Some(a)), Some(Some(b))) if self.ascends => a.cmp(b),
+            (Some(Some(a)), Some(Some(b))) => b.cmp(a),
+            (Some(a), Some(b)) => b.is_some().cmp(&a.is_some()),
+            _ => other.score.total_cmp(&self.score),
+        };
+        order.then_with(|| self.key.cmp(&other.key))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ranked {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Language;
+    use crate::filter::{FieldType, Given, TypedField, document, parse};
+    use crate::{MemoryRows, index};
+
+    fn schema() -> Schema {
+        let field = |name: &str, kind: &str| TypedField {
+            name: name.into(),
+            kind: FieldType::of_name(kind).unwrap(),
+            fast: true,
+            from: None,
+        };
+        let fields = vec![
+            field("name", "TEXT"),
+            field("price", "F64"),
+            field("tag", "KEYWORD"),
+            field("path", "FACET"),
+        ];
+        Schema::new(fields, Language::English).unwrap()
+    }
+
+    fn filled(documents: &[(&str, &str, f64, &str)]) -> MemoryRows {
+        let mut rows = MemoryRows::default();
+        for (key, name, price, tag) in documents {
+            let path = format!("/all/{tag}");
+            let document = document(&schema(), key.as_bytes(), |field| match field.name.as_str() {
+                "name" => vec![Given::Text(name)],
+                "price" => vec![Given::Double(*price)],
+                "tag" => vec![Given::Text(tag)],
+                _ => vec![Given::Text(&path)],
+            });
+            index::put(&mut rows, &document);
+        }
+        rows
+    }
+
+    const SHOP: &[(&str, &str, f64, &str)] = &[
+        ("a", "Gaming Laptop", 1299.5, "computer"),
+        ("b", "Wireless Mouse", 29.0, "computer"),
+        ("c", "Laptop Stand for a gaming laptop", 49.0, "desk"),
+        ("d", "Headphones", 99.0, "audio"),
+    ];
+
+    fn keys(rows: &mut MemoryRows, filter: &str, order: Order) -> Vec<String> {
+        let clause = parse(&schema(), filter.as_bytes()).unwrap();
+        let page = Page {
+            offset: 0,
+            count: 10,
+            order,
+        };
+        let found = search(rows, &schema(), &clause, &page, &|| false).unwrap();
+        assert_eq!(found.total, found.hits.len() as u64);
+        assert_eq!(count(rows, &clause, &|| false).unwrap(), found.total);
+        let keys = found.hits.into_iter().map(|hit| String::from_utf8(hit.key).unwrap());
+        keys.collect()
+    }
+
+    fn check(filter: &str, expected: &[&str]) {
+        let mut rows = filled(SHOP);
+        let mut found = keys(&mut rows, filter, Order::Score);
+        found.sort();
+        assert_eq!(found, expected, "{filter}");
+        while index::settle(&mut rows, 2) {}
+        let mut settled = keys(&mut rows, filter, Order::Score);
+        settled.sort();
+        assert_eq!(settled, expected, "{filter}");
+    }
+
+    #[test]
+    fn filters_find_what_they_say() {
+        check("{}", &["a", "b", "c", "d"]);
+        check(r#"{"name": {"$eq": "laptops"}}"#, &["a", "c"]);
+        check(r#"{"name": {"$eq": "gaming laptop"}}"#, &["a", "c"]);
+        check(r#"{"name": {"$phrase": {"value": "laptop for", "slop": 1}}}"#, &["c"]);
+        check(
+            r#"{"name": {"$phrase": {"value": "wireless mo", "prefix": true}}}"#,
+            &["b"],
+        );
+        check(r#"{"name": {"$fuzzy": "laptopp"}}"#, &["a", "c"]);
+        check(r#"{"name": {"$regex": "Head.*"}}"#, &["d"]);
+        check(r#"{"name": "mousse"}"#, &["b"]);
+        check(r#"{"price": {"$gte": 49, "$lt": 1000}}"#, &["c", "d"]);
+        check(r#"{"tag": {"$in": ["audio", "desk"]}}"#, &["c", "d"]);
+        check(r#"{"tag": {"$gt": "audio"}}"#, &["a", "b", "c"]);
+        check(r#"{"path": "/all"}"#, &["a", "b", "c", "d"]);
+        check(r#"{"path": {"$eq": "/all/audio"}}"#, &["d"]);
+        check(
+            r#"{"$must": {"name": "laptop"}, "$mustNot": {"price": {"$gt": 100}}}"#,
+            &["c"],
+        );
+        check(r#"{"$mustNot": {"price": {"$gt": 100}}}"#, &[]);
+        check(r#"{"$should": [{"name": "mouse"}, {"price": 99}]}"#, &["b", "d"]);
+        check(
+            r#"{"$or": [{"name": "mouse"}, {"tag": "audio"}], "price": {"$lt": 50}}"#,
+            &["b"],
+        );
+    }
+
+    #[test]
+    fn values_and_boosts_order_hits() {
+        let mut rows = filled(SHOP);
+        let by = |ascends| Order::Field { field: 1, ascends };
+        assert_eq!(keys(&mut rows, "{}", by(true)), ["b", "c", "d", "a"]);
+        assert_eq!(keys(&mut rows, "{}", by(false)), ["a", "d", "c", "b"]);
+        let boosted = r#"{"$must": {"price": {"$gt": 0}}, "$should": {"name": "mouse", "$boost": 5.0}}"#;
+        assert_eq!(keys(&mut rows, boosted, Order::Score)[0], "b");
+        let demoted = r#"{"$must": {"price": {"$gt": 0}}, "$should": {"tag": "audio", "$boost": -5.0}}"#;
+        assert_eq!(keys(&mut rows, demoted, Order::Score)[3], "d");
+    }
+
+    #[test]
+    fn documents_that_go_or_change_are_as_if_they_had_never_been() {
+        let mut rows = filled(SHOP);
+        while index::settle(&mut rows, 2) {}
+        assert!(index::remove(&mut rows, b"a"));
+        let left = filled(&SHOP[1..]);
+        let filter = r#"{"name": {"$eq": "laptop"}}"#;
+        let clause = parse(&schema(), filter.as_bytes()).unwrap();
+        let page = Page {
+            offset: 0,
+            count: 10,
+            order: Order::Score,
+        };
+        let found = |mut rows: MemoryRows| search(&mut rows, &schema(), &clause, &page, &|| false).unwrap();
+        assert_eq!(found(rows.clone()), found(left));
+        while index::settle(&mut rows, 2) {}
+        for key in [b"b", b"c", b"d"] {
+            assert!(index::remove(&mut rows, key));
+        }
+        while index::settle(&mut rows, 2) {}
+        assert_eq!(rows.len(), 1);
+    }
+}

@@ -1,0 +1,221 @@
+//! The terms of an index at one snapshot: how many documents have them, and where they stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use crate::SearchError;
+use crate::document::{DocumentRow, Occurrences};
+use crate::filter::automata::{Automaton, Compared};
+use crate::filter::request::Clause;
+use crate::index::{State, gone, unsettled_documents};
+use crate::layout::{DocumentId, after, term_row};
+use crate::postings::{Posting, Walk, documents_of};
+use crate::rows::Rows;
+
+/// The terms of a search in documents that are not settled, or gone.
+#[derive(Default)]
+pub struct Terms {
+    gone_ids: Rc<BTreeSet<DocumentId>>,
+    /// Terms of documents that are gone and not settled, with how many had them.
+    gone: BTreeMap<Vec<u8>, u64>,
+    /// Terms of documents that are not settled.
+    fresh: BTreeMap<Vec<u8>, Vec<Posting>>,
+}
+
+/// The terms and patterns that a clause looks for.
+#[derive(Default)]
+struct Asked {
+    terms: BTreeSet<Vec<u8>>,
+    patterns: Vec<(u16, Automaton)>,
+}
+
+impl Asked {
+    fn add(&mut self, clause: &Clause) {
+        match clause {
+            Clause::All | Clause::Nothing | Clause::Equal { .. } | Clause::Range { .. } => {}
+            Clause::Term { field, word } => _ = self.terms.insert(Clause::term(*field, word)),
+            Clause::Phrase {
+                field, words, prefix, ..
+            } => {
+                self.terms
+                    .extend(words.iter().map(|(_, word)| Clause::term(*field, word)));
+                let prefix = prefix
+                    .iter()
+                    .map(|(_, prefix)| (*field, Automaton::Prefix(prefix.clone())));
+                self.patterns.extend(prefix);
+            }
+            Clause::Pattern { field, automaton } => self.patterns.push((*field, automaton.clone())),
+            Clause::Boolean { must, should, must_not } => {
+                [must, should, must_not]
+                    .into_iter()
+                    .flatten()
+                    .for_each(|clause| self.add(clause));
+            }
+            Clause::Boost(_, clause) => self.add(clause),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.terms.is_empty() && self.patterns.is_empty()
+    }
+
+    fn takes(&self, term: &[u8]) -> bool {
+        let of_field = |(field, _): &&(u16, Automaton)| term.starts_with(&field.to_be_bytes());
+        let mut patterns = self.patterns.iter().filter(of_field);
+        self.terms.contains(term) || patterns.any(|(_, automaton)| automaton.matches(&term[2..]))
+    }
+}
+
+impl Terms {
+    /// The terms that a clause looks for. Reads no document if it looks for none.
+    pub fn read(rows: &mut dyn Rows, state: &State, clause: &Clause) -> Terms {
+        let mut asked = Asked::default();
+        asked.add(clause);
+        if asked.is_empty() {
+            return Terms::default();
+        }
+        let mut gone_ids = BTreeSet::new();
+        let (mut of_gone, mut fresh) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
+        for (id, row) in gone(rows, usize::MAX) {
+            gone_ids.insert(id);
+            DocumentRow::read(&row).terms(|term, _| {
+                if asked.takes(term) {
+                    *of_gone.entry(term.to_vec()).or_default() += 1;
+                }
+            });
+        }
+        for (id, row) in unsettled_documents(rows, state, usize::MAX) {
+            DocumentRow::read(&row).terms(|term, at| {
+                if asked.takes(term) {
+                    let occurrences = at.to_owned();
+                    fresh
+                        .entry(term.to_vec())
+                        .or_default()
+                        .push(Posting { id, occurrences });
+                }
+            });
+        }
+        Terms {
+            gone_ids: Rc::new(gone_ids),
+            gone: of_gone,
+            fresh,
+        }
+    }
+
+    /// How many documents have the term.
+    pub fn documents(&self, rows: &mut dyn Rows, term: &[u8]) -> u64 {
+        let row = rows.get(&term_row(term));
+        let settled = row.map_or(0, |row| u64::from(documents_of(&row)));
+        let gone = self.gone.get(term).copied().unwrap_or(0);
+        let fresh = self.fresh.get(term).map_or(0, Vec::len) as u64;
+        settled - gone + fresh
+    }
+
+    /// Walks the documents that have the term.
+    pub fn walk(&self, term: &[u8]) -> TermWalk {
+        TermWalk {
+            settled: Walk::new(term),
+            is_settled: true,
+            fresh: self.fresh.get(term).cloned().unwrap_or_default(),
+            next: 0,
+            gone: self.gone_ids.clone(),
+            at: None,
+        }
+    }
+
+    /// The terms of a field that a pattern matches, in byte order.
+    pub fn matching(
+        &self,
+        rows: &mut dyn Rows,
+        field: u16,
+        automaton: &Automaton,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Vec<u8>>, SearchError> {
+        let from = Clause::term(field, automaton.literal());
+        let mut found: Vec<Vec<u8>> = Vec::new();
+        let fresh = self.fresh.range(from.clone()..).map(|(term, _)| term);
+        let fresh = fresh.take_while(|term| term.starts_with(&from));
+        found.extend(fresh.filter(|term| automaton.matches(&term[2..])).cloned());
+        let (mut start, end) = (term_row(&from), after(&term_row(&from)));
+        loop {
+            let mut skip = None;
+            rows.scan(&start, &end, &mut |key, _| {
+                let term = &key[1..];
+                match automaton.compare(&term[2..]) {
+                    Compared::Matches => found.push(term.to_vec()),
+                    Compared::Differs => {}
+                    Compared::Dead(bytes) => skip = Some(after(&key[..3 + bytes])),
+                }
+                match skip.is_none() && !is_over() {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            });
+            if is_over() {
+                return Err(SearchError::Timeout);
+            }
+            match skip {
+                Some(next) => start = next,
+                None => break,
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+}
+
+/// The documents of one term, settled or not.
+pub struct TermWalk {
+    settled: Walk,
+    is_settled: bool,
+    fresh: Vec<Posting>,
+    next: usize,
+    gone: Rc<BTreeSet<DocumentId>>,
+    at: Option<DocumentId>,
+}
+
+impl TermWalk {
+    /// Goes to the first document at or after `id`. Ids that are asked for ascend.
+    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        let mut wanted = id;
+        while self.is_settled {
+            match self.settled.seek(rows, wanted) {
+                Some(found) if self.gone.contains(&found) => wanted = found + 1,
+                Some(found) => {
+                    self.at = Some(found);
+                    return self.at;
+                }
+                None => self.is_settled = false,
+            }
+        }
+        self.next += self.fresh[self.next..].partition_point(|posting| posting.id < id);
+        self.at = self.fresh.get(self.next).map(|posting| posting.id);
+        self.at
+    }
+
+    /// Where it stands.
+    pub fn at(&self) -> Option<DocumentId> {
+        self.at
+    }
+
+    /// How often the present document has the term.
+    pub fn frequency(&self) -> u32 {
+        match self.is_settled {
+            true => self.settled.found().frequency,
+            false => self.fresh[self.next].occurrences.frequency,
+        }
+    }
+
+    /// Where the present document has it, ascending.
+    pub fn positions(&self) -> Vec<u32> {
+        match self.is_settled {
+            true => self.settled.found().positions(),
+            false => {
+                let Occurrences { positions, .. } = &self.fresh[self.next].occurrences;
+                positions.clone()
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Walks the documents that a clause matches, in the order of their ids, and scores them.
+//!
+//! A walker moves on to the first match at or after an id, and never back. Scores are computed in
+//! single precision, as Tantivy does.
+
+use std::ops::{Bound, ControlFlow};
+
+use crate::SearchError;
+use crate::filter::automata::Automaton;
+use crate::filter::bm25::Bm25;
+use crate::filter::phrases;
+use crate::filter::request::Clause;
+use crate::filter::terms::{TermWalk, Terms};
+use crate::index::{State, tokens_of_field};
+use crate::layout::{DocumentId, after, field_prefix, id_of, tag_prefix};
+use crate::rows::Rows;
+use crate::search::IdRows;
+
+/// Rows that are read between two looks at the time.
+const ROWS_BETWEEN_CHECKS: u32 = 1024;
+
+/// How long a value is for its score.
+const VALUE_LENGTH: u32 = 1;
+
+/// The lengths of a document's fields, by their numbers.
+pub type Lengths = [(u16, u32)];
+
+pub enum Walker {
+    Nothing,
+    All(IdRows),
+    Term {
+        field: u16,
+        walk: Box<TermWalk>,
+        worth: Bm25,
+    },
+    Phrase(Box<Phrase>),
+    Ids {
+        ids: Vec<DocumentId>,
+        next: usize,
+    },
+    Equal {
+        rows: IdRows,
+        score: f32,
+    },
+    Boolean(Box<Boolean>),
+    Boost(f32, Box<Walker>),
+}
+
+pub struct Phrase {
+    field: u16,
+    words: Vec<(u32, TermWalk)>,
+    slop: u32,
+    /// The place behind the words, and what may stand there.
+    suffixes: Option<(u32, Vec<TermWalk>)>,
+    worth: Bm25,
+    at: Option<DocumentId>,
+    frequency: u32,
+}
+
+pub struct Boolean {
+    must: Vec<Walker>,
+    should: Vec<Walker>,
+    must_not: Vec<Walker>,
+    at: Option<DocumentId>,
+}
+
+/// Makes walkers at one snapshot.
+pub struct Maker<'m> {
+    pub rows: &'m mut dyn Rows,
+    pub terms: Terms,
+    pub state: State,
+    pub is_over: &'m dyn Fn() -> bool,
+}
+
+impl Maker<'_> {
+    pub fn walker(&mut self, clause: &Clause) -> Result<Walker, SearchError> {
+        if (self.is_over)() {
+            return Err(SearchError::Timeout);
+        }
+        Ok(match clause {
+            Clause::Nothing => Walker::Nothing,
+            Clause::All => Walker::All(IdRows::of_documents()),
+            Clause::Term { field, word } => {
+                let term = Clause::term(*field, word);
+                let documents = self.terms.documents(self.rows, &term);
+                if documents == 0 {
+                    return Ok(Walker::Nothing);
+                }
+                Walker::Term {
+                    field: *field,
+                    worth: self.worth(*field, &[documents]),
+                    walk: Box::new(self.terms.walk(&term)),
+                }
+            }
+            Clause::Phrase {
+                field,
+                words,
+                slop,
+                prefix,
+            } => self.phrase(*field, words, *slop, prefix.as_ref())?,
+            Clause::Pattern { field, automaton } => self.pattern(*field, automaton)?,
+            Clause::Equal { field, value } => self.equal(*field, value),
+            Clause::Range { field, from, to } => self.range(*field, from, to)?,
+            Clause::Boolean { must, should, must_not } => Walker::Boolean(Box::new(Boolean {
+                must: self.walkers(must)?,
+                should: self.walkers(should)?,
+                must_not: self.walkers(must_not)?,
+                at: None,
+            })),
+            Clause::Boost(boost, clause) => Walker::Boost(*boost, Box::new(self.walker(clause)?)),
+        })
+    }
+
+    fn walkers(&mut self, clauses: &[Clause]) -> Result<Vec<Walker>, SearchError> {
+        clauses.iter().map(|clause| self.walker(clause)).collect()
+    }
+
+    fn worth(&mut self, field: u16, documents: &[u64]) -> Bm25 {
+        let tokens = tokens_of_field(self.rows, field);
+        Bm25::new(documents, self.state.documents, tokens)
+    }
+
+    fn phrase(
+        &mut self,
+        field: u16,
+        words: &[(u32, String)],
+        slop: u32,
+        prefix: Option<&(u32, String)>,
+    ) -> Result<Walker, SearchError> {
+        let (mut walks, mut documents) = (Vec::new(), Vec::new());
+        for (place, word) in words {
+            let term = Clause::term(field, word);
+            documents.push(self.terms.documents(self.rows, &term));
+            walks.push((*place, self.terms.walk(&term)));
+        }
+        if documents.contains(&0) {
+            return Ok(Walker::Nothing);
+        }
+        let suffixes = match prefix {
+            None => None,
+            Some((place, prefix)) => {
+                let automaton = Automaton::Prefix(prefix.clone());
+                let terms = self.terms.matching(self.rows, field, &automaton, self.is_over)?;
+                Some((*place, terms.iter().map(|term| self.terms.walk(term)).collect()))
+            }
+        };
+        let worth = self.worth(field, &documents);
+        Ok(Walker::Phrase(Box::new(Phrase {
+            field,
+            words: walks,
+            slop,
+            suffixes,
+            worth,
+            at: None,
+            frequency: 0,
+        })))
+    }
+
+    fn pattern(&mut self, field: u16, automaton: &Automaton) -> Result<Walker, SearchError> {
+        let terms = self.terms.matching(self.rows, field, automaton, self.is_over)?;
+        let (mut ids, mut read) = (Vec::new(), 0_u32);
+        for term in terms {
+            let (mut walk, mut from) = (self.terms.walk(&term), 1);
+            while let Some(id) = walk.seek(self.rows, from) {
+                ids.push(id);
+                from = id + 1;
+                read = read.wrapping_add(1);
+                if read.is_multiple_of(ROWS_BETWEEN_CHECKS) && (self.is_over)() {
+                    return Err(SearchError::Timeout);
+                }
+            }
+            // Bounds what is kept by the number of documents.
+            if ids.len() as u64 > 2 * self.state.documents {
+                ids.sort_unstable();
+                ids.dedup();
+            }
+        }
+        Ok(of_ids(ids))
+    }
+
+    fn equal(&mut self, field: u16, value: &[u8]) -> Walker {
+        let prefix = tag_prefix(field, value);
+        let documents = self.rows.count(&prefix, &after(&prefix));
+        if documents == 0 {
+            return Walker::Nothing;
+        }
+        let score = self.worth(field, &[documents]).score(1, VALUE_LENGTH);
+        Walker::Equal {
+            rows: IdRows::new(prefix),
+            score,
+        }
+    }
+
+    fn range(&mut self, field: u16, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Result<Walker, SearchError> {
+        let whole = field_prefix(b'g', field);
+        let start = match from {
+            Bound::Unbounded => whole.clone(),
+            Bound::Included(value) => tag_prefix(field, value),
+            Bound::Excluded(value) => after(&tag_prefix(field, value)),
+        };
+        let end = match to {
+            Bound::Unbounded => after(&whole),
+            Bound::Included(value) => after(&tag_prefix(field, value)),
+            Bound::Excluded(value) => tag_prefix(field, value),
+        };
+        let (mut ids, mut read, mut was_over) = (Vec::new(), 0_u32, false);
+        if start < end {
+            self.rows.scan(&start, &end, &mut |key, _| {
+                ids.push(id_of(key));
+                read = read.wrapping_add(1);
+                was_over = read.is_multiple_of(ROWS_BETWEEN_CHECKS) && (self.is_over)();
+                match was_over {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+        }
+        match was_over {
+            true => Err(SearchError::Timeout),
+            false => Ok(of_ids(ids)),
+        }
+    }
+}
+
+fn of_ids(mut ids: Vec<DocumentId>) -> Walker {
+    ids.sort_unstable();
+    ids.dedup();
+    Walker::Ids { ids, next: 0 }
+}
+
+impl Walker {
+    /// Where it stands.
+    pub fn at(&self) -> Option<DocumentId> {
+        match self {
+            Walker::Nothing => None,
+            Walker::All(rows) | Walker::Equal { rows, .. } => rows.at(),
+            Walker::Term { walk, .. } => walk.at(),
+            Walker::Phrase(phrase) => phrase.at,
+            Walker::Ids { ids, next } => ids.get(*next).copied(),
+            Walker::Boolean(boolean) => boolean.at,
+            Walker::Boost(_, walker) => walker.at(),
+        }
+    }
+
+    /// Moves to the first match at or after `id`.
+    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        match self {
+            Walker::Nothing => None,
+            Walker::All(all) => all.seek(rows, id),
+            Walker::Equal { rows: of_value, .. } => of_value.seek(rows, id),
+            Walker::Term { walk, .. } => walk.seek(rows, id),
+            Walker::Phrase(phrase) => phrase.seek(rows, id),
+            Walker::Ids { ids, next } => {
+                *next += ids[*next..].partition_point(|other| *other < id);
+                ids.get(*next).copied()
+            }
+            Walker::Boolean(boolean) => boolean.seek(rows, id),
+            Walker::Boost(_, walker) => walker.seek(rows, id),
+        }
+    }
+
+    /// The score of the document at which it stands.
+    pub fn score(&self, lengths: &Lengths) -> f32 {
+        match self {
+            Walker::Nothing => 0.0,
+            Walker::All(_) | Walker::Ids { .. } => 1.0,
+            Walker::Equal { score, .. } => *score,
+            Walker::Term { field, walk, worth } => worth.score(walk.frequency(), length_of(lengths, *field)),
+            Walker::Phrase(phrase) => phrase.score(lengths),
+            Walker::Boolean(boolean) => boolean.score(lengths),
+            Walker::Boost(boost, walker) => boost * walker.score(lengths),
+        }
+    }
+}
+
+fn length_of(lengths: &Lengths, field: u16) -> u32 {
+    let found = lengths.iter().find(|(known, _)| *known == field);
+    found.map_or(0, |(_, length)| *length)
+}
+
+impl Phrase {
+    fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        if self.at.is_some_and(|at| at >= id) {
+            return self.at;
+        }
+        let mut wanted = id;
+        loop {
+            self.at = self.agreed(rows, wanted);
+            let at = self.at?;
+            if self.stands(rows, at) {
+                return Some(at);
+            }
+            wanted = at + 1;
+        }
+    }
+
+    fn agreed(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        let mut wanted = id;
+        loop {
+            let before = wanted;
+            for (_, walk) in &mut self.words {
+                wanted = walk.seek(rows, wanted)?;
+            }
+            if wanted == before && self.words[0].1.at() == Some(wanted) {
+                return Some(wanted);
+            }
+        }
+    }
+
+    fn stands(&mut self, rows: &mut dyn Rows, id: DocumentId) -> bool {
+        let starts = |(place, walk): &(u32, TermWalk)| starts_of(*place, walk);
+        let words: Vec<Vec<u32>> = self.words.iter().map(starts).collect();
+        self.frequency = phrases::count(&words, self.slop);
+        if self.frequency == 0 {
+            return false;
+        }
+        let Some((place, suffixes)) = &mut self.suffixes else {
+            return true;
+        };
+        let starts = phrases::starts(&words);
+        suffixes.iter_mut().any(|walk| {
+            walk.seek(rows, id) == Some(id) && {
+                let behind = starts_of(*place, walk);
+                starts.iter().any(|start| behind.binary_search(start).is_ok())
+            }
+        })
+    }
+
+    /// One word with the beginning of another is worth as much as a pattern.
+    fn score(&self, lengths: &Lengths) -> f32 {
+        match self.suffixes.is_some() && self.words.len() == 1 {
+            true => 1.0,
+            false => self.worth.score(self.frequency, length_of(lengths, self.field)),
+        }
+    }
+}
+
+/// Where a phrase would begin, by where one of its words stands.
+fn starts_of(place: u32, walk: &TermWalk) -> Vec<u32> {
+    let positions = walk.positions().into_iter();
+    positions.filter_map(|position| position.checked_sub(place)).collect()
+}
+
+impl Boolean {
+    fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        if self.at.is_some_and(|at| at >= id) {
+            return self.at;
+        }
+        let mut wanted = id;
+        loop {
+            self.at = match self.must.is_empty() {
+                true => self
+                    .should
+                    .iter_mut()
+                    .filter_map(|walker| walker.seek(rows, wanted))
+                    .min(),
+                false => agreed(&mut self.must, rows, wanted),
+            };
+            let at = self.at?;
+            let is_left_out = self.must_not.iter_mut().any(|walker| walker.seek(rows, at) == Some(at));
+            if !is_left_out {
+                break;
+            }
+            wanted = at + 1;
+        }
+        if let (Some(at), false) = (self.at, self.must.is_empty()) {
+            self.should.iter_mut().for_each(|walker| _ = walker.seek(rows, at));
+        }
+        self.at
+    }
+
+    fn score(&self, lengths: &Lengths) -> f32 {
+        let of = |walkers: &[Walker]| {
+            let present = walkers.iter().filter(|walker| walker.at() == self.at);
+            present.map(|walker| walker.score(lengths)).sum::<f32>()
+        };
+        of(&self.must) + of(&self.should)
+    }
+}
+
+/// The first document at or after `id` at which all stand.
+fn agreed(walkers: &mut [Walker], rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+    let mut wanted = id;
+    loop {
+        let before = wanted;
+        for walker in walkers.iter_mut() {
+            wanted = walker.seek(rows, wanted)?;
+        }
+        if wanted == before && walkers[0].at() == Some(wanted) {
+            return Some(wanted);
+        }
+    }
+}
