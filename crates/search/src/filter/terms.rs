@@ -113,9 +113,9 @@ impl Terms {
     }
 
     /// Walks the documents that have the term.
-    pub fn walk(&self, term: &[u8]) -> TermWalk {
+    pub fn walk(&self, rows: &mut dyn Rows, term: &[u8]) -> TermWalk {
         TermWalk {
-            settled: Walk::new(term),
+            settled: Walk::new(term, rows.get(&term_row(term)).unwrap_or_default()),
             is_settled: true,
             fresh: self.fresh.get(term).cloned().unwrap_or_default(),
             next: 0,

@@ -89,7 +89,7 @@ impl Maker<'_> {
                 Walker::Term {
                     field: *field,
                     worth: self.worth(*field, &[documents]),
-                    walk: Box::new(self.terms.walk(&term)),
+                    walk: Box::new(self.terms.walk(self.rows, &term)),
                 }
             }
             Clause::Phrase {
@@ -131,7 +131,7 @@ impl Maker<'_> {
         for (place, word) in words {
             let term = Clause::term(field, word);
             documents.push(self.terms.documents(self.rows, &term));
-            walks.push((*place, self.terms.walk(&term)));
+            walks.push((*place, self.terms.walk(self.rows, &term)));
         }
         if documents.contains(&0) {
             return Ok(Walker::Nothing);
@@ -141,7 +141,8 @@ impl Maker<'_> {
             Some((place, prefix)) => {
                 let automaton = Automaton::Prefix(prefix.clone());
                 let terms = self.terms.matching(self.rows, field, &automaton, self.is_over)?;
-                Some((*place, terms.iter().map(|term| self.terms.walk(term)).collect()))
+                let walks = terms.iter().map(|term| self.terms.walk(self.rows, term));
+                Some((*place, walks.collect()))
             }
         };
         let worth = self.worth(field, &documents);
@@ -160,7 +161,7 @@ impl Maker<'_> {
         let terms = self.terms.matching(self.rows, field, automaton, self.is_over)?;
         let (mut ids, mut read) = (Vec::new(), 0_u32);
         for term in terms {
-            let (mut walk, mut from) = (self.terms.walk(&term), 1);
+            let (mut walk, mut from) = (self.terms.walk(self.rows, &term), 1);
             while let Some(id) = walk.seek(self.rows, from) {
                 ids.push(id);
                 from = id + 1;
