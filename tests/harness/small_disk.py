@@ -95,6 +95,13 @@ class PowerDisk(Mounted):
     def _mount(self) -> None:
         run("mount", "-o", f"loop,{MOUNT_OPTIONS}", str(self.image), str(self.path))
 
+    def hang(self) -> None:
+        """From now on nothing that is written reaches the disk, and whoever waits for it waits, until `go_on`."""
+        run("fsfreeze", "--freeze", str(self.path))
+
+    def go_on(self) -> None:
+        run("fsfreeze", "--unfreeze", str(self.path))
+
     def cut(self, process: subprocess.Popen) -> None:
         """Takes the power from the disk under `process`, which is gone afterwards. The disk is there again, as it was left."""
         stop(process)

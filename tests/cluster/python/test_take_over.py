@@ -1,9 +1,11 @@
-"""Three nodes over three members of etcd: the home is killed or stands still, and nothing acknowledged is lost."""
+"""Three nodes over three members of etcd: the home is killed, stands still, or waits for its disk, and nothing acknowledged is lost."""
 
 import time
 
 import pytest
-from harness.cluster import Cluster
+import redis
+from harness.cluster import Cluster, until
+from harness.small_disk import PowerDisk, why_not
 from harness.writers import Writers, connect
 
 
@@ -66,3 +68,31 @@ def test_writes_go_on_when_the_leader_of_etcd_is_killed(cluster):
     finally:
         writers.end()
     writers.verify(cluster.home())
+
+
+def answered(act) -> bool:
+    try:
+        return bool(act())
+    except (redis.RedisError, OSError):
+        return False
+
+
+def test_a_home_whose_disk_answers_nothing_is_succeeded():
+    """It went on telling the others that it lived, and every write waited for that disk."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with PowerDisk(1024) as disk, Cluster(folders=[str(disk.path / "data"), None, None]) as cluster:
+        first, others = cluster.nodes[0], cluster.nodes[1:]
+        until(lambda: first.is_home() or answered(lambda: first.hand_over() or True), f"{first.name} is home")
+        client = redis.Redis(port=others[0].port, socket_timeout=2, retry=None)
+        until(lambda: answered(lambda: client.set("before", "kept")), "a write is acknowledged")
+        disk.hang()
+        try:
+            # The first one waits for the disk, and with it all others at this home.
+            until(lambda: answered(lambda: client.set("meanwhile", "kept")) and any(node.is_home() for node in others), "another node is home")
+        finally:
+            disk.go_on()
+        until(lambda: not first.is_home(), f"{first.name} follows")
+        until(lambda: answered(lambda: first.hand_over() or True) or first.is_home(), f"{first.name} is home again")
+        reader = redis.Redis(port=first.port, decode_responses=True)
+        until(lambda: answered(lambda: reader.mget("before", "meanwhile") == ["kept", "kept"]), "nothing is lost")

@@ -12,9 +12,11 @@
 //! shown its certificate and named the cluster it learns nothing: a wrong word closes the
 //! connection without an answer.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -25,6 +27,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::settings::NodeCertificates;
@@ -33,6 +36,8 @@ use crate::settings::NodeCertificates;
 const CALL_TIMEOUT: Duration = Duration::from_millis(700);
 /// How long a caller may take to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Most callers that have not said yet what they want.
+const CALLERS_MAX: usize = 256;
 /// Longest line of a greeting or of its answer, in bytes.
 const LINE_BYTES_MAX: usize = 256;
 
@@ -105,6 +110,38 @@ impl Link {
 
     fn greeting(&self) -> String {
         format!("quartet 1 {:032x}", self.cluster.0)
+    }
+}
+
+/// Callers that have not said yet what they want. If there are too many, the one that has been
+/// silent for the longest is dropped: a node says so at once, and strangers cannot take all
+/// descriptors of the process.
+#[derive(Default)]
+pub struct Callers(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+
+/// A caller's way out of [`Callers`].
+pub struct Heard(Arc<AtomicBool>);
+
+impl Heard {
+    /// The caller has said what it wants, or is gone.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Callers {
+    /// Hears a caller on a task of its own, which is to note when it has heard it. For a runtime of
+    /// one thread, where no task goes on while another is dropped.
+    pub fn hear<F: Future<Output = ()> + Send + 'static>(&mut self, caller: impl FnOnce(Heard) -> F) {
+        self.0.retain(|(_, is_heard)| !is_heard.load(Ordering::Relaxed));
+        if self.0.len() >= CALLERS_MAX
+            && let Some((oldest, _)) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        let is_heard = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(caller(Heard(is_heard.clone())));
+        self.0.push_back((task.abort_handle(), is_heard));
     }
 }
 

@@ -6,13 +6,15 @@
 //! ROOT/members/ID   JSON: name, address (host:port for other nodes), endpoints (listeners by name),
 //!                   redis and sentinel (host:port for clients, null if there is no such listener),
 //!                   clock_us (microseconds since 1970 when it was written), lag_records, lag_millis, hears
-//!                   (the number of the home that it hears, null if it hears none)
+//!                   (the number of the home that it hears, null if it hears none), process (another
+//!                   number for each process)
 //! ```
 //!
 //! and reads those of all others, which nodes are configured, the nodes' reports to the log, and
 //! the running term. Nothing that the log promises rests on the members.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,7 +23,7 @@ use parking_lot::RwLock;
 use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::drive::ask;
 use quartet_log_replicated::{
-    Answer, Configured, Failure, LeaseId, NodeId, Operation, Place, Request, Sequencer, TermValue, configured,
+    Answer, Compare, Configured, Failure, LeaseId, NodeId, Operation, Place, Request, Sequencer, TermValue, configured,
     configured_request, configures, remove_request,
 };
 use quartet_model::LogSequence;
@@ -64,6 +66,51 @@ pub struct Member {
     /// How far it is behind the log.
     pub lag_records: u64,
     pub lag_millis: u64,
+    /// Another number for each process, by which two of one name see each other.
+    #[serde(default)]
+    pub process: u64,
+}
+
+/// Another process runs under a node's name, and is reached at `address`.
+#[derive(Debug)]
+pub struct NameTaken {
+    name: String,
+    address: String,
+}
+
+impl fmt::Display for NameTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NameTaken { name, address } = self;
+        write!(
+            f,
+            "node-name: another process runs as {name}, reached at {address}; a name is free ten seconds after its \
+             process is gone"
+        )
+    }
+}
+
+impl std::error::Error for NameTaken {}
+
+/// Why a look at the other nodes has failed.
+enum LookError {
+    Failed(Failure),
+    Taken(NameTaken),
+}
+
+impl From<Failure> for LookError {
+    fn from(failure: Failure) -> LookError {
+        LookError::Failed(failure)
+    }
+}
+
+/// What this node keeps among the members.
+#[derive(Default)]
+struct Kept {
+    lease: Option<LeaseId>,
+    /// The value of its key, as far as is known.
+    value: Option<Vec<u8>>,
+    /// This process has written the key.
+    is_written: bool,
 }
 
 /// The state that was read last.
@@ -212,6 +259,9 @@ impl Members {
     ///
     /// The hold keeps the records that a node needs which stands still or is started again within
     /// the lease's ten seconds. `needed`: the first of them.
+    ///
+    /// Errors: another process has the name. Two would take each other for a home that is gone, and
+    /// take over from each other without an end.
     pub fn keep(
         &self,
         sequencer: &mut dyn Sequencer,
@@ -219,24 +269,40 @@ impl Members {
         needed: impl Fn() -> LogSequence,
         is_home_silent: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
-    ) {
-        let (mut lease, mut looked, mut was_silent) = (None, None::<Instant>, false);
+    ) -> Result<(), NameTaken> {
+        let (mut kept, mut looked, mut was_silent) = (Kept::default(), None::<Instant>, false);
         while !is_over() {
             let is_silent = is_home_silent();
             if was_silent != is_silent || looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
                 (looked, was_silent) = (Some(Instant::now()), is_silent);
-                if let Err(error) = self.look(sequencer, &mut lease, &own(), needed()) {
-                    tracing::debug!(%error, "the cluster's members could not be read");
-                    lease = None;
+                match self.look(sequencer, &mut kept, &own(), needed()) {
+                    Ok(()) => {}
+                    Err(LookError::Taken(taken)) => return Err(taken),
+                    Err(LookError::Failed(error)) => {
+                        tracing::debug!(%error, "the cluster's members could not be read");
+                    }
                 }
             } else if is_silent {
                 let _ = self.look_once(sequencer);
             }
             std::thread::sleep(LOOK_AT_TERM_EVERY);
         }
-        if let Some(lease) = lease {
+        if let Some(lease) = kept.lease {
             let _ = ask(sequencer, Request::Revoke { lease });
         }
+        Ok(())
+    }
+
+    /// Refuses a process whose name another one has that is reached elsewhere.
+    pub fn refuse_second(&self, sequencer: &mut dyn Sequencer, address: &str) -> Result<()> {
+        let key = self.key_of(self.me);
+        if let Answer::Value(Some(value)) = ask(sequencer, Request::Get { key }).context("log")?
+            && let Some(other) = member_of(&value)
+            && other.address != address
+        {
+            return Err(other.has_the_name().into());
+        }
+        Ok(())
     }
 
     /// Reads who the members are and which is home, as a node does that is none yet.
@@ -245,30 +311,74 @@ impl Members {
         self.read_members(sequencer)
     }
 
+    /// An etcd without room still renews leases and is still read: the nodes go on to know each
+    /// other by what they have written last.
     fn look(
         &self,
         sequencer: &mut dyn Sequencer,
-        lease: &mut Option<LeaseId>,
+        kept: &mut Kept,
         own: &Member,
         needed: LogSequence,
-    ) -> Result<(), Failure> {
-        let kept = match *lease {
+    ) -> Result<(), LookError> {
+        match self.keep_own(sequencer, kept, own, needed) {
+            Ok(()) | Err(LookError::Failed(Failure::NoRoom)) => {}
+            Err(error) => return Err(error),
+        }
+        self.read_term(sequencer)?;
+        Ok(self.read_members(sequencer)?)
+    }
+
+    fn keep_own(
+        &self,
+        sequencer: &mut dyn Sequencer,
+        kept: &mut Kept,
+        own: &Member,
+        needed: LogSequence,
+    ) -> Result<(), LookError> {
+        let is_alive = match kept.lease {
             Some(lease) => ask(sequencer, Request::KeepAlive { lease })?,
             None => Answer::NoLease,
         };
-        if kept == Answer::NoLease {
+        if is_alive == Answer::NoLease {
             let seconds = LEASE_SECONDS;
-            *lease = match ask(sequencer, Request::Grant { seconds })? {
+            kept.lease = match ask(sequencer, Request::Grant { seconds })? {
                 Answer::Lease(lease) => Some(lease),
                 _ => None,
             };
         }
-        if let Some(lease) = *lease {
-            ask(sequencer, self.put(own, lease))?;
+        if let Some(lease) = kept.lease {
+            self.write_own(sequencer, kept, own, lease)?;
             ask(sequencer, copies::hold_request(&self.place, self.me, needed, lease))?;
         }
-        self.read_term(sequencer)?;
-        self.read_members(sequencer)
+        Ok(())
+    }
+
+    /// Writes this node's key over what this process has written, or an earlier one at the same
+    /// address.
+    fn write_own(
+        &self,
+        sequencer: &mut dyn Sequencer,
+        kept: &mut Kept,
+        own: &Member,
+        lease: LeaseId,
+    ) -> Result<(), LookError> {
+        // At most an answer was missing, and the key has gone since.
+        for _ in 0..3 {
+            let value = serde_json::to_vec(own).expect("texts and numbers are JSON");
+            let answer = ask(sequencer, self.put(kept.value.clone(), value.clone(), lease))?;
+            let Answer::Refused { found } = answer else {
+                (kept.value, kept.is_written) = (Some(value), true);
+                return Ok(());
+            };
+            kept.value = found.into_iter().next().flatten();
+            if let Some(other) = kept.value.as_deref().and_then(member_of)
+                && other.process != own.process
+                && (kept.is_written || other.address != own.address)
+            {
+                return Err(LookError::Taken(other.has_the_name()));
+            }
+        }
+        Ok(())
     }
 
     fn read_members(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
@@ -301,16 +411,24 @@ impl Members {
         Ok(())
     }
 
-    fn put(&self, own: &Member, lease: LeaseId) -> Request {
+    /// Writes `value` to this node's key, if that is still `before`.
+    fn put(&self, before: Option<Vec<u8>>, value: Vec<u8>, lease: LeaseId) -> Request {
         let key = self.key_of(self.me);
+        let is_as_before = match before {
+            Some(value) => Compare::Value {
+                key: key.clone(),
+                value,
+            },
+            None => Compare::Absent(key.clone()),
+        };
         Request::Transact {
-            compares: Vec::new(),
+            compares: vec![is_as_before],
             operations: vec![Operation::Put {
-                key,
-                value: serde_json::to_vec(own).expect("texts and numbers are JSON"),
+                key: key.clone(),
+                value,
                 lease: Some(lease),
             }],
-            otherwise: Vec::new(),
+            otherwise: vec![key],
         }
     }
 
@@ -326,6 +444,18 @@ impl Members {
     }
 }
 
+impl Member {
+    fn has_the_name(self) -> NameTaken {
+        let Member { name, address, .. } = self;
+        NameTaken { name, address }
+    }
+}
+
+/// What a member's key holds.
+fn member_of(value: &[u8]) -> Option<Member> {
+    serde_json::from_slice(value).ok()
+}
+
 impl View {
     fn take_members(&mut self, prefix: &[u8], answer: &Answer, now: Instant, now_us: u64) {
         let Answer::Entries { entries, .. } = answer else {
@@ -333,8 +463,7 @@ impl View {
         };
         let member = |(key, value): &(Vec<u8>, Vec<u8>)| {
             let id = std::str::from_utf8(key.strip_prefix(prefix)?).ok()?;
-            let member: Member = serde_json::from_slice(value).ok()?;
-            Some((u64::from_str_radix(id, 16).ok()?, member))
+            Some((u64::from_str_radix(id, 16).ok()?, member_of(value)?))
         };
         let members: BTreeMap<u64, Member> = entries.iter().filter_map(member).collect();
         self.read_first.retain(|id, _| self.members.get(id) == members.get(id));
@@ -446,6 +575,7 @@ mod tests {
                 hears: *hears,
                 lag_records: 0,
                 lag_millis: 0,
+                process: 0,
             };
             let key = [PREFIX, format!("{id:016x}").as_bytes()].concat();
             (key, serde_json::to_vec(&member).unwrap())

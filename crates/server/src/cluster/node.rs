@@ -36,7 +36,7 @@ use super::archive::Archiving;
 use super::copying::{self, KeptHold};
 use super::forward::{self, HomeCaller};
 use super::identity;
-use super::link::{self, Link, Stream};
+use super::link::{self, Callers, Heard, Link, Stream};
 use super::members::{Member, Members, now_us};
 use super::object_store::{self, EtcdWithStore};
 use super::silence::Signs;
@@ -56,8 +56,11 @@ const BEAT_EVERY: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The exit status of a node that is to be started again, to copy the home.
 const EXIT_NEEDS_COPY: i32 = 75;
-/// The exit status of a node that an operator has removed.
+/// The exit status of a node that an operator has removed, or whose name another process has.
 const EXIT_REMOVED: i32 = 78;
+/// A home whose log's thread has waited for its disk for as long serves nobody. Writing down the
+/// longest transaction takes seconds as well.
+const STALLED_MILLIS: u64 = 10_000;
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that the system keeps each way of a connection within this process.
@@ -94,6 +97,8 @@ pub struct Shared {
     archiving: Mutex<Option<Archiving>>,
     /// The life signs of the home that is known, `None` for the home that there is not.
     signs: Mutex<(Option<NodeId>, Signs)>,
+    /// Another number for each process.
+    process: u64,
     is_over: AtomicBool,
     over: watch::Sender<bool>,
 }
@@ -147,6 +152,8 @@ impl Joined {
         let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
         let id = identity::join(&mut sequencer, cluster, folder, ClusterId(random()), parts)?;
         let place = Place::new(&cluster.root, id, PartitionId(0));
+        let members = Members::new(place.clone(), cluster.node(), cluster.nodes);
+        members.refuse_second(&mut sequencer, &cluster.address())?;
         identity::configure(&mut sequencer, &place, cluster)?;
         object_store::agree(&mut sequencer, &place, cluster)?;
         let mut joined = Joined::of(place, sequencer, cluster);
@@ -278,6 +285,7 @@ impl Node {
             entrances: RwLock::default(),
             archiving: Mutex::default(),
             signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
+            process: random() as u64,
             is_over: AtomicBool::new(false),
             over: watch::Sender::new(false),
         });
@@ -489,11 +497,11 @@ impl Shared {
         signs.unreachable_since.is_some() || signs.heard.elapsed() > 2 * BEAT_EVERY
     }
 
-    /// True if this node is home and the sequencer answers it. A home without answers is silent
-    /// towards the other nodes, so that one that has them takes over.
+    /// True if this node is home, the sequencer answers it, and so does its own disk. A home without
+    /// answers is silent towards the other nodes, so that one that has them takes over.
     fn is_living_home(&self) -> bool {
         let figures = self.foundation.engine.replication();
-        self.foundation.engine.is_home() && !figures.is_cut_off
+        self.foundation.engine.is_home() && !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS
     }
 
     /// The home that this node hears.
@@ -542,18 +550,23 @@ impl Shared {
             lag_millis: figures.lag_millis,
             hears: self.heard_home(),
             endpoints,
+            process: self.process,
         }
     }
 
     fn keep_members(&self, sequencer: &mut dyn Sequencer) {
         let needed = || LogSequence(self.foundation.engine.replication().synced + 1);
-        self.home.members.keep(
+        let kept = self.home.members.keep(
             sequencer,
             || self.own_member(),
             needed,
             || self.is_home_silent(),
             || self.is_over(),
         );
+        if let Err(taken) = kept {
+            tracing::error!("{taken}: stopping");
+            std::process::exit(EXIT_REMOVED);
+        }
     }
 
     /// Speaks with other nodes until this one ends.
@@ -577,22 +590,25 @@ impl Shared {
     async fn answer_nodes(self: Arc<Shared>, listener: std::net::TcpListener) -> std::io::Result<()> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
+        let mut callers = Callers::default();
         loop {
             let Ok((socket, _)) = listener.accept().await else {
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;
             };
             let shared = self.clone();
-            tokio::spawn(async move {
-                if let Err(error) = shared.answer_node(socket).await {
+            callers.hear(async move |heard| {
+                if let Err(error) = shared.answer_node(socket, heard).await {
                     tracing::debug!(%error, "a node's connection ended");
                 }
             });
         }
     }
 
-    async fn answer_node(&self, socket: TcpStream) -> std::io::Result<()> {
-        let (verb, mut stream) = self.home.link.hear(socket).await?;
+    async fn answer_node(&self, socket: TcpStream, heard: Heard) -> std::io::Result<()> {
+        let called = self.home.link.hear(socket).await;
+        heard.note();
+        let (verb, mut stream) = called?;
         let words: Vec<&str> = verb.split(' ').collect();
         match words.as_slice() {
             ["watch"] => {
@@ -602,7 +618,10 @@ impl Shared {
                         stream.write_u8(b'.').await?;
                         stream.flush().await?;
                     }
-                    tokio::time::sleep(BEAT_EVERY).await;
+                    // It says no more, so whatever is read is its end.
+                    if let Ok(end) = tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
+                        return end.map(drop);
+                    }
                 }
             }
             ["forward", listener, peer] => self.take_client(listener, peer, stream).await,

@@ -52,7 +52,7 @@ pub fn wait(context: &mut Context<'_, '_>, index: &KeyIndex) -> Result<Option<Ou
 }
 
 /// Says whether a search has to end. Its time begins here.
-pub fn clock(context: &Context<'_, '_>) -> impl Fn() -> bool + use<> {
+pub fn clock<'c>(context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
     Common::new(context).clock(context)
 }
 
