@@ -142,7 +142,7 @@ impl Definition {
                 self.names_stop_words = true;
             }
             b"SKIPINITIALSCAN" => self.skips_initial_scan = true,
-            // What has no value of a field is always found.
+            // Documents without a value are always found.
             b"INDEXALL" => {
                 let word = words.argument("INDEXALL")?.to_ascii_uppercase();
                 if word != b"ENABLE" && word != b"DISABLE" {

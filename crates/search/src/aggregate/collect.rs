@@ -1,8 +1,10 @@
 //! COLLECT: what the records of a group are, instead of one number about them.
 //!
-//! `FIELDS (* | count @name...) [SORTBY count @name [ASC|DESC]...] [LIMIT offset count] [DISTINCT]`,
-//! as <https://redis.io/docs/latest/develop/ai/search-and-query/advanced-concepts/aggregations/>
-//! has it.
+//! ```text
+//! FIELDS (* | count @name...) [SORTBY count @name [ASC|DESC]...] [LIMIT offset count] [DISTINCT]
+//! ```
+//!
+//! Follows what RediSearch 8.10 tests of it; defaults and texts of errors are its own.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -22,7 +24,7 @@ const SORT_KEYS_MAX: usize = 8;
 /// The greatest offset and count of LIMIT.
 const LIMIT_MAX: usize = i32::MAX as usize;
 
-/// What is collected of each record, and of which.
+/// The fields that are collected, and the records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collect {
     /// Names of properties; all of them if there is no list.
@@ -194,7 +196,7 @@ struct Collected {
     fields: Vec<(String, Value)>,
 }
 
-/// What a group has so far.
+/// The records of a group so far.
 #[derive(Default)]
 pub(super) struct Collection(Vec<Collected>);
 

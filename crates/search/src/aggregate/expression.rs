@@ -163,7 +163,7 @@ impl Node {
     fn value(&self, record: &Record) -> Result<Value, SearchError> {
         match self {
             Node::Value(value) => Ok(value.clone()),
-            // What an earlier step computed may be nothing.
+            // An earlier step may have computed nothing.
             Node::Property(name) => match record.get(name) {
                 Value::Null if !record.has(name) => {
                     let text = format!("{name}: has no value, consider using EXISTS if applicable");

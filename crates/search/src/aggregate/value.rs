@@ -141,8 +141,7 @@ pub fn sort_key(number: f64) -> String {
     with_digits(number, SORT_KEY_DIGITS)
 }
 
-/// As C's `%.{count}g`: so many digits, an exponent outside of 1e-4 to 1e`count`, no zeros at the
-/// end.
+/// As C's `%.{count}g`: an exponent outside of 1e-4 to 1e`count`, and no zeros at the end.
 fn with_digits(number: f64, count: i32) -> String {
     if number.is_nan() {
         return "nan".into();

@@ -310,8 +310,8 @@ impl Node {
         }
     }
 
-    /// Whether empty text is looked for in fields that do not index it. In all fields together it may
-    /// be looked for.
+    /// Whether empty text is looked for in fields that do not index it. It may be looked for in all
+    /// fields together.
     pub(crate) fn lacks_empty(&self, schema: &Schema) -> bool {
         let lacks = |children: &[Node]| children.iter().any(|child| child.lacks_empty(schema));
         match &self.kind {

@@ -51,8 +51,8 @@ pub(super) struct AggregateArguments {
     arrangement: Option<Arrangement>,
 }
 
-/// SORTBY and LIMIT are one step, which stands where the first of them does. Of several LIMIT, and
-/// of LIMIT and MAX, the last counts.
+/// SORTBY and LIMIT are one step, which stands where the first of them does. The last of several
+/// LIMIT counts, and the last of LIMIT and MAX.
 #[derive(Default)]
 struct Arrangement {
     /// How many steps precede it.
