@@ -195,7 +195,9 @@ class Case:
     theirs: object
     ours: object
     index: Index
-    original: redis.Connection
+    original: redis.Connection | None
+    # The keys that are found one at a time, if they were recorded.
+    right: list[str] | None = None
 
     def is_about(self, name: str) -> bool:
         return self.command[0] == name
@@ -251,14 +253,25 @@ def each_key_is_right(case: Case) -> bool:
     """Asked for one key at a time, the original finds what Quartet does."""
     if not case.is_about("FT.SEARCH") or not case.has_answers() or "INKEYS" in case.command:
         return False
-    asked = [*case.command[:3], *[word for word in case.command[3:] if word not in ("WITHSCORES", "WITHSORTKEYS")]]
-    right = []
-    for key in case.index.keys:
-        reply = answered(case.original, [*asked[:3], "INKEYS", "1", key, *asked[3:]])
-        total = reply[b"total_results"] if isinstance(reply, dict) else reply[0]
-        right += [key.encode()] * bool(total)
+    right = case.right if case.original is None else keys_one_by_one(case.command, case.index, case.original)
+    if right is None:
+        return False
     total, ours = case.pages()[1]
-    return (total if "0 0" in " ".join(map(str, asked)) else len({hit[0] for hit in ours})) == len(right) and {hit[0] for hit in ours} <= set(right)
+    found = {hit[0].decode() for hit in ours}
+    is_only_counted = "LIMIT 0 0" in " ".join(map(str, case.command))
+    return total == len(right) if is_only_counted else found == set(right)
+
+
+def keys_one_by_one(command: Command, index: Index, original: redis.Connection) -> list[str]:
+    asked = [word for word in command[3:] if word not in ("WITHSCORES", "WITHSORTKEYS")]
+    right = []
+    for key in index.keys:
+        reply = answered(original, [*command[:3], "INKEYS", "1", key, *asked])
+        if isinstance(reply, redis.ResponseError):
+            return []
+        total = reply[b"total_results"] if isinstance(reply, dict) else reply[0]
+        right += [key] * bool(total)
+    return right
 
 
 def all_but_order_total_and_absent(case: Case) -> bool:
@@ -424,8 +437,8 @@ def random_words(choice: random.Random, has_sounds: bool) -> str:
     return re.sub(r"\b\w{1,2}\b", "words", text) if has_sounds else text
 
 
-def fill(choice: random.Random, connections: list[redis.Connection]) -> Index:
-    """Makes the index and its documents."""
+def definition(choice: random.Random) -> tuple[Index, list[Command]]:
+    """An index, and the requests that make it and its documents."""
     is_json, has_vectors = choice.random() < 0.3, choice.random() < 0.5
     sortable = choice.choice([[], ["SORTABLE"], ["SORTABLE", "UNF"]])
     declared = {
@@ -460,11 +473,94 @@ def fill(choice: random.Random, connections: list[redis.Connection]) -> Index:
             commands.append(["JSON.SET", key, "$", json.dumps(fields)])
         else:
             commands.append(["HSET", key, *(value if isinstance(value, bytes) else str(value) for pair in fields.items() for value in pair)])
+    return Index(is_json, has_vectors, keys), commands
+
+
+def fill(commands: list[Command], connections: list[redis.Connection]) -> None:
     for command in commands:
         for connection in connections:
             reply = answered(connection, command)
             assert not isinstance(reply, redis.ResponseError), (command, reply)
-    return Index(is_json, has_vectors, keys)
+
+
+def let_take_long(connection: redis.Connection) -> None:
+    """A busy machine changes no answer."""
+    assert answered(connection, ["FT.CONFIG", "SET", "TIMEOUT", "0"]) == b"OK"
+
+
+# ---- What the original answered, for a comparison without it
+
+
+def plain(value: object) -> object:
+    """As JSON can have it: bytes as text of as many letters, other texts, maps and errors marked."""
+    match value:
+        case bytes():
+            return value.decode("latin-1")
+        case redis.ResponseError():
+            return {"error": str(value)}
+        case dict():
+            return {"map": [[plain(name), plain(one)] for name, one in value.items()]}
+        case list() | set() | tuple():
+            return [plain(one) for one in value]
+    return value
+
+
+def from_plain(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("latin-1")
+        case {"error": text}:
+            return redis.ResponseError(text)
+        case {"map": found}:
+            return {from_plain(name): from_plain(one) for name, one in found}
+        case list():
+            return [from_plain(one) for one in value]
+    return value
+
+
+def record(seed: int, schemas: int, queries: int, path: Path) -> None:
+    choice = random.Random(seed)
+    with Oracle(free_port()) as oracle, path.open("w") as out:
+        connections = [redis.Connection(port=oracle_port(oracle), protocol=protocol) for protocol in (2, 3)]
+        let_take_long(connections[0])
+        for _ in range(schemas):
+            index, commands = definition(choice)
+            fill(commands, connections[:1])
+            made = {"index": vars(index), "commands": [[plain_word(word) for word in command] for command in commands]}
+            out.write(json.dumps(made) + "\n")
+            for _ in range(queries):
+                command = request(choice, index)
+                line: dict[str, object] = {"command": [plain_word(word) for word in command]}
+                line["replies"] = [plain(answered(connection, command)) for connection in connections]
+                if command[0] == "FT.SEARCH" and not isinstance(line["replies"][0], dict):
+                    line["right"] = keys_one_by_one(command, index, connections[0])
+                out.write(json.dumps(line) + "\n")
+
+
+def plain_word(word: str | bytes) -> object:
+    return word if isinstance(word, str) else {"bytes": word.decode("latin-1")}
+
+
+def word_of(word: object) -> str | bytes:
+    return word if isinstance(word, str) else word["bytes"].encode("latin-1")
+
+
+def replay(path: Path, port: int) -> list[str]:
+    """Asks Quartet what was recorded. Returns what is unexplained."""
+    connections = [redis.Connection(port=port, protocol=protocol) for protocol in (2, 3)]
+    let_take_long(connections[0])
+    unexplained, index = [], None
+    for line in map(json.loads, path.read_text().splitlines()):
+        if "commands" in line:
+            index = Index(**line["index"])
+            fill([[word_of(word) for word in command] for command in line["commands"]], connections[:1])
+            continue
+        command = [word_of(word) for word in line["command"]]
+        for connection, recorded in zip(connections, line["replies"], strict=True):
+            theirs, ours = from_plain(recorded), answered(connection, command)
+            if not is_same(command, theirs, ours) and class_of(Case(command, theirs, ours, index, None, line.get("right"))) == "unexplained":
+                unexplained.append(f"{command}\n    theirs {theirs!r:.600}\n    ours   {ours!r:.600}")
+    return unexplained
 
 
 def main() -> int:
@@ -473,7 +569,11 @@ def main() -> int:
     parser.add_argument("--schemas", type=int, default=20)
     parser.add_argument("--queries", type=int, default=500, help="requests for each schema")
     parser.add_argument("--show", type=int, default=3, help="how many differences of each class are printed")
+    parser.add_argument("--record", type=Path, help="only records what the original answers")
     arguments = parser.parse_args()
+    if arguments.record:
+        record(arguments.seed, arguments.schemas, arguments.queries, arguments.record)
+        return 0
     choice = random.Random(arguments.seed)
     counts: collections.Counter[str] = collections.Counter()
     examples: dict[str, list[str]] = collections.defaultdict(list)
@@ -482,8 +582,11 @@ def main() -> int:
         quartet = Quartet(port)
         try:
             peers = {name: [redis.Connection(port=at, protocol=protocol) for protocol in (2, 3)] for name, at in (("theirs", oracle_port(oracle)), ("ours", port))}
+            for connections in peers.values():
+                let_take_long(connections[0])
             for schema in range(arguments.schemas):
-                index = fill(choice, [peers["theirs"][0], peers["ours"][0]])
+                index, commands = definition(choice)
+                fill(commands, [peers["theirs"][0], peers["ours"][0]])
                 for _ in range(arguments.queries):
                     command = request(choice, index)
                     for theirs, ours in zip(peers["theirs"], peers["ours"], strict=True):

@@ -17,6 +17,9 @@ pub enum SearchError {
     /// An argument of the request or of the schema is wrong.
     #[error("{0}")]
     Arguments(String),
+    /// A word of the request stands where none of its kind may.
+    #[error("{0}")]
+    Unrecognized(String),
     /// A query names a parameter that PARAMS does not give.
     #[error("No such parameter `{0}`")]
     NoParameter(String),
@@ -47,6 +50,7 @@ impl SearchError {
             SearchError::Syntax(_) => "SEARCH_SYNTAX",
             SearchError::Expression(_) => "SEARCH_EXPR",
             SearchError::Arguments(_) => "SEARCH_PARSE_ARGS",
+            SearchError::Unrecognized(_) => "SEARCH_ARG_UNRECOGNIZED",
             SearchError::NoParameter(_) => "SEARCH_PARAM_NOT_FOUND",
             SearchError::Value(_) => "SEARCH_VALUE_BAD",
             SearchError::Attribute(_) => "SEARCH_ATTR_BAD",

@@ -121,7 +121,7 @@ impl Catalogue {
         self.aliases.contains_key(name)
     }
 
-    fn aliases_of<'c>(&'c self, name: &'c [u8]) -> impl Iterator<Item = &'c Vec<u8>> {
+    pub fn aliases_of<'c>(&'c self, name: &'c [u8]) -> impl Iterator<Item = &'c Vec<u8>> {
         self.aliases
             .iter()
             .filter(move |(_, index)| *index == name)

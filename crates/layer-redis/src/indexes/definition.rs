@@ -4,7 +4,7 @@
 use quartet_search::aggregate::Expression;
 use quartet_search::analysis::{Language, Phonetics, StopWords};
 use quartet_search::shapes::System;
-use quartet_search::{Field, FieldKind, Schema};
+use quartet_search::{Field, FieldKind, Schema, SearchError};
 
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
@@ -142,11 +142,19 @@ impl Definition {
                 self.names_stop_words = true;
             }
             b"SKIPINITIALSCAN" => self.skips_initial_scan = true,
+            // Documents without a value are always found.
+            b"INDEXALL" => {
+                let word = words.argument("INDEXALL")?.to_ascii_uppercase();
+                if word != b"ENABLE" && word != b"DISABLE" {
+                    return Err("SEARCH_ADD_ARGS Invalid argument for `INDEXALL`, use ENABLE/DISABLE".into());
+                }
+            }
             b"TEMPORARY" => return Err(refused("Indexes that go by themselves (TEMPORARY) are not served")),
             _ => {
                 let known = OPTIONS.iter().find(|option| option.as_bytes() == upper);
-                let shown = || refused(format!("Unknown argument `{}`", String::from_utf8_lossy(word)));
-                let option = Accepted(known.ok_or_else(shown)?);
+                let shown = String::from_utf8_lossy(word);
+                let unknown = || SearchError::Unrecognized(format!("Unknown argument `{shown}`"));
+                let option = Accepted(known.ok_or_else(|| unknown().text())?);
                 if !self.options.contains(&option) {
                     self.options.push(option);
                     let place = |option: &Accepted| OPTIONS.iter().position(|known| *known == option.0);

@@ -112,7 +112,12 @@ impl Function {
         let (name, least, most, _) = self.row();
         match (least..=most).contains(&arguments) {
             true => Ok(()),
-            false => Err(refused(format!("Invalid arguments for function '{name}'"))),
+            false if least == most => Err(refused(format!(
+                "Function '{name}' expects {least} arguments, but got {arguments}"
+            ))),
+            false => Err(refused(format!(
+                "Function '{name}' expects between {least} and {most} arguments, but got {arguments}"
+            ))),
         }
     }
 
@@ -124,6 +129,20 @@ impl Function {
 
 fn refused(text: String) -> SearchError {
     SearchError::Expression(text)
+}
+
+/// The original's number of a type stands before the argument's.
+fn wrong_type(value: &Value, at: usize, function: &str) -> SearchError {
+    let kind = match value {
+        Value::Number(_) => 1,
+        Value::Text(_) => 2,
+        Value::Null => 3,
+        Value::List(_) => 5,
+        Value::Map(_) => 9,
+    };
+    refused(format!(
+        "Invalid type ({kind}) for argument {at} in function '{function}'"
+    ))
 }
 
 fn math(values: &[Value], function: fn(f64) -> f64) -> Result<Value, SearchError> {
@@ -145,7 +164,7 @@ fn of_two(values: &[Value], function: impl FnOnce(&[u8], &[u8]) -> f64) -> Resul
 fn strlen(values: &[Value]) -> Result<Value, SearchError> {
     match &values[0] {
         Value::Text(text) => Ok(Value::Number(text.len() as f64)),
-        _ => Err(refused("Invalid type for argument 0 in function 'strlen'".into())),
+        other => Err(wrong_type(other, 0, "strlen")),
     }
 }
 
@@ -161,9 +180,11 @@ fn occurrences(text: &[u8], part: &[u8]) -> f64 {
 /// ends that far before the end.
 fn substr(values: &[Value]) -> Result<Value, SearchError> {
     let text = values[0].bytes();
-    let (Some(start), Some(length)) = (values[1].number(), values[2].number()) else {
-        return Err(refused("Invalid type for substr. Expected string".into()));
+    let number = |at: usize| match &values[at] {
+        Value::Number(number) => Ok(*number),
+        other => Err(wrong_type(other, at, "substr")),
     };
+    let (start, length) = (number(1)?, number(2)?);
     let size = text.len() as i64;
     let from_end = |offset: i64| {
         if offset < 0 {
@@ -196,7 +217,10 @@ fn format(values: &[Value]) -> Result<Value, SearchError> {
             Some(b'%') => out.push(b'%'),
             Some(b's') => {
                 let missing = || refused("Not enough arguments for format".into());
-                out.extend(arguments.next().ok_or_else(missing)?.bytes());
+                match arguments.next().ok_or_else(missing)? {
+                    Value::Null => out.extend(b"(null)"),
+                    value => out.extend(value.bytes()),
+                }
             }
             None => return Err(refused("Bad format string!".into())),
             Some(_) => return Err(refused("Unknown format specifier passed".into())),

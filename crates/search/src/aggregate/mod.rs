@@ -4,6 +4,7 @@
 //! they are written in a request is not known here. A property that no earlier step gives is
 //! refused before anything runs.
 
+mod collect;
 mod expression;
 mod functions;
 mod reducers;
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 
 pub use expression::Expression;
 pub use reducers::Reducer;
-pub use value::{Record, Value};
+pub use value::{Record, Value, sort_key};
 
 use crate::SearchError;
 use crate::aggregate::reducers::Reduced;

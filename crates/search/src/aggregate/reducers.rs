@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::SearchError;
+use crate::aggregate::collect::{Collect, Collection};
 use crate::aggregate::{Record, Value};
 
 /// A function of all records of a group.
@@ -32,6 +33,8 @@ pub enum Reducer {
     RandomSample(String, usize),
     /// The value of the first record, or of the first by another property, which ascends or not.
     FirstValue(String, Option<(String, bool)>),
+    /// The records themselves.
+    Collect(Collect),
 }
 
 impl Reducer {
@@ -55,6 +58,7 @@ impl Reducer {
             "QUANTILE" => return quantile(arguments),
             "FIRST_VALUE" => return first_value(arguments),
             "RANDOM_SAMPLE" => return random_sample(arguments),
+            "COLLECT" => return Collect::parse(arguments).map(Reducer::Collect),
             _ => return Err(refused(&format!("No such reducer: {name}"))),
         };
         match arguments {
@@ -65,11 +69,13 @@ impl Reducer {
     }
 
     /// Names of the properties that it reads.
-    pub fn properties(&self) -> impl Iterator<Item = &str> {
-        let (first, second) = match self {
-            Reducer::Count => (None, None),
-            Reducer::FirstValue(name, by) => (Some(name), by.as_ref().map(|(name, _)| name)),
-            Reducer::Sum(name)
+    pub fn properties(&self) -> Vec<&str> {
+        match self {
+            Reducer::Count => Vec::new(),
+            Reducer::FirstValue(name, Some((by, _))) => vec![name, by],
+            Reducer::Collect(collect) => collect.properties().collect(),
+            Reducer::FirstValue(name, None)
+            | Reducer::Sum(name)
             | Reducer::Min(name)
             | Reducer::Max(name)
             | Reducer::Avg(name)
@@ -77,9 +83,8 @@ impl Reducer {
             | Reducer::Quantile(name, _)
             | Reducer::StdDev(name)
             | Reducer::RandomSample(name, _)
-            | Reducer::ToList(name) => (Some(name), None),
-        };
-        first.into_iter().chain(second).map(String::as_str)
+            | Reducer::ToList(name) => vec![name],
+        }
     }
 }
 
@@ -88,7 +93,7 @@ fn refused(text: &str) -> SearchError {
 }
 
 fn unknown(argument: &str, position: usize, reducer: &str) -> SearchError {
-    refused(&format!(
+    SearchError::Unrecognized(format!(
         "Unknown argument `{argument}` at position {position} for {reducer}"
     ))
 }
@@ -150,6 +155,7 @@ pub(super) struct Reduced<'r> {
     values: BTreeSet<Value>,
     sample: Vec<Value>,
     first: Option<(Value, Value)>,
+    collection: Collection,
 }
 
 impl<'r> Reduced<'r> {
@@ -161,12 +167,16 @@ impl<'r> Reduced<'r> {
             values: BTreeSet::new(),
             sample: Vec::new(),
             first: None,
+            collection: Collection::default(),
         }
     }
 
     /// Returns how many bytes more it keeps, about.
     pub fn add(&mut self, record: &Record) -> usize {
         self.records += 1;
+        if let Reducer::Collect(collect) = self.reducer {
+            return self.collection.add(collect, record);
+        }
         let before = self.numbers.len() + self.values.len() + self.sample.len();
         self.take(record);
         let after = self.numbers.len() + self.values.len() + self.sample.len();
@@ -181,7 +191,7 @@ impl<'r> Reduced<'r> {
 
     fn take(&mut self, record: &Record) {
         match self.reducer {
-            Reducer::Count => {}
+            Reducer::Count | Reducer::Collect(_) => {}
             Reducer::Sum(name) | Reducer::Min(name) | Reducer::Max(name) => self.add_to_one(record.get(name)),
             Reducer::Avg(name) | Reducer::Quantile(name, _) | Reducer::StdDev(name) => {
                 self.numbers.extend(record.get(name).number());
@@ -266,6 +276,7 @@ impl<'r> Reduced<'r> {
             }
             Reducer::RandomSample(..) => return Value::List(self.sample),
             Reducer::ToList(_) => return Value::List(self.values.into_iter().collect()),
+            Reducer::Collect(collect) => return self.collection.result(collect),
             Reducer::FirstValue(..) => return self.first.map_or(Value::Null, |(_, value)| value),
         })
     }

@@ -15,6 +15,8 @@ pub enum Value {
     Text(Vec<u8>),
     /// Several values.
     List(Vec<Value>),
+    /// Values with names.
+    Map(Vec<(String, Value)>),
 }
 
 impl Value {
@@ -28,7 +30,7 @@ impl Value {
         match self {
             Value::Number(number) => Some(*number),
             Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
-            Value::Null | Value::List(_) => None,
+            Value::Null | Value::List(_) | Value::Map(_) => None,
         }
     }
 
@@ -46,6 +48,7 @@ impl Value {
             Value::Null | Value::Number(_) => size_of::<f64>(),
             Value::Text(text) => text.len(),
             Value::List(values) => values.iter().map(|value| size_of::<Value>() + value.size()).sum(),
+            Value::Map(pairs) => size_of_pairs(pairs),
         }
     }
 
@@ -64,6 +67,7 @@ impl Value {
             Value::Number(number) => *number != 0.0,
             Value::Text(text) => !text.is_empty(),
             Value::List(values) => !values.is_empty(),
+            Value::Map(pairs) => !pairs.is_empty(),
         }
     }
 
@@ -88,6 +92,7 @@ impl Value {
             Value::Number(_) => 1,
             Value::Text(_) => 2,
             Value::List(_) => 3,
+            Value::Map(_) => 4,
         }
     }
 }
@@ -99,6 +104,7 @@ impl Ord for Value {
             (Value::Number(a), Value::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
             (Value::Text(a), Value::Text(b)) => a.cmp(b),
             (Value::List(a), Value::List(b)) => a.cmp(b),
+            (Value::Map(a), Value::Map(b)) => a.cmp(b),
             _ => self.rank().cmp(&other.rank()),
         }
     }
@@ -126,6 +132,7 @@ impl Hash for Value {
             Value::Number(number) => (number + 0.0).to_bits().hash(state),
             Value::Text(text) => text.hash(state),
             Value::List(values) => values.hash(state),
+            Value::Map(pairs) => pairs.hash(state),
         }
     }
 }
@@ -140,33 +147,55 @@ impl fmt::Display for Value {
                 let texts: Vec<_> = values.iter().map(Value::to_string).collect();
                 write!(out, "{}", texts.join(","))
             }
+            Value::Map(pairs) => {
+                let texts: Vec<_> = pairs.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+                write!(out, "{{{}}}", texts.join(", "))
+            }
         }
     }
+}
+
+/// Bytes that values with names take, about.
+pub(super) fn size_of_pairs(pairs: &[(String, Value)]) -> usize {
+    let sizes = pairs.iter().map(|(name, value)| name.len() + value.size());
+    size_of_val(pairs) + sizes.sum::<usize>()
 }
 
 /// Digits of a number that is not whole.
 const DIGITS: i32 = 12;
 
+/// Digits of a number that hits were sorted by.
+const SORT_KEY_DIGITS: i32 = 17;
+
 fn write_number(number: f64, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match number == number.trunc() && number.abs() < 9.2e18 {
+        true => write!(out, "{}", number as i64),
+        false => write!(out, "{}", with_digits(number, DIGITS)),
+    }
+}
+
+/// A number by which hits were sorted, as WITHSORTKEYS shows it: with all of its digits.
+pub fn sort_key(number: f64) -> String {
+    with_digits(number, SORT_KEY_DIGITS)
+}
+
+/// As C's `%.{count}g`: an exponent outside of 1e-4 to 1e`count`, and no zeros at the end.
+fn with_digits(number: f64, count: i32) -> String {
     if number.is_nan() {
-        return write!(out, "nan");
+        return "nan".into();
     }
     if number.is_infinite() {
-        return write!(out, "{}", if number > 0.0 { "inf" } else { "-inf" });
+        return if number > 0.0 { "inf" } else { "-inf" }.into();
     }
-    if number == number.trunc() && number.abs() < 9.2e18 {
-        return write!(out, "{}", number as i64);
-    }
-    // As C's %.12g: twelve digits, an exponent outside of 1e-4 to 1e12, no zeros at the end.
-    let scientific = format!("{number:.*e}", DIGITS as usize - 1);
+    let scientific = format!("{number:.*e}", count as usize - 1);
     let (digits, exponent) = scientific.split_once('e').expect("the form has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is a number");
-    if (-4..DIGITS).contains(&exponent) {
-        let fixed = format!("{number:.*}", (DIGITS - 1 - exponent) as usize);
-        return write!(out, "{}", without_zeros(&fixed));
+    if (-4..count).contains(&exponent) {
+        let fixed = format!("{number:.*}", (count - 1 - exponent) as usize);
+        return without_zeros(&fixed).into();
     }
     let sign = if exponent < 0 { '-' } else { '+' };
-    write!(out, "{}e{sign}{:02}", without_zeros(digits), exponent.abs())
+    format!("{}e{sign}{:02}", without_zeros(digits), exponent.abs())
 }
 
 fn without_zeros(number: &str) -> &str {
@@ -189,6 +218,11 @@ impl Record {
     pub fn get(&self, name: &str) -> &Value {
         let found = self.properties.iter().find(|(known, _)| known == name);
         found.map_or(&Value::Null, |(_, value)| value)
+    }
+
+    /// Whether something gave the property a value, be it null.
+    pub fn has(&self, name: &str) -> bool {
+        self.properties.iter().any(|(known, _)| known == name)
     }
 
     /// Gives a property a value.
@@ -246,6 +280,8 @@ mod tests {
         check(8f64.ln(), "2.07944154168");
         check(-2.5, "-2.5");
         check(f64::NEG_INFINITY, "-inf");
+        assert_eq!(sort_key(0.1), "0.10000000000000001");
+        assert_eq!((sort_key(2.5), sort_key(1e17)), ("2.5".into(), "1e+17".into()));
     }
 
     #[test]

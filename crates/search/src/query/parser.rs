@@ -54,6 +54,10 @@ fn read(
         return Err(SearchError::Limit(text));
     }
     parser.check_names(&query)?;
+    if query.root.lacks_empty(schema) {
+        let text = "Use `INDEXEMPTY` in field creation in order to index and query for empty strings";
+        return Err(SearchError::Syntax(text.into()));
+    }
     if expander != Expander::Nothing && query.nearest.is_none() {
         let stemmer = Stemmer::new(schema.language);
         query.root.expand(&Expansion {
@@ -85,8 +89,13 @@ impl<'a> Parser<'a> {
             _ if self.is_first => self.first_either()?,
             _ => self.either()?,
         };
+        // Before nearness, a condition of stop words alone filters nothing.
+        let nothing = match self.peek() {
+            Kind::Arrow => NodeKind::All,
+            _ => NodeKind::Empty,
+        };
         let mut query = Query {
-            root: root.unwrap_or(Node::of(NodeKind::Empty)),
+            root: root.unwrap_or(Node::of(nothing)),
             nearest: None,
         };
         if self.peek() == Kind::Arrow {

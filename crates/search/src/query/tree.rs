@@ -298,6 +298,40 @@ impl Node {
         Ok(())
     }
 
+    /// Takes the values of TAG fields out of scores.
+    pub fn leave_tags_unscored(&mut self) {
+        match &mut self.kind {
+            NodeKind::Tag { .. } => self.options.weight = 0.0,
+            NodeKind::Every { children, .. } | NodeKind::Any(children) => {
+                children.iter_mut().for_each(Node::leave_tags_unscored);
+            }
+            NodeKind::Not(child) | NodeKind::Optional(child) => child.leave_tags_unscored(),
+            _ => {}
+        }
+    }
+
+    /// Whether empty text is looked for in fields that do not index it. It may be looked for in all
+    /// fields together.
+    pub(crate) fn lacks_empty(&self, schema: &Schema) -> bool {
+        let lacks = |children: &[Node]| children.iter().any(|child| child.lacks_empty(schema));
+        match &self.kind {
+            NodeKind::Word { term, .. } if term.is_empty() && self.options.fields != ALL_FIELDS => {
+                let mut fields = schema
+                    .texts()
+                    .filter(|(bit, _)| bit & self.options.fields != 0)
+                    .peekable();
+                fields.peek().is_some() && !fields.any(|(_, field)| field.index_empty)
+            }
+            NodeKind::Tag { field, values } => {
+                let is_empty = |value: &Node| matches!(&value.kind, NodeKind::Word { term, .. } if term.is_empty());
+                !schema.field(*field).index_empty && values.iter().any(is_empty)
+            }
+            NodeKind::Every { children, .. } | NodeKind::Any(children) => lacks(children),
+            NodeKind::Not(child) | NodeKind::Optional(child) => child.lacks_empty(schema),
+            _ => false,
+        }
+    }
+
     /// How many conditions there are that look something up.
     pub(crate) fn leaves(&self) -> usize {
         match &self.kind {

@@ -1,8 +1,9 @@
 //! Making, changing and removing indexes and their other names.
 
+use quartet_search::SearchError;
 use quartet_wire_resp::Arguments;
 
-use super::lookup::{check_access, find, not_found, words};
+use super::lookup::{check_access, find, not_found, words, words_between};
 use super::upkeep;
 use crate::commands::json::Path;
 use crate::handler::context::Context;
@@ -23,7 +24,8 @@ const INDEXES_MAX: usize = 1000;
 const NAME_BYTES_MAX: usize = 1024;
 
 const EXISTS: &str = "SEARCH_INDEX_EXISTS Index already exists";
-const ALIAS_EXISTS: &str = "SEARCH_ALIAS_CONFLICT Alias already exists";
+const ALIAS_EXISTS: &str = "SEARCH_INDEX_EXISTS Alias already exists";
+const ALIAS_IS_INDEX: &str = "SEARCH_ALIAS_CONFLICT Alias conflicts with an existing index name";
 const NO_ALIAS: &str = "SEARCH_ALIAS_NOT_FOUND Alias does not exist";
 
 pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -65,8 +67,19 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
     Ok(())
 }
 
-/// The fields of an index on documents are paths. Those of the older kind lead to nothing.
+/// Names and paths are of something. The fields of an index on documents are paths; those of the
+/// older kind lead to nothing.
 fn check_paths(name: &[u8], definition: &Definition) -> Result<(), ErrorReply> {
+    for (_, field) in definition.schema.fields() {
+        if field.name.is_empty() {
+            return Err(refused("Field name cannot be empty"));
+        }
+        for (part, text) in [("name", &field.name), ("path", &field.path)] {
+            if text.contains('\0') {
+                return Err(refused(format!("Field {part} cannot contain null bytes")));
+            }
+        }
+    }
     let fields = definition.schema.fields().filter(|_| definition.on == Kind::Json);
     for (_, field) in fields {
         if Path::parse(field.path.as_bytes()).is_err() {
@@ -127,7 +140,7 @@ fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> 
 }
 
 pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let words = words(arguments, 1)?;
+    let words = words_between(arguments, 1, 2)?;
     remove(context, &words)
 }
 
@@ -139,7 +152,7 @@ pub fn dropped_with_keys(arguments: Arguments<'_>) -> Option<Vec<u8>> {
 }
 
 pub fn drop_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let words = words(arguments, 1)?;
+    let words = words_between(arguments, 1, 2)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if catalogue.find(words[0]).is_none() {
         context.reply.ok();
@@ -154,7 +167,7 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, Err
         Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
         Some(word) => {
             let word = String::from_utf8_lossy(word);
-            return Err(refused(format!("Unknown argument `{word}`")));
+            return Err(SearchError::Unrecognized(format!("Unknown argument `{word}`")).into());
         }
     };
     let index = find(context, words[0], with_documents)?;
@@ -175,12 +188,12 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, Err
 }
 
 pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let words = words(arguments, 2)?;
+    let words = words_between(arguments, 2, 2)?;
     add_alias(context, words[0], words[1])
 }
 
 pub fn alias_add_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let words = words(arguments, 2)?;
+    let words = words_between(arguments, 2, 2)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if catalogue.is_alias(words[0]) {
         context.reply.ok();
@@ -191,7 +204,10 @@ pub fn alias_add_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'
 
 fn add_alias(context: &mut Context<'_, '_>, alias: &[u8], index: &[u8]) -> Result<(), ErrorReply> {
     let catalogue = context.groups.indexes().catalogue(context.tx);
-    if catalogue.is_alias(alias) || catalogue.named(alias).is_some() {
+    if catalogue.named(alias).is_some() {
+        return Err(ALIAS_IS_INDEX.into());
+    }
+    if catalogue.is_alias(alias) {
         return Err(ALIAS_EXISTS.into());
     }
     set_alias(context, alias, index)
@@ -209,10 +225,10 @@ fn set_alias(context: &mut Context<'_, '_>, alias: &[u8], name: &[u8]) -> Result
 }
 
 pub fn alias_update(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let words = words(arguments, 2)?;
+    let words = words_between(arguments, 2, 2)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if catalogue.named(words[0]).is_some() {
-        return Err(ALIAS_EXISTS.into());
+        return Err(ALIAS_IS_INDEX.into());
     }
     if catalogue.is_alias(words[0]) {
         find(context, words[0], false)?;
@@ -221,12 +237,12 @@ pub fn alias_update(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
 }
 
 pub fn alias_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let words = words(arguments, 1)?;
+    let words = words_between(arguments, 1, 1)?;
     remove_alias(context, words[0])
 }
 
 pub fn alias_delete_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let words = words(arguments, 1)?;
+    let words = words_between(arguments, 1, 1)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if !catalogue.is_alias(words[0]) {
         context.reply.ok();
@@ -243,6 +259,18 @@ fn remove_alias(context: &mut Context<'_, '_>, alias: &[u8]) -> Result<(), Error
     find(context, alias, false)?;
     clear_alias(context.tx, alias);
     context.reply.ok();
+    Ok(())
+}
+
+/// An index's other names. Takes the index's own name only.
+pub fn alias_list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let words = words_between(arguments, 1, 1)?;
+    let catalogue = context.groups.indexes().catalogue(context.tx);
+    let index = catalogue.named(words[0]).ok_or_else(|| not_found(words[0]))?;
+    check_access(context, &index.definition.prefixes, false)?;
+    let aliases: Vec<_> = catalogue.aliases_of(&index.name).collect();
+    context.reply.set(aliases.len());
+    aliases.iter().for_each(|alias| context.reply.bulk(alias));
     Ok(())
 }
 

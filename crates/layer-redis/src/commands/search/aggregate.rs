@@ -21,6 +21,9 @@ use crate::indexes::{Cursor, Index, Words, bytes, refused};
 /// Most bytes of the records of one aggregation, about.
 const RECORDS_BYTES_MAX: usize = 128 << 20;
 
+/// How many records a SORTBY gives that says nothing.
+const SORTED_DEFAULT: usize = 10;
+
 /// How many records a piece has that says nothing.
 const COUNT_DEFAULT: usize = 1000;
 
@@ -44,6 +47,38 @@ pub(super) struct AggregateArguments {
     pub loaded: Vec<(String, String)>,
     pub steps: Vec<Step>,
     pub cursor: Option<(usize, u64)>,
+    /// The order and the part that are asked for since the last GROUPBY.
+    arrangement: Option<Arrangement>,
+}
+
+/// SORTBY and LIMIT are one step, which stands where the first of them does. The last of several
+/// LIMIT counts, and the last of LIMIT and MAX.
+#[derive(Default)]
+struct Arrangement {
+    /// How many steps precede it.
+    at: usize,
+    keys: Option<Vec<(String, bool)>>,
+    offset: usize,
+    /// How many records are taken; zero of MAX stands for none that was named.
+    count: Option<usize>,
+}
+
+impl Arrangement {
+    fn into_steps(self) -> Vec<Step> {
+        let keys = self.keys.unwrap_or_default();
+        let count = match self.count {
+            None if keys.is_empty() => return Vec::new(),
+            None => SORTED_DEFAULT,
+            Some(count) => count,
+        };
+        let max = Some(self.offset.saturating_add(count));
+        let offset = self.offset;
+        let limit = Step::Limit { offset, count };
+        match keys.is_empty() {
+            true => vec![limit],
+            false => vec![Step::SortBy { keys, max }, limit],
+        }
+    }
 }
 
 impl AggregateArguments {
@@ -55,10 +90,12 @@ impl AggregateArguments {
             loaded: Vec::new(),
             steps: Vec::new(),
             cursor: None,
+            arrangement: None,
         };
         while words.left() > 0 {
             arguments.next(words)?;
         }
+        arguments.arrange();
         Ok(arguments)
     }
 
@@ -68,9 +105,10 @@ impl AggregateArguments {
         } else if words.take("LOAD") {
             self.load(words)?;
         } else if words.take("GROUPBY") {
+            self.arrange();
             self.steps.push(group(words)?);
         } else if words.take("SORTBY") {
-            self.steps.push(sort(words)?);
+            self.sort(words)?;
         } else if words.take("APPLY") {
             let written = words.text("APPLY/FILTER")?;
             let expression = Expression::parse(written.as_bytes())?;
@@ -85,11 +123,52 @@ impl AggregateArguments {
             self.steps.push(Step::Filter(Expression::parse(written.as_bytes())?));
         } else if words.take("LIMIT") {
             let (offset, count) = limit(words)?;
-            self.steps.push(Step::Limit { offset, count });
+            let arrangement = self.arrangement();
+            (arrangement.offset, arrangement.count) = (offset, Some(count));
         } else if words.take("WITHCURSOR") {
             self.cursor = Some(with_cursor(words)?);
         } else if self.common.take(words)? == Taken::No {
-            return Err(unknown(words));
+            let is_next = |option: &&&str| {
+                words
+                    .peek()
+                    .is_some_and(|word| word.eq_ignore_ascii_case(option.as_bytes()))
+            };
+            let of_search = ["SUMMARIZE", "HIGHLIGHT", "RETURN"].iter().find(is_next);
+            return Err(match of_search {
+                Some(option) => refused(format!("{option} is not supported on FT.AGGREGATE")),
+                None => unknown(words),
+            });
+        }
+        Ok(())
+    }
+
+    fn arrangement(&mut self) -> &mut Arrangement {
+        let at = self.steps.len();
+        self.arrangement.get_or_insert_with(|| Arrangement {
+            at,
+            ..Arrangement::default()
+        })
+    }
+
+    /// Puts the order and the part that were asked for among the steps.
+    fn arrange(&mut self) {
+        if let Some(arrangement) = self.arrangement.take() {
+            let at = arrangement.at;
+            self.steps.splice(at..at, arrangement.into_steps());
+        }
+    }
+
+    fn sort(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        let arrangement = self.arrangement();
+        if arrangement.keys.is_some() {
+            return Err(refused(
+                "Multiple SORTBY steps are not allowed. Sort multiple fields in a single step",
+            ));
+        }
+        arrangement.keys = Some(sort_keys(words)?);
+        if words.take("MAX") {
+            let max: usize = words.number("MAX")?;
+            arrangement.count = (max > 0).then_some(max);
         }
         Ok(())
     }
@@ -147,7 +226,7 @@ fn group(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
         let completed: Vec<String> = arguments.iter().map(|argument| format!("@{argument}")).collect();
         let upper = name.to_ascii_uppercase();
         for (at, completed) in completed.iter().enumerate() {
-            let is_property = at == 0 && upper != "COUNT" || at == 2 && upper == "FIRST_VALUE";
+            let is_property = at == 0 && upper != "COUNT" && upper != "COLLECT" || at == 2 && upper == "FIRST_VALUE";
             if is_property && !arguments[at].starts_with('@') {
                 arguments[at] = completed;
             }
@@ -172,7 +251,7 @@ fn generated_name(reducer: &str, arguments: &[&str]) -> String {
     format!("__generated_alias{}", name.to_ascii_lowercase())
 }
 
-fn sort(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
+fn sort_keys(words: &mut Words<'_>) -> Result<Vec<(String, bool)>, ErrorReply> {
     let given = words.counted("SORTBY")?;
     let mut given = Words::new(given);
     let mut keys = Vec::new();
@@ -186,11 +265,7 @@ fn sort(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
         }
         keys.push((name, !descends));
     }
-    let max = match words.take("MAX") {
-        true => Some(words.number("MAX")?),
-        false => None,
-    };
-    Ok(Step::SortBy { keys, max })
+    Ok(keys)
 }
 
 fn with_cursor(words: &mut Words<'_>) -> Result<(usize, u64), ErrorReply> {
@@ -292,7 +367,7 @@ pub(super) fn run(
     let records = aggregate::run_watched(rest, records, &is_over, &mut watch)?;
     let total = records.len() as u64;
     let records = aggregate::run_watched(page, records, &is_over, &mut watch)?;
-    let Some((count, idle_ms_max)) = asked.cursor else {
+    let Some(cursor) = asked.cursor else {
         let is_profiled = profile.is_some();
         if is_profiled && context.reply.protocol() == Protocol::Resp2 {
             context.reply.array(2);
@@ -303,23 +378,33 @@ pub(super) fn run(
         }
         return Ok(Outcome::Done);
     };
-    let mut cursor = Cursor {
+    let mut records = VecDeque::from(records);
+    let count = cursor.0.min(records.len());
+    let piece: Vec<Record> = records.drain(..count).collect();
+    let id = match records.is_empty() {
+        true => 0,
+        false => open_cursor(context, &index, records, cursor)?,
+    };
+    write_piece(context, total, &piece, id);
+    Ok(Outcome::Done)
+}
+
+/// Keeps records for a cursor of pieces and idle time like these. Returns its id.
+pub(super) fn open_cursor(
+    context: &mut Context<'_, '_>,
+    index: &Index,
+    records: VecDeque<Record>,
+    (count, idle_ms_max): (usize, u64),
+) -> Result<u64, ErrorReply> {
+    let cursor = Cursor {
         index: index.name.clone(),
-        records: VecDeque::from(records),
+        records,
         count,
         idle_ms_max,
         used_ms: context.now_ms,
     };
-    let piece = cursor.piece(None);
-    let id = match cursor.records.is_empty() {
-        true => 0,
-        false => {
-            let (random, now_ms) = (context.random(), context.now_ms);
-            context.cursors().add(cursor, now_ms, || random.below(1 << 31))?
-        }
-    };
-    write_piece(context, total, &piece, id);
-    Ok(Outcome::Done)
+    let (random, now_ms) = (context.random(), context.now_ms);
+    Ok(context.cursors().add(cursor, now_ms, || random.below(1 << 31))?)
 }
 
 /// The properties that the steps take from documents beside those that LOAD names.
@@ -510,6 +595,13 @@ fn write_value(context: &mut Context<'_, '_>, value: &Value) {
         Value::List(values) => {
             context.reply.array(values.len());
             values.iter().for_each(|value| write_value(context, value));
+        }
+        Value::Map(pairs) => {
+            context.reply.map(pairs.len());
+            for (name, value) in pairs {
+                context.reply.bulk(name.as_bytes());
+                write_value(context, value);
+            }
         }
         other => context.reply.bulk(&other.bytes()),
     }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_search::Schema;
 use quartet_search::analysis::{Language, StopWords};
 use quartet_search::geo::{Circle, Place, Unit};
 use quartet_search::query::{Expander, Node, NodeKind, NumberRange, Options, Parameters, Query, parse, parse_first};
 use quartet_search::schema::FieldKind;
-use quartet_search::search::Scorer;
+use quartet_search::search::{HITS_MAX, Scorer};
+use quartet_search::{Schema, SearchError};
 
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
@@ -262,6 +262,13 @@ pub fn limit(words: &mut Words<'_>) -> Result<(usize, usize), ErrorReply> {
     };
     let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
     match (number(offset), number(count)) {
+        (Some(offset), Some(0)) if offset > 0 => {
+            let text = "The `offset` of the LIMIT must be 0 when `num` is 0";
+            Err(SearchError::Limit(text.into()).into())
+        }
+        (Some(offset), _) if offset > HITS_MAX => {
+            Err(SearchError::Limit(format!("OFFSET exceeds maximum of {HITS_MAX}")).into())
+        }
         (Some(offset), Some(count)) => Ok((offset, count)),
         _ => Err(refused("LIMIT needs two numeric arguments")),
     }
@@ -272,9 +279,9 @@ pub fn unknown(words: &Words<'_>) -> ErrorReply {
     let word = String::from_utf8_lossy(words.peek().unwrap_or_default()).into_owned();
     match word.eq_ignore_ascii_case("FORMAT") {
         true => refused("FORMAT is not served"),
-        false => refused(format!(
-            "Unknown argument `{word}` at position {} for <main>",
-            words.at()
-        )),
+        false => {
+            let at = words.at();
+            SearchError::Unrecognized(format!("Unknown argument `{word}` at position {at} for <main>")).into()
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use quartet_search::SearchError;
 use quartet_search::aggregate::{self, Record, Step, Value};
 use quartet_search::document::Sortable;
 use quartet_search::query::{Expander, Nearest, NearestOptions, Node, NodeKind, Query, VectorRange};
@@ -10,7 +11,7 @@ use quartet_search::search::{HITS_MAX, Hit, Request, Scorer};
 use quartet_search::vectors::Metric;
 use quartet_wire_resp::Arguments;
 
-use super::aggregate::{AggregateArguments, Source, write_pairs};
+use super::aggregate::{AggregateArguments, Source, open_cursor, write_pairs};
 use super::content;
 use super::lookup::{find, words};
 use crate::handler::context::Context;
@@ -74,6 +75,10 @@ fn counted_pairs<'w>(words: &mut Words<'w>, option: &str) -> Result<Vec<(String,
         .collect())
 }
 
+fn unrecognized(name: &str, option: &str) -> ErrorReply {
+    SearchError::Unrecognized(format!("Unknown argument `{name}` in {option}")).into()
+}
+
 fn number<N: std::str::FromStr>(name: &str, word: &[u8]) -> Result<N, ErrorReply> {
     let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
     number.ok_or_else(|| refused(format!("Invalid {name} value")))
@@ -97,9 +102,7 @@ impl<'w> TextPart<'w> {
             if words.take("SCORER") {
                 let given = words.text("SCORER")?;
                 let unknown = || refused(format!("No such scorer {given}"));
-                scorer = Scorer::of_name(&given)
-                    .filter(|scorer| *scorer != Scorer::Hamming)
-                    .ok_or_else(unknown)?;
+                scorer = Scorer::of_name(&given).ok_or_else(unknown)?;
             } else if let Some(given) = score_name(words)? {
                 name = Some(given);
             } else {
@@ -168,7 +171,7 @@ fn nearest(words: &mut Words<'_>) -> Result<Nearness, ErrorReply> {
         match name.as_str() {
             "K" => count = Some(number::<usize>("K", value)?).filter(|count| *count > 0),
             "EF_RUNTIME" => candidates = Some(number("EF_RUNTIME", value)?),
-            _ => return Err(refused(format!("Unknown argument `{name}` in KNN"))),
+            _ => return Err(unrecognized(&name, "KNN")),
         }
     }
     let count = count.ok_or_else(|| refused("Missing required argument K"))?;
@@ -182,7 +185,7 @@ fn within(words: &mut Words<'_>) -> Result<Nearness, ErrorReply> {
             "RADIUS" => radius = Some(number::<f64>("RADIUS", value)?).filter(|radius| *radius >= 0.0),
             // A range is exact.
             "EPSILON" => _ = number::<f64>("EPSILON", value)?,
-            _ => return Err(refused(format!("Unknown argument `{name}` in RANGE"))),
+            _ => return Err(unrecognized(&name, "RANGE")),
         }
     }
     let radius = radius.ok_or_else(|| refused("Missing required argument RADIUS"))?;
@@ -242,7 +245,7 @@ impl Combination {
                 "BETA" if is_linear => beta = number("BETA", value)?,
                 "WINDOW" => combination.window = number("WINDOW", value)?,
                 "YIELD_SCORE_AS" => combination.score_name = Some(String::from_utf8_lossy(value).into_owned()),
-                _ => return Err(refused(format!("Unknown argument `{name}` in COMBINE"))),
+                _ => return Err(unrecognized(&name, "COMBINE")),
             }
         }
         if combination.window == 0 || combination.window > HITS_MAX {
@@ -296,11 +299,9 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let vector = VectorPart::read(&index, &mut rest)?;
     let combination = Combination::read(&mut rest)?;
     let mut asked = AggregateArguments::read(context, &mut rest)?;
-    if asked.cursor.is_some() {
-        return Err(refused("WITHCURSOR is not served with FT.HYBRID"));
-    }
     asked.adds_scores = true;
-    let text_query = asked.common.query(&index, text.query)?;
+    let mut text_query = asked.common.query(&index, text.query)?;
+    text_query.root.leave_tags_unscored();
     if text_query.nearest.is_some() {
         return Err(refused("Vector queries are not allowed in SEARCH, use VSIM"));
     }
@@ -311,14 +312,25 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
-    let mut merged: BTreeMap<Vec<u8>, Merged> = BTreeMap::new();
     let request = Request {
         count: combination.window,
         scorer: text.scorer,
         ..Request::default()
     };
-    let found = content::run(context, &index, &text_query, (&asked.common, &request))?;
-    for (hit, rank) in found.hits.into_iter().zip(1..) {
+    let by_words = content::run(context, &index, &text_query, (&asked.common, &request))?.hits;
+    let request = nearness_request(&vector, combination.window);
+    let by_vectors = content::run(context, &index, &vector_query, (&asked.common, &request))?.hits;
+    let source = Source {
+        index: &index,
+        query: &text_query,
+        asked: &asked,
+        wanted: &wanted,
+    };
+    if let Some(cursor) = asked.cursor {
+        return write_cursors(context, &source, cursor, [&by_words, &by_vectors]);
+    }
+    let mut merged: BTreeMap<Vec<u8>, Merged> = BTreeMap::new();
+    for (hit, rank) in by_words.into_iter().zip(1..) {
         let (rank, score) = (f64::from(rank), hit.score);
         let text = Some(Ranked { rank, score });
         merged.insert(
@@ -330,9 +342,7 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             },
         );
     }
-    let request = nearness_request(&vector, combination.window);
-    let found = content::run(context, &index, &vector_query, (&asked.common, &request))?;
-    for (hit, rank) in found.hits.into_iter().zip(1..) {
+    for (hit, rank) in by_vectors.into_iter().zip(1..) {
         let distance = match (&hit.distance, &hit.sorted_by) {
             (Some(distance), _) => *distance,
             (None, Some(Sortable::Number(distance))) => *distance,
@@ -352,14 +362,9 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     }
     // Equal ones stay in the order of their keys.
     merged.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
-    let source = Source {
-        index: &index,
-        query: &text_query,
-        asked: &asked,
-        wanted: &wanted,
-    };
     let has_load = asked.loads_all || !asked.loaded.is_empty();
-    let keeps_score = !has_load || wanted_score(&asked);
+    // A name of its own is instead of the usual one.
+    let keeps_score = combination.score_name.is_none() && (!has_load || wanted_score(&asked));
     let is_over = asked.common.clock(context);
     let mut records = Vec::new();
     for one in &merged {
@@ -386,13 +391,10 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     }
     let total = records.len() as u64;
     let is_limited = asked.steps.iter().any(|step| matches!(step, Step::Limit { .. }));
+    let mut records = aggregate::run(&asked.steps, records, &is_over)?;
     if !is_limited {
-        asked.steps.push(Step::Limit {
-            offset: 0,
-            count: RESULTS_DEFAULT,
-        });
+        records.truncate(RESULTS_DEFAULT);
     }
-    let records = aggregate::run(&asked.steps, records, &is_over)?;
     let total = if is_grouped(&asked.steps) {
         records.len() as u64
     } else {
@@ -400,6 +402,37 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     };
     let micros = context.engine().now_micros().saturating_sub(started_micros);
     write(context, total, &records, micros);
+    Ok(Outcome::Done)
+}
+
+/// A cursor over what each of the searches found, which are not combined.
+fn write_cursors(
+    context: &mut Context<'_, '_>,
+    source: &Source<'_>,
+    cursor: (usize, u64),
+    found: [&[Hit]; 2],
+) -> Result<Outcome, ErrorReply> {
+    let mut ids = Vec::new();
+    for hits in found {
+        let records = hits.iter().map(|hit| {
+            let mut record = Record::default();
+            record.set(KEY, Value::Text(hit.key.clone()));
+            let of_source = source.record(context, hit);
+            of_source
+                .iter()
+                .for_each(|(name, value)| record.set(name, value.clone()));
+            record
+        });
+        let records = records.collect();
+        ids.push(open_cursor(context, source.index, records, cursor)?);
+    }
+    context.reply.map(3);
+    for (name, id) in ["SEARCH", "VSIM"].into_iter().zip(ids) {
+        context.reply.simple(name);
+        context.reply.integer(id as i64);
+    }
+    context.reply.simple("warnings");
+    context.reply.array(0);
     Ok(Outcome::Done)
 }
 

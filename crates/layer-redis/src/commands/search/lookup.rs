@@ -19,11 +19,27 @@ pub(super) fn words<'a>(
     arguments: quartet_wire_resp::Arguments<'a>,
     count_min: usize,
 ) -> Result<Vec<&'a [u8]>, ErrorReply> {
-    if arguments.len() <= count_min {
-        let name = String::from_utf8_lossy(&arguments[0]).to_ascii_uppercase();
-        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    match arguments.len() <= count_min {
+        true => Err(wrong_number(arguments)),
+        false => Ok(arguments.iter().skip(1).collect()),
     }
-    Ok(arguments.iter().skip(1).collect())
+}
+
+/// The same; refused as well if there are more than `count_max`.
+pub(super) fn words_between<'a>(
+    arguments: quartet_wire_resp::Arguments<'a>,
+    count_min: usize,
+    count_max: usize,
+) -> Result<Vec<&'a [u8]>, ErrorReply> {
+    match arguments.len() > count_max + 1 {
+        true => Err(wrong_number(arguments)),
+        false => words(arguments, count_min),
+    }
+}
+
+fn wrong_number(arguments: quartet_wire_resp::Arguments<'_>) -> ErrorReply {
+    let name = String::from_utf8_lossy(&arguments[0]).to_ascii_uppercase();
+    format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
 pub(super) fn not_found(name: &[u8]) -> ErrorReply {

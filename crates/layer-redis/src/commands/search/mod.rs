@@ -44,6 +44,7 @@ pub const COMMANDS: &[Definition] = &[
     row("ft.aliasupdate", WRITE, "1.0.0", "Gives an index another name, taking it from the one that had it.", Answers(administration::alias_update)),
     row("ft.aliasdel", WRITE, "1.0.0", "Removes an index's other name.", Answers(administration::alias_delete)),
     row("ft._aliasdelifx", WRITE, "2.0.0", "Removes an index's other name if there is one.", Answers(administration::alias_delete_if_present)),
+    row("ft.aliaslist", READ, "8.10.0", "Returns an index's other names.", Answers(administration::alias_list)),
     row("ft._list", READ, "2.0.0", "Returns the names of all indexes.", Answers(administration::list)),
     row("ft.info", READ, "1.0.0", "Returns what an index is and how full.", Answers(info::info)),
     row("ft.search", READ, "1.0.0", "Returns the keys that a query matches, the best first.", Decides(query::search)),

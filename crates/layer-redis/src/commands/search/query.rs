@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use quartet_search::aggregate::Value;
+use quartet_search::aggregate::{Value, sort_key};
 use quartet_search::document::Sortable;
 use quartet_search::highlight::Matches;
 use quartet_search::index::State;
@@ -263,9 +263,8 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
         explains_scores: asked.explains_scores,
         clock: None,
     };
-    if offset.max(count) > HITS_MAX {
-        let which = if offset > HITS_MAX { "OFFSET" } else { "LIMIT" };
-        return Err(SearchError::Limit(format!("{which} exceeds maximum of {HITS_MAX}")).into());
+    if count > HITS_MAX {
+        return Err(SearchError::Limit(format!("LIMIT exceeds maximum of {HITS_MAX}")).into());
     }
     let all = |order, mut request: Request| {
         (request.offset, request.count) = (0, HITS_MAX);
@@ -438,7 +437,7 @@ impl Answer<'_> {
 
     fn sort_key(&self, context: &mut Context<'_, '_>, hit: &Hit) {
         let key = match &hit.sorted_by {
-            Some(Sortable::Number(number)) => Some([b"#", &Value::Number(*number).bytes()[..]].concat()),
+            Some(Sortable::Number(number)) => Some(format!("#{}", sort_key(*number)).into_bytes()),
             Some(Sortable::Text(text)) => Some([b"$", &text[..]].concat()),
             None => None,
         };

@@ -681,6 +681,150 @@ fn an_aggregation_is_counted_with_a_limit_of_nothing() {
     connection.check("FT.SEARCH i * LIMIT 1000001 1 => !SEARCH_LIMIT_OVER OFFSET exceeds maximum of 1000000");
 }
 
+/// SORTBY and LIMIT are one step wherever they stand, until records are grouped.
+#[test]
+fn an_order_and_a_limit_are_one_step() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC SORTABLE => OK");
+    (0..9).for_each(|key| _ = connection.run(&["HSET", &format!("k{key}"), "n", &key.to_string()]));
+    connection.check("FT.AGGREGATE i * LIMIT 1 2 SORTBY 2 @n DESC => [9 [n 7] [n 6]]");
+    connection.check("FT.AGGREGATE i * SORTBY 2 @n DESC MAX 3 LIMIT 0 2 => [9 [n 8] [n 7]]");
+    connection.check("FT.AGGREGATE i * LIMIT 1 9 SORTBY 2 @n DESC MAX 2 => [9 [n 7] [n 6]]");
+    connection.check("FT.AGGREGATE i * SORTBY 1 @n LIMIT 0 1 LIMIT 1 2 => [9 [n 1] [n 2]]");
+    let twice = "Multiple SORTBY steps are not allowed. Sort multiple fields in a single step";
+    connection.check(&format!(
+        "FT.AGGREGATE i * SORTBY 1 @n APPLY 1 AS x SORTBY 1 @x => !SEARCH_PARSE_ARGS {twice}"
+    ));
+    let of_nothing = "!SEARCH_LIMIT_OVER The `offset` of the LIMIT must be 0 when `num` is 0";
+    connection.check(&format!("FT.AGGREGATE i * LIMIT 3 0 => {of_nothing}"));
+    connection.check(&format!("FT.SEARCH i * LIMIT 3 0 => {of_nothing}"));
+    connection.check("FT.SEARCH i * SORTBY n DESC LIMIT 0 1 NOCONTENT WITHSORTKEYS => [9 k8 #8]");
+}
+
+#[test]
+fn a_group_collects_its_records() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA g TAG n NUMERIC => OK");
+    (0..4).for_each(|key| _ = connection.run(&["HSET", &format!("k{key}"), "g", "x", "n", &(key % 3).to_string()]));
+    let collect = "FT.AGGREGATE i * GROUPBY 1 @g REDUCE COLLECT";
+    connection.check(&format!(
+        "{collect} 7 FIELDS 1 @n SORTBY 2 @n DESC AS c => [1 [g x c [[n 2] [n 1] [n 0] [n 0]]]]"
+    ));
+    connection.check(&format!(
+        "{collect} 4 FIELDS 1 @n DISTINCT AS c => [1 [g x c [[n 0] [n 1] [n 2]]]]"
+    ));
+    connection.check(&format!(
+        "{collect} 3 FIELDS 1 n AS c => !SEARCH_PARSE_ARGS Missing prefix: name requires '@' prefix (n)"
+    ));
+}
+
+/// A word and a vector find some of the same documents; those that both find come first.
+#[test]
+fn a_hybrid_search_combines_ranks() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA t TEXT v VECTOR FLAT 6 TYPE INT8 DIM 1 DISTANCE_METRIC L2 => OK");
+    for (key, text, vector) in [("k1", "shoes", "a"), ("k2", "shoes", "d"), ("k3", "hats", "b")] {
+        connection.run(&["HSET", key, "t", text, "v", vector]);
+    }
+    let mut answer = |request: &str| {
+        let words: Vec<&str> = request.split(' ').collect();
+        match connection.run(&words) {
+            Value::Array(parts) => parts.iter().map(show).collect::<Vec<_>>(),
+            other => vec![show(&other)],
+        }
+    };
+    let search = "FT.HYBRID i SEARCH shoes VSIM @v $q";
+    let found = answer(&format!("{search} KNN 2 K 2 PARAMS 2 q a"));
+    let ranked = "[[__key k1 __score 0.0327868852459] [__key k2 __score 0.0161290322581] \
+                  [__key k3 __score 0.0161290322581]]";
+    assert_eq!((found[1].as_str(), found[3].as_str()), ("3", ranked));
+    let found = answer(&format!(
+        "{search} RANGE 2 RADIUS 1 COMBINE LINEAR 6 ALPHA 0 BETA 1 YIELD_SCORE_AS s PARAMS 2 q a"
+    ));
+    assert_eq!(found[3], "[[__key k1 s 1] [__key k3 s 0.5] [__key k2 s 0]]");
+    let found = answer(&format!(
+        "{search} LOAD 1 @t GROUPBY 1 @t REDUCE COUNT 0 AS n PARAMS 2 q a"
+    ));
+    assert_eq!(found[3], "[[t hats n 1] [t shoes n 2]]");
+    let found = answer(&format!("{search} WITHCURSOR COUNT 1 PARAMS 2 q a"));
+    assert_eq!(
+        (found[0].as_str(), found[2].as_str(), found.len()),
+        ("SEARCH", "VSIM", 6)
+    );
+    let piece = answer(&format!("FT.CURSOR READ i {}", found[3]));
+    assert!(piece[0].contains("__key k1"), "{piece:?}");
+    assert_eq!(piece[1], found[3]);
+    assert_eq!(
+        answer("FT.HYBRID i SEARCH shoes VSIM @v $q KNN 2 X 2 PARAMS 2 q a"),
+        ["!SEARCH_ARG_UNRECOGNIZED Unknown argument `X` in KNN"]
+    );
+}
+
+#[test]
+fn names_are_checked() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i INDEXALL ENABLE SCHEMA t TEXT => OK");
+    connection.check("FT.CREATE j SCHEMA t TEXT => OK");
+    let empty = "!SEARCH_PARSE_ARGS Field name cannot be empty";
+    assert_eq!(show(&connection.run(&["FT.CREATE", "x", "SCHEMA", "", "TAG"])), empty);
+    assert_eq!(
+        show(&connection.run(&["FT.ALTER", "i", "SCHEMA", "ADD", "a", "AS", "", "TAG"])),
+        empty
+    );
+    let refused = show(&connection.run(&["FT.CREATE", "x", "SCHEMA", "a\0", "AS", "a", "TAG"]));
+    assert_eq!(refused, "!SEARCH_PARSE_ARGS Field path cannot contain null bytes");
+    connection.check("FT.ALIASADD a i => OK");
+    connection.check("FT.ALIASADD b i => OK");
+    connection.check("FT.ALIASLIST i => [a b]");
+    connection.check("FT.ALIASLIST j => []");
+    connection.check("FT.ALIASLIST a => !SEARCH_INDEX_NOT_FOUND Index not found: a");
+    connection.check("FT.ALIASADD a j => !SEARCH_INDEX_EXISTS Alias already exists");
+    connection.check("FT.ALIASADD j i => !SEARCH_ALIAS_CONFLICT Alias conflicts with an existing index name");
+    connection.check("FT.ALIASLIST i j => !ERR wrong number of arguments for 'FT.ALIASLIST' command");
+    connection.check("FT.DROPINDEX i DD 1 => !ERR wrong number of arguments for 'FT.DROPINDEX' command");
+    connection.check("FT.DROPINDEX i X => !SEARCH_ARG_UNRECOGNIZED Unknown argument `X`");
+}
+
+/// Empty text is looked for only where it is indexed; stop words alone leave nearness unfiltered.
+#[test]
+fn empty_text_and_stop_words_are_not_looked_for() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let vector = "v VECTOR FLAT 6 TYPE INT8 DIM 1 DISTANCE_METRIC L2";
+    connection.check(&format!(
+        "FT.CREATE i SCHEMA t TEXT e TEXT INDEXEMPTY g TAG {vector} => OK"
+    ));
+    connection.run(&["HSET", "k", "t", "word", "e", "", "v", "a"]);
+    let refused = "!SEARCH_SYNTAX Use `INDEXEMPTY` in field creation in order to index and query for empty strings";
+    for (query, expected) in [
+        ("@t:''", refused),
+        ("@g:{''}", refused),
+        ("@e:''", "[1 k]"),
+        ("''", "[1 k]"),
+    ] {
+        assert_eq!(
+            show(&connection.run(&["FT.SEARCH", "i", query, "NOCONTENT"])),
+            expected,
+            "{query}"
+        );
+    }
+    let nearest = [
+        "FT.SEARCH",
+        "i",
+        "@t:the=>[KNN 1 @v $q]",
+        "PARAMS",
+        "2",
+        "q",
+        "b",
+        "NOCONTENT",
+    ];
+    assert_eq!(show(&connection.run(&nearest)), "[1 k]");
+}
+
 /// A pattern is compared with every term, and a long one was taken apart anew for each.
 #[test]
 fn a_pattern_that_is_longer_than_every_term_is_found_in_none() {
