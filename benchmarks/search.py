@@ -18,6 +18,7 @@ is timed, both sides have to answer the same totals.
 | groups | GROUPBY 1,000 groups, COUNT, SORTBY, the top 10: rate >= 1.5 |
 | exact | KNN 10 over a flat index of --vectors vectors of 384: rate >= 1.3 |
 | beside | HSET while there is an index with another prefix: CPU over that without any, <= 1.03; Quartet alone |
+| writers | p99 of SET while long aggregations run one after the other, over that with none: <= 2; Quartet alone |
 | start | from the start of a killed process to the first right search: <= 0.25 |
 
 A connection has one request outstanding; ten connections send together and wait for all ten.
@@ -31,6 +32,7 @@ import socket
 import statistics
 import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -308,6 +310,44 @@ def beside_writes(arguments, sides):
     return [row(what, f"{other:.1f}", f"{none:.1f}", ratio, 1.03, "at most")]
 
 
+def writers(arguments, sides):
+    """A writer of one server, alone and beside somebody who aggregates all documents again and again, in turn."""
+    ours, figures = sides[0], {"alone": [], "beside": []}
+    steps = ["LOAD", 1, "@body", "APPLY", "upper(@body)", "AS", "u", "GROUPBY", 2, "@brand", "@price", "REDUCE", "COUNT_DISTINCT", 1, "@u", "AS", "n"]
+    aggregation = ["FT.AGGREGATE", "docs", "*", *steps, "LIMIT", 0, 1, "TIMEOUT", 60_000]
+    sets = [["SET", f"plain:{number}", "v" * 64] for number in range(1000)]
+    times, failures, stops = [], [], threading.Event()
+
+    def aggregate():
+        connection = resp.Connection(ours.port, timeout_seconds=REPLY_SECONDS_MAX)
+        try:
+            while not stops.is_set():
+                began = time.perf_counter()
+                good(connection.do(*aggregation))
+                times.append(time.perf_counter() - began)
+        except (OSError, RuntimeError) as failure:
+            failures.append(failure)
+        finally:
+            connection.close()
+
+    for _ in range(arguments.rounds):
+        figures["alone"].append(measured(ours, sets, 1, arguments.seconds))
+        stops.clear()
+        thread = threading.Thread(target=aggregate)
+        thread.start()
+        try:
+            figures["beside"].append(measured(ours, sets, 1, max(5, arguments.seconds)))
+        finally:
+            stops.set()
+            thread.join()
+        if failures:
+            raise failures[0]
+    ratio = statistics.median(beside[2] / alone[2] for alone, beside in zip(figures["alone"], figures["beside"]))
+    alone, beside = (statistics.median(part[2] for part in figures[name]) for name in figures)
+    what = f"p99 of SET in ms beside aggregations of {statistics.median(times):.1f} s (beside: without)"
+    return [row(what, f"{beside:.2f}", f"{alone:.2f}", ratio, 2, "at most")]
+
+
 def start(arguments, sides):
     query, found, times = search("@price:[0 5000]", "LIMIT", 0, 0), [], []
     for side in sides:
@@ -331,6 +371,7 @@ ROWS = {
     "text": text,
     "total": total,
     "groups": groups,
+    "writers": writers,
     "start": start,
     "exact": exact,
     "beside": beside_writes,

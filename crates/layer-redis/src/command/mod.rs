@@ -345,7 +345,8 @@ impl Command {
     /// It only reads, and may look at much more than it answers: if that takes long, it goes on
     /// without the partition's lock.
     pub fn may_look_at_much(&self) -> bool {
-        matches!(self.group, Group::Search | Group::VectorSet) && self.reads_keys()
+        let looks_at_much = matches!(self.group, Group::Search | Group::VectorSet) || self.name == "keys";
+        looks_at_much && self.reads_keys()
     }
 
     /// It only holds subcommands, and does nothing itself.

@@ -70,7 +70,7 @@ impl<'c> Allowance<'c> {
         ends
     }
 
-    /// The command was told to end: what it has answered is none.
+    /// The command had to end: what it has answered is none.
     pub fn is_used_up(&self) -> bool {
         self.is_used_up.get()
     }

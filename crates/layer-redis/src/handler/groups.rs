@@ -70,7 +70,7 @@ impl<'c> Groups<'c> {
         self.allowance.is_some_and(Allowance::ends_before_long)
     }
 
-    /// It was told to end.
+    /// It had to end.
     pub fn has_used_up_allowance(self) -> bool {
         self.allowance.is_some_and(Allowance::is_used_up)
     }

@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(beside_a_reader(&fixture, &mut connection, "EXEC"), None, "{queued}");
             connection.run(&["EXEC"]);
         }
-        // What is refused ends it.
+        // A refusal ends it.
         connection.check("MULTI => OK\nGET => !ERR wrong number of arguments for 'get' command");
         connection.check("EXEC => !EXECABORT Transaction discarded because of previous errors.");
     }

@@ -12,6 +12,10 @@ use tokio::time::Instant;
 /// How long a cycle that has panicked is left alone.
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 
+/// By this part of its pause a cycle runs earlier if the thread is awake: one that serves several
+/// wakes once for all of them.
+const EARLIER: u32 = 5;
+
 pub struct Cycle {
     name: &'static str,
     every: Duration,
@@ -27,6 +31,11 @@ impl Cycle {
             turn: Box::new(turn),
             due: None,
         }
+    }
+
+    /// It has to run, or would have to before long.
+    fn is_due(&self, now: Instant) -> bool {
+        self.due.is_none_or(|due| due <= now + self.every / EARLIER)
     }
 
     fn run(&mut self) {
@@ -46,7 +55,7 @@ impl Cycle {
 pub async fn run(mut cycles: Vec<Cycle>, mut stop: watch::Receiver<bool>) {
     quartet_engine::serve_on_this_thread();
     while !*stop.borrow() {
-        let Some(next) = cycles.iter_mut().min_by_key(|cycle| cycle.due) else {
+        let Some(next) = cycles.iter().min_by_key(|cycle| cycle.due) else {
             return;
         };
         if let Some(due) = next.due.filter(|due| *due > Instant::now()) {
@@ -55,7 +64,9 @@ pub async fn run(mut cycles: Vec<Cycle>, mut stop: watch::Receiver<bool>) {
                 _ = stop.changed() => continue,
             }
         }
-        next.run();
+        let now = Instant::now();
+        let due = cycles.iter_mut().filter(|cycle| cycle.is_due(now));
+        due.for_each(Cycle::run);
     }
 }
 

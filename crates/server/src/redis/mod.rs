@@ -733,8 +733,8 @@ impl Connection {
         written
     }
 
-    /// Runs a request where it may take long. What arrives meanwhile is read as far as there is
-    /// room, to notice that the peer has left: what runs for it alone then ends.
+    /// Runs a request where it may take long. Input that arrives meanwhile is read as far as there
+    /// is room, to notice that the peer has left: a command that runs for it alone then ends.
     async fn run_long(&mut self, socket: &mut impl Socket, mut run: Box<LongRun>) {
         let long_turn = self.scheduler_handle.begin_long().await;
         let turn = self.scheduler_handle.begin();

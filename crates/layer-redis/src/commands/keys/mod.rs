@@ -18,6 +18,9 @@ use crate::{command::errors, command::glob, command::parse};
 #[cfg(test)]
 mod tests;
 
+/// Names that KEYS looks at between two looks at the time.
+const KEYS_BETWEEN_CHECKS: u32 = 256;
+
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
     command("del", -2, WRITE, ALL_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys; large collections go as one range", "Removes keys.", del),
@@ -194,11 +197,16 @@ fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
     if glob::literal_prefix(pattern) == pattern {
         names.extend(context.keys().find(pattern).map(|_| pattern.to_vec()));
     } else {
+        let (groups, mut looked_at) = (context.groups, 0);
         context.keys().scan_keys(&mut |name, _| {
             if glob::matches(pattern, name) {
                 names.push(name.to_vec());
             }
-            ControlFlow::Continue(())
+            looked_at += 1;
+            match u32::is_multiple_of(looked_at, KEYS_BETWEEN_CHECKS) && groups.must_end(groups.engine().now_micros()) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         });
         names.sort_unstable();
     }

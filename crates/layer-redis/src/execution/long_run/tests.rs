@@ -167,6 +167,7 @@ const REQUESTS: &[&[&str]] = &[
         "0",
         "0",
     ],
+    &["KEYS", "k*"],
 ];
 
 /// The totals are enough of a profile: it has times.
@@ -243,7 +244,7 @@ fn a_long_search_reads_one_state_and_keeps_nobody_waiting() {
     }
 }
 
-/// What a search found that was stopped at a look, and whether others could write there.
+/// The version that a search showed which was stopped at a look, or that nobody could write there.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Held,
@@ -325,8 +326,8 @@ fn a_connection_remembers_whether_its_last_search_took_long() {
     }
 }
 
-/// Who caches what a search at a snapshot has read hears of the changes that it does not show, and
-/// behind the reply.
+/// A client that caches what a search at a snapshot has read hears of the changes that it does not
+/// show, and behind the reply.
 #[test]
 fn what_is_read_at_a_snapshot_is_remembered() {
     let world = World::new();
