@@ -22,7 +22,7 @@ from .workloads import ALL
 
 CLIENTS = 3
 SECONDS_BETWEEN_KILLS = 4.0
-# Of each kind, on a machine of whatever speed; a slow one has this long.
+# Transactions of each kind that must commit, and how long a slow machine has for them.
 COMMITTED_MIN = 100
 SECONDS_MAX = 240.0
 

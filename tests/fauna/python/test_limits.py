@@ -59,7 +59,7 @@ def test_a_long_query_stops_nobody(server):
             count += 1
     thread.join()
     long.close()
-    # Who waits for the long query is one of the first two, however slow the machine.
+    # The long query holds up one of the first two at most, however slow the machine.
     assert count > 5
 
 

@@ -111,7 +111,7 @@ def test_protocol_errors_close_after_one_answer(wire, server, sent, answer):
                 assert data == b"-ERR Protocol error: " + answer + b"\r\n"
     except (ConnectionResetError, BrokenPipeError):
         pass
-    # What the server does beside may take some for a while.
+    # Other work of the server may take some for a while.
     deadline = time.monotonic() + 60
     while (grown := server.rss_bytes() - before) >= 16 * MIB:
         assert time.monotonic() < deadline, f"{grown // MIB} MiB for one connection"

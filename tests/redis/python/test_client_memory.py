@@ -100,7 +100,7 @@ def test_the_largest_clients_are_closed_first(server, operator):
     exempt.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000000\r\n" + b"x" * 5_000_000)
     small = Connection(server.port)
     small.do("CLIENT", "SETNAME", "small")
-    # What it has only while it speaks, it gives back before a busy machine comes to the end of this.
+    # Requests that are queued stay, however long a busy machine takes; buffers of an idle client do not.
     small.do("MULTI")
     assert small.do("SET", "k", "x" * 100_000) == "QUEUED"
     operator.do("CONFIG", "SET", "maxmemory-clients", "25mb")

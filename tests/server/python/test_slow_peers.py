@@ -22,7 +22,7 @@ from harness.server import Server
 pytestmark = pytest.mark.quartet_only
 
 SLOW_HEADS = int(os.environ.get("QUARTET_SLOW_HEADS", "600"))
-# What a socket may wait for an answer; the usual run asks for no more than that each comes.
+# How long a socket waits for an answer. The usual run asks for no more than that each comes.
 ANSWER_SECONDS = 60
 P99_SECONDS = 0.05 if "QUARTET_SLOW_HEADS" in os.environ else ANSWER_SECONDS
 HONEST_REQUESTS = 100
@@ -158,7 +158,7 @@ def test_unfinished_bodies_of_strangers_share_a_budget(keyed):
     assert keyed.rss_bytes() - before < 100 << 20
     for connection in connections:
         connection.close()
-    # What they had is given back once the server has noticed that they are gone.
+    # Their memory is given back once the server has noticed that they are gone.
     deadline = time.monotonic() + ANSWER_SECONDS
     while b"InvalidSignatureException" not in (answer := answer_to_a_body(keyed.dynamodb_port, body_bytes)):
         assert time.monotonic() < deadline, answer[:100]

@@ -36,7 +36,7 @@ def host():
 
 @pytest.fixture
 def admin(host):
-    # What is counted of a day begins anew at midnight.
+    # Daily counts begin anew at midnight.
     until_midnight = DAY_SECONDS - time.time() % DAY_SECONDS
     if until_midnight < 60:
         time.sleep(until_midnight)

@@ -32,7 +32,7 @@ pub fn evict(operators: &Redis, layers: &[Arc<Redis>]) {
         }
         client.empty_mailbox();
         ending_bytes += client.buffers.total();
-        // Whoever sees that it is gone finds it counted.
+        // Counted first: an observer that misses the connection finds it counted.
         let evicted = &layer.observation.statistics.evicted_clients;
         evicted.fetch_add(1, Ordering::SeqCst);
         layer.connections.clients.kill(&client);
