@@ -38,6 +38,9 @@ pub const TERM_BYTES_MAX: usize = 4096;
 
 pub const INDEX: &[u8] = b"m";
 
+/// Length of the key of a number in a field: most keys of a field are no longer.
+const FIELD_KEY_BYTES: usize = 19;
+
 pub fn key_row(key: &[u8]) -> Vec<u8> {
     [b"k", key].concat()
 }
@@ -171,8 +174,10 @@ pub fn postings_row(term: &[u8], last: DocumentId) -> Vec<u8> {
 
 /// The prefix of a field's rows.
 pub fn field_prefix(tag: u8, field: u16) -> Vec<u8> {
-    let [high, low] = field.to_be_bytes();
-    vec![tag, high, low]
+    let mut key = Vec::with_capacity(FIELD_KEY_BYTES);
+    key.push(tag);
+    key.extend(field.to_be_bytes());
+    key
 }
 
 pub fn with_id(mut prefix: Vec<u8>, id: DocumentId) -> Vec<u8> {
@@ -181,7 +186,9 @@ pub fn with_id(mut prefix: Vec<u8>, id: DocumentId) -> Vec<u8> {
 }
 
 fn tagged(tag: u8, id: DocumentId) -> Vec<u8> {
-    with_id(vec![tag], id)
+    let mut key = Vec::with_capacity(1 + size_of::<DocumentId>());
+    key.push(tag);
+    with_id(key, id)
 }
 
 /// The id that a key ends with.

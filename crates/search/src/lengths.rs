@@ -12,7 +12,7 @@ use crate::layout::{DocumentId, lengths_row};
 use crate::rows::{Rows, WriteRows};
 
 /// Ids of one row.
-const BLOCK_IDS: u64 = 256;
+const BLOCK_IDS: u64 = 1024;
 
 const LENGTH_BYTES: usize = 4;
 
@@ -53,23 +53,31 @@ fn place(id: DocumentId) -> usize {
 #[derive(Default)]
 pub(crate) struct Lengths {
     block: Option<u64>,
+    /// The block's row, which is kept from the second document on: many blocks are asked for one.
     row: Vec<u8>,
 }
 
 impl Lengths {
     /// The length of a document of weight one; nothing if its own row has to tell.
     pub fn of(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<u32> {
-        let block = id / BLOCK_IDS;
-        if self.block != Some(block) {
-            self.row = rows.get(&lengths_row(block)).unwrap_or_default();
+        let (block, mut entry) = (id / BLOCK_IDS, None);
+        if self.block == Some(block) {
+            if self.row.is_empty() {
+                self.row = rows.get(&lengths_row(block)).unwrap_or_default();
+            }
+            entry = entry_at(&self.row, id);
+        } else {
             self.block = Some(block);
+            self.row.clear();
+            rows.show(&lengths_row(block), &mut |row| entry = entry_at(row, id));
         }
-        let entry = self.row.get(place(id)..)?.first_chunk()?;
-        match u32::from_le_bytes(*entry) {
-            0 | LOOK => None,
-            entry => Some(entry - 1),
-        }
+        entry.filter(|entry| ![0, LOOK].contains(entry)).map(|entry| entry - 1)
     }
+}
+
+fn entry_at(row: &[u8], id: DocumentId) -> Option<u32> {
+    let entry = row.get(place(id)..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*entry))
 }
 
 #[cfg(test)]
@@ -80,17 +88,17 @@ mod tests {
     #[test]
     fn lengths_come_back_until_their_documents_are_gone() {
         let mut rows = MemoryRows::default();
-        write(&mut rows, &[(3, 1), (255, LOOK), (256, 8), (1000, 61)]);
-        write(&mut rows, &[(257, 9)]);
+        write(&mut rows, &[(3, 1), (1023, LOOK), (1024, 8), (4000, 61)]);
+        write(&mut rows, &[(1025, 9)]);
         let lengths = |rows: &mut MemoryRows| {
             let mut lengths = Lengths::default();
-            [3, 4, 255, 256, 257, 999, 1000, 1001].map(|id| lengths.of(rows, id))
+            [3, 4, 1023, 1024, 1025, 3999, 4000, 4001].map(|id| lengths.of(rows, id))
         };
         let expected = [Some(0), None, None, Some(7), Some(8), None, Some(60), None];
         assert_eq!(lengths(&mut rows), expected);
-        write(&mut rows, &[(3, 0), (256, 0), (1000, 0)]);
+        write(&mut rows, &[(3, 0), (1024, 0), (4000, 0)]);
         assert_eq!(lengths(&mut rows).iter().flatten().count(), 1);
-        write(&mut rows, &[(255, 0), (257, 0)]);
+        write(&mut rows, &[(1023, 0), (1025, 0)]);
         assert!(rows.is_empty());
     }
 }

@@ -239,16 +239,19 @@ impl<'s> Grouping<'s> {
         for (value, name) in self.values.iter_mut().zip(self.properties) {
             value.become_like(record.get(name));
         }
-        if !self.groups.contains_key(&self.values) {
-            if self.groups.len() == GROUPS_MAX {
+        let count = self.groups.len();
+        let group = match self.groups.get_mut(&self.values) {
+            Some(group) => group,
+            None if count == GROUPS_MAX => {
                 return Err(SearchError::Limit(format!("A GROUPBY has at most {GROUPS_MAX} groups")));
             }
-            let reduced = self.reducers.iter().map(|(reducer, _)| Reduced::new(reducer));
-            self.groups.insert(self.values.clone(), reduced.collect());
-            let values = self.values.iter().map(Value::size).sum::<usize>();
-            self.bytes += GROUP_BYTES + values + self.reducers.len() * REDUCED_BYTES;
-        }
-        let group = self.groups.get_mut(&self.values).expect("the group was made");
+            None => {
+                let reduced = self.reducers.iter().map(|(reducer, _)| Reduced::new(reducer));
+                let values = self.values.iter().map(Value::size).sum::<usize>();
+                self.bytes += GROUP_BYTES + values + self.reducers.len() * REDUCED_BYTES;
+                self.groups.entry(self.values.clone()).or_insert(reduced.collect())
+            }
+        };
         self.bytes += group.iter_mut().map(|reduced| reduced.add(record)).sum::<usize>();
         Ok(())
     }

@@ -197,7 +197,7 @@ impl<'a> Pattern<'a> {
         let matches = match self {
             Pattern::Fuzzy(fuzzy) => match fuzzy.look(term) {
                 Some(matches) => matches,
-                None => return Looked::SkipTo(after(&fuzzy.dead)),
+                None => return Looked::SkipTo(fuzzy.resumed_at.clone()),
             },
             Pattern::Other(affix) => affix.matches(term),
         };
@@ -208,9 +208,9 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Number of terms with a beginning that is too far that are passed one by one before the rest of
-/// them is skipped: going on costs less than beginning anew.
-const DEAD_TERMS_BEFORE_SKIP: usize = 8;
+/// Number of terms that are passed one by one before others that are not near are skipped: going on
+/// costs less than beginning anew.
+const TERMS_BEFORE_SKIP: usize = 8;
 
 /// A word that terms are compared with. What their beginnings share is compared once.
 struct Fuzzy {
@@ -221,43 +221,78 @@ struct Fuzzy {
     /// For each length of the path, the distances of that beginning from each of the word, by
     /// their lengths: a row for each.
     distances: Vec<usize>,
-    /// No term that begins with it is near enough; empty if there is none.
-    dead: Vec<u8>,
+    /// The runes of the word, ascending.
+    runes: Vec<char>,
+    /// No term from the last one up to this is near enough.
+    resumed_at: Vec<u8>,
     seen: usize,
 }
 
 impl Fuzzy {
     fn new(word: &[u8], distance: usize) -> Fuzzy {
         let word = runes(word);
+        let mut runes = word.clone();
+        runes.sort_unstable();
+        runes.dedup();
         Fuzzy {
             distances: (0..=word.len()).collect(),
             word,
             distance,
             path: Vec::new(),
-            dead: Vec::new(),
+            runes,
+            resumed_at: Vec::new(),
             seen: 0,
         }
     }
 
-    /// Whether the term is near enough; `None` if it begins as others that were not, and there may
-    /// be many more.
+    /// Whether the term is near enough; `None` if it is among some that are not, and there may be
+    /// many more.
     fn look(&mut self, term: &[u8]) -> Option<bool> {
-        if !self.dead.is_empty() && term.starts_with(&self.dead) {
+        if term < self.resumed_at.as_slice() {
             self.seen += 1;
-            return (self.seen < DEAD_TERMS_BEFORE_SKIP).then_some(false);
+            return (self.seen < TERMS_BEFORE_SKIP).then_some(false);
         }
         self.seen = 0;
-        self.dead.clear();
+        self.resumed_at.clear();
         let Ok(text) = std::str::from_utf8(term) else {
             return Some(self.is_near(term));
         };
         match self.far_beginning(text.char_indices()) {
             Some(end) => {
-                self.dead.extend(&term[..end]);
+                self.resume_behind(&text[..end]);
                 Some(false)
             }
             None => Some(self.of_whole() <= self.distance),
         }
+    }
+
+    /// Finds where terms may be near again, behind those that begin with a text that is too far:
+    /// its last rune is, and so is any that the word does not have.
+    fn resume_behind(&mut self, text: &str) {
+        let Some(last) = text.chars().next_back() else {
+            return;
+        };
+        // A term that is no UTF-8 is compared as if it had these.
+        if self.runes.contains(&char::REPLACEMENT_CHARACTER) {
+            return;
+        }
+        let begin = &text[..text.len() - last.len_utf8()];
+        let later = self.runes.partition_point(|rune| *rune <= last);
+        for at in later..self.runes.len() {
+            let (rune, length) = (self.runes[at], self.path.len());
+            let least = self.add(rune);
+            self.cut(length);
+            if least <= self.distance {
+                self.resumed_at.extend(begin.bytes());
+                self.resumed_at.extend(rune.encode_utf8(&mut [0; 4]).bytes());
+                return;
+            }
+        }
+        self.resumed_at = match begin.is_empty() {
+            // No text of UTF-8 is behind it.
+            true => vec![u8::MAX],
+            false => after(begin.as_bytes()),
+        };
     }
 
     /// Whether a term in any order is near enough.

@@ -326,10 +326,10 @@ pub(super) fn of_distance(matcher: &Matcher) -> f64 {
         return 1.0;
     };
     let present: Vec<_> = children.iter().filter(|child| child.at() == Some(at)).collect();
-    let list = |child: &&&Matcher| {
+    let list = |child: &&Matcher| {
         let mut positions = Vec::new();
         child.add_positions(at, &mut positions).then_some(positions)
     };
-    let lists: Vec<_> = present.iter().filter_map(|child| list(&child)).collect();
+    let lists: Vec<_> = present.iter().filter_map(list).collect();
     spread(&lists, present.len())
 }
