@@ -2,8 +2,10 @@
 //! they are sound.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Scope;
+use std::time::Duration;
 
 use quartet_model::{EffectsReader, Version};
 use quartet_store::StateHasher;
@@ -132,6 +134,33 @@ impl Archive {
             return Err(BackupError::NotCovered(message));
         }
         Ok(chain.clone())
+    }
+
+    /// True if the newest base was written longer ago than `age`, or there is none.
+    ///
+    /// Errors: `Incomplete`.
+    pub(crate) fn is_base_older(&self, now_micros: u64, age: Duration) -> Result<bool, BackupError> {
+        let chains = self.chains()?;
+        let written = chains.last().map_or(0, |chain| chain.base().written_micros);
+        Ok(now_micros.saturating_sub(written) > age.as_micros() as u64)
+    }
+
+    /// Removes the steps that no version from `version` on needs, the oldest first and each before
+    /// its parts: what is left is whole at any moment.
+    ///
+    /// Errors: `Incomplete`; `Target`.
+    pub fn remove_before(&self, target: &dyn Target, version: Version) -> Result<(), BackupError> {
+        let chains = self.chains()?;
+        let Some(needed) = chains.iter().rev().find(|chain| chain.oldest() <= version) else {
+            return Ok(());
+        };
+        for (number, (manifest, _)) in self.manifests.range(..needed.base().number) {
+            let parts = manifest.parts.iter().map(|part| part.name.clone());
+            for name in iter::once(Manifest::name(*number)).chain(parts) {
+                target.remove(&name).map_err(BackupError::target(&name))?;
+            }
+        }
+        Ok(())
     }
 }
 

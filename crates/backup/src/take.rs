@@ -22,6 +22,8 @@ use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, RowBytes, part_head
 use crate::manifest::hex;
 use crate::{Anchor, Archive, BackupError, BackupStart, Chain, DatabaseName, Kind, Manifest, Part, Target};
 
+/// Where older versions are removed at some time, a base is taken as often.
+const BASE_EVERY: Duration = Duration::from_hours(24);
 /// Size at which a part is closed.
 const PART_BYTES: usize = 16 << 20;
 /// Size at which a step of the log is closed.
@@ -51,6 +53,10 @@ pub struct BackupOptions {
     pub bytes_per_second: Option<u64>,
     /// After the first step, adds another each time this has passed, until `take` is asked to stop.
     pub follow: Option<Duration>,
+    /// Keeps every version younger than this: removes at the beginning what only older ones need,
+    /// and takes all rows again once the newest base is a day old, so that there is something to
+    /// remove. `None`: nothing is removed.
+    pub keep: Option<Duration>,
 }
 
 /// How far it has come.
@@ -117,9 +123,15 @@ fn take_in<'s, 'e>(
     if target.is_held() {
         remove(target, &mut leftovers)?;
     }
+    let is_full = options.full || options.keep.is_some() && archive.is_base_older(source.now_micros(), BASE_EVERY)?;
+    if let Some(keep) = options.keep {
+        let keep = u64::try_from(keep.as_micros()).unwrap_or(u64::MAX);
+        let oldest = source.now_micros().saturating_sub(keep);
+        archive.remove_before(target, Version(oldest))?;
+    }
     let newest = archive.newest();
     let anchor = newest.and_then(|(manifest, _)| manifest.anchor.clone());
-    let begun = source.begin(anchor.clone(), options.full)?;
+    let begun = source.begin(anchor.clone(), is_full)?;
     let mut taking = BackupRun {
         scope,
         target,

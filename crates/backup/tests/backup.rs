@@ -25,6 +25,10 @@ fn open(disk: &FaultyDisk, kind: StoreKind) -> Arc<Engine> {
 }
 
 fn open_keeping(disk: &FaultyDisk, kind: StoreKind, log_retention_bytes: u64) -> Arc<Engine> {
+    open_at(disk, kind, log_retention_bytes, Arc::new(ManualClock::new(1)))
+}
+
+fn open_at(disk: &FaultyDisk, kind: StoreKind, log_retention_bytes: u64, clock: Arc<ManualClock>) -> Arc<Engine> {
     let log = FileLogOptions {
         segment_bytes: 4096,
         ..FileLogOptions::default()
@@ -38,7 +42,7 @@ fn open_keeping(disk: &FaultyDisk, kind: StoreKind, log_retention_bytes: u64) ->
         log_retention: Duration::from_secs(3600),
         ..EngineOptions::default()
     };
-    let parts = Parts::with_file_log(Arc::new(disk.clone()), Arc::new(ManualClock::new(1)), log);
+    let parts = Parts::with_file_log(Arc::new(disk.clone()), clock, log);
     let ended = Box::new(|error: &quartet_log::LogError| panic!("the log failed: {error}"));
     Arc::new(Engine::open_with(parts, options, ended, &mut |_| {}).unwrap())
 }
@@ -53,6 +57,7 @@ struct Beside {
     writes_left: usize,
     random: Random,
     written: Vec<(Version, u128)>,
+    now_micros: u64,
 }
 
 impl Beside {
@@ -64,6 +69,7 @@ impl Beside {
             writes_left: 0,
             random: Random(engine.durable().0),
             written: Vec::new(),
+            now_micros: 0,
         }
     }
 
@@ -97,8 +103,52 @@ impl Source for Beside {
     }
 
     fn now_micros(&self) -> u64 {
-        0
+        self.now_micros
     }
+}
+
+/// What only old versions need is removed, never what a younger one needs; a base that is more than
+/// a day old is followed by another.
+#[test]
+fn versions_that_are_too_old_are_removed() {
+    let keep = Duration::from_hours(72);
+    let (disk, mut random, clock) = (FaultyDisk::new(), Random(11), Arc::new(ManualClock::new(1)));
+    let engine = open_at(&disk, StoreKind::Memory, 1 << 30, clock.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let mut states = Vec::new();
+    let mut removed = 0;
+    for round in 0..12 {
+        let now = Duration::from_hours(24 + 12 * round).as_micros() as u64;
+        clock.set(now);
+        states.push(write(&engine, &mut random));
+        let options = BackupOptions {
+            keep: Some(keep),
+            ..BackupOptions::default()
+        };
+        let mut source = Beside::new(&engine);
+        source.now_micros = now;
+        let taken = take(target.as_ref(), &mut source, &options, &mut |_| {}, &mut |_| true).unwrap();
+        assert_eq!((taken.is_full, taken.gap), (round % 3 == 0, None), "round {round}");
+        let oldest = Archive::read(target.as_ref()).unwrap().chains().unwrap()[0].oldest();
+        assert!(
+            oldest.0 <= now.saturating_sub(keep.as_micros() as u64).max(states[0].0.0),
+            "round {round}"
+        );
+        removed = states.iter().filter(|(version, _)| *version < oldest).count();
+        for &(version, hash) in &states[removed..] {
+            let (_, restored) = restored(target.as_ref(), Some(version), StoreKind::Memory).unwrap();
+            assert_eq!(
+                (restored.version, restored.state_hash),
+                (version, hash),
+                "round {round}"
+            );
+        }
+    }
+    assert_eq!(removed, 3, "those of the first base");
+    assert!(Archive::read(target.as_ref()).unwrap().leftovers.is_empty());
+    let gone = restored(target.as_ref(), Some(states[0].0), StoreKind::Memory);
+    assert!(matches!(gone, Err(BackupError::NotCovered(_))));
 }
 
 fn take_from(engine: &Arc<Engine>, target: &dyn Target, full: bool) -> Result<BackupSummary, BackupError> {

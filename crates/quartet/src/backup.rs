@@ -41,6 +41,11 @@ pub struct BackupArguments {
     /// See --follow
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     interval_seconds: u64,
+    /// Keep every version younger than as many days: all rows are taken again once the newest are a
+    /// day old, and what only older versions need is removed at the beginning [default: nothing is
+    /// removed]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    keep_days: Option<u32>,
     /// Take no more bytes in a second [default: as fast as it goes]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     bytes_per_second: Option<u64>,
@@ -62,6 +67,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
         follow: arguments
             .follow
             .then(|| Duration::from_secs(arguments.interval_seconds)),
+        keep: arguments.keep_days.map(|days| Duration::from_hours(24) * days),
     };
     let stop = stop_flag()?;
     let bar = bar();

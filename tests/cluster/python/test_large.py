@@ -141,6 +141,17 @@ def test_a_cluster_of_one_node_trims_what_is_archived(tmp_path):
         for number in range(100):
             client.set(f"key:{number}", number)
         until(lambda: cluster.home().metrics()["quartet_log_trimmed_below"] > had, "etcd has dropped what is archived")
+
+        # The place goes away: etcd drops nothing that was written since, and no other place is made there.
+        archive, away = tmp_path / "archive", tmp_path / "away"
+        archive.rename(away)
+        had, said = cluster.home().metrics()["quartet_log_applied"], len(node.output)
+        for number in range(100, 150):
+            cluster.at_one_home(lambda number=number: client.set(f"key:{number}", number))
+        until(lambda: sum("the archive is not kept" in line for line in node.output[said:]) >= 2, "it is looked for again")
+        assert node.metrics()["quartet_log_trimmed_below"] <= had + 1 and not archive.exists()
+        away.rename(archive)
+        until(lambda: node.metrics()["quartet_log_trimmed_below"] > had + 1, "it is kept again")
         node.kill()
         node.start()
         cluster.home()
@@ -153,4 +164,4 @@ def test_a_cluster_of_one_node_trims_what_is_archived(tmp_path):
         )
         assert restored.returncode == 0, restored.stderr
         with Server(data=str(tmp_path / "restored")) as server:
-            assert redis.Redis(port=server.port).get("key:99") == b"99"
+            assert redis.Redis(port=server.port).mget("key:99", "key:149") == [b"99", b"149"]

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -36,6 +37,10 @@ pub struct ClusterOptions {
     /// is there as if a majority of the nodes had it [default: none]
     #[arg(long, env = "QUARTET_CLUSTER_ARCHIVE")]
     cluster_archive: Option<String>,
+    /// The archive keeps every version younger than as many days: all rows are taken again once a
+    /// day, and what only older versions need is removed [default: nothing is removed]
+    #[arg(long, env = "QUARTET_CLUSTER_ARCHIVE_DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    cluster_archive_days: Option<u32>,
     /// PEM file: the authority that signs the certificates of all nodes
     #[arg(long, env = "QUARTET_CLUSTER_CA")]
     cluster_ca: Option<PathBuf>,
@@ -72,6 +77,10 @@ pub struct ClusterOptions {
     cluster_allow_one_node: bool,
 }
 
+fn days(count: u32) -> Duration {
+    Duration::from_hours(24) * count
+}
+
 impl ClusterOptions {
     /// The settings of a node whose log is at this `etcd://` address.
     pub fn validated(&self, log: &str) -> Result<ClusterSettings> {
@@ -95,6 +104,7 @@ impl ClusterOptions {
             nodes: self.cluster_nodes.unwrap_or(3),
             store: place("cluster-store", &self.cluster_store)?,
             archive: place("cluster-archive", &self.cluster_archive)?,
+            archive_keeps: self.cluster_archive_days.map(days),
             certificates: self.certificates()?,
             allow_one_node: self.cluster_allow_one_node,
         })

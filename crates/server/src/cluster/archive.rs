@@ -1,14 +1,16 @@
 //! A home's continuous backup. Its records are durable beside the nodes, so etcd may drop them.
 //!
 //! It is a backup as any other: whoever is home goes on with the chain that is there, and begins
-//! with all rows where that does not lead to its own log.
+//! with all rows where that does not lead to its own log. If old versions are to be removed, it is
+//! begun anew once a day: `take` then sees what is too old, and whether all rows are due.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quartet_backup::{BackupError, BackupOptions, open_shared, open_target, take};
+use quartet_backup::{BackupError, BackupOptions, Manifest, open_shared, open_target, take};
 use quartet_engine::Engine;
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
@@ -18,6 +20,8 @@ use crate::tenants::Tenants;
 
 /// How often what is new is added, and how long after a failure that is tried again.
 const STEP_EVERY: Duration = Duration::from_secs(2);
+/// How often it is seen what is too old.
+const ANEW_EVERY: Duration = Duration::from_hours(24);
 /// How often it is looked whether to end.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a request to an object store may take.
@@ -31,17 +35,23 @@ pub struct Archiving {
 
 impl Archiving {
     /// Begins, or goes on with, the backup at `address`.
-    pub fn begin(address: &str, tenants: &Arc<Tenants>) -> std::io::Result<Archiving> {
+    /// `has_begun`: this process has added to it before, so it is not to be made.
+    pub fn begin(
+        address: &str,
+        keep: Option<Duration>,
+        has_begun: &Arc<AtomicBool>,
+        tenants: &Arc<Tenants>,
+    ) -> std::io::Result<Archiving> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (over, address) = (is_over.clone(), address.to_owned());
+        let (over, address, has_begun) = (is_over.clone(), address.to_owned(), has_begun.clone());
         // The layers go with the term, however long the place takes to answer.
         let (tenants, engine) = (Arc::downgrade(tenants), tenants.parts.engine.clone());
-        let keep = move || {
+        let archive = move || {
             SystemRuntime::default().make_way();
             let is_over = || over.load(Ordering::Relaxed);
             while !is_over() {
                 let mut source = LocalSource::new(tenants.clone(), &is_over);
-                if let Err(error) = keep_once(&address, &engine, &mut source, &is_over)
+                if let Err(error) = keep_once(&address, keep, &has_begun, &engine, &mut source, &is_over)
                     && !is_over()
                 {
                     tracing::warn!(%error, address, "the archive is not kept at present");
@@ -53,7 +63,7 @@ impl Archiving {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("archive".into()).spawn(keep)?;
+        let thread = std::thread::Builder::new().name("archive".into()).spawn(archive)?;
         Ok(Archiving { is_over, thread })
     }
 
@@ -71,25 +81,38 @@ impl Archiving {
     }
 }
 
-/// Adds to the archive until it is to end, or something fails.
+/// Adds to the archive until it is to end or to begin anew, or something fails.
 fn keep_once(
     address: &str,
+    keep: Option<Duration>,
+    has_begun: &AtomicBool,
     engine: &Engine,
     source: &mut LocalSource<'_>,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), BackupError> {
+    let has_begun_here = has_begun.load(Ordering::Relaxed);
+    let gone = || BackupError::Address(format!("what was at {address} is gone"));
     let target = match address.contains("://") {
         true => open_shared(address, PATIENCE)?,
+        // A folder that is not mounted any more: what would be written there is on this node's own disk.
+        false if has_begun_here && !Path::new(address).is_dir() => return Err(gone()),
         false => open_target(address, true)?,
     };
+    let is_manifest = |name: &String| Manifest::number_in(name).is_some();
+    if has_begun_here && !target.list().is_ok_and(|names| names.iter().any(is_manifest)) {
+        return Err(gone());
+    }
     let target = Watched::new(target, is_over);
     let options = BackupOptions {
         follow: Some(STEP_EVERY),
+        keep,
         ..BackupOptions::default()
     };
+    let begun = Instant::now();
     take(&target, source, &options, &mut |_| {}, &mut |taken| {
+        has_begun.store(true, Ordering::Relaxed);
         engine.archived(LogSequence(taken.next_sequence.0.saturating_sub(1)));
-        !is_over()
+        !is_over() && (keep.is_none() || begun.elapsed() < ANEW_EVERY)
     })?;
     Ok(())
 }

@@ -95,6 +95,8 @@ pub struct Shared {
     entrances: RwLock<Option<Arc<Entrances>>>,
     /// The backup of this home, or of the last term in which it was one.
     archiving: Mutex<Option<Archiving>>,
+    /// This process has added to the archive.
+    has_archived: Arc<AtomicBool>,
     /// The life signs of the home that is known, `None` for the home that there is not.
     signs: Mutex<(Option<NodeId>, Signs)>,
     /// Another number for each process.
@@ -284,6 +286,7 @@ impl Node {
             leaving: Mutex::default(),
             entrances: RwLock::default(),
             archiving: Mutex::default(),
+            has_archived: Arc::default(),
             signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
             process: random() as u64,
             is_over: AtomicBool::new(false),
@@ -411,7 +414,12 @@ impl Shared {
         if let Some(earlier) = archiving.take() {
             earlier.end();
         }
-        match Archiving::begin(address, &serving.tenants) {
+        match Archiving::begin(
+            address,
+            self.settings.archive_keeps,
+            &self.has_archived,
+            &serving.tenants,
+        ) {
             Ok(begun) => *archiving = Some(begun),
             Err(error) => tracing::error!(%error, "no thread for the archive: it is not kept in this term"),
         }

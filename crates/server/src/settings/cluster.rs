@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use quartet_layer_redis::Announcement;
@@ -40,6 +41,8 @@ pub struct ClusterSettings {
     /// Where the home keeps a continuous backup, which counts for what etcd may drop:
     /// `s3://BUCKET/PREFIX`, or a folder.
     pub archive: Option<String>,
+    /// The archive keeps every version younger than this; `None`: all.
+    pub archive_keeps: Option<Duration>,
     /// `None`: in clear text, on loopback.
     pub certificates: Option<NodeCertificates>,
     /// Accepts a cluster of fewer than two nodes, of which the only one has all copies.
@@ -64,6 +67,10 @@ impl ClusterSettings {
             "cluster-nodes: one node has the only copy of what etcd has dropped: use two or more"
         );
         ensure!(
+            self.archive_keeps.is_none() || self.archive.is_some(),
+            "cluster-archive-days: there is no cluster-archive"
+        );
+        ensure!(
             settings.storage.data != Data::Memory,
             "data: a node of a cluster keeps its log in a folder"
         );
@@ -76,6 +83,24 @@ impl ClusterSettings {
             "redis-announce: clients that come through another node have to be given this node's address"
         );
         Ok(())
+    }
+
+    /// Those of node `name` in a test.
+    #[cfg(test)]
+    pub fn for_test(name: &str) -> ClusterSettings {
+        ClusterSettings {
+            etcd: EtcdOptions::new(vec!["127.0.0.1:2379".to_owned()]),
+            root: "/test".to_owned(),
+            node_name: name.to_owned(),
+            node_listen: "127.0.0.1:7000".parse().expect("an address"),
+            node_advertise: None,
+            nodes: 3,
+            store: None,
+            archive: None,
+            archive_keeps: None,
+            certificates: None,
+            allow_one_node: false,
+        }
     }
 
     pub fn node(&self) -> NodeId {
@@ -128,18 +153,7 @@ mod tests {
     use super::*;
 
     fn checked(change: impl FnOnce(&mut ClusterSettings, &mut Settings)) -> Option<String> {
-        let mut cluster = ClusterSettings {
-            etcd: EtcdOptions::new(vec!["127.0.0.1:2379".to_owned()]),
-            root: "/test".to_owned(),
-            node_name: "a".to_owned(),
-            node_listen: "127.0.0.1:7000".parse().unwrap(),
-            node_advertise: None,
-            nodes: 3,
-            store: None,
-            archive: None,
-            certificates: None,
-            allow_one_node: false,
-        };
+        let mut cluster = ClusterSettings::for_test("a");
         let mut settings = Settings::for_test();
         settings.storage.data = Data::Folder("data".into());
         change(&mut cluster, &mut settings);
@@ -172,6 +186,11 @@ mod tests {
         let beyond = "10.0.0.1:7000".parse().unwrap();
         refused("node-listen", checked(|cluster, _| cluster.node_listen = beyond));
         refused("cluster-nodes", checked(|cluster, _| cluster.nodes = 1));
+        let days = Some(Duration::from_hours(24));
+        refused(
+            "cluster-archive-days",
+            checked(|cluster, _| cluster.archive_keeps = days),
+        );
         refused("data", checked(|_, settings| settings.storage.data = Data::Memory));
         let users = Some("users".into());
         refused(
