@@ -192,6 +192,9 @@ pub fn search(
     }
 }
 
+/// A document's key, by which it is ordered, and its id.
+type Keyed = (Vec<u8>, DocumentId);
+
 struct Search<'s> {
     rows: &'s mut dyn Rows,
     request: &'s Request,
@@ -367,7 +370,7 @@ impl Search<'_> {
 
     /// The `count` documents of `ids`, which ascend, whose keys are the first. Where that is
     /// cheaper, keys are read in their order until enough of them are among the ids.
-    fn first_by_key(&mut self, ids: &[DocumentId], count: usize) -> Result<Vec<(Vec<u8>, DocumentId)>, SearchError> {
+    fn first_by_key(&mut self, ids: &[DocumentId], count: usize) -> Result<Vec<Keyed>, SearchError> {
         if count > 0 && count < ids.len() {
             let expected = count as u64 * self.documents / ids.len() as u64;
             if expected / KEYS_READ_AT_ONCE < ids.len() as u64
@@ -376,7 +379,7 @@ impl Search<'_> {
                 return Ok(found);
             }
         }
-        let mut first: BinaryHeap<(Vec<u8>, DocumentId)> = BinaryHeap::new();
+        let mut first: BinaryHeap<Keyed> = BinaryHeap::new();
         for id in ids {
             self.check()?;
             self.rows.show(&document_row(*id), &mut |row| {
@@ -395,11 +398,7 @@ impl Search<'_> {
     }
 
     /// Nothing if too many other keys stand before.
-    fn first_in_order(
-        &mut self,
-        ids: &[DocumentId],
-        count: usize,
-    ) -> Result<Option<Vec<(Vec<u8>, DocumentId)>>, SearchError> {
+    fn first_in_order(&mut self, ids: &[DocumentId], count: usize) -> Result<Option<Vec<Keyed>>, SearchError> {
         let (mut found, mut left) = (Vec::new(), ids.len() as u64 * KEYS_READ_AT_ONCE);
         let start = key_row(b"");
         self.rows.scan(&start, &after(&start), &mut |key, row| {
