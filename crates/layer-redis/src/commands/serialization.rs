@@ -75,7 +75,8 @@ pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, 
     Ok(value::dump(&value))
 }
 
-/// A key's value; none if it is a JSON document or of suggestions, whose forms are modules', or a search index.
+/// A key's value; none if it is a JSON document or of suggestions, whose forms are modules', or a
+/// search index.
 pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
     Some(match entry.kind {
         Kind::String => Value::String(StringValue::of(entry).whole(keys.tx).into_owned()),

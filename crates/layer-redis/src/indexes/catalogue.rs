@@ -8,8 +8,10 @@ use quartet_engine::{Transaction, UniqueId};
 use quartet_search::analysis::Synonyms;
 
 use crate::command::error_reply::ErrorReply;
-use crate::indexes::marks::{Progress, changed, progress_of, set_progress_of};
-use crate::indexes::{Definition, Failures, KeyIndex, numbered};
+use crate::indexes::definition::Definition;
+use crate::indexes::failures::Failures;
+use crate::indexes::key_index::KeyIndex;
+use crate::indexes::marks::{Progress, changed, numbered, progress_of, set_progress_of};
 use crate::keyspace::packed;
 
 /// The first word of what stands behind the requests if there are synonyms: groups and words in

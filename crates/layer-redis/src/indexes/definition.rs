@@ -9,8 +9,7 @@ use quartet_search::{Field, FieldKind, Schema, SearchError};
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 use crate::indexes::vectors::{self, Algorithm};
-use crate::indexes::words::text;
-use crate::indexes::{Words, refused};
+use crate::indexes::words::{Words, refused, text};
 use crate::keyspace::Kind;
 
 /// Options that change nothing that a search finds here: FT.INFO repeats them.

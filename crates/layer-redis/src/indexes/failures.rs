@@ -6,7 +6,7 @@
 
 use quartet_engine::{Transaction, UniqueId};
 
-use crate::indexes::numbered;
+use crate::indexes::marks::numbered;
 use crate::keyspace::packed;
 
 /// Stands for all fields together.

@@ -8,8 +8,8 @@ use quartet_search::analysis::Language;
 use quartet_search::filter::{FieldType, Schema, TypedField};
 
 use crate::command::error_reply::ErrorReply;
-use crate::indexes::marks::{Progress, changed, progress_of, set_progress_of};
-use crate::indexes::{Words, numbered};
+use crate::indexes::marks::{Progress, changed, numbered, progress_of, set_progress_of};
+use crate::indexes::words::Words;
 use crate::keyspace::{Kind, packed};
 
 /// Most prefixes of an index.

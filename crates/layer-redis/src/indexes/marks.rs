@@ -2,9 +2,12 @@
 
 use quartet_engine::{Transaction, UniqueId};
 
-use crate::indexes::numbered;
-
 pub const MARK: &[u8] = b"Sc";
+
+/// The key of rows of the index with this number.
+pub fn numbered(tag: u8, number: &UniqueId) -> Vec<u8> {
+    [&[b'S', tag], number.as_slice()].concat()
+}
 
 /// The definitions are others from here on.
 pub fn changed(tx: &mut Transaction<'_>) {

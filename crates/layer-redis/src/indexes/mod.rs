@@ -38,7 +38,7 @@ pub use key_index::{KeyDefinition, KeyIndex, clear_key_alias, put_key_alias};
 pub use marks::Progress;
 pub use rows::{Overlay, TransactionRows};
 pub use vectors::Algorithm;
-pub use words::Words;
+pub use words::{Words, refused};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,8 +47,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use quartet_engine::{Transaction, UniqueId};
 use quartet_search::index::DocumentId;
-
-use crate::command::error_reply::ErrorReply;
 
 /// State in memory beside the rows.
 #[derive(Default)]
@@ -120,13 +118,4 @@ impl Indexes {
 /// Removes all definitions with their rows.
 pub fn clear(tx: &mut Transaction<'_>) {
     tx.clear_range(b"S", b"T");
-}
-
-/// An argument is wrong.
-pub fn refused(text: impl Into<String>) -> ErrorReply {
-    quartet_search::SearchError::Arguments(text.into()).text().into()
-}
-
-fn numbered(tag: u8, number: &UniqueId) -> Vec<u8> {
-    [&[b'S', tag], number.as_slice()].concat()
 }

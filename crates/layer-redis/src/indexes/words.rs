@@ -2,7 +2,6 @@
 
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
-use crate::indexes::refused;
 
 /// Words that are read from the front.
 pub struct Words<'w> {
@@ -84,6 +83,11 @@ impl<'w> Words<'w> {
         self.at = end;
         Ok(found)
     }
+}
+
+/// An argument is wrong.
+pub fn refused(text: impl Into<String>) -> ErrorReply {
+    quartet_search::SearchError::Arguments(text.into()).text().into()
 }
 
 /// A word that names something.

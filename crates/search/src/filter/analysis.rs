@@ -31,8 +31,8 @@ impl Analyzer {
         }
     }
 
-    /// The terms of a TEXT field's value. No term of a field without words is longer than a value may
-    /// be; [`crate::layout::bounded`] cuts it where it stands in a key.
+    /// The terms of a TEXT field's value. That of a field without words is as long as the value;
+    /// `layout` cuts it where it stands in a key.
     pub fn tokens(&self, kind: FieldType, text: &str) -> Vec<Token> {
         let FieldType::Text { no_tokenize, no_stem } = kind else {
             return Vec::new();

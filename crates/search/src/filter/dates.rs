@@ -49,7 +49,7 @@ fn fraction(text: &str) -> Option<(i64, &str)> {
     }
     let mut micros = 0;
     for at in 0..6 {
-        let digit = text[..end].as_bytes().get(at).map_or(0, |byte| i64::from(byte - b'0'));
+        let digit = text.as_bytes()[..end].get(at).map_or(0, |byte| i64::from(byte - b'0'));
         micros = micros * 10 + digit;
     }
     Some((micros, &text[end..]))

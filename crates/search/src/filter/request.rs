@@ -369,7 +369,7 @@ impl Parser<'_> {
             .map(|token| near(field.0, &token.term, (distance, swaps, prefix)));
         Ok(match tokens.len() {
             0 => Clause::Nothing,
-            1 => words.last().expect("there is one"),
+            1 => near(field.0, &tokens[0].term, (distance, swaps, prefix)),
             _ => all(words.collect()),
         })
     }

@@ -8,7 +8,8 @@ pub const FIELDS_MAX: usize = 1024;
 /// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldType {
-    /// Words, reduced to their stems unless `no_stem`; with `no_tokenize` the whole value is one term.
+    /// Words, reduced to their stems unless `no_stem`; with `no_tokenize` the whole value is one
+    /// term.
     Text {
         /// The value is one term, as it is.
         no_tokenize: bool,

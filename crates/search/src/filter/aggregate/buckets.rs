@@ -1,6 +1,6 @@
 //! Groups of documents by the values of a field, and what is computed for each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
@@ -127,22 +127,22 @@ impl<'g> Groups<'g> {
                     }
                 }
             }),
-            Operator::Facet(facet) => own.try_for_each(|value| {
-                let Value::Text(path) = value else {
-                    return Ok(());
-                };
-                if facet.shows(path) {
-                    let known = self.paths.get_mut(path);
-                    match known {
-                        Some(count) => *count += 1,
-                        None => {
-                            budget.take_bucket()?;
-                            self.paths.insert(path.clone(), 1);
-                        }
+            Operator::Facet(facet) => {
+                let paths = own.filter_map(|value| match value {
+                    Value::Text(path) if facet.shows(path) => Some(path),
+                    _ => None,
+                });
+                // Two facets of a document may begin alike.
+                paths.collect::<BTreeSet<_>>().into_iter().try_for_each(|path| {
+                    if let Some(count) = self.paths.get_mut(path) {
+                        *count += 1;
+                        return Ok(());
                     }
-                }
-                Ok(())
-            }),
+                    budget.take_bucket()?;
+                    self.paths.insert(path.clone(), 1);
+                    Ok(())
+                })
+            }
         }
     }
 

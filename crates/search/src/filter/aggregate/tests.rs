@@ -36,7 +36,7 @@ fn rows() -> MemoryRows {
             match field.name.as_str() {
                 "price" => vec![Given::Double(f64::from(number * 10))],
                 "tag" if number < 8 => vec![Given::Text(tag)],
-                "path" => vec![Given::Text(&path)],
+                "path" => vec![Given::Text(&path), Given::Text(&path)],
                 "at" => vec![Given::Text(&date)],
                 _ => vec![],
             }
