@@ -18,7 +18,7 @@ const LENGTH_BYTES: usize = 4;
 
 const LOOK: u32 = u32::MAX;
 
-/// What stands for a settled document.
+/// Returns the entry of a settled document.
 pub(crate) fn entry_of(document: &DocumentRow<'_>) -> u32 {
     match document.score == 1.0 && document.length < LOOK - 1 {
         true => document.length + 1,

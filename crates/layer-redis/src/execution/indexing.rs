@@ -57,7 +57,8 @@ impl Redis {
         self.indexes.discard();
     }
 
-    /// Fills indexes that are not full yet, and their graphs, and settles what was left in quiet ones. Call it about ten times a second.
+    /// Fills indexes that are not full yet, and their graphs, and settles what was left in quiet
+    /// ones. Call it about ten times a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;

@@ -215,7 +215,7 @@ pub struct Grouping<'s> {
     bytes: usize,
 }
 
-/// What a group takes beside its values, in bytes, about; and what a reducer of it does.
+/// Bytes of a group beside its values, about, and of a reducer of it.
 const GROUP_BYTES: usize = 64;
 const REDUCED_BYTES: usize = size_of::<Reduced<'_>>();
 

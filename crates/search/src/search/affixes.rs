@@ -212,7 +212,7 @@ impl<'a> Pattern<'a> {
 /// costs less than beginning anew.
 const TERMS_BEFORE_SKIP: usize = 8;
 
-/// A word that terms are compared with. What their beginnings share is compared once.
+/// A word that terms are compared with. Beginnings that terms share are compared once.
 struct Fuzzy {
     word: Vec<char>,
     distance: usize,

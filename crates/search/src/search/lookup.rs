@@ -105,7 +105,7 @@ impl<'l> Lookup<'l> {
         Ok(())
     }
 
-    /// How many documents match, if that can be told without looking at each. Call it after
+    /// How many documents match, if that is known without looking at each. Call it after
     /// [`Lookup::read`].
     pub fn total(&mut self, root: &Node) -> Option<u64> {
         match &root.kind {

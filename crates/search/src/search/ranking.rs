@@ -68,7 +68,7 @@ pub(super) struct BestScores {
     cut_at: usize,
 }
 
-/// What [`BestScores`] found.
+/// The outcome of [`BestScores`].
 pub(super) struct Best {
     /// Those that are better than the last.
     pub better: Vec<(f64, DocumentId)>,

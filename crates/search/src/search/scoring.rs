@@ -97,7 +97,7 @@ impl Scorer {
     }
 }
 
-/// What a scorer has to know of a document.
+/// The measures of a document that scores depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Measures {
     pub length: u32,
