@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Result;
-use quartet_layer_redis::execution::client_eviction;
+use quartet_layer_redis::execution::client_eviction::ClientEviction;
 use quartet_layer_redis::replication::{ClusterNode, ClusterNodes};
 use quartet_layer_redis::{Redis, RedisChanges, RedisInvariants};
 use quartet_model::LayerId;
@@ -22,7 +22,6 @@ use crate::process::cycles::Cycle;
 use crate::redis::opening::{RedisParts, configure};
 use crate::redis::{self, Conversations, RespEntrance, Takes};
 use crate::settings::cluster::split;
-use crate::tenants::Tenants;
 
 /// How often it is looked whether connections take too much.
 const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
@@ -140,19 +139,15 @@ fn add_cycles(assembly: &mut Assembly<'_>, layer: &Arc<Redis>) {
     let expiring = layer.clone();
     assembly.maintain(move || expiring.expire_due());
     let (evicting, tenants) = (layer.clone(), assembly.tenants.clone());
+    let mut eviction = ClientEviction::default();
     let eviction = Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {
-        evict_clients(&evicting, &tenants);
+        let mut layers = vec![evicting.clone()];
+        layers.extend(tenants.redis_layers());
+        eviction.run(&evicting, &layers);
     });
     let idle = layer.clone();
     let tidying = Cycle::new("idle connections", IDLE_CYCLE, move || redis::tidy(&idle));
     assembly.added.cycles.extend([eviction, tidying]);
-}
-
-/// Closes connections if all of them together take too much.
-fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
-    let mut layers = vec![layer.clone()];
-    layers.extend(tenants.redis_layers());
-    client_eviction::evict(layer, &layers);
 }
 
 impl DatabaseLayer for Redis {
