@@ -202,3 +202,210 @@ fn begin(
         term: position.term.0,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::path::Path;
+
+    use quartet_engine::StoreKind;
+    use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
+    use quartet_log_replicated::model::Store;
+    use quartet_log_replicated::{Event, Position, RecordHash, Request, RequestId, Term, TermValue};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const LOST: ClusterId = ClusterId(7);
+
+    /// What outlives a process: etcd, and the node's folder and disk.
+    struct Outside {
+        etcd: Store,
+        folder: TempDir,
+        disk: FaultyDisk,
+    }
+
+    fn lost() -> Place {
+        Place::new("/test", LOST, PartitionId(0))
+    }
+
+    /// A node of the lost cluster that has one record of it.
+    fn node_with_one_record() -> (TempDir, FaultyDisk) {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::new());
+        let position = Position {
+            sequence: LogSequence(1),
+            hash: RecordHash(99),
+            term: Term(1),
+            writer: Writer::default(),
+        };
+        let log = OwnLog::open(parts_on(&disk), Some(StoreKind::Memory), &lost()).unwrap();
+        log.begin_term(&position, Version(5)).unwrap();
+        identity::keep(folder.path(), LOST).unwrap();
+        (folder, disk)
+    }
+
+    fn parts_on(disk: &FaultyDisk) -> Parts {
+        Parts::on_one_machine(Arc::new(disk.clone()), Arc::new(ManualClock::new(1)))
+    }
+
+    /// etcd, for a process that is killed at a request: before that is executed, or behind it.
+    struct UntilKilled<'o> {
+        etcd: &'o mut Store,
+        /// Requests that are executed, and those of them that are answered.
+        executes: usize,
+        answers: usize,
+        sent: usize,
+        inbox: VecDeque<Event>,
+    }
+
+    impl Sequencer for UntilKilled<'_> {
+        fn send(&mut self, request: Request) -> RequestId {
+            let id = RequestId(self.sent as u64);
+            self.sent += 1;
+            let answer = (self.sent <= self.executes)
+                .then(|| self.etcd.execute(0, std::time::Duration::ZERO, &request))
+                .filter(|_| self.sent <= self.answers);
+            let killed = || Failure::Unknown("killed".to_owned());
+            self.inbox.push_back(Event::Answered(id, answer.ok_or_else(killed)));
+            id
+        }
+
+        fn watch(&mut self, _: Vec<u8>, _: Vec<u8>) {}
+
+        fn receive(&mut self, _: std::time::Duration) -> Option<Event> {
+            self.inbox.pop_front()
+        }
+    }
+
+    impl Outside {
+        /// `has_gone_back`: etcd has the cluster without the node's record; else it has nothing.
+        fn new(has_gone_back: bool) -> Outside {
+            let (folder, disk) = node_with_one_record();
+            let mut etcd = Store::default();
+            if has_gone_back {
+                etcd.execute(0, std::time::Duration::ZERO, &lost().found());
+            }
+            Outside { etcd, folder, disk }
+        }
+
+        /// One run of the command. Returns how many requests it has sent.
+        fn adopt(&mut self, executes: usize, answers: usize, keeps: bool) -> (Result<AdoptedCluster>, usize) {
+            let mut sequencer = UntilKilled {
+                etcd: &mut self.etcd,
+                executes,
+                answers,
+                sent: 0,
+                inbox: VecDeque::new(),
+            };
+            let own = identity::of(self.folder.path()).unwrap().unwrap();
+            let place = Place::new("/test", own, PartitionId(0));
+            let log = OwnLog::open(parts_on(&self.disk), Some(StoreKind::Memory), &place).unwrap();
+            let keep = |id| match keeps {
+                true => identity::keep(self.folder.path(), id),
+                false => bail!("killed"),
+            };
+            let settings = ClusterSettings::for_test("a");
+            let adopted = go_on(&mut sequencer, &settings, &place, log, false, keep);
+            (adopted, sequencer.sent)
+        }
+
+        /// The power fails.
+        fn crash(&mut self) {
+            self.disk.clear_faults();
+            self.disk = self.disk.fork();
+            self.disk.crash();
+        }
+
+        fn join(&mut self, name: &str, folder: &Path, disk: &FaultyDisk) -> Result<ClusterId> {
+            let mut sequencer = self.all_of_it();
+            let settings = ClusterSettings::for_test(name);
+            identity::join(&mut sequencer, &settings, folder, ClusterId(1), || Ok(parts_on(disk)))
+        }
+
+        fn all_of_it(&mut self) -> UntilKilled<'_> {
+            UntilKilled {
+                etcd: &mut self.etcd,
+                executes: usize::MAX,
+                answers: usize::MAX,
+                sent: 0,
+                inbox: VecDeque::new(),
+            }
+        }
+
+        /// True if etcd has a cluster that was adopted.
+        fn is_adopted(&mut self) -> bool {
+            identity::origin(&mut self.all_of_it(), "/test").unwrap().is_some()
+        }
+
+        /// The command is given again, ends well, and all nodes are of the one cluster behind it.
+        fn goes_on(mut self, case: &str) {
+            self.crash();
+            if self.is_adopted() && identity::of(self.folder.path()).unwrap() == Some(LOST) {
+                let (folder, disk) = (self.folder.path().to_owned(), self.disk.clone());
+                let refused = self.join("a", &folder, &disk).unwrap_err().to_string();
+                assert!(
+                    refused.contains("give `quartet cluster adopt` again"),
+                    "{case}: {refused}"
+                );
+            }
+            let (adopted, _) = self.adopt(usize::MAX, usize::MAX, true);
+            let adopted = adopted.unwrap_or_else(|error| panic!("{case}: {error:#}"));
+            assert_eq!((adopted.last, adopted.from), (1, format!("{:032x}", LOST.0)), "{case}");
+            self.crash();
+            let (folder, disk) = (self.folder.path().to_owned(), self.disk.clone());
+            let cluster = self.join("a", &folder, &disk).unwrap();
+            assert_eq!(format!("{:032x}", cluster.0), adopted.cluster, "{case}");
+            assert!(
+                !folder.join("needs-copy").exists(),
+                "{case}: it goes on from what it has"
+            );
+            // Its log ends with the Term record that etcd's begins with.
+            let place = Place::new("/test", cluster, PartitionId(0));
+            let log = OwnLog::open(parts_on(&disk), Some(StoreKind::Memory), &place).unwrap();
+            let key = place.term_key();
+            let Answer::Value(Some(term)) = ask(&mut self.all_of_it(), Request::Get { key }).unwrap() else {
+                panic!("{case}: no term");
+            };
+            let term = TermValue::decode(&term).unwrap();
+            assert_eq!(
+                (log.position().sequence, log.position().hash),
+                (term.sequence, term.hash),
+                "{case}"
+            );
+            // Any other node of the lost cluster copies.
+            let (folder, disk) = node_with_one_record();
+            assert_eq!(self.join("b", folder.path(), &disk).unwrap(), cluster, "{case}");
+            assert!(folder.path().join("needs-copy").exists(), "{case}");
+        }
+    }
+
+    #[test]
+    fn an_adoption_that_is_killed_at_any_step_is_given_again() {
+        for has_gone_back in [false, true] {
+            let (adopted, requests) = Outside::new(has_gone_back).adopt(usize::MAX, usize::MAX, true);
+            adopted.unwrap();
+            assert!(requests >= 3, "reports, the cluster, and the new one's beginning");
+            for answered in 0..requests {
+                for executed in [answered, answered + 1] {
+                    let mut outside = Outside::new(has_gone_back);
+                    let (adopted, _) = outside.adopt(executed, answered, true);
+                    assert!(adopted.is_err());
+                    outside.goes_on(&format!(
+                        "gone back {has_gone_back}, {executed} executed, {answered} answered"
+                    ));
+                }
+            }
+            // Behind the transaction: the own log is written, then synced, then the folder is the new cluster's.
+            for operation in [Operation::Write, Operation::Sync] {
+                let mut outside = Outside::new(has_gone_back);
+                outside.disk.fail(operation, 1, Fault::Error);
+                assert!(outside.adopt(usize::MAX, usize::MAX, true).0.is_err());
+                assert!(outside.is_adopted());
+                outside.goes_on(&format!("gone back {has_gone_back}, {operation:?} of the own log"));
+            }
+            let mut outside = Outside::new(has_gone_back);
+            assert!(outside.adopt(usize::MAX, usize::MAX, false).0.is_err());
+            outside.goes_on(&format!("gone back {has_gone_back}, the folder's cluster"));
+        }
+    }
+}

@@ -309,4 +309,45 @@ mod tests {
             assert!(heard.is_empty(), "{line}");
         }
     }
+
+    #[tokio::test]
+    async fn the_callers_that_are_silent_for_the_longest_are_dropped() {
+        let mut callers = Callers::default();
+        let (over, ended) = std::sync::mpsc::channel();
+        struct Caller(usize, std::sync::mpsc::Sender<usize>);
+        impl Drop for Caller {
+            fn drop(&mut self) {
+                let _ = self.1.send(self.0);
+            }
+        }
+        for number in 0..CALLERS_MAX + 10 {
+            let caller = Caller(number, over.clone());
+            callers.hear(async move |heard| {
+                // Some say at once what they want, and stay.
+                if caller.0.is_multiple_of(4) {
+                    heard.note();
+                }
+                std::future::pending::<()>().await;
+                drop(caller);
+            });
+            tokio::task::yield_now().await;
+        }
+        assert!(ended.try_iter().next().is_none(), "there was room for all");
+        for number in 1000..1000 + CALLERS_MAX {
+            let caller = Caller(number, over.clone());
+            callers.hear(async move |_| {
+                std::future::pending::<()>().await;
+                drop(caller);
+            });
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let dropped: Vec<usize> = ended.try_iter().collect();
+        let silent: Vec<usize> = (0..CALLERS_MAX + 10)
+            .filter(|number| !number.is_multiple_of(4))
+            .collect();
+        assert_eq!(dropped, silent);
+    }
 }

@@ -556,6 +556,13 @@ pub fn now_us() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::rc::Rc;
+
+    use quartet_log_replicated::model::Store;
+    use quartet_log_replicated::{ClusterId, Event, PartitionId, RequestId};
+
     use super::*;
 
     const PREFIX: &[u8] = b"/test/members/";
@@ -613,5 +620,91 @@ mod tests {
             view.take_members(PREFIX, &members(&[(id, hears)], 3), start, 0);
             assert!(!heard(&view, Duration::ZERO), "{id} {hears:?}");
         }
+    }
+
+    /// An etcd that answers at once.
+    struct Answering(Rc<RefCell<Store>>, VecDeque<Event>);
+
+    impl Sequencer for Answering {
+        fn send(&mut self, request: Request) -> RequestId {
+            let answer = self.0.borrow_mut().execute(0, Duration::ZERO, &request);
+            self.1.push_back(Event::Answered(RequestId(0), Ok(answer)));
+            RequestId(0)
+        }
+
+        fn watch(&mut self, _: Vec<u8>, _: Vec<u8>) {}
+
+        fn receive(&mut self, _: Duration) -> Option<Event> {
+            self.1.pop_front()
+        }
+    }
+
+    /// One process that runs under the name `a`.
+    struct Process {
+        members: Arc<Members>,
+        etcd: Answering,
+        kept: Kept,
+        own: Member,
+    }
+
+    impl Process {
+        fn new(etcd: &Rc<RefCell<Store>>, process: u64, address: &str) -> Process {
+            let place = Place::new("/test", ClusterId(1), PartitionId(0));
+            Process {
+                members: Members::new(place, ME, 3),
+                etcd: Answering(etcd.clone(), VecDeque::new()),
+                kept: Kept::default(),
+                own: Member {
+                    name: "a".to_owned(),
+                    address: address.to_owned(),
+                    endpoints: BTreeMap::new(),
+                    redis: None,
+                    sentinel: None,
+                    clock_us: 0,
+                    hears: None,
+                    lag_records: 0,
+                    lag_millis: 0,
+                    process,
+                },
+            }
+        }
+
+        fn starts(&mut self) -> bool {
+            self.members.refuse_second(&mut self.etcd, &self.own.address).is_ok()
+        }
+
+        /// False: another process has the name.
+        fn looks(&mut self) -> bool {
+            self.own.clock_us += 1;
+            let looked = self
+                .members
+                .look(&mut self.etcd, &mut self.kept, &self.own, LogSequence(1));
+            !matches!(looked, Err(LookError::Taken(_)))
+        }
+    }
+
+    /// Two processes of one name took over from each other without an end.
+    #[test]
+    fn a_name_is_that_of_one_process() {
+        let etcd = Rc::default();
+        let mut first = Process::new(&etcd, 1, "a:7000");
+        assert!(first.starts() && first.looks() && first.looks());
+        let mut second = Process::new(&etcd, 2, "b:7000");
+        assert!(!second.starts() && !second.looks());
+        assert!(first.looks());
+        // A lease that has run out leaves the name to whoever comes first.
+        let lease = first.kept.lease.unwrap();
+        ask(&mut first.etcd, Request::Revoke { lease }).unwrap();
+        first.kept.lease = None;
+        assert!(first.looks());
+        let lease = first.kept.lease.unwrap();
+        ask(&mut first.etcd, Request::Revoke { lease }).unwrap();
+        assert!(second.starts() && second.looks());
+        first.kept.lease = None;
+        assert!(!first.looks());
+        // The same machine again, before the lease of its earlier process has run out.
+        let mut third = Process::new(&etcd, 3, "b:7000");
+        assert!(third.starts() && third.looks() && third.looks());
+        assert!(!second.looks());
     }
 }
