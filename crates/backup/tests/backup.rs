@@ -107,8 +107,8 @@ impl Source for Beside {
     }
 }
 
-/// What only old versions need is removed, never what a younger one needs; a base that is more than
-/// a day old is followed by another.
+/// Files that only old versions need are removed, never one that a younger version needs; a base
+/// that is more than a day old is followed by another.
 #[test]
 fn versions_that_are_too_old_are_removed() {
     let keep = Duration::from_hours(72);

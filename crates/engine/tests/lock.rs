@@ -22,7 +22,8 @@ mod primitives {
         static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
         /// Sleepers are woken by the time as well.
         static HAS_TIMERS: Cell<bool> = const { Cell::new(false) };
-        /// The threads that have gone to sleep, and whether the time would wake each the first time.
+        /// The threads that have gone to sleep, and whether the time would wake each the first
+        /// time.
         static SLEEPERS: RefCell<Vec<(ThreadId, bool)>> = const { RefCell::new(Vec::new()) };
     }
 

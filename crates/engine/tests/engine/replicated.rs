@@ -529,8 +529,8 @@ enum Group {
     IsCut,
 }
 
-/// Two records of a group stand at the end of a node's own log when it stops or is killed. It starts
-/// while the sequencer is out of reach, with or without a checkpoint, and starts once more.
+/// Two records of a group stand at the end of a node's own log when it stops or is killed. It
+/// starts while the sequencer is out of reach, with or without a checkpoint, and starts once more.
 ///
 /// A checkpoint in that state was at the last part instead of the last whole record. The next start
 /// did not find where in the shared log the node is, took its own log for empty, and stopped at

@@ -218,7 +218,7 @@ mod tests {
 
     const LOST: ClusterId = ClusterId(7);
 
-    /// What outlives a process: etcd, and the node's folder and disk.
+    /// All that outlives a process: etcd, and the node's folder and disk.
     struct Outside {
         etcd: Store,
         folder: TempDir,
@@ -395,7 +395,8 @@ mod tests {
                     ));
                 }
             }
-            // Behind the transaction: the own log is written, then synced, then the folder is the new cluster's.
+            // Behind the transaction: the own log is written, then synced, then the folder is the
+            // new cluster's.
             for operation in [Operation::Write, Operation::Sync] {
                 let mut outside = Outside::new(has_gone_back);
                 outside.disk.fail(operation, 1, Fault::Error);

@@ -94,7 +94,8 @@ fn keep_once(
     let gone = || BackupError::Address(format!("what was at {address} is gone"));
     let target = match address.contains("://") {
         true => open_shared(address, PATIENCE)?,
-        // A folder that is not mounted any more: what would be written there is on this node's own disk.
+        // A folder that is not mounted any more: files written there would be on this node's own
+        // disk.
         false if has_begun_here && !Path::new(address).is_dir() => return Err(gone()),
         false => open_target(address, true)?,
     };

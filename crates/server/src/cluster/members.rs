@@ -103,7 +103,7 @@ impl From<Failure> for LookError {
     }
 }
 
-/// What this node keeps among the members.
+/// The keys that this node keeps among the members.
 #[derive(Default)]
 struct Kept {
     lease: Option<LeaseId>,
@@ -451,7 +451,7 @@ impl Member {
     }
 }
 
-/// What a member's key holds.
+/// Reads the value of a member's key.
 fn member_of(value: &[u8]) -> Option<Member> {
     serde_json::from_slice(value).ok()
 }

@@ -505,8 +505,8 @@ impl Shared {
         signs.unreachable_since.is_some() || signs.heard.elapsed() > 2 * BEAT_EVERY
     }
 
-    /// True if this node is home, the sequencer answers it, and so does its own disk. A home without
-    /// answers is silent towards the other nodes, so that one that has them takes over.
+    /// True if this node is home, the sequencer answers it, and so does its own disk. A home
+    /// without answers is silent towards the other nodes, so that one that has them takes over.
     fn is_living_home(&self) -> bool {
         let figures = self.foundation.engine.replication();
         self.foundation.engine.is_home() && !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS

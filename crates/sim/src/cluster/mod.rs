@@ -225,9 +225,9 @@ mod tests {
         }
     }
 
-    /// Seeds that have failed: 137 lost a second disk before the first was made good, 5800 is told
-    /// of at the engine's test of parts at the end of a log, and in the others the disks of two nodes
-    /// were slow to the end.
+    /// Seeds that have failed: 137 lost a second disk before the first was made good; 5800 is the
+    /// fault of the engine's test of parts at the end of a log; in the others the disks of two
+    /// nodes were slow to the end.
     #[test]
     fn the_judge_finds_nothing_where_it_once_did() {
         for seed in [137, 5800, 7325, 7379] {
