@@ -49,6 +49,8 @@ pub enum Walker {
 pub struct Phrase {
     field: u16,
     words: Vec<(u32, TermWalk)>,
+    /// The place of the last word: positions are those that it would have.
+    last: u32,
     slop: u32,
     /// The place behind the words, and what may stand there.
     suffixes: Option<(u32, Vec<TermWalk>)>,
@@ -146,9 +148,12 @@ impl Maker<'_> {
             }
         };
         let worth = self.worth(field, &documents);
+        let places = words.iter().chain(prefix).map(|(place, _)| *place);
+        let last = places.max().unwrap_or(0);
         Ok(Walker::Phrase(Box::new(Phrase {
             field,
             words: walks,
+            last,
             slop,
             suffixes,
             worth,
@@ -309,7 +314,8 @@ impl Phrase {
     }
 
     fn stands(&mut self, rows: &mut dyn Rows, id: DocumentId) -> bool {
-        let starts = |(place, walk): &(u32, TermWalk)| starts_of(*place, walk);
+        let last = self.last;
+        let starts = |(place, walk): &(u32, TermWalk)| ends_of(last - place, walk);
         let words: Vec<Vec<u32>> = self.words.iter().map(starts).collect();
         self.frequency = phrases::count(&words, self.slop);
         if self.frequency == 0 {
@@ -321,7 +327,7 @@ impl Phrase {
         let starts = phrases::starts(&words);
         suffixes.iter_mut().any(|walk| {
             walk.seek(rows, id) == Some(id) && {
-                let behind = starts_of(*place, walk);
+                let behind = ends_of(last - *place, walk);
                 starts.iter().any(|start| behind.binary_search(start).is_ok())
             }
         })
@@ -336,10 +342,10 @@ impl Phrase {
     }
 }
 
-/// Where a phrase would begin, by where one of its words stands.
-fn starts_of(place: u32, walk: &TermWalk) -> Vec<u32> {
+/// Where a phrase would end, by where one of its words stands and how many places follow it.
+fn ends_of(following: u32, walk: &TermWalk) -> Vec<u32> {
     let positions = walk.positions().into_iter();
-    positions.filter_map(|position| position.checked_sub(place)).collect()
+    positions.map(|position| position.saturating_add(following)).collect()
 }
 
 impl Boolean {
