@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Each has a thread. `quartet_tenancy::moves` says which step is durable where, and what a start
-//! finds after a crash; here is what clients notice. Holding is short: requests that do not end soon
-//! make it end instead, and it is tried again later.
+//! finds after a crash; here is what clients notice. Holding is short: requests that do not end
+//! soon make it end instead, and it is tried again later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
