@@ -7,10 +7,10 @@
 //!            log up to the fence ---effects--> target             now both hold the same
 //! ```
 //!
-//! What stands in the target meanwhile is nobody's: no layer is over it. Rows keep their versions,
+//! The rows in the target are nobody's meanwhile: no layer is over them. They keep their versions,
 //! and each transaction that puts them there lands above all of them; so versions of the database
-//! go on in one order. Who decides where the database is, and what is cleared afterwards, is the
-//! caller's: the engine knows no catalogue.
+//! go on in one order. The caller decides where the database is and clears the other partition
+//! afterwards: the engine knows no catalogue.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -27,8 +27,8 @@ use crate::{
 /// Rows that are put into the target under one hold of its lock, at most, and about how many bytes.
 const STEP_ROWS: usize = 256;
 const STEP_BYTES: usize = 64 << 10;
-/// What may be on its way to the target's disk before it is waited for: others' writes come behind
-/// it.
+/// The bytes that may be on their way to the target's disk before they are waited for: others'
+/// writes come behind them.
 const UNSYNCED_BYTES: usize = 1 << 20;
 
 /// Why a database was not copied. The source has all of it.
@@ -80,7 +80,7 @@ pub struct DatabaseCopy {
     writer: Writer,
 }
 
-/// What puts it into the target.
+/// Puts rows and effects into the target.
 struct Writer {
     target: Arc<Engine>,
     database: DatabaseId,

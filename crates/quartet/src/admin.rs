@@ -144,8 +144,8 @@ fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
             bail!("the server answers {status}: {}", answer.trim());
         }
         let described: Value = serde_json::from_str(&answer)?;
-        let moves = described["moves"].as_array().into_iter().flatten();
-        let mine = moves.filter(|one| one["database"] == name).next_back();
+        let mut moves = described["moves"].as_array().into_iter().flatten();
+        let mine = moves.find(|one| one["database"] == name);
         let mine = mine.with_context(|| format!("the server has been started anew, or {name} was deleted"))?;
         let line = describe_move(mine);
         if line != told {

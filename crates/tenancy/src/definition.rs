@@ -40,8 +40,8 @@ pub struct Definition {
 }
 
 /// The last move of a database from one partition to another. Versions of two partitions are not
-/// one order, but those of the database are: each at `from` is below `left`, and each since is above
-/// `arrived`, which is above `left`.
+/// one order, but those of the database are: each at `from` is below `left`, and each since is
+/// above `arrived`, which is above `left`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moved {

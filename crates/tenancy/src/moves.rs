@@ -56,9 +56,9 @@ impl Catalogue {
         self.moving.lock().contains_key(&database.0)
     }
 
-    /// The database is in the target from now on. All that it holds has been written there, and is
-    /// durable once what is written here is; nothing of it commits in the source any more, where its
-    /// last commit is before `left`.
+    /// The database is in the target from now on. All that it holds has been written there, and
+    /// becomes durable with this; nothing of it commits in the source any more, where its last
+    /// commit is before `left`.
     ///
     /// Errors: it is in the source, and goes on there; unless the log has failed, which ends the
     /// process.
@@ -276,7 +276,7 @@ mod tests {
         appends.next.store(number + 1, Ordering::SeqCst);
     }
 
-    /// What a partition has of the list. It has nothing else if it has no list.
+    /// The list as a partition has it. One without it has no row of the database either.
     fn list(catalogue: &Catalogue, partition: u32, id: DatabaseId) -> Vec<u8> {
         let engine = catalogue.partitions().engine(PartitionId(partition));
         if engine.rows_of(id).unwrap().iter().sum::<u64>() == 0 {

@@ -13,8 +13,8 @@ import random
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
+from http.client import HTTPException
 
 import pytest
 import redis
@@ -66,6 +66,9 @@ def check(server) -> None:
     assert checked.stdout.count("\nsound\n") == PARTITIONS, checked.stdout
 
 
+FAILURES = (redis.RedisError, OSError, HTTPException, BotoCoreError, ClientError, FaunaError, RequestException, subprocess.SubprocessError)
+
+
 class Writer:
     """Writes 0, 1, 2 and so on, until it is told to stop. A write that fails may have happened, and is not tried again."""
 
@@ -98,7 +101,7 @@ class Writer:
             try:
                 self.write(number)
                 self.acknowledged.append(number)
-            except (redis.RedisError, OSError, BotoCoreError, ClientError, FaunaError, RequestException) as error:
+            except FAILURES as error:
                 self.errors.append(f"{type(error).__name__}: {error}")
                 # It may be down: a client waits a little.
                 self.stops.wait(0.02)

@@ -443,8 +443,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Goes on in the layer that the database has in the partition to which it was moved, once it is
-    /// there. A session that has something which was only here ends.
+    /// Goes on in the layer that the database has in the partition to which it was moved, once it
+    /// is there. A session that has something which was only here ends.
     fn follow_database(&mut self) -> Received {
         let mut received = Received::default();
         let there = match &self.layer.access.directory {

@@ -253,8 +253,8 @@ impl Tenants {
         }
     }
 
-    /// The partition of a request's database, if something keeps its lock or the database leaves. `None` is the default
-    /// database, which is not looked for if there is one partition.
+    /// The partition of a request's database, if something keeps its lock or the database leaves.
+    /// `None` is the default database, which is not looked for if there is one partition.
     pub fn busy_partition(&self, database: impl FnOnce() -> Option<Arc<Database>>) -> Option<PartitionId> {
         let partitions = &self.parts.partitions;
         let database = if partitions.count() == 1 { None } else { database() };

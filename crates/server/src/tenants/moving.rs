@@ -8,8 +8,8 @@
 //!   clearing   what the source had                                    clients go on at the target
 //! ```
 //!
-//! A thread for each. What is durable by when, and what a start finds after a crash, is in
-//! `quartet_tenancy::moves`; here is what clients notice. Holding is short: requests that do not end
+//! Each has a thread. `quartet_tenancy::moves` says which step is durable where, and what a start
+//! finds after a crash; here is what clients notice. Holding is short: requests that do not end
 //! soon make it end instead, and it is tried again later.
 
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ const HOLD_LONGEST: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_micros(200);
 /// How long clients go on between two attempts, for each time they were held in vain.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
-/// After so many attempts the database stays where it is.
+/// After this number of attempts the database stays where it is.
 const ATTEMPTS_MAX: u32 = 20;
 /// How long the changes of a held database may take to be copied.
 const FOLLOW_LONGEST: Duration = Duration::from_secs(2);
@@ -77,7 +77,7 @@ const PHASES: [Phase; 5] = [
     Phase::Failed,
 ];
 
-/// What an operator is shown of one.
+/// The state of one, for an operator.
 struct Progress {
     moving: Move,
     phase: AtomicU8,
@@ -146,7 +146,7 @@ impl Progress {
 }
 
 impl Moves {
-    /// Ends the threads. What has not arrived is cleared when the server starts again.
+    /// Ends the threads. The next start clears the copy of a database that has not arrived.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         for thread in std::mem::take(&mut *self.threads.lock()) {
@@ -298,7 +298,7 @@ impl Tenants {
     fn move_over(&self, database: &Arc<Database>, progress: &Progress) -> Result<Duration, Stays> {
         let engine = |number| self.parts.partitions.engine(PartitionId(number)).clone();
         let (source, target) = (engine(progress.moving.from), engine(progress.moving.to));
-        // What a partition from another time may have of it.
+        // A partition from another time may have something of it.
         target.clear_database(database.id)?;
         let mut copy = DatabaseCopy::begin(&source, target.clone(), database.id, progress.copied.clone())?;
         while copy.copy_some()? {
@@ -363,7 +363,7 @@ impl Tenants {
             let_go();
             return Ok(None);
         }
-        // What they have yet to write down.
+        // They may have something to write down.
         layers().for_each(|layer| layer.save());
         let left = match source.fence(database.id) {
             Ok(left) => left,

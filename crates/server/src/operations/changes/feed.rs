@@ -70,8 +70,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts to tell what follows `from`, from the place where `reader` is, up to `until` if there is
-    /// one.
+    /// Starts to tell what follows `from`, from the place where `reader` is, up to `until` if there
+    /// is one.
     pub fn start(
         engine: Arc<Engine>,
         tenants: Arc<Tenants>,
@@ -233,12 +233,12 @@ impl EventEncoder {
         })
     }
 
-    /// What the database has in this log ends where it has left.
+    /// The database's part of this log ends where it has left.
     fn look_for_a_move(&mut self) {
         let database = self.wishes.scope.and_then(|id| self.tenants.catalogue.numbered(id));
         if let Some(database) = database.filter(|database| self.until.is_none() && database.moves() != self.moves) {
             let last = database.definition().moved.filter(|last| last.times == self.moves + 1);
-            // Of several moves the first one's end is not known any more.
+            // The end of the first of several moves is not known any more.
             self.until = Some(last.map_or(self.seen, |last| Version(last.left)));
         }
     }

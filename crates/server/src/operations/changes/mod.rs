@@ -213,7 +213,7 @@ impl Changes {
         Ok((200, headers, Box::new(feed) as Box<dyn Follower>))
     }
 
-    /// The log that has the changes. Of a database that was moved, the partition before has those
+    /// The log that has the changes. If a database was moved, the partition before has its changes
     /// up to the move, and a feed that goes on behind them is of the present one.
     fn stretch(&self, head: &Head<'_>, scope: Scope, from: Option<Version>) -> Result<Stretch, Answer> {
         let partitions = &self.tenants.parts.partitions;
