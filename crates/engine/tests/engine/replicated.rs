@@ -710,8 +710,11 @@ fn changed(disk: &FaultyDisk, from: &[u8], to: &[u8]) -> FaultyDisk {
 #[test]
 fn a_state_that_differs_is_found_at_a_mark_and_copied_anew() {
     let shelf = held();
-    let (home, mut node) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    let (home, mut node) = (Node::new(&shelf, 1), Node::down(&shelf, 2));
     home.become_home();
+    // It starts from its log alone.
+    node.world.store = Some(StoreKind::Memory);
+    node.start();
     home.set(b"key", b"right value");
     node.until_shown(b"key", b"right value");
     until("its log is on disk", || {
@@ -733,7 +736,7 @@ fn a_state_that_differs_is_found_at_a_mark_and_copied_anew() {
     node.engine = None;
     node.world.disk = FaultyDisk::new();
     let parts = Parts::on_one_machine(Arc::new(node.world.disk.clone()), node.world.clock.clone());
-    let mut target = CopyTarget::begin(parts, node.world.store.unwrap_or(StoreKind::Memory)).unwrap();
+    let mut target = CopyTarget::begin(parts, StoreKind::Memory).unwrap();
     while let Some(bytes) = source.next().unwrap() {
         target.take(&bytes).unwrap();
     }
