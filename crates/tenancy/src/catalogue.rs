@@ -421,7 +421,7 @@ impl Catalogue {
             return Err(CatalogueError::LogFailed);
         }
         let id = database.id.0;
-        if database.moves() > 0 {
+        if self.partitions.count() > 1 {
             self.forget_places(id)?;
         }
         self.write(|tx| {

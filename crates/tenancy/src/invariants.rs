@@ -6,11 +6,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-use quartet_engine::{Invariants, PartitionId, Repair, Verification};
+use quartet_engine::{Invariants, PartitionId, Reader, Repair, Verification};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 
 use crate::Definition;
-use crate::definition::Move;
+use crate::definition::{Move, Place};
 use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
 use crate::partitions::{NUMBER, number_in};
 
@@ -34,6 +34,18 @@ const DEFAULT: DatabaseId = DatabaseId(1);
 impl Invariants for CatalogueInvariants {
     fn layer(&self) -> LayerId {
         LayerId::System
+    }
+
+    fn disowned(&self, rows: &Reader) -> Vec<DatabaseId> {
+        let mut away = Vec::new();
+        rows.scan(b"H", b"I", false, &mut |key, value| {
+            let place = serde_json::from_slice::<Place>(value);
+            if place.is_ok_and(|place| !place.is_here) {
+                away.extend(id_of(key).map(DatabaseId));
+            }
+            ControlFlow::Continue(())
+        });
+        away
     }
 
     fn judge(&self, verification: &mut Verification<'_>) {

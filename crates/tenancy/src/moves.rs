@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   step                          durable in           a start behind it
-//!   begin    'M'                  the first            clears the target, forgets the move
+//!   begin    'H': it is not here  the target           finds nothing to do
+//!            'M'                  the first            clears the target, forgets the move
 //!   (copy)   rows                 the target                 "
 //!   arrive   'H': it is here      the target                 "
 //!   decide   'D': the partition   the first            clears the source, forgets the move
@@ -11,8 +12,9 @@
 //! ```
 //!
 //! Each is durable before the next begins. The definition alone decides: until it names the target,
-//! what stands there is nobody's. The places, 'H', show when folders come from different times: a
-//! backup of one partition that was taken before a move, beside a catalogue from after it.
+//! what stands there is nobody's, and `quartet check` passes it over. The places, 'H', show when
+//! folders come from different times: a backup of one partition that was taken before a move,
+//! beside a catalogue from after it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -47,6 +49,13 @@ impl Catalogue {
             return Ok(None);
         }
         let begun = Move { from: from.0, to: to.0 };
+        let place = Place {
+            times: database.moves(),
+            is_here: false,
+        };
+        write(self.partitions().engine(to), |tx| {
+            drop(tx.set(&row(PLACE, database.id.0), &json(&place)));
+        })?;
         self.write(|tx| drop(tx.set(&row(MOVE, database.id.0), &json(&begun))))?;
         self.moving.lock().insert(database.id.0, begun);
         Ok(Some((database, begun)))
@@ -148,7 +157,10 @@ impl Catalogue {
     /// Forgets where a deleted database was.
     pub(crate) fn forget_places(&self, id: u16) -> Result<(), CatalogueError> {
         for (_, engine) in self.partitions().iter() {
-            write(engine, |tx| drop(tx.clear(&row(PLACE, id))))?;
+            let is_noted = engine.reader(space(Durability::Always))?.get(&row(PLACE, id)).is_some();
+            if is_noted {
+                write(engine, |tx| drop(tx.clear(&row(PLACE, id))))?;
+            }
         }
         Ok(())
     }
@@ -190,12 +202,12 @@ mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use parking_lot::Mutex;
-    use quartet_engine::{CopyFigures, DatabaseCopy, EngineOptions, Space};
+    use quartet_engine::{CopyFigures, DatabaseCopy, EngineOptions, Invariants, Space, Verification};
     use quartet_env::{FaultyDisk, ManualClock};
     use quartet_model::LayerId;
 
     use super::*;
-    use crate::{Consistency, KeptCredentials, Partitions, Quotas};
+    use crate::{CatalogueInvariants, Consistency, KeptCredentials, Partitions, Quotas};
 
     type Disks = [Arc<FaultyDisk>; 3];
 
@@ -294,6 +306,26 @@ mod tests {
             .expect("a list beside the rows")
     }
 
+    /// Finds each database that it is given.
+    struct Everything;
+
+    impl Invariants for Everything {
+        fn layer(&self) -> LayerId {
+            LayerId::Redis
+        }
+
+        fn judge(&self, verification: &mut Verification<'_>) {
+            verification.found("it has rows".into(), Vec::new());
+        }
+    }
+
+    /// How often the rows of a database in this partition are judged.
+    fn judged(engine: &Engine, id: DatabaseId) -> usize {
+        let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(Everything), Box::<CatalogueInvariants>::default()];
+        let found = engine.judge(&invariants).unwrap().kept;
+        found.iter().filter(|finding| finding.database == id).count()
+    }
+
     /// Moves the database while it is written to: six times.
     fn go(catalogue: &Catalogue, to: u32, appends: &Appends) {
         let (database, moving) = catalogue.begin_move("shop", PartitionId(to)).unwrap().unwrap();
@@ -304,6 +336,7 @@ mod tests {
         let mut copy = DatabaseCopy::begin(&source, target.clone(), database.id, figures).unwrap();
         append(catalogue, &database, appends);
         while copy.copy_some().unwrap() {}
+        assert_eq!((judged(&source, database.id), judged(&target, database.id)), (1, 0));
         append(catalogue, &database, appends);
         while copy.follow_some().unwrap() {}
         append(catalogue, &database, appends);
@@ -320,6 +353,7 @@ mod tests {
         catalogue.arrive(&database, moving, left).unwrap();
         target.unfence(database.id);
         append(catalogue, &database, appends);
+        assert_eq!(judged(&target, database.id), 1);
         catalogue.end_move(&database, moving).unwrap();
         append(catalogue, &database, appends);
     }

@@ -273,6 +273,8 @@ def test_a_kill_during_a_move_leaves_the_database_in_one_place(tmp_path, engine)
     database = Admin(server).create("shop")
     writers = writers_of(server, database)
     chosen = random.Random(os.environ.get("QUARTET_TEST_SEED", "moves"))
+    # So that copying takes a while.
+    fill(server, database, 20_000)
     seconds, ends = 0.02, set()
     for _ in range(MOVES):
         for writer in writers:
