@@ -38,6 +38,8 @@ use crate::layers::parts::OtherNode;
 const LEASE_SECONDS: u32 = 10;
 /// How often a node renews its key and reads those of others.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A value of another process that stays the same for as many looks is left over.
+const LOOKS_AT_FOREIGN: u32 = 4;
 /// How often the term is read while the home is silent.
 const LOOK_AT_TERM_EVERY: Duration = Duration::from_millis(50);
 /// A node renews its key each second, so what was read first longer ago is out of date.
@@ -111,6 +113,34 @@ struct Kept {
     value: Option<Vec<u8>>,
     /// This process has written the key.
     is_written: bool,
+    /// The value of another process that stands where this one has written, and in how many looks
+    /// it stood there.
+    foreign: Option<(Vec<u8>, u32)>,
+}
+
+impl Kept {
+    /// Judges another process's value in this node's key. A process renews its value with
+    /// each look. One that stays as it is comes from an etcd that has gone back in time, which is
+    /// not for this process to end for: the log shows it.
+    fn judge(&mut self, value: Vec<u8>) -> Foreign {
+        let looks = match self.foreign.take() {
+            None => 1,
+            Some((before, looks)) if before == value => looks + 1,
+            Some(_) => return Foreign::Alive,
+        };
+        self.foreign = Some((value, looks));
+        match looks < LOOKS_AT_FOREIGN {
+            true => Foreign::Unknown,
+            false => Foreign::LeftOver,
+        }
+    }
+}
+
+/// A value of another process in this node's key.
+enum Foreign {
+    Alive,
+    LeftOver,
+    Unknown,
 }
 
 /// The state that was read last.
@@ -367,16 +397,25 @@ impl Members {
             let value = serde_json::to_vec(own).expect("texts and numbers are JSON");
             let answer = ask(sequencer, self.put(kept.value.clone(), value.clone(), lease))?;
             let Answer::Refused { found } = answer else {
-                (kept.value, kept.is_written) = (Some(value), true);
+                (kept.value, kept.is_written, kept.foreign) = (Some(value), true, None);
                 return Ok(());
             };
-            kept.value = found.into_iter().next().flatten();
-            if let Some(other) = kept.value.as_deref().and_then(member_of)
+            let found = found.into_iter().next().flatten();
+            if let Some((value, other)) = found.as_ref().and_then(|value| Some((value, member_of(value)?)))
                 && other.process != own.process
-                && (kept.is_written || other.address != own.address)
             {
-                return Err(LookError::Taken(other.has_the_name()));
+                let foreign = match kept.is_written {
+                    true => kept.judge(value.clone()),
+                    false if other.address != own.address => Foreign::Alive,
+                    false => Foreign::LeftOver,
+                };
+                match foreign {
+                    Foreign::Alive => return Err(LookError::Taken(other.has_the_name())),
+                    Foreign::Unknown => return Ok(()),
+                    Foreign::LeftOver => {}
+                }
             }
+            kept.value = found;
         }
         Ok(())
     }
@@ -701,10 +740,33 @@ mod tests {
         ask(&mut first.etcd, Request::Revoke { lease }).unwrap();
         assert!(second.starts() && second.looks());
         first.kept.lease = None;
+        assert!(first.looks() && second.looks(), "it may be left over");
         assert!(!first.looks());
         // The same machine again, before the lease of its earlier process has run out.
         let mut third = Process::new(&etcd, 3, "b:7000");
         assert!(third.starts() && third.looks() && third.looks());
+        assert!(second.looks() && third.looks());
         assert!(!second.looks());
+    }
+
+    /// An etcd that has gone back in time has the key of an earlier process, whose lease runs.
+    #[test]
+    fn a_value_that_nobody_renews_is_written_over() {
+        let etcd = Rc::default();
+        let mut earlier = Process::new(&etcd, 1, "b:7000");
+        assert!(earlier.looks());
+        let yesterday = earlier.kept.value.unwrap();
+        let lease = earlier.kept.lease.unwrap();
+        ask(&mut earlier.etcd, Request::Revoke { lease }).unwrap();
+        let mut process = Process::new(&etcd, 2, "a:7000");
+        assert!(process.starts() && process.looks());
+        let lease = process.kept.lease.unwrap();
+        let goes_back = process.members.put(process.kept.value.clone(), yesterday, lease);
+        ask(&mut process.etcd, goes_back).unwrap();
+        for _ in 0..LOOKS_AT_FOREIGN {
+            process.own.clock_us += 1;
+            assert!(process.looks());
+        }
+        assert_eq!(process.kept.value, Some(serde_json::to_vec(&process.own).unwrap()));
     }
 }
