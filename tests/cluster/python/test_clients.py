@@ -228,7 +228,9 @@ def test_each_node_says_what_it_is(cluster):
     def each_says_it():
         home = cluster.home()
         for node in cluster.nodes:
-            assert ask(node.http_port, "/healthz")[0] == 200 and ask(node.http_port, "/readyz")[0] == 200
+            assert ask(node.http_port, "/healthz")[0] == 200
+            # A node that has just heard of the home is ready a moment later.
+            until(lambda node=node: ask(node.http_port, "/readyz")[0] == 200, f"{node.name} is ready")
             assert ask(node.http_port, "/healthz/home")[0] == (200 if node is home else 503)
 
     cluster.at_one_home(each_says_it)

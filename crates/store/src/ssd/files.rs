@@ -230,6 +230,12 @@ impl Files {
         }
     }
 
+    /// Gives a file that nobody reads another name.
+    pub fn rename(&self, number: u32, name: &str) -> io::Result<()> {
+        self.close(number);
+        self.disk.rename(&Files::name(number), name)
+    }
+
     fn close(&self, number: u32) {
         let mut open = self.open.lock();
         if open.files.remove(&number).is_some() {

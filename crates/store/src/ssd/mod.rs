@@ -334,6 +334,10 @@ fn reserve(disk: &dyn Disk, bytes: u64) -> io::Result<()> {
         true => disk.open(RESERVE)?,
         false => disk.create(RESERVE)?,
     };
+    // One that was a file of a flush may be longer.
+    if file.len()? > bytes {
+        file.set_len(bytes)?;
+    }
     file.allocate(bytes)
 }
 

@@ -147,12 +147,18 @@ impl Writer {
         finished.map_err(|source| StoreError::io("a file of the store", source))
     }
 
-    /// Removes what was begun, because it will not be needed.
+    /// Removes what was begun, because it will not be needed. The first file is kept as the room of
+    /// the next flush: on a full disk, room that is given back for a moment may be taken by the log.
     pub fn abandon(&mut self) {
         self.current = None;
-        for number in std::mem::take(&mut self.begun) {
-            self.files.remove(number);
+        let mut begun = std::mem::take(&mut self.begun).into_iter();
+        if let Some(first) = begun.next()
+            && let Err(error) = self.files.rename(first, RESERVE)
+        {
+            tracing::warn!(%error, "no room is kept for the next flush");
+            self.files.remove(first);
         }
+        begun.for_each(|number| self.files.remove(number));
     }
 
     fn begin(&mut self) -> io::Result<()> {
