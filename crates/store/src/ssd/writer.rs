@@ -148,7 +148,7 @@ impl Writer {
     }
 
     /// Removes what was begun, because it will not be needed. The first file is kept as the room of
-    /// the next flush: on a full disk, room that is given back for a moment may be taken by the log.
+    /// the next flush: on a full disk, the log may take room that is given back for a moment.
     pub fn abandon(&mut self) {
         self.current = None;
         let mut begun = std::mem::take(&mut self.begun).into_iter();
