@@ -317,7 +317,7 @@ def test_a_large_transaction_comes_in_parts_and_a_slow_reader_costs_little(host)
         # Nobody reads meanwhile: 75 MB, which are 100 MB as lines.
         for number in range(150):
             client.set("other", os.urandom(500_000))
-        assert host.rss_bytes() - resident < 80_000_000
+        assert host.rss_bytes() - resident < 60_000_000
         told = slow.until(version_now(host))
     parts = [line for line in told if len(line["changes"]) > 1]
     assert len(parts) > 5 and all(line.get("more") for line in parts[:-1]) and len({line["version"] for line in parts}) == 1

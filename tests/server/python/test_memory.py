@@ -235,11 +235,11 @@ def test_a_large_value_takes_little_more_than_twice_its_size_and_is_given_back(s
         before = server.rss_bytes()
         with Peak(server) as peak:
             assert set_value(connection, "large", length) == "OK"
-        assert peak.bytes - before < 2.5 * length
+        assert peak.bytes - before < 2.2 * length
         until(lambda: server.rss_bytes() - before < 1.1 * length)
         with Peak(server) as peak:
             assert skip_value(connection, "large") == length
-        assert peak.bytes - before < 2.5 * length
+        assert peak.bytes - before < 2.2 * length
         assert connection.do("DEL", "large") == 1
         until(lambda: server.rss_bytes() - before < 0.1 * length)
 
