@@ -5,6 +5,7 @@ AWS::DynamoDB::GlobalTable: which calls their schemas' permissions name (CreateT
 """
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,9 @@ def table_of(kind, properties):
 
 
 def wait(look, wanted):
-    for _ in range(500):
-        if (found := look()) == wanted:
-            return
-    raise AssertionError(f"{found} is not {wanted}")
+    deadline = time.monotonic() + 60
+    while (found := look()) != wanted:
+        assert time.monotonic() < deadline, f"{found} is not {wanted}"
 
 
 def wait_until_active(dynamodb, name):

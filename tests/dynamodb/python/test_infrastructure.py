@@ -5,6 +5,7 @@ Follows the provider's `aws_dynamodb_table`, `aws_dynamodb_resource_policy`, `aw
 """
 
 import json
+import time
 import uuid
 
 import pytest
@@ -33,13 +34,11 @@ def described(dynamodb, name):
     return dynamodb.describe_table(TableName=name)["Table"]
 
 
-def wait(look, wanted, tries=200):
+def wait(look, wanted):
     """As the provider's waiters: asked again and again until it is so."""
-    for _ in range(tries):
-        found = look()
-        if found == wanted:
-            return
-    raise AssertionError(f"{found} is not {wanted}")
+    deadline = time.monotonic() + 60
+    while (found := look()) != wanted:
+        assert time.monotonic() < deadline, f"{found} is not {wanted}"
 
 
 def wait_until_active(dynamodb, name):
