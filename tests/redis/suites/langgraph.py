@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frameworks import run_files
 from outcome import Outcome
+from pytest_files import run_file_with_stand_ins
 
 TITLE = "langgraph-checkpoint-redis"
 ABOUT = "langgraph-checkpoint-redis 0.5.2 (32de207)"
@@ -38,4 +38,4 @@ def copy_of(checkout: Path, folder: Path) -> Path:
 
 
 def run_unit(suite: Path, unit: str, port: int, skipped: list[str]) -> tuple[Outcome, str]:
-    return run_files(suite, [f"tests/{unit}.py"], port, {"REDIS_URL": f"redis://127.0.0.1:{port}", "OPENAI_API_KEY": "none"})
+    return run_file_with_stand_ins(suite, f"tests/{unit}.py", port, [], {"REDIS_URL": f"redis://127.0.0.1:{port}", "OPENAI_API_KEY": "none"})

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frameworks import run_files
 from outcome import Outcome
+from pytest_files import run_file_with_stand_ins
 
 TITLE = "redisvl"
 ABOUT = "redisvl 0.28 (0f64097), its integration tests"
@@ -31,4 +31,4 @@ def copy_of(checkout: Path, folder: Path) -> Path:
 
 
 def run_unit(suite: Path, unit: str, port: int, skipped: list[str]) -> tuple[Outcome, str]:
-    return run_files(suite, [f"tests/integration/{unit}.py"], port, {"REDIS_URL": f"redis://127.0.0.1:{port}"})
+    return run_file_with_stand_ins(suite, f"tests/integration/{unit}.py", port, [], {"REDIS_URL": f"redis://127.0.0.1:{port}"})

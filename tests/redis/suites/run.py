@@ -7,6 +7,7 @@ servers, up to three times in all; a test that passes once counts as passed. End
 
     --report FILE     writes the outcome as Markdown; a run of some units replaces what FILE says of them
     --output FOLDER   keeps what the suite printed: FOLDER/SERVER/UNIT.txt
+    --runs COUNT      of a unit with a difference that has no reason, at most (3)
     --all             runs the exceptions of tcl against Quartet too. Otherwise they are left out, because a test that ends in the middle
                       leaves an open transaction, a pause or keys behind, over which good ones stumble
 
@@ -35,7 +36,6 @@ from report import Exceptions, Report, Unit, faults  # noqa: E402
 SUITES = ["tcl", "bullmq", "redis_py", "ioredis", "go_redis"]
 # Of search, which the redis-server of a distribution does not have, so they are run without a peer.
 SUITES += ["search_redis_py", "search_go_redis", "redisearch", "redisvl", "langgraph", "redis_om"]
-RUNS_MAX = 3
 OWN_NETWORK = "QUARTET_SUITE_HAS_OWN_NETWORK"
 
 
@@ -63,6 +63,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("units", nargs="*")
     parser.add_argument("--report", type=Path)
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--all", action="store_true")
     return parser.parse_intermixed_args()
 
@@ -76,7 +77,7 @@ def enter_own_network() -> None:
 
 def judge(suite, name: str, options: argparse.Namespace, exceptions: Exceptions) -> Unit:
     unit = compare(suite, name, options, exceptions)
-    for _ in range(RUNS_MAX - 1):
+    for _ in range(options.runs - 1):
         if not exceptions.explain(unit):
             unit = unit.with_another_run(compare(suite, name, options, exceptions))
     beside = f"Redis {len(unit.redis.passed)}, " if unit.redis else ""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outcome import Outcome, checked, run_program
-from redis_py import parse
+from outcome import Outcome
+from pytest_files import run_file_with_stand_ins
+from redis_py import MARKERS, options
 
 TITLE = "redis-py, search and vector sets"
 ABOUT = "redis-py 8.1 (34817ce), taken for a server of version 8.10"
@@ -17,7 +18,6 @@ PORT = 6379
 OPTIONS: dict[str, list[str]] = {"quartet": []}
 FILES = ["test_search", "test_asyncio/test_search", "test_vsets", "test_asyncio/test_vsets"]
 UNITS = [f"resp{protocol}/{file}" for protocol in (2, 3) for file in FILES]
-MARKERS = "not onlycluster and not fixed_client and not ssl and not replica"
 
 
 def copy_of(checkout: Path, folder: Path) -> Path:
@@ -25,11 +25,4 @@ def copy_of(checkout: Path, folder: Path) -> Path:
 
 
 def run_unit(suite: Path, unit: str, port: int, skipped: list[str]) -> tuple[Outcome, str]:
-    protocol, file = unit.split("/", 1)
-    url = f"redis://localhost:{port}/0"
-    command = [".venv/bin/python", "-m", "pytest", "-v", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-p", "stand_ins", "--timeout=120"]
-    command += [f"--redis-url={url}", f"--redis-mod-url={url}", f"--protocol={protocol[-1]}", "-m", MARKERS]
-    command += ["-k", "not Sentinel and not SSL", f"tests/{file}.py"]
-    environment = {"COLUMNS": "300", "PYTHONPATH": str(Path(__file__).parent), "SUITE_SERVER_VERSION": "8.10.0"}
-    text, ended = run_program(command, suite, environment)
-    return checked(parse(text), text, ended), text
+    return run_file_with_stand_ins(suite, f"tests/{unit.split('/', 1)[1]}.py", port, options(unit, port, MARKERS), {})
