@@ -20,6 +20,7 @@
 
 pub mod aggregate;
 pub mod analysis;
+mod best;
 pub mod document;
 pub mod error;
 pub mod filter;
@@ -39,6 +40,7 @@ pub mod shapes;
 mod values;
 pub mod vector_set;
 pub mod vectors;
+mod walking;
 
 pub use document::{Document, Json};
 pub use error::SearchError;

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 
 import pytest
 
+from harness import hashes
 from harness.resp import Connection, ReplyError
 
 ROUNDS = int(os.environ.get("QUARTET_SEARCH_ROUNDS", "3"))
@@ -23,26 +23,13 @@ TAGS = ["red", "blue", "green", "red,blue"]
 CREATE = "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT NOSTEM g TAG n NUMERIC SORTABLE".split()
 
 
+def hset(choice: random.Random):
+    text = f"{choice.choice(WORDS)} {choice.choice(WORDS)}"
+    return lambda key: ["HSET", key, "t", text, "g", choice.choice(TAGS), "n", choice.randrange(100)]
+
+
 def change(connection: Connection, choice: random.Random) -> None:
-    key, other = (f"d:{choice.randrange(40)}" for _ in range(2))
-    fields = ["t", f"{choice.choice(WORDS)} {choice.choice(WORDS)}", "g", choice.choice(TAGS), "n", choice.randrange(100)]
-    requests = [
-        ["HSET", key, *fields],
-        ["HSET", key, *fields],
-        ["HINCRBY", key, "n", 5],
-        ["HDEL", key, "g"],
-        ["DEL", key],
-        ["RENAME", key, other],
-        ["COPY", key, other, "REPLACE"],
-        ["PEXPIRE", key, 20],
-        ["SET", key, "text"],
-        ["EVAL", "redis.call('HSET', KEYS[1], 'n', '7') return redis.call('DEL', KEYS[2])", 2, key, other],
-    ]
-    request = choice.choice(requests)
-    reply = connection.do(*request)
-    known = ("no such key", "WRONGTYPE", "objects are the same")
-    is_known = any(text in str(reply) for text in known)
-    assert is_known or not isinstance(reply, ReplyError), (request, reply)
+    hashes.change(connection, choice, hset(choice), [["HINCRBY", "n", 5], ["HDEL", "g"]])
 
 
 def judge(connection: Connection, choice: random.Random) -> None:
@@ -57,54 +44,21 @@ def judge(connection: Connection, choice: random.Random) -> None:
             (f"-@t:{word} @g:{{{tag}}}", lambda fields: word not in fields.get("t", "").split() and tag in fields.get("g", "").split(",")),
         ]
     )
-    script = """
-        local found = redis.call('FT.SEARCH', 'i', ARGV[1], 'NOCONTENT', 'LIMIT', '0', '1000')
-        local all = {}
-        for _, key in ipairs(redis.call('KEYS', 'd:*')) do
-            if redis.call('TYPE', key)['ok'] == 'hash' then
-                all[#all + 1] = {key, redis.call('HGETALL', key)}
-            end
-        end
-        return {found, all}"""
-    found, every = connection.do("EVAL", script, 0, query)
-    expected = {key for key, flat in every if fits(dict(zip(flat[::2], flat[1::2])))}
+    search = "redis.call('FT.SEARCH', 'i', ARGV[1], 'NOCONTENT', 'LIMIT', '0', '1000')"
+    found, every = hashes.found_and_hashes(connection, search, query)
+    expected = {key for key, fields in every if fits(fields)}
     assert (found[0], set(found[1:])) == (len(expected), expected), query
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.quartet_only
 def test_every_search_finds_what_the_keys_hold_through_kills(fresh_server):
-    failures: list[BaseException] = []
-
-    def write(seed: int) -> None:
-        try:
-            with Connection(fresh_server.port) as connection:
-                choice = random.Random(seed)
-                for _ in range(CHANGES):
-                    change(connection, choice)
-        except BaseException as error:
-            failures.append(error)
-
+    choice = random.Random(0)
     with Connection(fresh_server.port) as connection:
         assert connection.do(*CREATE) == "OK"
-    for round_number in range(ROUNDS):
-        writers = [threading.Thread(target=write, args=(10 * round_number + number,)) for number in range(2)]
-        choice = random.Random(round_number)
-        with Connection(fresh_server.port) as connection:
-            for _ in range(300):
-                connection.do("HSET", f"d:more{choice.randrange(10_000)}", "t", choice.choice(WORDS), "n", choice.randrange(100))
-            for writer in writers:
-                writer.start()
-            for _ in range(SEARCHES):
-                judge(connection, choice)
-        for writer in writers:
-            writer.join()
-        assert not failures
-        fresh_server.kill()
-        fresh_server.start()
-        with Connection(fresh_server.port) as connection:
-            for _ in range(10):
-                judge(connection, choice)
+        for _ in range(300):
+            connection.do("HSET", f"d:more{choice.randrange(10_000)}", "t", choice.choice(WORDS), "n", choice.randrange(100))
+    hashes.judge_through_kills(fresh_server, change, judge, rounds=ROUNDS, changes=CHANGES, searches=SEARCHES)
 
 
 @pytest.mark.quartet_only

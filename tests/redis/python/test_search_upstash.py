@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 
 import pytest
 
-from harness.resp import Connection, ReplyError
+from harness import hashes
+from harness.resp import Connection
 
 ROUNDS = int(os.environ.get("QUARTET_SEARCH_ROUNDS", "2"))
 CHANGES = 300
@@ -21,24 +21,13 @@ WORDS = ["alpha", "beta", "gamma", "delta"]
 CREATE = "SEARCH.CREATE i ON HASH PREFIX 1 d: SCHEMA t TEXT NOSTEM n I64 FAST".split()
 
 
+def hset(choice: random.Random):
+    text = f"{choice.choice(WORDS)} {choice.choice(WORDS)}"
+    return lambda key: ["HSET", key, "t", text, "n", choice.randrange(100)]
+
+
 def change(connection: Connection, choice: random.Random) -> None:
-    key, other = (f"d:{choice.randrange(40)}" for _ in range(2))
-    request = choice.choice(
-        [
-            ["HSET", key, "t", f"{choice.choice(WORDS)} {choice.choice(WORDS)}", "n", choice.randrange(100)],
-            ["HSET", key, "t", choice.choice(WORDS), "n", "none"],
-            ["HDEL", key, "n"],
-            ["DEL", key],
-            ["RENAME", key, other],
-            ["COPY", key, other, "REPLACE"],
-            ["PEXPIRE", key, 20],
-            ["SET", key, "text"],
-            ["EVAL", "redis.call('HSET', KEYS[1], 'n', '7') return redis.call('DEL', KEYS[2])", 2, key, other],
-        ]
-    )
-    reply = connection.do(*request)
-    known = ("no such key", "WRONGTYPE", "objects are the same")
-    assert any(text in str(reply) for text in known) or not isinstance(reply, ReplyError), (request, reply)
+    hashes.change(connection, choice, hset(choice), [["HSET", "t", choice.choice(WORDS), "n", "none"], ["HDEL", "n"]])
 
 
 def number(fields: dict[str, str]) -> int | None:
@@ -56,52 +45,18 @@ def judge(connection: Connection, choice: random.Random) -> None:
             ({"n": {"$gte": low}}, lambda fields: (number(fields) if number(fields) is not None else -1) >= low),
         ]
     )
-    script = """
-        local found = redis.call('SEARCH.QUERY', 'i', ARGV[1], 'NOCONTENT', 'LIMIT', '1000')
-        local all = {}
-        for _, key in ipairs(redis.call('KEYS', 'd:*')) do
-            if redis.call('TYPE', key)['ok'] == 'hash' then
-                all[#all + 1] = {key, redis.call('HGETALL', key)}
-            end
-        end
-        return {redis.call('SEARCH.COUNT', 'i', ARGV[1]), found, all}"""
-    count, found, every = connection.do("EVAL", script, 0, json.dumps(query))
-    expected = {key for key, flat in every if fits(dict(zip(flat[::2], flat[1::2])))}
+    search = "{redis.call('SEARCH.COUNT', 'i', ARGV[1]), redis.call('SEARCH.QUERY', 'i', ARGV[1], 'NOCONTENT', 'LIMIT', '1000')}"
+    (count, found), every = hashes.found_and_hashes(connection, search, json.dumps(query))
+    expected = {key for key, fields in every if fits(fields)}
     assert (count, {hit[0] for hit in found}) == (len(expected), expected), query
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.quartet_only
 def test_every_query_finds_what_the_keys_hold_through_kills(fresh_server):
-    failures: list[BaseException] = []
-
-    def write(seed: int) -> None:
-        try:
-            with Connection(fresh_server.port) as connection:
-                choice = random.Random(seed)
-                for _ in range(CHANGES):
-                    change(connection, choice)
-        except BaseException as error:
-            failures.append(error)
-
     with Connection(fresh_server.port) as connection:
         assert connection.do(*CREATE) == 1
-    for round_number in range(ROUNDS):
-        writers = [threading.Thread(target=write, args=(10 * round_number + number,)) for number in range(2)]
-        choice = random.Random(round_number)
-        with Connection(fresh_server.port) as connection:
-            for writer in writers:
-                writer.start()
-            for _ in range(SEARCHES):
-                judge(connection, choice)
-        for writer in writers:
-            writer.join()
-        assert not failures
-        fresh_server.kill()
-        fresh_server.start()
-        with Connection(fresh_server.port) as connection:
-            for _ in range(10):
-                judge(connection, choice)
+    hashes.judge_through_kills(fresh_server, change, judge, rounds=ROUNDS, changes=CHANGES, searches=SEARCHES)
 
 
 @pytest.mark.quartet_only

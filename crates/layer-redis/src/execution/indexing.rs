@@ -9,6 +9,7 @@ use quartet_engine::{PartitionGuard, Role, Transaction};
 
 use crate::access::acl::User;
 use crate::commands::search::{upkeep, upstash};
+use crate::indexes::StoredIndex;
 use crate::layer::Redis;
 
 /// Keys that are looked at under one hold of the lock.
@@ -82,7 +83,9 @@ impl Redis {
             let mut is_done = true;
             for index in catalogue.indexes() {
                 is_done &= match index.progress(tx) {
-                    Some(progress) => upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index, progress, STEP_KEYS),
+                    Some(progress) => {
+                        upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index.as_ref(), progress, STEP_KEYS)
+                    }
                     None => {
                         upkeep::settle_quiet(tx, index, &self.indexes, now_ms);
                         upkeep::link(tx, index)
@@ -91,7 +94,7 @@ impl Redis {
             }
             for index in catalogue.key_indexes() {
                 if let Some(progress) = index.progress(tx) {
-                    is_done &= upstash::upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index, progress, STEP_KEYS);
+                    is_done &= upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index.as_ref(), progress, STEP_KEYS);
                 }
             }
             Ok(is_done)

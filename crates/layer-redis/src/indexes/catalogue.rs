@@ -1,7 +1,6 @@
 //! All definitions as one transaction sees them.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_engine::{Transaction, UniqueId};
@@ -11,8 +10,8 @@ use crate::command::error_reply::ErrorReply;
 use crate::indexes::definition::Definition;
 use crate::indexes::failures::Failures;
 use crate::indexes::key_index::KeyIndex;
-use crate::indexes::marks::{Progress, changed, numbered, progress_of, set_progress_of};
-use crate::keyspace::packed;
+use crate::indexes::stored::{StoredIndex, each_named, row_parts};
+use crate::keyspace::{Kind, packed};
 
 /// The first word of what stands behind the requests if there are synonyms: groups and words in
 /// turn.
@@ -54,27 +53,19 @@ impl Catalogue {
         if catalogue.mark.is_none() {
             return catalogue;
         }
-        tx.scan(b"Si", b"Sj", false, &mut |row| {
-            let name = &Transaction::layer_key(row)[2..];
-            let index = Index::read(name, row.value());
+        each_named(tx, Index::TAG, &mut |name, row| {
+            let index = Index::read(name, row);
             catalogue.indexes.insert(name.to_vec(), Arc::new(index));
-            ControlFlow::Continue(())
         });
-        tx.scan(b"Sa", b"Sb", false, &mut |row| {
-            let alias = Transaction::layer_key(row)[2..].to_vec();
-            catalogue.aliases.insert(alias, row.value().to_vec());
-            ControlFlow::Continue(())
+        each_named(tx, Index::ALIAS_TAG, &mut |alias, name| {
+            catalogue.aliases.insert(alias.to_vec(), name.to_vec());
         });
-        tx.scan(b"Sj", b"Sk", false, &mut |row| {
-            let name = &Transaction::layer_key(row)[2..];
-            let index = KeyIndex::read(name, row.value());
+        each_named(tx, KeyIndex::TAG, &mut |name, row| {
+            let index = KeyIndex::read(name, row);
             catalogue.key_indexes.insert(name.to_vec(), Arc::new(index));
-            ControlFlow::Continue(())
         });
-        tx.scan(b"Sk", b"Sl", false, &mut |row| {
-            let alias = Transaction::layer_key(row)[2..].to_vec();
-            catalogue.key_aliases.insert(alias, row.value().to_vec());
-            ControlFlow::Continue(())
+        each_named(tx, KeyIndex::ALIAS_TAG, &mut |alias, name| {
+            catalogue.key_aliases.insert(alias.to_vec(), name.to_vec());
         });
         catalogue
     }
@@ -131,24 +122,6 @@ impl Catalogue {
     }
 }
 
-fn index_row(name: &[u8]) -> Vec<u8> {
-    [b"Si", name].concat()
-}
-
-fn alias_row(alias: &[u8]) -> Vec<u8> {
-    [b"Sa", alias].concat()
-}
-
-pub fn put_alias(tx: &mut Transaction<'_>, alias: &[u8], index: &[u8]) {
-    tx.set(&alias_row(alias), index);
-    changed(tx);
-}
-
-pub fn clear_alias(tx: &mut Transaction<'_>, alias: &[u8]) {
-    tx.clear(&alias_row(alias));
-    changed(tx);
-}
-
 fn words(request: &[u8]) -> Vec<&[u8]> {
     packed::iter(request).collect()
 }
@@ -192,12 +165,10 @@ impl Index {
 
     /// Reads a row. Panics if no version has written it.
     fn read(name: &[u8], row: &[u8]) -> Index {
-        let (number, rest) = row.split_first_chunk().expect("an index begins with its number");
-        let rows: Vec<Vec<u8>> = packed::iter(rest).map(<[u8]>::to_vec).collect();
-        let mut parts = rows.iter();
+        let (number, mut parts) = row_parts(row);
         let created = parts.next().expect("an index was created");
         let mut definition = Definition::parse(&words(created)).expect("what was accepted once");
-        let mut requests = vec![created.clone()];
+        let mut requests = vec![created.to_vec()];
         for request in parts {
             match &words(request)[..] {
                 [word, synonyms @ ..] if *word == SYNONYMS => {
@@ -208,61 +179,56 @@ impl Index {
                 }
                 altered => {
                     definition.alter(altered).expect("what was accepted once");
-                    requests.push(request.clone());
+                    requests.push(request.to_vec());
                 }
             }
         }
         Index {
             name: name.to_vec(),
-            number: *number,
+            number,
             definition,
             requests,
         }
     }
 
     fn write(&self, tx: &mut Transaction<'_>) {
-        let mut row = self.number.to_vec();
-        self.requests.iter().for_each(|request| packed::push(&mut row, request));
         let synonyms = &self.definition.schema.synonyms;
-        if !synonyms.is_empty() {
-            let pairs = synonyms
-                .iter()
-                .flat_map(|(word, groups)| groups.iter().map(move |group| [group, word]));
-            let words: Vec<&[u8]> = [SYNONYMS].into_iter().chain(pairs.flatten()).collect();
-            packed::push(&mut row, &packed_words(&words));
-        }
-        tx.set(&index_row(&self.name), &row);
-        changed(tx);
+        let pairs = synonyms
+            .iter()
+            .flat_map(|(word, groups)| groups.iter().map(move |group| [group, word]));
+        let words: Vec<&[u8]> = [SYNONYMS].into_iter().chain(pairs.flatten()).collect();
+        let synonyms = (!synonyms.is_empty()).then(|| packed_words(&words));
+        let parts: Vec<&[u8]> = self.requests.iter().chain(&synonyms).map(Vec::as_slice).collect();
+        self.write_row(tx, &parts);
     }
 
     /// Removes the index, its rows and its aliases.
     pub fn clear(&self, tx: &mut Transaction<'_>, catalogue: &Catalogue) {
-        tx.clear(&index_row(&self.name));
         for alias in catalogue.aliases_of(&self.name) {
-            tx.clear(&alias_row(alias));
+            Index::clear_alias(tx, alias);
         }
-        self.set_progress(tx, None);
         Failures::clear(tx, &self.number);
-        let prefix = self.rows_prefix();
-        tx.clear_range(&prefix, &quartet_model::next_prefix(&prefix));
-        changed(tx);
+        self.clear_all(tx);
+    }
+}
+
+impl StoredIndex for Index {
+    const TAG: u8 = b'i';
+    const ALIAS_TAG: u8 = b'a';
+
+    fn name(&self) -> &[u8] {
+        &self.name
     }
 
-    pub fn rows_prefix(&self) -> Vec<u8> {
-        numbered(b'd', &self.number)
+    fn number(&self) -> &UniqueId {
+        &self.number
     }
 
-    /// How far the index is filled; nothing once it is.
-    pub fn progress(&self, tx: &mut Transaction<'_>) -> Option<Progress> {
-        progress_of(tx, &self.number)
+    fn on(&self) -> Kind {
+        self.definition.on
     }
 
-    pub fn set_progress(&self, tx: &mut Transaction<'_>, progress: Option<Progress>) {
-        set_progress_of(tx, &self.number, progress);
-    }
-
-    /// A key of this name is looked at.
-    pub fn covers(&self, name: &[u8]) -> bool {
-        self.definition.prefixes.iter().any(|prefix| name.starts_with(prefix))
+    fn prefixes(&self) -> &[Vec<u8>] {
+        &self.definition.prefixes
     }
 }

@@ -8,9 +8,9 @@ use quartet_search::analysis::Language;
 use quartet_search::filter::{FieldType, Schema, TypedField};
 
 use crate::command::error_reply::ErrorReply;
-use crate::indexes::marks::{Progress, changed, numbered, progress_of, set_progress_of};
+use crate::indexes::stored::{StoredIndex, row_parts};
 use crate::indexes::words::Words;
-use crate::keyspace::{Kind, packed};
+use crate::keyspace::Kind;
 
 /// Most prefixes of an index.
 const PREFIXES_MAX: usize = 1024;
@@ -155,77 +155,46 @@ impl KeyIndex {
     /// Writes a definition with a number of its own.
     pub fn create(tx: &mut Transaction<'_>, name: &[u8], request: &[&[u8]]) -> Result<KeyIndex, ErrorReply> {
         let (definition, _) = KeyDefinition::parse(request)?;
-        let number = tx.unique_id();
-        let mut row = number.to_vec();
-        request.iter().for_each(|word| packed::push(&mut row, word));
-        tx.set(&index_row(name), &row);
-        changed(tx);
-        Ok(KeyIndex {
+        let index = KeyIndex {
             name: name.to_vec(),
-            number,
+            number: tx.unique_id(),
             definition,
-        })
+        };
+        index.write_row(tx, request);
+        Ok(index)
     }
 
     /// Reads a row. Panics if no version has written it.
     pub(super) fn read(name: &[u8], row: &[u8]) -> KeyIndex {
-        let (number, rest) = row.split_first_chunk().expect("an index begins with its number");
-        let words: Vec<&[u8]> = packed::iter(rest).collect();
+        let (number, words) = row_parts(row);
+        let words: Vec<&[u8]> = words.collect();
         let (definition, _) = KeyDefinition::parse(&words).expect("what was accepted once");
         KeyIndex {
             name: name.to_vec(),
-            number: *number,
+            number,
             definition,
         }
     }
-
-    /// Removes the index and its rows. Aliases stay, as at Upstash.
-    pub fn clear(&self, tx: &mut Transaction<'_>) {
-        tx.clear(&index_row(&self.name));
-        self.set_progress(tx, None);
-        self.clear_rows(tx);
-        changed(tx);
-    }
-
-    /// Empties the index.
-    pub fn clear_rows(&self, tx: &mut Transaction<'_>) {
-        let prefix = self.rows_prefix();
-        tx.clear_range(&prefix, &quartet_model::next_prefix(&prefix));
-    }
-
-    pub fn rows_prefix(&self) -> Vec<u8> {
-        numbered(b'd', &self.number)
-    }
-
-    /// How far the index is filled; nothing once it is.
-    pub fn progress(&self, tx: &mut Transaction<'_>) -> Option<Progress> {
-        progress_of(tx, &self.number)
-    }
-
-    pub fn set_progress(&self, tx: &mut Transaction<'_>, progress: Option<Progress>) {
-        set_progress_of(tx, &self.number, progress);
-    }
-
-    /// A key of this name is looked at.
-    pub fn covers(&self, name: &[u8]) -> bool {
-        self.definition.prefixes.iter().any(|prefix| name.starts_with(prefix))
-    }
 }
 
-fn index_row(name: &[u8]) -> Vec<u8> {
-    [b"Sj", name].concat()
-}
+/// Its aliases stay when it goes, as at Upstash.
+impl StoredIndex for KeyIndex {
+    const TAG: u8 = b'j';
+    const ALIAS_TAG: u8 = b'k';
 
-fn alias_row(alias: &[u8]) -> Vec<u8> {
-    [b"Sk", alias].concat()
-}
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
 
-pub fn put_key_alias(tx: &mut Transaction<'_>, alias: &[u8], index: &[u8]) {
-    tx.set(&alias_row(alias), index);
-    changed(tx);
-}
+    fn number(&self) -> &UniqueId {
+        &self.number
+    }
 
-pub fn clear_key_alias(tx: &mut Transaction<'_>, alias: &[u8]) {
-    tx.clear(&alias_row(alias));
-    changed(tx);
+    fn on(&self) -> Kind {
+        self.definition.on
+    }
+
+    fn prefixes(&self) -> &[Vec<u8>] {
+        &self.definition.prefixes
+    }
 }

@@ -27,16 +27,18 @@ mod failures;
 mod key_index;
 mod marks;
 mod rows;
+mod stored;
 mod vectors;
 mod words;
 
-pub use catalogue::{Catalogue, Index, clear_alias, put_alias};
+pub use catalogue::{Catalogue, Index};
 pub use cursors::{Cursor, Cursors, bytes};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
-pub use key_index::{KeyDefinition, KeyIndex, clear_key_alias, put_key_alias};
+pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::Progress;
 pub use rows::{Overlay, TransactionRows};
+pub use stored::StoredIndex;
 pub use vectors::Algorithm;
 pub use words::{Words, refused};
 

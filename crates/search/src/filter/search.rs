@@ -1,9 +1,9 @@
 //! The documents that a clause matches: how many, and the best.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 use crate::SearchError;
+use crate::best::{Best, Rank};
 use crate::document::DocumentRow;
 use crate::filter::request::Clause;
 use crate::filter::schema::Schema;
@@ -73,8 +73,7 @@ pub fn search(
     page: &Page,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Found, SearchError> {
-    let kept_max = page.offset + page.count;
-    let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
+    let mut best = Best::new(page.offset, page.count);
     let mut total = 0;
     let ascends = matches!(page.order, Order::Field { ascends: true, .. });
     each(rows, schema, clause, is_over, &mut |walker, document| {
@@ -89,25 +88,17 @@ pub fn search(
                 (Some(value.map(|(_, value)| value.sorted())), score)
             }
         };
-        let ranked = Ranked {
+        best.add(Candidate {
             ascends,
             value,
             score,
             key: document.key,
-        };
-        if kept.len() < kept_max {
-            kept.push(ranked);
-        } else if let Some(mut worst) = kept.peek_mut()
-            && ranked < *worst
-        {
-            *worst = ranked;
-        }
+        });
         Ok(())
     })?;
-    let best = kept.into_sorted_vec().into_iter().skip(page.offset);
-    let hits = best.map(|ranked| Hit {
-        key: ranked.key,
-        score: ranked.score,
+    let hits = best.into_sorted().map(|candidate| Hit {
+        key: candidate.key,
+        score: candidate.score,
     });
     Ok(Found {
         total,
@@ -203,8 +194,8 @@ fn each_id(
     Ok(())
 }
 
-/// A candidate. Smaller is better.
-struct Ranked {
+/// A match to be ranked.
+struct Candidate {
     ascends: bool,
     /// The bytes of the value that orders it, if it has one; nothing if scores order.
     value: Option<Option<Vec<u8>>>,
@@ -212,8 +203,8 @@ struct Ranked {
     key: Vec<u8>,
 }
 
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> Ordering {
+impl Rank for Candidate {
+    fn rank(&self, other: &Candidate) -> Ordering {
         let order = match (&self.value, &other.value) {
             (Some(Some(a)), Some(Some(b))) if self.ascends => a.cmp(b),
             (Some(Some(a)), Some(Some(b))) => b.cmp(a),
@@ -223,20 +214,6 @@ impl Ord for Ranked {
         order.then_with(|| self.key.cmp(&other.key))
     }
 }
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ranked {}
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use crate::SearchError;
-use crate::document::{DocumentRow, Occurrences};
+use crate::document::DocumentRow;
 use crate::filter::automata::{Automaton, Compared};
 use crate::filter::request::Clause;
 use crate::index::{State, gone, unsettled_documents};
 use crate::layout::{DocumentId, after, term_row};
 use crate::postings::{Posting, Walk, documents_of};
 use crate::rows::Rows;
+use crate::walking::TermWalk;
 
 /// The terms of a search in documents that are not settled, or gone.
 #[derive(Default)]
@@ -114,14 +115,9 @@ impl Terms {
 
     /// Walks the documents that have the term.
     pub fn walk(&self, rows: &mut dyn Rows, term: &[u8]) -> TermWalk {
-        TermWalk {
-            settled: Walk::new(term, rows.get(&term_row(term)).unwrap_or_default()),
-            is_settled: true,
-            fresh: self.fresh.get(term).cloned().unwrap_or_default(),
-            next: 0,
-            gone: self.gone_ids.clone(),
-            at: None,
-        }
+        let settled = Walk::new(term, rows.get(&term_row(term)).unwrap_or_default());
+        let fresh = self.fresh.get(term).cloned().unwrap_or_default();
+        TermWalk::new(settled, self.gone_ids.clone(), fresh)
     }
 
     /// The terms of a field that a pattern matches, in byte order.
@@ -163,59 +159,5 @@ impl Terms {
         found.sort();
         found.dedup();
         Ok(found)
-    }
-}
-
-/// The documents of one term, settled or not.
-pub struct TermWalk {
-    settled: Walk,
-    is_settled: bool,
-    fresh: Vec<Posting>,
-    next: usize,
-    gone: Rc<BTreeSet<DocumentId>>,
-    at: Option<DocumentId>,
-}
-
-impl TermWalk {
-    /// Goes to the first document at or after `id`. Ids that are asked for ascend.
-    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
-        let mut wanted = id;
-        while self.is_settled {
-            match self.settled.seek(rows, wanted) {
-                Some(found) if self.gone.contains(&found) => wanted = found + 1,
-                Some(found) => {
-                    self.at = Some(found);
-                    return self.at;
-                }
-                None => self.is_settled = false,
-            }
-        }
-        self.next += self.fresh[self.next..].partition_point(|posting| posting.id < id);
-        self.at = self.fresh.get(self.next).map(|posting| posting.id);
-        self.at
-    }
-
-    /// Where it stands.
-    pub fn at(&self) -> Option<DocumentId> {
-        self.at
-    }
-
-    /// How often the present document has the term.
-    pub fn frequency(&self) -> u32 {
-        match self.is_settled {
-            true => self.settled.found().frequency,
-            false => self.fresh[self.next].occurrences.frequency,
-        }
-    }
-
-    /// Where the present document has it, ascending.
-    pub fn positions(&self) -> Vec<u32> {
-        match self.is_settled {
-            true => self.settled.found().positions(),
-            false => {
-                let Occurrences { positions, .. } = &self.fresh[self.next].occurrences;
-                positions.clone()
-            }
-        }
     }
 }

@@ -10,11 +10,11 @@ use crate::filter::automata::Automaton;
 use crate::filter::bm25::Bm25;
 use crate::filter::phrases;
 use crate::filter::request::Clause;
-use crate::filter::terms::{TermWalk, Terms};
+use crate::filter::terms::Terms;
 use crate::index::{State, tokens_of_field};
 use crate::layout::{DocumentId, after, field_prefix, id_of, tag_prefix};
 use crate::rows::Rows;
-use crate::search::IdRows;
+use crate::walking::{IdRows, Ids, TermWalk, agreed};
 
 /// Rows that are read between two looks at the time.
 const ROWS_BETWEEN_CHECKS: u32 = 1024;
@@ -34,10 +34,7 @@ pub enum Walker {
         worth: Bm25,
     },
     Phrase(Box<Phrase>),
-    Ids {
-        ids: Vec<DocumentId>,
-        next: usize,
-    },
+    Ids(Ids),
     Equal {
         rows: IdRows,
         score: f32,
@@ -181,7 +178,7 @@ impl Maker<'_> {
                 ids.dedup();
             }
         }
-        Ok(of_ids(ids))
+        Ok(Walker::Ids(Ids::new(ids)))
     }
 
     fn equal(&mut self, field: u16, value: &[u8]) -> Walker {
@@ -223,15 +220,9 @@ impl Maker<'_> {
         }
         match was_over {
             true => Err(SearchError::Timeout),
-            false => Ok(of_ids(ids)),
+            false => Ok(Walker::Ids(Ids::new(ids))),
         }
     }
-}
-
-fn of_ids(mut ids: Vec<DocumentId>) -> Walker {
-    ids.sort_unstable();
-    ids.dedup();
-    Walker::Ids { ids, next: 0 }
 }
 
 impl Walker {
@@ -242,7 +233,7 @@ impl Walker {
             Walker::All(rows) | Walker::Equal { rows, .. } => rows.at(),
             Walker::Term { walk, .. } => walk.at(),
             Walker::Phrase(phrase) => phrase.at,
-            Walker::Ids { ids, next } => ids.get(*next).copied(),
+            Walker::Ids(ids) => ids.at(),
             Walker::Boolean(boolean) => boolean.at,
             Walker::Boost(_, walker) => walker.at(),
         }
@@ -256,10 +247,7 @@ impl Walker {
             Walker::Equal { rows: of_value, .. } => of_value.seek(rows, id),
             Walker::Term { walk, .. } => walk.seek(rows, id),
             Walker::Phrase(phrase) => phrase.seek(rows, id),
-            Walker::Ids { ids, next } => {
-                *next += ids[*next..].partition_point(|other| *other < id);
-                ids.get(*next).copied()
-            }
+            Walker::Ids(ids) => ids.seek(id),
             Walker::Boolean(boolean) => boolean.seek(rows, id),
             Walker::Boost(_, walker) => walker.seek(rows, id),
         }
@@ -269,7 +257,7 @@ impl Walker {
     pub fn score(&self, lengths: &Lengths) -> f32 {
         match self {
             Walker::Nothing => 0.0,
-            Walker::All(_) | Walker::Ids { .. } => 1.0,
+            Walker::All(_) | Walker::Ids(_) => 1.0,
             Walker::Equal { score, .. } => *score,
             Walker::Term { field, walk, worth } => worth.score(walk.frequency(), length_of(lengths, *field)),
             Walker::Phrase(phrase) => phrase.score(lengths),
@@ -291,25 +279,13 @@ impl Phrase {
         }
         let mut wanted = id;
         loop {
-            self.at = self.agreed(rows, wanted);
+            let words = &mut self.words;
+            self.at = agreed(words.len(), wanted, |number, id| words[number].1.seek(rows, id));
             let at = self.at?;
             if self.stands(rows, at) {
                 return Some(at);
             }
             wanted = at + 1;
-        }
-    }
-
-    fn agreed(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
-        let mut wanted = id;
-        loop {
-            let before = wanted;
-            for (_, walk) in &mut self.words {
-                wanted = walk.seek(rows, wanted)?;
-            }
-            if wanted == before && self.words[0].1.at() == Some(wanted) {
-                return Some(wanted);
-            }
         }
     }
 
@@ -344,8 +320,12 @@ impl Phrase {
 
 /// Where a phrase would end, by where one of its words stands and how many places follow it.
 fn ends_of(following: u32, walk: &TermWalk) -> Vec<u32> {
-    let positions = walk.positions().into_iter();
-    positions.map(|position| position.saturating_add(following)).collect()
+    let mut positions = Vec::new();
+    walk.add_positions(&mut positions);
+    positions
+        .iter_mut()
+        .for_each(|position| *position = position.saturating_add(following));
+    positions
 }
 
 impl Boolean {
@@ -361,7 +341,7 @@ impl Boolean {
                     .iter_mut()
                     .filter_map(|walker| walker.seek(rows, wanted))
                     .min(),
-                false => agreed(&mut self.must, rows, wanted),
+                false => agreed(self.must.len(), wanted, |number, id| self.must[number].seek(rows, id)),
             };
             let at = self.at?;
             let is_left_out = self.must_not.iter_mut().any(|walker| walker.seek(rows, at) == Some(at));
@@ -382,19 +362,5 @@ impl Boolean {
             present.map(|walker| walker.score(lengths)).sum::<f32>()
         };
         of(&self.must) + of(&self.should)
-    }
-}
-
-/// The first document at or after `id` at which all stand.
-fn agreed(walkers: &mut [Walker], rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
-    let mut wanted = id;
-    loop {
-        let before = wanted;
-        for walker in walkers.iter_mut() {
-            wanted = walker.seek(rows, wanted)?;
-        }
-        if wanted == before && walkers[0].at() == Some(wanted) {
-            return Some(wanted);
-        }
     }
 }

@@ -64,7 +64,7 @@ impl Scoring {
         let worth = self.parts(matcher, length);
         match matcher.seen_through() {
             Matcher::Words(words) => {
-                let frequency = words.frequency();
+                let frequency = words.walk.frequency();
                 self.of_term(&words.term, (words.documents, frequency, words.weight), (worth, length))
             }
             Matcher::Rows {
@@ -195,7 +195,7 @@ impl Matcher {
             Matcher::Empty => 0,
             Matcher::Words(words) => words.documents,
             Matcher::Rows { term: Some(term), .. } => term.documents,
-            Matcher::Ids { ids, .. } => ids.len() as u64,
+            Matcher::Ids(ids) => ids.count() as u64,
             Matcher::Near { near, .. } => near.len() as u64,
             Matcher::Every(every) => every.children.iter().map(Matcher::documents).min().unwrap_or(0),
             Matcher::Any { children, .. } => children.iter().map(Matcher::documents).sum(),

@@ -17,9 +17,10 @@ use crate::schema::{ALL_FIELDS, FieldKind};
 use crate::search::Request;
 use crate::search::affixes;
 use crate::search::comparison::{compare_all, kind_of};
-use crate::search::matcher::{IdRows, Matcher, Term, Words};
+use crate::search::matcher::{Matcher, Term, Words};
 use crate::search::watch;
 use crate::shapes::Shape;
+use crate::walking::{IdRows, TermWalk};
 use crate::{Schema, SearchError};
 
 /// Rows of a range that are read between two looks at the time.
@@ -206,13 +207,14 @@ impl<'l> Lookup<'l> {
         if word.documents == 0 {
             return Matcher::Empty;
         }
-        Matcher::Words(Box::new(Words::new(
-            term,
-            word.documents,
-            Walk::new(term, word.row.clone()),
-            (word.unsettled.clone(), self.gone_ids.clone()),
-            (options.fields, options.weight),
-        )))
+        let settled = Walk::new(term, word.row.clone());
+        Matcher::Words(Box::new(Words {
+            term: term.to_vec(),
+            documents: word.documents,
+            weight: options.weight,
+            fields: options.fields,
+            walk: TermWalk::new(settled, self.gone_ids.clone(), word.unsettled.clone()),
+        }))
     }
 
     fn every(&mut self, children: &[Node], exact: bool, options: &Options) -> Result<Matcher, SearchError> {

@@ -4,19 +4,12 @@
 //! an id, and never back. Children of a matcher that stand where it stands take part in the match,
 //! for its score and the positions of its words.
 
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
-use std::rc::Rc;
-
-use crate::layout::{DocumentId, after, document_row, id_of, with_id};
-use crate::postings::{Posting, Walk};
+use crate::layout::DocumentId;
 use crate::rows::Rows;
 use crate::schema::FieldMask;
 use crate::search::proximity;
 use crate::search::watch::Watched;
-
-/// How many ids are read at a time. Bounds what is read in vain when a search moves on.
-const IDS_READ: usize = 128;
+use crate::walking::{IdRows, Ids, TermWalk, agreed};
 
 pub(super) enum Matcher {
     Empty,
@@ -29,10 +22,7 @@ pub(super) enum Matcher {
         term: Option<Term>,
         weight: f64,
     },
-    Ids {
-        ids: Vec<DocumentId>,
-        next: usize,
-    },
+    Ids(Ids),
     /// Documents whose vectors are near, with how far they are, and the name that this has.
     Near {
         near: Vec<(DocumentId, f64)>,
@@ -118,10 +108,8 @@ impl Matcher {
     }
 
     /// Ids in any order.
-    pub fn of_ids(mut ids: Vec<DocumentId>) -> Matcher {
-        ids.sort_unstable();
-        ids.dedup();
-        Matcher::Ids { ids, next: 0 }
+    pub fn of_ids(ids: Vec<DocumentId>) -> Matcher {
+        Matcher::Ids(Ids::new(ids))
     }
 
     /// Ids that ascend, each with a distance.
@@ -179,8 +167,8 @@ impl Matcher {
         match self {
             Matcher::Empty => None,
             Matcher::All(rows, _) | Matcher::Rows { rows, .. } => rows.at(),
-            Matcher::Words(words) => words.at,
-            Matcher::Ids { ids, next } => ids.get(*next).copied(),
+            Matcher::Words(words) => words.walk.at(),
+            Matcher::Ids(ids) => ids.at(),
             Matcher::Near { near, next, .. } => near.get(*next).map(|(id, _)| *id),
             Matcher::Every(every) => every.at,
             Matcher::Any { at, .. } => *at,
@@ -200,10 +188,7 @@ impl Matcher {
                 *next += near[*next..].partition_point(|(other, _)| *other < id);
                 near.get(*next).map(|(id, _)| *id)
             }
-            Matcher::Ids { ids, next } => {
-                *next += ids[*next..].partition_point(|other| *other < id);
-                ids.get(*next).copied()
-            }
+            Matcher::Ids(ids) => ids.seek(id),
             Matcher::Every(every) => every.seek(rows, id),
             Matcher::Any {
                 children, stands, at, ..
@@ -261,7 +246,7 @@ impl Matcher {
         match self {
             Matcher::Words(words) => {
                 let mut positions = Vec::new();
-                words.add_positions(&mut positions);
+                words.walk.add_positions(&mut positions);
                 found.extend(positions.into_iter().map(|position| Place {
                     position,
                     term: words.term.clone(),
@@ -284,7 +269,7 @@ impl Matcher {
         }
         match self {
             Matcher::Words(words) => {
-                words.add_positions(found);
+                words.walk.add_positions(found);
                 true
             }
             Matcher::Every(every) => add_merged(&every.children, id, found),
@@ -317,29 +302,13 @@ impl Every {
         }
         let mut wanted = id;
         loop {
-            self.at = self.agreed(rows, wanted);
+            let (order, children) = (&self.rarest_first, &mut self.children);
+            self.at = agreed(order.len(), wanted, |number, id| children[order[number]].seek(rows, id));
             let at = self.at?;
             if self.is_in_range(at) {
                 return Some(at);
             }
             wanted = at + 1;
-        }
-    }
-
-    /// The first document at or after `id` at which all children stand.
-    fn agreed(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
-        let mut wanted = id;
-        'wanted: loop {
-            for (number, child) in self.rarest_first.iter().enumerate() {
-                let found = self.children[*child].seek(rows, wanted)?;
-                if found > wanted {
-                    wanted = found;
-                    if number > 0 {
-                        continue 'wanted;
-                    }
-                }
-            }
-            return Some(wanted);
         }
     }
 
@@ -371,136 +340,19 @@ pub(super) struct Words {
     /// How many have it in any field.
     pub documents: u64,
     pub weight: f64,
-    fields: FieldMask,
-    settled: Walk,
-    gone: Rc<BTreeSet<DocumentId>>,
-    unsettled: Vec<Posting>,
-    next: usize,
-    is_settled: bool,
-    at: Option<DocumentId>,
+    pub fields: FieldMask,
+    pub walk: TermWalk,
 }
 
 impl Words {
-    pub fn new(
-        term: &[u8],
-        documents: u64,
-        settled: Walk,
-        (unsettled, gone): (Vec<Posting>, Rc<BTreeSet<DocumentId>>),
-        (fields, weight): (FieldMask, f64),
-    ) -> Words {
-        Words {
-            term: term.to_vec(),
-            documents,
-            weight,
-            fields,
-            settled,
-            gone,
-            unsettled,
-            next: 0,
-            is_settled: true,
-            at: None,
-        }
-    }
-
     fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
         let mut wanted = id;
         loop {
-            self.at = self.next_posting(rows, wanted);
-            let at = self.at?;
-            let is_there = !(self.is_settled && self.gone.contains(&at));
-            if is_there && self.fields_found() & self.fields != 0 {
+            let at = self.walk.seek(rows, wanted)?;
+            if self.walk.fields() & self.fields != 0 {
                 return Some(at);
             }
             wanted = at + 1;
         }
-    }
-
-    fn next_posting(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
-        if self.is_settled {
-            if let Some(id) = self.settled.seek(rows, id) {
-                return Some(id);
-            }
-            self.is_settled = false;
-        }
-        self.next += self.unsettled[self.next..].partition_point(|posting| posting.id < id);
-        self.unsettled.get(self.next).map(|posting| posting.id)
-    }
-
-    /// How often the present document has the term.
-    pub fn frequency(&self) -> u32 {
-        match self.is_settled {
-            true => self.settled.found().frequency,
-            false => self.unsettled[self.next].occurrences.frequency,
-        }
-    }
-
-    fn fields_found(&self) -> FieldMask {
-        match self.is_settled {
-            true => self.settled.found().fields,
-            false => self.unsettled[self.next].occurrences.fields,
-        }
-    }
-
-    fn add_positions(&self, found: &mut Vec<u32>) {
-        match self.is_settled {
-            true => self.settled.found().add_positions(found),
-            false => found.extend(&self.unsettled[self.next].occurrences.positions),
-        }
-    }
-}
-
-/// Walks rows whose keys end with ids, in the order of these.
-pub(crate) struct IdRows {
-    prefix: Vec<u8>,
-    ids: Vec<DocumentId>,
-    next: usize,
-    is_read: bool,
-}
-
-impl IdRows {
-    pub fn new(prefix: Vec<u8>) -> IdRows {
-        IdRows {
-            prefix,
-            ids: Vec::new(),
-            next: 0,
-            is_read: false,
-        }
-    }
-
-    pub fn of_documents() -> IdRows {
-        IdRows::new(document_row(0)[..1].to_vec())
-    }
-
-    pub fn at(&self) -> Option<DocumentId> {
-        self.ids.get(self.next).copied()
-    }
-
-    fn pass(&mut self) {
-        self.next += 1;
-    }
-
-    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
-        loop {
-            self.next += self.ids[self.next..].partition_point(|other| *other < id);
-            if self.at().is_some() || self.is_read {
-                return self.at();
-            }
-            let from = self.ids.last().map_or(id, |last| id.max(last + 1));
-            self.read(rows, from);
-        }
-    }
-
-    fn read(&mut self, rows: &mut dyn Rows, from: DocumentId) {
-        self.ids.clear();
-        self.next = 0;
-        let start = with_id(self.prefix.clone(), from);
-        rows.scan(&start, &after(&self.prefix), &mut |key, _| {
-            self.ids.push(id_of(key));
-            match self.ids.len() < IDS_READ {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
-        });
-        self.is_read = self.ids.len() < IDS_READ;
     }
 }

@@ -17,7 +17,6 @@ mod spelling;
 mod watch;
 
 pub use affixes::EXPANSIONS_MAX;
-pub(crate) use matcher::IdRows;
 pub use matcher::Place;
 pub use scoring::{Revision, Scorer, hamming};
 pub use spelling::{Correction, Spelling, corrections};
@@ -26,6 +25,7 @@ pub use watch::{Clock, Step};
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
+use crate::best::Best;
 use crate::document::{DocumentRow, Sortable};
 use crate::index::State;
 use crate::layout::{DocumentId, after, document_row, id_of, key_row};
@@ -34,7 +34,7 @@ use crate::query::Query;
 use crate::rows::Rows;
 use crate::search::lookup::Lookup;
 use crate::search::matcher::Matcher;
-use crate::search::ranking::{Best, BestScores, Candidate, Ranking};
+use crate::search::ranking::{BestIds, BestScores, Candidate, Order};
 use crate::search::scoring::{Measures, Scoring};
 use crate::{Schema, SearchError};
 
@@ -220,7 +220,7 @@ impl Request {
 
 impl Search<'_> {
     fn ranked(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
-        let mut ranking = self.ranking();
+        let mut ranking = self.best();
         let is_total_enough = self.request.count == 0 && self.request.keys.is_none();
         let (mut total, mut best, mut from) = (0, 0.0_f64, 1);
         while let Some(id) = matcher.seek(self.rows, from) {
@@ -238,7 +238,7 @@ impl Search<'_> {
         }
         let mut found = Found {
             total,
-            hits: ranking.into_hits(),
+            hits: ranking.into_sorted().map(|candidate| candidate.hit).collect(),
             steps: Step::of(&matcher),
         };
         self.scoring.finish(&mut found.hits, best);
@@ -345,7 +345,7 @@ impl Search<'_> {
     }
 
     /// The hits in their order, those that are skipped left out.
-    fn hits(&mut self, best: Best) -> Result<Vec<Hit>, SearchError> {
+    fn hits(&mut self, best: BestIds) -> Result<Vec<Hit>, SearchError> {
         let (last, ids) = best.last;
         let mut found: Vec<(f64, Vec<u8>, DocumentId)> = Vec::new();
         for (score, id) in best.better {
@@ -416,15 +416,16 @@ impl Search<'_> {
         Ok((found.len() == count).then_some(found))
     }
 
-    fn ranking(&self) -> Ranking {
-        let request = self.request;
-        let by_distance = request.sort_by_distance.as_ref().map(|(_, ascends)| *ascends);
-        let ascends = request.sort_by.map(|(_, ascends)| ascends).or(by_distance);
-        Ranking::new(request.offset, request.count, ascends.unwrap_or(false))
+    fn best(&self) -> Best<Candidate> {
+        Best::new(self.request.offset, self.request.count)
     }
 
-    fn is_sorted(&self) -> bool {
-        self.request.sort_by.is_some() || self.request.sort_by_distance.is_some()
+    fn order(&self) -> Order {
+        let by_distance = self.request.sort_by_distance.as_ref().map(|(_, ascends)| *ascends);
+        match self.request.sort_by.map(|(_, ascends)| ascends).or(by_distance) {
+            Some(ascends) => Order::Value { ascends },
+            None => Order::Score,
+        }
     }
 
     fn candidate(&self, mut hit: Hit) -> Candidate {
@@ -433,8 +434,8 @@ impl Search<'_> {
             let distance = of_range.map(|(_, distance)| *distance).or(hit.distance);
             hit.sorted_by = distance.map(Sortable::Number);
         }
-        let is_sorted = self.is_sorted();
-        Candidate { is_sorted, hit }
+        let order = self.order();
+        Candidate { order, hit }
     }
 
     /// The hit at `id`; nothing if only other keys are asked for.

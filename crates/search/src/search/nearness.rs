@@ -1,13 +1,14 @@
 //! The documents whose vectors are nearest, of all or of those that match a condition.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
+use crate::best::{Best, Rank};
 use crate::graph::{Head, Walk, gone_nodes};
 use crate::layout::{DocumentId, vector_row};
 use crate::query::Nearest;
 use crate::search::comparison::{compare_all, compare_from, kind_of};
 use crate::search::matcher::Matcher;
+use crate::search::ranking::Order;
 use crate::search::watch::{Clock, Step};
 use crate::search::{Found, HITS_MAX, Hit, Search};
 use crate::vectors::{QueryVector, VectorKind};
@@ -18,55 +19,28 @@ use crate::{Schema, SearchError};
 /// clusters.
 const CANDIDATES_FACTOR: usize = 4;
 
-/// Greater is farther. Equally far documents stand in the order of their keys.
+/// A document and how far it is. Equally far documents stand in the order of their keys.
 struct Near {
     distance: f64,
     hit: Hit,
 }
 
-impl Ord for Near {
-    fn cmp(&self, other: &Near) -> Ordering {
+impl Rank for Near {
+    fn rank(&self, other: &Near) -> Ordering {
         self.distance
             .total_cmp(&other.distance)
             .then_with(|| self.hit.key.cmp(&other.hit.key))
     }
 }
 
-impl PartialOrd for Near {
-    fn partial_cmp(&self, other: &Near) -> Option<Ordering> {
-        Some(self.cmp(other))
+/// Offers a document to the nearest. Makes the hit only if it is near enough.
+fn offer(nearest: &mut Best<Near>, distance: f64, hit: impl FnOnce() -> Option<Hit>) {
+    if nearest.worst().is_some_and(|worst| distance > worst.distance) {
+        return;
     }
-}
-
-impl PartialEq for Near {
-    fn eq(&self, other: &Near) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Near {}
-
-/// The nearest of those that were offered.
-struct NearestHits {
-    count: usize,
-    best: BinaryHeap<Near>,
-}
-
-impl NearestHits {
-    /// Makes the hit only if it is near enough.
-    fn offer(&mut self, distance: f64, hit: impl FnOnce() -> Option<Hit>) {
-        let is_near = self.best.len() < self.count || self.best.peek().is_some_and(|worst| distance <= worst.distance);
-        if self.count == 0 || !is_near {
-            return;
-        }
-        let Some(mut hit) = hit() else {
-            return;
-        };
+    if let Some(mut hit) = hit() {
         hit.distance = Some(distance);
-        self.best.push(Near { distance, hit });
-        if self.best.len() > self.count {
-            self.best.pop();
-        }
+        nearest.add(Near { distance, hit });
     }
 }
 
@@ -103,20 +77,17 @@ impl Search<'_> {
         }
         let kind = kind_of(schema, nearest.field);
         let vector = kind.query(&nearest.vector)?;
-        let mut hits = NearestHits {
-            count: nearest.count,
-            best: BinaryHeap::new(),
-        };
+        let mut hits = Best::new(0, nearest.count);
         match (matcher.seen_through(), kind.graph()) {
             (Matcher::All(..), Some(graph)) if self.request.keys.is_none() => {
                 let candidates = nearest.options.candidates.unwrap_or(graph.search_candidates);
                 for (distance, id) in self.by_graph(nearest, (kind, candidates), &vector)? {
-                    hits.offer(distance, || self.hit(&Matcher::Empty, id));
+                    offer(&mut hits, distance, || self.hit(&Matcher::Empty, id));
                 }
             }
             (Matcher::All(..), _) => {
                 for (distance, id) in self.all_vectors(nearest.field, &vector)? {
-                    hits.offer(distance, || self.hit(&Matcher::Empty, id));
+                    offer(&mut hits, distance, || self.hit(&Matcher::Empty, id));
                 }
             }
             _ => {
@@ -125,12 +96,12 @@ impl Search<'_> {
                     from = id + 1;
                     self.check()?;
                     if let Some(stored) = self.rows.get(&vector_row(nearest.field, id)) {
-                        hits.offer(vector.least_distance(&stored), || self.hit(matcher, id));
+                        offer(&mut hits, vector.least_distance(&stored), || self.hit(matcher, id));
                     }
                 }
             }
         }
-        Ok(self.ordered(hits.best.into_sorted_vec()))
+        Ok(self.ordered(hits.into_sorted().collect()))
     }
 
     /// The nearest that the graph leads to, and all vectors that it does not have yet.
@@ -167,14 +138,14 @@ impl Search<'_> {
     fn ordered(&self, near: Vec<Near>) -> Found {
         let total = near.len() as u64;
         let hits = near.into_iter().map(|near| near.hit);
-        if !self.is_sorted() {
+        if matches!(self.order(), Order::Score) {
             let hits = hits.skip(self.request.offset).take(self.request.count).collect();
             let steps = None;
             return Found { total, hits, steps };
         }
-        let mut ranking = self.ranking();
+        let mut ranking = self.best();
         hits.for_each(|hit| ranking.add(self.candidate(hit)));
-        let (hits, steps) = (ranking.into_hits(), None);
+        let (hits, steps) = (ranking.into_sorted().map(|candidate| candidate.hit).collect(), None);
         Found { total, hits, steps }
     }
 

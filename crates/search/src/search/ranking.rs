@@ -1,57 +1,33 @@
-//! The best of many candidates, without keeping the others.
+//! The order of hits, and the best scores of many.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
+use crate::best::Rank;
 use crate::document::Sortable;
 use crate::layout::DocumentId;
 use crate::search::Hit;
 
+/// How candidates are ordered; those that are equal, by key.
+#[derive(Clone, Copy)]
+pub(super) enum Order {
+    Score,
+    Value { ascends: bool },
+}
+
 /// A match to be ranked.
 pub(super) struct Candidate {
-    /// By its value rather than its score.
-    pub is_sorted: bool,
+    pub order: Order,
     pub hit: Hit,
 }
 
-/// Keeps the best `offset + count` candidates.
-pub(super) struct Ranking {
-    offset: usize,
-    kept_max: usize,
-    ascends: bool,
-    /// The worst on top.
-    kept: BinaryHeap<Ranked>,
-}
-
-impl Ranking {
-    pub fn new(offset: usize, count: usize, ascends: bool) -> Ranking {
-        let kept_max = if count == 0 { 0 } else { offset + count };
-        Ranking {
-            offset,
-            kept_max,
-            ascends,
-            kept: BinaryHeap::new(),
-        }
-    }
-
-    pub fn add(&mut self, candidate: Candidate) {
-        let ranked = Ranked {
-            ascends: self.ascends,
-            candidate,
+impl Rank for Candidate {
+    fn rank(&self, other: &Candidate) -> Ordering {
+        let (a, b) = (&self.hit, &other.hit);
+        let by_value = match self.order {
+            Order::Value { ascends } => by_value(a.sorted_by.as_ref(), b.sorted_by.as_ref(), ascends),
+            Order::Score => b.score.total_cmp(&a.score),
         };
-        if self.kept.len() < self.kept_max {
-            self.kept.push(ranked);
-        } else if let Some(mut worst) = self.kept.peek_mut()
-            && ranked < *worst
-        {
-            *worst = ranked;
-        }
-    }
-
-    /// The best first.
-    pub fn into_hits(self) -> Vec<Hit> {
-        let kept = self.kept.into_sorted_vec().into_iter();
-        kept.skip(self.offset).map(|ranked| ranked.candidate.hit).collect()
+        by_value.then_with(|| a.key.cmp(&b.key))
     }
 }
 
@@ -69,7 +45,7 @@ pub(super) struct BestScores {
 }
 
 /// The outcome of [`BestScores`].
-pub(super) struct Best {
+pub(super) struct BestIds {
     /// Those that are better than the last.
     pub better: Vec<(f64, DocumentId)>,
     /// The score of the last, and all that have it, in the order of their ids.
@@ -112,7 +88,7 @@ impl BestScores {
         self.kept.retain(|(score, _)| score.total_cmp(&least).is_ge());
     }
 
-    pub fn finish(mut self) -> Best {
+    pub fn finish(mut self) -> BestIds {
         self.cut();
         let least = self.kept.iter().map(|(score, _)| *score).min_by(f64::total_cmp);
         let least = least.unwrap_or_default();
@@ -120,44 +96,13 @@ impl BestScores {
         let (better, last): (Vec<_>, Vec<_>) = self.kept.into_iter().partition(|(score, _)| is_better(*score));
         let mut last: Vec<_> = last.into_iter().map(|(_, id)| id).collect();
         last.sort_unstable();
-        Best {
+        BestIds {
             wanted: (self.count - better.len()).min(last.len()),
             better,
             last: (least, last),
         }
     }
 }
-
-/// Smaller is better.
-struct Ranked {
-    ascends: bool,
-    candidate: Candidate,
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> Ordering {
-        let (a, b) = (&self.candidate.hit, &other.candidate.hit);
-        let by_value = match self.candidate.is_sorted {
-            true => by_value(a.sorted_by.as_ref(), b.sorted_by.as_ref(), self.ascends),
-            false => b.score.total_cmp(&a.score),
-        };
-        by_value.then_with(|| a.key.cmp(&b.key))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ranked {}
 
 /// Documents without a value come last in both directions.
 fn by_value(a: Option<&Sortable>, b: Option<&Sortable>, ascends: bool) -> Ordering {

@@ -199,7 +199,7 @@ impl Scoring {
             Matcher::Empty | Matcher::Not { .. } | Matcher::Near { .. } => 0.0,
             Matcher::All(_, weight) => self.everything(*weight, length),
             Matcher::Words(words) => {
-                let frequency = f64::from(words.frequency());
+                let frequency = f64::from(words.walk.frequency());
                 self.word(words.documents, frequency, words.weight, length)
             }
             Matcher::Rows {

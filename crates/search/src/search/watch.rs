@@ -164,21 +164,21 @@ fn step_of(matcher: &Matcher, node: &Node, schema: &Schema) -> Step {
             size: Some(near.len() as u64),
             ..of_kind("METRIC - VECTOR DISTANCE")
         },
-        (Matcher::Ids { ids, .. }, NodeKind::Numeric(range)) => {
+        (Matcher::Ids(ids), NodeKind::Numeric(range)) => {
             let [from, to] = [range.from, range.to].map(|number| Value::Number(number).to_string());
             Step {
                 term: Some(format!("{from} - {to}").into_bytes()),
-                size: Some(ids.len() as u64),
+                size: Some(ids.count() as u64),
                 ..of_kind("NUMERIC")
             }
         }
-        (Matcher::Ids { ids, .. }, NodeKind::Geo { field, .. }) => Step {
+        (Matcher::Ids(ids), NodeKind::Geo { field, .. }) => Step {
             term: Some(schema.field(*field).name.clone().into_bytes()),
-            size: Some(ids.len() as u64),
+            size: Some(ids.count() as u64),
             ..of_kind("GEO")
         },
-        (Matcher::Ids { ids, .. }, _) => Step {
-            size: Some(ids.len() as u64),
+        (Matcher::Ids(ids), _) => Step {
+            size: Some(ids.count() as u64),
             ..of_kind("ID-LIST")
         },
         (Matcher::Rows { term: None, .. }, _) => of_kind("MISSING"),

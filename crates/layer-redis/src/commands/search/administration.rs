@@ -4,15 +4,12 @@ use quartet_search::SearchError;
 use quartet_wire_resp::Arguments;
 
 use super::lookup::{check_access, find, not_found, words, words_between};
-use super::upkeep;
+use super::upkeep::{self, begin_filling};
 use crate::commands::json::Path;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{Definition, Index, Progress, clear_alias, put_alias, refused};
+use crate::indexes::{Definition, Index, StoredIndex, refused};
 use crate::keyspace::Kind;
-
-/// Keys that are looked at by the command itself. Larger databases are filled in the background.
-const FILLED_AT_ONCE: u64 = 256;
 
 /// More keys than these are removed some at a time, before the command that drops their index runs.
 pub const REMOVED_AT_ONCE: usize = 256;
@@ -61,7 +58,7 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
     let index = Index::create(context.tx, name, request)?;
     context.changes().index(true);
     if !definition.skips_initial_scan {
-        fill(context, &index, false);
+        begin_filling(context, &index, false);
     }
     context.reply.ok();
     Ok(())
@@ -100,16 +97,6 @@ fn check_name(name: &[u8]) -> Result<(), ErrorReply> {
     }
 }
 
-/// Fills the index, or leaves it to the background if there are many keys.
-pub(super) fn fill(context: &mut Context<'_, '_>, index: &Index, anew: bool) {
-    let mut keys = context.keys_of(0);
-    let progress = Progress { cursor: 0, anew };
-    match keys.key_count() <= FILLED_AT_ONCE {
-        true => _ = upkeep::fill(&mut keys, index, progress, u64::MAX),
-        false => index.set_progress(keys.tx, Some(progress)),
-    }
-}
-
 pub fn alter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 5)?;
     add_fields(context, words[0], &words[1..])
@@ -133,7 +120,7 @@ fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> 
     check_paths(&index.name, &definition)?;
     let altered = index.altered(context.tx, request)?;
     if !request[0].eq_ignore_ascii_case(b"SKIPINITIALSCAN") {
-        fill(context, &altered, true);
+        begin_filling(context, &altered, true);
     }
     context.reply.ok();
     Ok(())
@@ -219,7 +206,7 @@ fn set_alias(context: &mut Context<'_, '_>, alias: &[u8], name: &[u8]) -> Result
     // An alias has no alias.
     let index = catalogue.named(name).ok_or_else(|| not_found(name))?;
     check_access(context, &index.definition.prefixes, false)?;
-    put_alias(context.tx, alias, name);
+    Index::put_alias(context.tx, alias, name);
     context.reply.ok();
     Ok(())
 }
@@ -257,7 +244,7 @@ fn remove_alias(context: &mut Context<'_, '_>, alias: &[u8]) -> Result<(), Error
         return Err(NO_ALIAS.into());
     }
     find(context, alias, false)?;
-    clear_alias(context.tx, alias);
+    Index::clear_alias(context.tx, alias);
     context.reply.ok();
     Ok(())
 }

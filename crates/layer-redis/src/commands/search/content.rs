@@ -10,10 +10,10 @@ use quartet_search::search::{self, Found, Hit, Request};
 
 use super::arguments::Common;
 use super::contents::Contents;
-use super::upkeep;
+use super::upkeep::{self, Followed};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{Index, Overlay, TransactionRows};
+use crate::indexes::{Index, Overlay, StoredIndex, TransactionRows};
 use crate::keyspace::each_due;
 
 /// Keys whose time is over that are looked at between two looks at the time of a search.
@@ -22,9 +22,18 @@ const KEYS_BETWEEN_CHECKS: u32 = 64;
 /// Hits whose contents are read between two looks at the time.
 const HITS_BETWEEN_CHECKS: usize = 32;
 
-/// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
-/// was already and learns how far the index is.
+/// See [`wait_for`].
 pub fn wait(context: &mut Context<'_, '_>, index: &Index) -> Result<Option<Outcome>, ErrorReply> {
+    wait_for(context, index, "SEARCH_INDEX_FILLING")
+}
+
+/// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
+/// was already and learns how far the index is, in an error with this code.
+pub fn wait_for(
+    context: &mut Context<'_, '_>,
+    index: &impl StoredIndex,
+    code: &str,
+) -> Result<Option<Outcome>, ErrorReply> {
     let Some(progress) = index.progress(context.tx) else {
         return Ok(None);
     };
@@ -32,8 +41,8 @@ pub fn wait(context: &mut Context<'_, '_>, index: &Index) -> Result<Option<Outco
         return Ok(Some(Outcome::RunLong));
     }
     let percent = 100.0 * share(progress.cursor);
-    let name = String::from_utf8_lossy(&index.name);
-    Err(format!("SEARCH_INDEX_FILLING Index {name} is being filled: {percent:.1}% of the keys were looked at").into())
+    let name = String::from_utf8_lossy(index.name());
+    Err(format!("{code} Index {name} is being filled: {percent:.1}% of the keys were looked at").into())
 }
 
 /// The part of all keys that lies before a cursor of SCAN.
@@ -45,9 +54,9 @@ pub fn share(cursor: u64) -> f64 {
 /// nobody has removed them yet; if that takes too long, so does the search.
 pub fn rows<'r, 't>(
     context: &'r mut Context<'_, 't>,
-    index: &Index,
+    index: &impl Followed,
     is_over: &dyn Fn() -> bool,
-) -> Result<Overlay<TransactionRows<'r, 't>>, ErrorReply> {
+) -> Result<Overlay<TransactionRows<'r, 't>>, SearchError> {
     let now_ms = context.expires_up_to_ms();
     let (mut over, mut looked_at) = (Vec::new(), 0);
     let mut has_time = || {
@@ -76,22 +85,19 @@ pub fn rows<'r, 't>(
         if ends.is_break() {
             break;
         }
-        documents.push((upkeep::overlaid(&mut keys, index, &name), name));
+        documents.push((index.document(&mut keys, &name).ok().flatten(), name));
         ends = has_time();
     }
-    let mut rows = Overlay::new(TransactionRows {
-        tx: context.tx,
-        prefix: index.rows_prefix(),
-    });
+    let mut rows = Overlay::new(upkeep::rows(context.tx, index));
     for (document, name) in documents {
         if ends.is_break() {
             break;
         }
-        upkeep::overlay(&mut rows, &name, document);
+        upkeep::apply(&mut rows, &name, document);
         ends = has_time();
     }
     match ends.is_break() {
-        true => Err(SearchError::Timeout.into()),
+        true => Err(SearchError::Timeout),
         false => Ok(rows),
     }
 }

@@ -10,7 +10,7 @@ use super::content;
 use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
-use crate::indexes::{Algorithm, Failure, Failures, Index, TransactionRows};
+use crate::indexes::{Algorithm, Failure, Failures, Index, StoredIndex, TransactionRows};
 use crate::keyspace::Kind;
 
 /// Most cursors of an index.

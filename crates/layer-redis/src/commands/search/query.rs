@@ -185,7 +185,7 @@ pub(super) fn run(
     let documents = match asked.summaries.are_asked() {
         true => {
             let is_over = asked.common.clock(context);
-            State::read(&mut content::rows(context, &index, &is_over)?).documents
+            State::read(&mut content::rows(context, index.as_ref(), &is_over)?).documents
         }
         false => 0,
     };
@@ -609,7 +609,7 @@ pub fn tag_values(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
         return Ok(outcome);
     }
     let is_over = Common::new(context).clock(context);
-    let mut rows = content::rows(context, &index, &is_over)?;
+    let mut rows = content::rows(context, index.as_ref(), &is_over)?;
     let values = index::tag_values(&mut rows, at, TAG_VALUES_MAX, &is_over)?;
     context.reply.set(values.len());
     values.iter().for_each(|value| context.reply.bulk(value));

@@ -93,7 +93,7 @@ pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
         excluded: &|word| excluded.contains(word),
         included: &included,
     };
-    let mut rows = content::rows(context, &index, &is_over)?;
+    let mut rows = content::rows(context, index.as_ref(), &is_over)?;
     let documents = State::read(&mut rows).documents;
     let found = corrections(&mut rows, &schema, &query.root, &spelling, &is_over)?;
     drop(rows);

@@ -2,8 +2,8 @@
 
 use quartet_wire_resp::Arguments;
 
-use super::administration::fill;
 use super::lookup::{find, words};
+use super::upkeep::begin_filling;
 use crate::command::parse;
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
@@ -17,7 +17,7 @@ pub fn update(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     synonyms.add(words[1], meaning_the_same).map_err(|error| error.text())?;
     let altered = index.with_synonyms(context.tx, synonyms);
     if !skips_scan {
-        fill(context, &altered, true);
+        begin_filling(context, &altered, true);
     }
     context.reply.ok();
     Ok(())

@@ -11,11 +11,12 @@ use quartet_search::{Document, Schema, WriteRows, graph, index};
 use super::contents::{Contents, indexed, indexed_bytes, selected};
 use crate::commands::hashes;
 use crate::commands::json::Json;
-use crate::indexes::{Catalogue, Failures, Index, Indexes, Progress, TransactionRows};
+use crate::handler::context::Context;
+use crate::indexes::{Catalogue, Failures, Index, Indexes, Progress, StoredIndex, TransactionRows};
 use crate::keyspace::{Entry, Keyspace};
 
 /// Most bytes of a key's indexed values. A key with more is written and not found.
-const DOCUMENT_BYTES_MAX: usize = 1 << 20;
+pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 /// How many documents are settled in one transaction at most.
 const SETTLED_MAX: usize = 4 * index::UNSETTLED_MAX as usize;
@@ -28,10 +29,35 @@ const UNLINKED_MAX: u64 = 4096;
 const LINKED_BYTES: usize = 16 << 10;
 const LINKED_MAX: usize = 16;
 
+/// Keys that are looked at by the command that makes an index. Larger databases are filled in the
+/// background.
+const FILLED_AT_ONCE: u64 = 256;
+
 /// Why a key in reach of an index is not in it.
-struct Failure {
+pub struct Failure {
     field: Option<u16>,
     reason: String,
+}
+
+/// An index that follows its keys.
+pub trait Followed: StoredIndex {
+    /// The key as the index has it. Nothing if there is none, or it is none of the index's.
+    fn document(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Document>, Failure>;
+
+    /// Takes up what waits beside the documents' words, if it is too much.
+    fn settle_beside(&self, _: &mut dyn WriteRows) {}
+}
+
+impl Followed for Index {
+    fn document(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Document>, Failure> {
+        document(keys, self, name)
+    }
+
+    fn settle_beside(&self, rows: &mut dyn WriteRows) {
+        if graph::waiting(rows, &self.definition.schema) > UNLINKED_MAX {
+            link_some(rows, self);
+        }
+    }
 }
 
 impl From<IndexingFailure> for Failure {
@@ -46,18 +72,23 @@ impl From<IndexingFailure> for Failure {
 /// Brings every index that covers these keys of database 0 up to date.
 pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, names: &[Vec<u8>]) {
     for index in catalogue.indexes() {
-        let mut is_changed = false;
-        for name in names.iter().filter(|name| index.covers(name)) {
-            update(keys, index, name);
-            is_changed = true;
-        }
-        if is_changed {
-            settle(keys.tx, index);
-        }
+        follow_one(keys, index.as_ref(), names);
     }
 }
 
-fn rows<'r, 't>(tx: &'r mut Transaction<'t>, index: &Index) -> TransactionRows<'r, 't> {
+/// Brings one index up to date with these keys, as far as it covers them.
+pub fn follow_one(keys: &mut Keyspace<'_, '_>, index: &impl Followed, names: &[Vec<u8>]) {
+    let mut is_changed = false;
+    for name in names.iter().filter(|name| index.covers(name)) {
+        update(keys, index, name);
+        is_changed = true;
+    }
+    if is_changed {
+        settle(keys.tx, index);
+    }
+}
+
+pub fn rows<'r, 't>(tx: &'r mut Transaction<'t>, index: &impl StoredIndex) -> TransactionRows<'r, 't> {
     TransactionRows {
         tx,
         prefix: index.rows_prefix(),
@@ -65,40 +96,28 @@ fn rows<'r, 't>(tx: &'r mut Transaction<'t>, index: &Index) -> TransactionRows<'
 }
 
 /// The key is in the index afterwards as it is, or not at all.
-fn update(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) {
-    let document = document(keys, index, name);
+fn update(keys: &mut Keyspace<'_, '_>, index: &impl Followed, name: &[u8]) {
+    let document = index.document(keys, name);
     if let Err(failure) = &document {
-        Failures::note(keys.tx, &index.number, failure.field, &failure.reason, name);
+        Failures::note(keys.tx, index.number(), failure.field, &failure.reason, name);
     }
     apply(&mut rows(keys.tx, index), name, document.ok().flatten());
 }
 
-fn apply(rows: &mut dyn WriteRows, name: &[u8], document: Option<Document>) {
+/// The key is in these rows afterwards as this document, or not at all.
+pub fn apply(rows: &mut dyn WriteRows, name: &[u8], document: Option<Document>) {
     match document {
         Some(document) => _ = index::put(rows, &document),
         None => _ = index::remove(rows, name),
     }
 }
 
-/// As [`follow`] for one index, in rows that are given: for a search that finds keys or fields
-/// whose time is over.
-pub fn overlaid(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Option<Document> {
-    document(keys, index, name).ok().flatten()
-}
-
-/// The second half of [`overlaid`].
-pub fn overlay(rows: &mut dyn WriteRows, name: &[u8], document: Option<Document>) {
-    apply(rows, name, document);
-}
-
-fn settle(tx: &mut Transaction<'_>, index: &Index) {
+fn settle(tx: &mut Transaction<'_>, index: &impl Followed) {
     let mut rows = rows(tx, index);
     if index::waiting(&mut rows) >= index::UNSETTLED_MAX {
         index::settle(&mut rows, SETTLED_MAX);
     }
-    if graph::waiting(&mut rows, &index.definition.schema) > UNLINKED_MAX {
-        link_some(&mut rows, index);
-    }
+    index.settle_beside(&mut rows);
 }
 
 /// Settles the documents that wait if none has come for a while, so that searches need not read
@@ -131,7 +150,6 @@ pub fn link(tx: &mut Transaction<'_>, index: &Index) -> bool {
     graph::waiting(&mut rows, &index.definition.schema) == 0
 }
 
-/// The key as the index has it. Nothing if there is none, or it is none of the index's.
 fn document(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Result<Option<Document>, Failure> {
     let definition = &index.definition;
     let Some(contents) = Contents::find(keys, index, name) else {
@@ -234,11 +252,21 @@ fn passes(keys: &mut Keyspace<'_, '_>, index: &Index, contents: &Contents) -> bo
     filter.value(&record).is_ok_and(|value| value.is_true())
 }
 
+/// Fills the index, or leaves it to the background if there are many keys.
+pub fn begin_filling(context: &mut Context<'_, '_>, index: &impl Followed, anew: bool) {
+    let mut keys = context.keys_of(0);
+    let progress = Progress { cursor: 0, anew };
+    match keys.key_count() <= FILLED_AT_ONCE {
+        true => _ = fill(&mut keys, index, progress, u64::MAX),
+        false => index.set_progress(keys.tx, Some(progress)),
+    }
+}
+
 /// Looks at about `count` more keys. Returns true if the index is filled.
-pub fn fill(keys: &mut Keyspace<'_, '_>, index: &Index, progress: Progress, count: u64) -> bool {
+pub fn fill(keys: &mut Keyspace<'_, '_>, index: &impl Followed, progress: Progress, count: u64) -> bool {
     let mut names = Vec::new();
     let next = keys.scan_page(progress.cursor, count, &mut |name, entry| {
-        if entry.kind == index.definition.on && index.covers(name) {
+        if entry.kind == index.on() && index.covers(name) {
             names.push(name.to_vec());
         }
     });

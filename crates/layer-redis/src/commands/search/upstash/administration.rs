@@ -5,16 +5,13 @@ use quartet_search::index;
 use quartet_wire_resp::Arguments;
 
 use super::lookup::{find, wait};
-use super::upkeep;
 use crate::command::glob;
 use crate::commands::search::lookup::check_access;
+use crate::commands::search::upkeep::begin_filling;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{KeyDefinition, KeyIndex, Progress, TransactionRows, Words, clear_key_alias, put_key_alias};
+use crate::indexes::{KeyDefinition, KeyIndex, StoredIndex, TransactionRows, Words};
 use crate::keyspace::{Header, Kind};
-
-/// Keys that are looked at by the command itself. Larger databases are filled in the background.
-const FILLED_AT_ONCE: u64 = 256;
 
 /// Most indexes of a database that are keys, and most aliases.
 const INDEXES_MAX: usize = 1000;
@@ -49,27 +46,17 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     }
     // One whose key is over and was not removed yet.
     if let Some(dead) = catalogue.key_index(name) {
-        dead.clear(context.tx);
+        dead.clear_all(context.tx);
     }
     let index = KeyIndex::create(context.tx, name, &request)?;
     context.changes().index(true);
     let header = Header::new(Kind::SearchIndex);
     context.keys_of(0).put(name, header, &index.number);
     if !options.skips_initial_scan {
-        fill(context, &index);
+        begin_filling(context, &index, false);
     }
     context.reply.integer(1);
     Ok(())
-}
-
-/// Fills the index, or leaves it to the background if there are many keys.
-fn fill(context: &mut Context<'_, '_>, index: &KeyIndex) {
-    let mut keys = context.keys_of(0);
-    let progress = Progress { cursor: 0, anew: false };
-    match keys.key_count() <= FILLED_AT_ONCE {
-        true => _ = upkeep::fill(&mut keys, index, progress, u64::MAX),
-        false => index.set_progress(keys.tx, Some(progress)),
-    }
 }
 
 pub fn reindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -78,7 +65,7 @@ pub fn reindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         return Ok(());
     };
     index.clear_rows(context.tx);
-    fill(context, &index);
+    begin_filling(context, index.as_ref(), false);
     context.reply.integer(1);
     Ok(())
 }
@@ -88,7 +75,7 @@ pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let name = &arguments[1];
     let index = find(context, name, false)?.filter(|index| index.name == name);
     if let Some(index) = &index {
-        index.clear(context.tx);
+        index.clear_all(context.tx);
         context.keys_of(0).remove(name);
     }
     context.reply.integer(index.is_some().into());
@@ -226,7 +213,7 @@ pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     if !is_known && catalogue.key_aliases().len() >= INDEXES_MAX {
         return Err(format!("ERR A database has at most {INDEXES_MAX} aliases of search indexes").into());
     }
-    put_key_alias(context.tx, alias, name);
+    KeyIndex::put_alias(context.tx, alias, name);
     context.reply.integer(if is_known { 2 } else { 1 });
     Ok(())
 }
@@ -237,7 +224,7 @@ pub fn alias_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     let is_known = catalogue.key_aliases().contains_key(alias);
     if is_known {
         find(context, alias, false)?;
-        clear_key_alias(context.tx, alias);
+        KeyIndex::clear_alias(context.tx, alias);
     }
     context.reply.integer(is_known.into());
     Ok(())

@@ -1,21 +1,16 @@
 //! Which index a request names, whether its user may, and its rows.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_search::SearchError;
 
-use super::upkeep;
 use crate::commands::search::arguments::Common;
-use crate::commands::search::content::share;
+use crate::commands::search::content;
 use crate::commands::search::lookup::check_access;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{KeyIndex, Overlay, TransactionRows};
-use crate::keyspace::{Kind, each_due};
-
-/// Keys whose time is over that are looked at between two looks at the time of a search.
-const KEYS_BETWEEN_CHECKS: u32 = 64;
+use crate::keyspace::Kind;
 
 /// The index of this name or alias, if there is one and the user may do to its keys what `writes`
 /// says.
@@ -37,18 +32,9 @@ pub fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> Result<
     Ok(index.cloned())
 }
 
-/// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
-/// was already and learns how far the index is.
+/// See [`content::wait_for`].
 pub fn wait(context: &mut Context<'_, '_>, index: &KeyIndex) -> Result<Option<Outcome>, ErrorReply> {
-    let Some(progress) = index.progress(context.tx) else {
-        return Ok(None);
-    };
-    if !context.client.may_take_long {
-        return Ok(Some(Outcome::RunLong));
-    }
-    let percent = 100.0 * share(progress.cursor);
-    let name = String::from_utf8_lossy(&index.name);
-    Err(format!("ERR Index {name} is being filled: {percent:.1}% of the keys were looked at").into())
+    content::wait_for(context, index, "ERR")
 }
 
 /// Says whether a search has to end. Its time begins here.
@@ -63,40 +49,7 @@ pub fn rows<'r, 't>(
     index: &KeyIndex,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Overlay<TransactionRows<'r, 't>>, ErrorReply> {
-    let now_ms = context.expires_up_to_ms();
-    let (mut over, mut looked_at, mut was_over) = (Vec::new(), 0_u32, false);
-    for of_fields in [false, true] {
-        each_due(context.tx, of_fields, now_ms, &mut |db, _, name| {
-            if db == 0 && index.covers(name) {
-                over.push(name.to_vec());
-            }
-            looked_at += 1;
-            was_over |= looked_at.is_multiple_of(KEYS_BETWEEN_CHECKS) && is_over();
-            match was_over {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
-    }
-    if was_over {
-        return Err(failed(SearchError::Timeout));
-    }
-    let mut documents = Vec::new();
-    let mut keys = context.keys_of(0);
-    for name in over {
-        documents.push((upkeep::document(&mut keys, index, &name), name));
-        if is_over() {
-            return Err(failed(SearchError::Timeout));
-        }
-    }
-    let mut rows = Overlay::new(TransactionRows {
-        tx: context.tx,
-        prefix: index.rows_prefix(),
-    });
-    for (document, name) in documents {
-        upkeep::apply(&mut rows, &name, document);
-    }
-    Ok(rows)
+    content::rows(context, index, is_over).map_err(failed)
 }
 
 /// A search that ended too early, without a code as Upstash's errors have none.

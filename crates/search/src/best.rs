@@ -1,0 +1,75 @@
+//! The best of many candidates, without keeping the others.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Something that is better or worse than others.
+pub(crate) trait Rank {
+    /// Less if this one is better.
+    fn rank(&self, other: &Self) -> Ordering;
+}
+
+/// Keeps the best `offset + count` candidates.
+pub(crate) struct Best<T> {
+    offset: usize,
+    kept_max: usize,
+    /// The worst on top.
+    kept: BinaryHeap<Ranked<T>>,
+}
+
+impl<T: Rank> Best<T> {
+    /// Keeps none if `count` is zero.
+    pub fn new(offset: usize, count: usize) -> Best<T> {
+        Best {
+            offset,
+            kept_max: if count == 0 { 0 } else { offset + count },
+            kept: BinaryHeap::new(),
+        }
+    }
+
+    pub fn add(&mut self, candidate: T) {
+        let ranked = Ranked(candidate);
+        if self.kept.len() < self.kept_max {
+            self.kept.push(ranked);
+        } else if let Some(mut worst) = self.kept.peek_mut()
+            && ranked < *worst
+        {
+            *worst = ranked;
+        }
+    }
+
+    /// The worst that is kept, once there are as many as are wanted.
+    pub fn worst(&self) -> Option<&T> {
+        let is_full = self.kept.len() >= self.kept_max;
+        self.kept.peek().filter(|_| is_full).map(|ranked| &ranked.0)
+    }
+
+    /// The best first, without the first `offset`.
+    pub fn into_sorted(self) -> impl Iterator<Item = T> {
+        let kept = self.kept.into_sorted_vec().into_iter();
+        kept.skip(self.offset).map(|ranked| ranked.0)
+    }
+}
+
+/// Smaller is better.
+struct Ranked<T>(T);
+
+impl<T: Rank> Ord for Ranked<T> {
+    fn cmp(&self, other: &Ranked<T>) -> Ordering {
+        self.0.rank(&other.0)
+    }
+}
+
+impl<T: Rank> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Ranked<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: Rank> PartialEq for Ranked<T> {
+    fn eq(&self, other: &Ranked<T>) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T: Rank> Eq for Ranked<T> {}

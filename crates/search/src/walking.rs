@@ -1,0 +1,193 @@
+//! Walks through documents in the order of their ids: those of a term, those that rows name, and
+//! those at which several walks stand.
+//!
+//! A walk moves on to the first document at or after an id, and never back: ids that are asked for
+//! ascend.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use crate::layout::{DocumentId, after, document_row, id_of, with_id};
+use crate::postings::{Posting, Walk};
+use crate::rows::Rows;
+use crate::schema::FieldMask;
+
+/// How many ids are read at a time. Bounds what is read in vain when a search moves on.
+const IDS_READ: usize = 128;
+
+/// The documents of one term, settled or not.
+pub(crate) struct TermWalk {
+    settled: Walk,
+    is_settled: bool,
+    unsettled: Vec<Posting>,
+    next: usize,
+    gone: Rc<BTreeSet<DocumentId>>,
+    at: Option<DocumentId>,
+}
+
+impl TermWalk {
+    /// Walks the settled documents that are not gone, then those that are not settled.
+    pub fn new(settled: Walk, gone: Rc<BTreeSet<DocumentId>>, unsettled: Vec<Posting>) -> TermWalk {
+        TermWalk {
+            settled,
+            is_settled: true,
+            unsettled,
+            next: 0,
+            gone,
+            at: None,
+        }
+    }
+
+    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        let mut wanted = id;
+        while self.is_settled {
+            match self.settled.seek(rows, wanted) {
+                Some(found) if self.gone.contains(&found) => wanted = found + 1,
+                Some(found) => {
+                    self.at = Some(found);
+                    return self.at;
+                }
+                None => self.is_settled = false,
+            }
+        }
+        self.next += self.unsettled[self.next..].partition_point(|posting| posting.id < id);
+        self.at = self.unsettled.get(self.next).map(|posting| posting.id);
+        self.at
+    }
+
+    /// Where it stands.
+    pub fn at(&self) -> Option<DocumentId> {
+        self.at
+    }
+
+    /// How often the present document has the term.
+    pub fn frequency(&self) -> u32 {
+        match self.is_settled {
+            true => self.settled.found().frequency,
+            false => self.unsettled[self.next].occurrences.frequency,
+        }
+    }
+
+    /// In which fields the present document has the term.
+    pub fn fields(&self) -> FieldMask {
+        match self.is_settled {
+            true => self.settled.found().fields,
+            false => self.unsettled[self.next].occurrences.fields,
+        }
+    }
+
+    /// Adds where the present document has the term, ascending.
+    pub fn add_positions(&self, found: &mut Vec<u32>) {
+        match self.is_settled {
+            true => self.settled.found().add_positions(found),
+            false => found.extend(&self.unsettled[self.next].occurrences.positions),
+        }
+    }
+}
+
+/// Walks rows whose keys end with ids, in the order of these.
+pub(crate) struct IdRows {
+    prefix: Vec<u8>,
+    ids: Vec<DocumentId>,
+    next: usize,
+    is_read: bool,
+}
+
+impl IdRows {
+    pub fn new(prefix: Vec<u8>) -> IdRows {
+        IdRows {
+            prefix,
+            ids: Vec::new(),
+            next: 0,
+            is_read: false,
+        }
+    }
+
+    pub fn of_documents() -> IdRows {
+        IdRows::new(document_row(0)[..1].to_vec())
+    }
+
+    pub fn at(&self) -> Option<DocumentId> {
+        self.ids.get(self.next).copied()
+    }
+
+    pub fn pass(&mut self) {
+        self.next += 1;
+    }
+
+    pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
+        loop {
+            self.next += self.ids[self.next..].partition_point(|other| *other < id);
+            if self.at().is_some() || self.is_read {
+                return self.at();
+            }
+            let from = self.ids.last().map_or(id, |last| id.max(last + 1));
+            self.read(rows, from);
+        }
+    }
+
+    fn read(&mut self, rows: &mut dyn Rows, from: DocumentId) {
+        self.ids.clear();
+        self.next = 0;
+        let start = with_id(self.prefix.clone(), from);
+        rows.scan(&start, &after(&self.prefix), &mut |key, _| {
+            self.ids.push(id_of(key));
+            match self.ids.len() < IDS_READ {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        self.is_read = self.ids.len() < IDS_READ;
+    }
+}
+
+/// Ids that are known, ascending.
+pub(crate) struct Ids {
+    ids: Vec<DocumentId>,
+    next: usize,
+}
+
+impl Ids {
+    /// Ids in any order.
+    pub fn new(mut ids: Vec<DocumentId>) -> Ids {
+        ids.sort_unstable();
+        ids.dedup();
+        Ids { ids, next: 0 }
+    }
+
+    pub fn count(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub fn at(&self) -> Option<DocumentId> {
+        self.ids.get(self.next).copied()
+    }
+
+    pub fn seek(&mut self, id: DocumentId) -> Option<DocumentId> {
+        self.next += self.ids[self.next..].partition_point(|other| *other < id);
+        self.at()
+    }
+}
+
+/// The first document at or after `id` at which all of `count` walks stand; there is at least one.
+/// `seek` moves the walk of a number.
+pub(crate) fn agreed(
+    count: usize,
+    id: DocumentId,
+    mut seek: impl FnMut(usize, DocumentId) -> Option<DocumentId>,
+) -> Option<DocumentId> {
+    let mut wanted = id;
+    'wanted: loop {
+        for number in 0..count {
+            let found = seek(number, wanted)?;
+            if found > wanted {
+                wanted = found;
+                if number > 0 {
+                    continue 'wanted;
+                }
+            }
+        }
+        return Some(wanted);
+    }
+}
