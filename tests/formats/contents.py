@@ -230,10 +230,10 @@ def _read_documents(server: Server) -> dict:
     )
 
 
-def _key_value(server: Server, commands: str) -> str:
+def _key_value(server: Server, commands: str, token: str = "dev") -> str:
     """Runs commands of `quartet kv`; answers what it says."""
     with tempfile.NamedTemporaryFile("w", prefix="quartet-cluster-") as file:
-        file.write(f"quartet:dev@127.0.0.1:{server.keyvalue_port}\n")
+        file.write(f"quartet:{token}@127.0.0.1:{server.keyvalue_port}\n")
         file.flush()
         ended = subprocess.run([binary(), "kv", "-C", file.name, "--exec", commands], capture_output=True, text=True, timeout=60, check=True)
     return ended.stdout

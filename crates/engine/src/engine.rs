@@ -153,6 +153,10 @@ impl Engine {
             shares,
         };
         let flusher = Flusher::start(shared.clone(), opened, options, failure);
+        shared
+            .statistics
+            .checkpoint_last_micros
+            .store(position.version.0, Ordering::Relaxed);
         Ok(Engine { shared, flusher })
     }
 

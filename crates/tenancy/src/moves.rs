@@ -202,8 +202,12 @@ mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use parking_lot::Mutex;
-    use quartet_engine::{CopyFigures, DatabaseCopy, EngineOptions, Invariants, Space, Verification};
+    use quartet_engine::{
+        CopyFigures, DatabaseCopy, DatabaseCopyError, EngineOptions, Invariants, LogReadError, Parts, Space,
+        Verification,
+    };
     use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_log::FileLogOptions;
     use quartet_model::LayerId;
 
     use super::*;
@@ -211,18 +215,31 @@ mod tests {
 
     type Disks = [Arc<FaultyDisk>; 3];
 
+    const SEGMENT_BYTES: u64 = 64 << 10;
+
+    /// What the clock shows when a test begins, in microseconds.
+    const NOW: u64 = 1_753_000_000_000_000;
+    const HOUR: u64 = 3_600_000_000;
+
     fn open(disks: &Disks) -> Result<Catalogue, CatalogueError> {
-        let clock = Arc::new(ManualClock::new(1_753_000_000_000_000));
+        open_at(disks, Arc::new(ManualClock::new(NOW)))
+    }
+
+    fn open_at(disks: &Disks, clock: Arc<ManualClock>) -> Result<Catalogue, CatalogueError> {
         let engines = disks.iter().map(|disk| {
             let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
-            let opened = Engine::open(
-                disk.clone(),
-                clock.clone(),
-                EngineOptions::default(),
-                failure,
-                &mut |_| {},
-            );
-            Arc::new(opened.unwrap())
+            // Small, so that a disk is soon full and the log soon trimmed.
+            let log = FileLogOptions {
+                segment_bytes: SEGMENT_BYTES,
+                ..FileLogOptions::default()
+            };
+            let options = EngineOptions {
+                kept_bytes: SEGMENT_BYTES / 4,
+                log_retention_bytes: 0,
+                ..EngineOptions::default()
+            };
+            let parts = Parts::with_file_log(disk.clone(), clock.clone(), log);
+            Arc::new(Engine::open_with(parts, options, failure, &mut |_| {}).unwrap())
         });
         let partitions = Arc::new(Partitions::new(engines.collect()));
         let random = AtomicU8::new(1);
@@ -324,6 +341,108 @@ mod tests {
         let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(Everything), Box::<CatalogueInvariants>::default()];
         let found = engine.judge(&invariants).unwrap().kept;
         found.iter().filter(|finding| finding.database == id).count()
+    }
+
+    fn write_rows(catalogue: &Catalogue, database: &Database, first: u32, count: u32) -> Result<(), ()> {
+        let engine = catalogue.partitions().engine(database.partition());
+        for number in first..first + count {
+            let written = engine.partition().execute(database.space(LayerId::Redis), |tx| {
+                tx.set(&[&b"row"[..], &number.to_be_bytes()].concat(), &[7; 1000]);
+                Ok::<_, std::convert::Infallible>(())
+            });
+            let (_, dependency) = written.map_err(|_| ())?;
+            assert!(engine.wait_durable(dependency));
+        }
+        Ok(())
+    }
+
+    fn rows_written(catalogue: &Catalogue, database: &Database) -> usize {
+        let engine = catalogue.partitions().engine(database.partition());
+        let (reader, mut count) = (engine.reader(database.space(LayerId::Redis)).unwrap(), 0);
+        reader.scan(b"row", b"rox", false, &mut |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        count
+    }
+
+    /// Takes what is left of a partition's disk, and the room that its log has reserved.
+    fn fill(catalogue: &Catalogue, disks: &Disks, partition: u32) {
+        let disk = &disks[partition as usize];
+        disk.set_capacity(Some(disk.taken_bytes()));
+        let engine = catalogue.partitions().engine(PartitionId(partition));
+        let space = Space {
+            database: DatabaseId(0),
+            layer: LayerId::Redis,
+            durability: Durability::Always,
+        };
+        for number in 0_u32.. {
+            let written = engine.partition().execute(space, |tx| {
+                tx.set(&number.to_be_bytes(), &[0; 500]);
+                Ok::<_, std::convert::Infallible>(())
+            });
+            let Ok((_, dependency)) = written else { return };
+            assert!(engine.wait_durable(dependency));
+        }
+    }
+
+    /// The way of the server up to where the catalogue decides. `between` is called before rows are
+    /// copied (0), before changes are followed (1), and when the source is fenced (2).
+    fn try_to_go(
+        catalogue: &Catalogue,
+        (database, moving): (&Database, Move),
+        between: &mut dyn FnMut(usize),
+    ) -> Result<(), DatabaseCopyError> {
+        let engine = |number| catalogue.partitions().engine(PartitionId(number)).clone();
+        let (source, target) = (engine(moving.from), engine(moving.to));
+        target.clear_database(database.id)?;
+        let mut copy = DatabaseCopy::begin(&source, target.clone(), database.id, Arc::default())?;
+        between(0);
+        while copy.copy_some()? {}
+        between(1);
+        while copy.follow_some()? {}
+        copy.settle()?;
+        let left = source.fence(database.id)?;
+        between(2);
+        assert!(source.wait_durable(left));
+        let followed = loop {
+            match copy.seen() < left {
+                true => drop(copy.follow_some()?),
+                false => break copy.settle(),
+            }
+        };
+        followed?;
+        assert_eq!(source.rows_of(database.id)?, target.rows_of(database.id)?);
+        catalogue.arrive(database, moving, left).expect("it arrives");
+        target.unfence(database.id);
+        Ok(())
+    }
+
+    /// The database has all that was acknowledged, goes on, and has nothing in the other partitions,
+    /// now and after a restart.
+    fn is_whole(catalogue: Catalogue, disks: &Disks, place: u32, appends: &Appends, rows: usize) -> Catalogue {
+        let check = |catalogue: &Catalogue| {
+            let database = catalogue.named("shop").unwrap();
+            assert_eq!(database.partition(), PartitionId(place));
+            assert!(!catalogue.is_moving(database.id));
+            append(catalogue, &database, appends);
+            let expected: Vec<u8> = (0..appends.next.load(Ordering::SeqCst)).collect();
+            for partition in 0..3 {
+                let expected = if partition == place {
+                    expected.clone()
+                } else {
+                    Vec::new()
+                };
+                assert_eq!(list(catalogue, partition, database.id), expected, "in {partition}");
+            }
+            assert_eq!(rows_written(catalogue, &database), rows);
+            assert!(appends.versions.lock().is_sorted_by(|before, after| before < after));
+        };
+        check(&catalogue);
+        close(catalogue);
+        let catalogue = open(disks).unwrap();
+        check(&catalogue);
+        catalogue
     }
 
     /// Moves the database while it is written to: six times.
@@ -443,6 +562,161 @@ mod tests {
         close(open(&disks).unwrap());
     }
 
+    /// The target's disk is full while rows are copied, while changes are followed, and for the last
+    /// of them: the database goes on where it was, nothing of it is left at the target, and once
+    /// there is room it is moved.
+    #[test]
+    fn a_full_disk_of_the_target_leaves_the_database_at_the_source() {
+        for full_at in 0..3 {
+            let disks = disks();
+            let catalogue = open(&disks).unwrap();
+            let (database, appends) = (shop(&catalogue), Appends::default());
+            append(&catalogue, &database, &appends);
+            write_rows(&catalogue, &database, 0, 100).unwrap();
+            let begun = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
+            let mut rows = 100;
+            let tried = try_to_go(&catalogue, (&begun.0, begun.1), &mut |step| {
+                if step < 2 {
+                    append(&catalogue, &database, &appends);
+                    write_rows(&catalogue, &database, rows, 100).unwrap();
+                    rows += 100;
+                }
+                if step == full_at {
+                    fill(&catalogue, &disks, 2);
+                }
+            });
+            match full_at {
+                // What is followed then is nothing but the mark of the fence.
+                2 => tried.unwrap(),
+                _ => {
+                    assert!(
+                        matches!(tried, Err(DatabaseCopyError::DiskFull)),
+                        "at {full_at}: {tried:?}"
+                    );
+                    catalogue.partitions().engine(PartitionId(1)).unfence(database.id);
+                }
+            }
+            catalogue.end_move(&database, begun.1).unwrap();
+            let place = if full_at == 2 { 2 } else { 1 };
+            disks[2].set_capacity(None);
+            let catalogue = is_whole(catalogue, &disks, place, &appends, rows as usize);
+            let database = catalogue.named("shop").unwrap();
+            let (_, moving) = catalogue.begin_move("shop", PartitionId(3 - place)).unwrap().unwrap();
+            try_to_go(&catalogue, (&database, moving), &mut |_| ()).unwrap();
+            catalogue.end_move(&database, moving).unwrap();
+            close(is_whole(catalogue, &disks, 3 - place, &appends, rows as usize));
+        }
+    }
+
+    /// A full disk is a reason to move a database away from it.
+    #[test]
+    fn a_full_disk_of_the_source_or_the_catalogue_does_not_keep_a_database() {
+        for full in [0, 1] {
+            let disks = disks();
+            let catalogue = open(&disks).unwrap();
+            let (database, appends) = (shop(&catalogue), Appends::default());
+            append(&catalogue, &database, &appends);
+            write_rows(&catalogue, &database, 0, 100).unwrap();
+            fill(&catalogue, &disks, full);
+            if full == 1 {
+                write_rows(&catalogue, &database, 0, 100).unwrap_err();
+            }
+            let (_, moving) = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
+            try_to_go(&catalogue, (&database, moving), &mut |_| ()).unwrap();
+            catalogue.end_move(&database, moving).unwrap();
+            close(is_whole(catalogue, &disks, 2, &appends, 100));
+        }
+    }
+
+    /// The source writes more than it may keep for those who read its log.
+    #[test]
+    fn a_log_that_is_trimmed_while_it_is_followed_leaves_the_database_at_the_source() {
+        let disks = disks();
+        let catalogue = open(&disks).unwrap();
+        let (database, appends) = (shop(&catalogue), Appends::default());
+        append(&catalogue, &database, &appends);
+        let begun = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
+        let source = catalogue.partitions().engine(PartitionId(1)).clone();
+        let tried = try_to_go(&catalogue, (&begun.0, begun.1), &mut |step| {
+            if step == 1 {
+                write_rows(&catalogue, &database, 0, 300).unwrap();
+                source.checkpoint().unwrap();
+                // The flusher trims behind the checkpoint, and says that a reader has lost its place.
+                while source.statistics().log_readers_lost.load(Ordering::SeqCst) == 0 {
+                    write_rows(&catalogue, &database, 0, 1).unwrap();
+                }
+            }
+        });
+        let is_too_old = matches!(tried, Err(DatabaseCopyError::Log(LogReadError::TooOld { .. })));
+        assert!(is_too_old, "{tried:?}");
+        drop(source);
+        catalogue.end_move(&database, begun.1).unwrap();
+        let catalogue = is_whole(catalogue, &disks, 1, &appends, 300);
+        let database = catalogue.named("shop").unwrap();
+        let (_, moving) = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
+        try_to_go(&catalogue, (&database, moving), &mut |_| ()).unwrap();
+        catalogue.end_move(&database, moving).unwrap();
+        close(is_whole(catalogue, &disks, 2, &appends, 300));
+    }
+
+    /// The clock is set back before each step of a move, and over the restart behind it.
+    #[test]
+    fn versions_go_on_when_the_clock_is_set_back_during_a_move() {
+        let disks = disks();
+        let clock = Arc::new(ManualClock::new(NOW));
+        let catalogue = open_at(&disks, clock.clone()).unwrap();
+        let (database, appends) = (shop(&catalogue), Appends::default());
+        append(&catalogue, &database, &appends);
+        for (round, to) in [2, 0, 1].into_iter().enumerate() {
+            let (_, moving) = catalogue.begin_move("shop", PartitionId(to)).unwrap().unwrap();
+            try_to_go(&catalogue, (&database, moving), &mut |step| {
+                clock.set(NOW - HOUR * (3 * round + step + 1) as u64);
+                if step < 2 {
+                    append(&catalogue, &database, &appends);
+                }
+            })
+            .unwrap();
+            append(&catalogue, &database, &appends);
+            catalogue.end_move(&database, moving).unwrap();
+            append(&catalogue, &database, &appends);
+        }
+        // Opened at the time at which it began, and then a day before.
+        let catalogue = is_whole(catalogue, &disks, 1, &appends, 0);
+        close(catalogue);
+        let catalogue = open_at(&disks, Arc::new(ManualClock::new(NOW - 24 * HOUR))).unwrap();
+        close(is_whole(catalogue, &disks, 1, &appends, 0));
+    }
+
+    /// Power goes again at a sync of the start behind a power cut.
+    fn cut_while_opening(disks: &Disks) {
+        let cuts = Arc::<Mutex<Vec<[FaultyDisk; 3]>>>::default();
+        let opened = disks.each_ref().map(|disk| Arc::new(disk.fork()));
+        for disk in &opened {
+            let (opened, cuts) = (opened.clone(), cuts.clone());
+            disk.before_syncs(Arc::new(move || {
+                cuts.lock().push(opened.each_ref().map(|disk| disk.fork()));
+            }));
+        }
+        let find = |catalogue: Catalogue| {
+            let database = catalogue.named("shop").unwrap();
+            let lists = [0, 1, 2].map(|partition| list(&catalogue, partition, database.id));
+            let found = (database.partition(), database.moves(), lists);
+            assert!(!catalogue.is_moving(database.id));
+            close(catalogue);
+            found
+        };
+        let expected = find(open(&opened).unwrap());
+        opened.iter().for_each(|disk| disk.before_syncs(Arc::new(|| ())));
+        for (number, cut) in std::mem::take(&mut *cuts.lock()).iter().enumerate() {
+            let kept = cut.each_ref().map(|disk| {
+                disk.before_syncs(Arc::new(|| ()));
+                disk.crash_keeping_some(number as u64);
+                Arc::new(disk.clone())
+            });
+            assert_eq!(find(open(&kept).unwrap()), expected, "at sync {number} of the start");
+        }
+    }
+
     /// Power goes at any sync of any disk during a move and one back, and each disk keeps some part
     /// of what it has not synced.
     #[test]
@@ -473,6 +747,9 @@ mod tests {
                     disk.crash_keeping_some(seed);
                     Arc::new(disk)
                 });
+                if seed == 0 {
+                    cut_while_opening(&kept);
+                }
                 let catalogue = open(&kept).unwrap();
                 let there = catalogue.numbered(database.id).unwrap();
                 let lists = [0, 1, 2].map(|partition| list(&catalogue, partition, database.id));

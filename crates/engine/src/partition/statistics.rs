@@ -36,6 +36,9 @@ pub struct Statistics {
     pub checkpoint_running: AtomicBool,
     /// Version of the newest checkpoint.
     pub checkpoint_last_version: AtomicU64,
+    /// Time at which the newest checkpoint was written, in microseconds since the Unix epoch. Since
+    /// opening it is the checkpoint's version until another one is written; 0 if there is none.
+    pub checkpoint_last_micros: AtomicU64,
     /// The last attempt at one failed; the log still holds everything.
     pub checkpoint_failed: AtomicBool,
     /// Checkpoints that failed.

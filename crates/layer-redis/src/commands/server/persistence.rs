@@ -67,17 +67,17 @@ fn last_save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Erro
 }
 
 impl Redis {
-    /// The time of the newest checkpoint, a version being a time; of the start if there is none.
+    /// The time of the newest checkpoint, in seconds; of the start if there is none.
     pub fn last_save_seconds(&self) -> u64 {
         let written = self.process.rdb_file.as_ref().map(|file| file.written_micros());
         if let Some(micros @ 1..) = written {
             return micros / 1_000_000;
         }
-        let version = self.engine.statistics().checkpoint_last_version.load(Ordering::Relaxed);
-        let micros = if version == 0 {
+        let written = self.engine.statistics().checkpoint_last_micros.load(Ordering::Relaxed);
+        let micros = if written == 0 {
             self.process.identity.started_micros
         } else {
-            version
+            written
         };
         micros / 1_000_000
     }
