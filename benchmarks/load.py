@@ -395,7 +395,7 @@ def measured(arguments, scratch, layer, clients, megabytes, prefix, options, wha
         took = time.monotonic() - began
         failed_beside = other.check()
         is_alive = server.process.poll() is None
-        after = server.metrics() if is_alive else before
+        after = metrics_behind_a_flush(server, before) if is_alive else before
         written = [range(share(index).start, share(index).start + done[index].value) for index in range(clients)]
         wrong = verify(layer, port, rows, written) if is_alive else rows
     finally:
@@ -408,6 +408,14 @@ def measured(arguments, scratch, layer, clients, megabytes, prefix, options, wha
         "longest_wait": longest_wait(samples), "seconds": took, "rows_per_second": samples[-1][1] / took,
         "rate": more["quartet_log_bytes_total"] / took / 1e6, "pace": pace, "memory": most,
     }
+
+
+def metrics_behind_a_flush(server, before):
+    """More is loaded than may wait for a flush. The one that has begun may last longer than the load."""
+    ended, deadline = "quartet_store_flush_seconds_total", time.monotonic() + 60
+    while (after := server.metrics())[ended] == before[ended] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return after
 
 
 def anonymous_bytes(pid):

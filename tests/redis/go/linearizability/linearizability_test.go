@@ -349,10 +349,13 @@ func run(t *testing.T, s *server, keys, clientsPerKey, operationsPerClient, kill
 			})
 		}
 	}
-	pause := rand.New(rand.NewSource(seed))
-	done := 0
-	for ; done < kills && busy.Load() > 0; done++ {
-		time.Sleep(time.Duration(20+pause.Intn(100)) * time.Millisecond)
+	chance := rand.New(rand.NewSource(seed))
+	// By what has been done, and not by time: clients are in the midst of it, however quick the machine is.
+	done, each := 0, keys*clientsPerKey*operationsPerClient/(kills+1)
+	for ; done < kills; done++ {
+		for wanted := int64(done*each + chance.Intn(each)); h.count() < wanted && busy.Load() > 0; {
+			time.Sleep(100 * time.Microsecond)
+		}
 		s.kill()
 		s.start(t)
 	}
