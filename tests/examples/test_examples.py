@@ -52,6 +52,11 @@ def test_shop(variables):
     assert "5 passed" in run(command, PYTHONPATH=CLIENTS, **variables)
 
 
+def test_payments(variables):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLES / "payments"]
+    assert "3 passed" in run(command, PYTHONPATH=CLIENTS, **variables)
+
+
 def test_node(variables):
     # Beside the file there is nothing to import from, so the clients are lent to it.
     told = run(["node", "--test", "--test-reporter=tap", EXAMPLES / "node" / "clients.test.mjs"], NODE_PATH=NODE_PATH, **variables)
