@@ -15,13 +15,14 @@ import threading
 import time
 import urllib.request
 from http.client import HTTPException
+from pathlib import Path
 
 import pytest
 import redis
 from botocore.exceptions import BotoCoreError, ClientError
 from faunadb import query as q
 from faunadb.errors import FaunaError
-from harness import dynamodb, fauna
+from harness import dynamodb, fauna, small_disk
 from harness.admin import Admin, Refused
 from harness.changes import Changes
 from harness.server import ROOT, Server, binary
@@ -46,14 +47,19 @@ def moves_of(server) -> dict[str, dict]:
         return {one["database"]: one for one in json.loads(reply.read())["moves"]}
 
 
-def move(server, name: str, to: int) -> dict:
-    """Moves and waits until the end. Answers what the server says of it."""
-    begun = Admin(server).ask("POST", f"/{name}/move", {"to": to})
-    assert begun == {"database": name, "to": to, "is_there": False}
+def end_of_move(server, name: str) -> dict:
+    """Waits until the end. Answers what the server says of it."""
     ends = time.monotonic() + PATIENCE_SECONDS
     while (one := moves_of(server)[name])["phase"] not in ("moved", "failed"):
         assert time.monotonic() < ends, one
         time.sleep(0.005)
+    return one
+
+
+def move(server, name: str, to: int) -> dict:
+    begun = Admin(server).ask("POST", f"/{name}/move", {"to": to})
+    assert begun == {"database": name, "to": to, "is_there": False}
+    one = end_of_move(server, name)
     assert one["phase"] == "moved", one
     assert Admin(server).show(name)["partition"] == to
     return one
@@ -342,6 +348,34 @@ def test_a_client_that_waits_is_told_and_the_others_follow(server):
     assert connect().ping()
 
 
+def test_connections_that_rest_behind_a_move_are_reached(server):
+    """They had stayed in a layer that nobody knew of: a server that was to stop waited for them, and credentials that were replaced went on there."""
+    admin = Admin(server)
+    database = admin.create("shop")
+
+    def connect(token):
+        client = redis.Redis(port=server.port, username="shop", password=token, socket_timeout=PATIENCE_SECONDS, retry=None, single_connection_client=True)
+        assert client.ping()
+        return client
+
+    first = connect(database["credentials"]["token"])
+    move(server, "shop", 2)
+    assert admin.usage("shop")["connections"] == 1
+    fresh = admin.ask("POST", "/shop/credentials")["credentials"]
+    with pytest.raises(redis.ConnectionError):
+        first.connection.read_response()
+    second = connect(fresh["token"])
+    move(server, "shop", 1)
+    admin.delete("shop")
+    with pytest.raises(redis.ConnectionError):
+        second.connection.read_response()
+    third = connect(admin.create("shop")["credentials"]["token"])
+    move(server, "shop", 3 - admin.show("shop")["partition"])
+    assert server.stop() == 0
+    with pytest.raises(redis.ConnectionError):
+        third.connection.read_response()
+
+
 def test_connections_of_the_key_value_protocol_end_and_their_read_versions_with_them(server):
     database = Admin(server).create("shop")
 
@@ -439,10 +473,7 @@ def test_a_move_is_cancelled_or_has_ended(server):
     admin.ask("POST", "/shop/move", {"to": target})
     with contextlib.suppress(Refused):
         admin.ask("DELETE", "/shop/move")
-    ends = time.monotonic() + PATIENCE_SECONDS
-    while (one := moves_of(server)["shop"])["phase"] not in ("moved", "failed"):
-        assert time.monotonic() < ends, one
-        time.sleep(0.01)
+    one = end_of_move(server, "shop")
     assert one["phase"] == "moved" or "was cancelled" in one["error"], one
     place = target if one["phase"] == "moved" else database["partition"]
     assert admin.show("shop")["partition"] == place
@@ -473,3 +504,223 @@ def partition_bytes(server) -> list[int]:
     with urllib.request.urlopen(request, timeout=30) as reply:
         sizes = [partition["stored_bytes"] for partition in json.loads(reply.read())["partitions"]]
     return [size for size in sizes[1:] if size > 10_000]
+
+
+@pytest.fixture(scope="module")
+def killing(tmp_path_factory):
+    """A library that kills its process before a sync, by number."""
+    library = tmp_path_factory.mktemp("preload") / "kill_at_sync.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, Path(__file__).parent / "kill_at_sync.c", "-ldl"], check=True)
+    return str(library)
+
+
+@pytest.mark.parametrize("engine", ["memory", "ssd"])
+def test_a_kill_before_each_sync_of_a_move_leaves_the_database_in_one_place(tmp_path, engine, killing, monkeypatch):
+    """Each step of a move is durable before the next one begins, so there is a sync between any two: the server is killed before the first of
+    them, then in another move before the second, until a move ends before it comes to its turn."""
+    at_sync = tmp_path / "sync"
+    monkeypatch.setenv("KILL_AT_SYNC", str(at_sync))
+    server = Server("always", data=str(tmp_path / "data"), options=["--partitions", str(PARTITIONS), "--engine", engine], preload=killing).start()
+    writers = writers_of(server, Admin(server).create("shop"))
+    place, ends, number = 1, [], 0
+    while True:
+        number += 1
+        for writer in writers:
+            write_one(writer)
+        target = place % (PARTITIONS - 1) + 1
+        whole = tmp_path / "number"
+        whole.write_text(str(number))
+        whole.rename(at_sync)
+        is_moved = is_moved_before_the_kill(server, target)
+        at_sync.unlink()
+        if is_moved:
+            break
+        server.process.wait(PATIENCE_SECONDS)
+        checked = subprocess.run([binary(), "check", "--data", server.data], capture_output=True, text=True, timeout=120)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        server.start()
+        found = Admin(server).show("shop")["partition"]
+        assert found in (place, target), f"killed before sync {number}"
+        assert not moves_of(server)
+        for writer in writers:
+            writer.verify()
+        stored = {size for size in partition_bytes(server)}
+        assert len(stored) <= 1, f"killed before sync {number}: rows in more than one partition: {stored}"
+        ends.append(found == target)
+        place = found
+    print(f"{engine}: killed before each of {len(ends)} syncs, at the target afterwards: {ends}")
+    # Before the catalogue said that it is there, and behind that.
+    assert not ends[0] and ends[-1] and ends == sorted(ends)
+    for writer in writers:
+        writer.verify()
+    assert server.stop() == 0
+    check(server)
+    server.close()
+
+
+def write_one(writer: Writer) -> None:
+    number, writer.next = writer.next, writer.next + 1
+    writer.write(number)
+    writer.acknowledged.append(number)
+
+
+def is_moved_before_the_kill(server, target: int) -> bool:
+    """False: the server is killed instead, or about to be."""
+    try:
+        Admin(server).ask("POST", "/shop/move", {"to": target})
+        one = end_of_move(server, "shop")
+    except (OSError, HTTPException):
+        return False
+    assert one["phase"] == "moved", one
+    return True
+
+
+@pytest.fixture
+def small_target(tmp_path):
+    """A server whose partition 2 is on a small disk of its own."""
+    if reason := small_disk.why_not():
+        pytest.skip(f"A FULL DISK IS NOT TESTED: {reason}")
+    with small_disk.SmallDisk(SMALL_MEGABYTES) as disk:
+        below = tmp_path / "data" / "partitions"
+        (below / "1").mkdir(parents=True)
+        (disk.path / "2").mkdir()
+        (below / "2").symlink_to(disk.path / "2")
+        options = ["--partitions", str(PARTITIONS), "--log-segment-bytes", str(4 << 20)]
+        server = Server("always", data=str(tmp_path / "data"), options=options).start()
+        yield server, disk
+        server.close()
+
+
+SMALL_MEGABYTES = 32
+
+
+def test_a_target_whose_disk_is_full_leaves_the_database_where_it_is(small_target):
+    server, disk = small_target
+    admin = Admin(server)
+    database, other = admin.create("shop"), admin.create("other")
+    assert (database["partition"], other["partition"]) == (1, 2)
+    fill(server, other, 1000)
+    # More than the disk of the target has.
+    with redis.Redis(port=server.port, username="shop", password=database["credentials"]["token"]) as client:
+        for number in range(SMALL_MEGABYTES + 16):
+            client.set(f"large:{number}", bytes([number]) * (1 << 20))
+    writers = [RedisWriter(server, database), RestWriter(server, database)]
+    for writer in writers:
+        writer.begin()
+    for _ in range(2):
+        admin.ask("POST", "/shop/move", {"to": 2})
+        one = end_of_move(server, "shop")
+        assert one["phase"] == "failed" and "the disk is full" in one["error"], one
+        seen = [len(writer.acknowledged) for writer in writers]
+        awaited(lambda: all(len(writer.acknowledged) > before for writer, before in zip(writers, seen, strict=True)))
+    for writer in writers:
+        writer.end()
+        assert not writer.errors
+        writer.verify()
+    assert admin.show("shop")["partition"] == 1
+    # What was copied has gone: the other database of that partition goes on.
+    with redis.Redis(port=server.port, username="other", password=other["credentials"]["token"]) as client:
+        assert client.dbsize() == 1000
+        awaited(lambda: is_taken(client))
+    server.kill()
+    server.start()
+    for writer in writers:
+        writer.verify()
+    small_disk.run("mount", "-o", f"remount,size={8 * SMALL_MEGABYTES}m", str(disk.path))
+    move(server, "shop", 2)
+    for writer in writers:
+        writer.verify()
+    with redis.Redis(port=server.port, username="shop", password=database["credentials"]["token"]) as client:
+        for number in range(SMALL_MEGABYTES + 16):
+            assert client.get(f"large:{number}") == bytes([number]) * (1 << 20)
+    assert server.stop() == 0
+    check(server)
+
+
+def test_a_database_is_moved_away_from_a_full_disk(small_target):
+    server, _ = small_target
+    admin = Admin(server)
+    admin.create("other")
+    database = admin.create("shop")
+    assert database["partition"] == 2
+    with redis.Redis(port=server.port, username="shop", password=database["credentials"]["token"]) as client:
+        written = 0
+        while is_taken(client, f"large:{written}", bytes([written % 251]) * 100_000):
+            written += 1
+        move(server, "shop", 1)
+        assert is_taken(client, "behind", b"it")
+        for number in range(written):
+            assert client.get(f"large:{number}") == bytes([number % 251]) * 100_000
+    assert server.stop() == 0
+    check(server)
+
+
+def is_taken(client: redis.Redis, key: str = "again", value: bytes = b"x" * 50_000) -> bool:
+    """False: refused, because the disk is full."""
+    try:
+        return client.set(key, value)
+    except redis.ResponseError as error:
+        assert "No space left on device" in str(error)
+        return False
+
+
+def awaited(condition) -> None:
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("engine", ["memory", "ssd"])
+def test_a_clock_that_is_set_back_during_a_move_and_over_a_restart(tmp_path, engine):
+    server = Server("always", data=str(tmp_path / "data"), options=["--partitions", str(PARTITIONS), "--engine", engine])
+    server.clock_file = tmp_path / "clock"
+    set_clock = lambda hours: server.clock_file.write_text(f"{3600 * hours:+d}\n")
+    set_clock(0)
+    server.start()
+    database = Admin(server).create("shop")
+    # Signatures of DynamoDB are good for some minutes of the server's clock.
+    writers = [writer for writer in writers_of(server, database) if not isinstance(writer, DynamoDbWriter)]
+    for writer in writers:
+        writer.begin()
+    fill(server, database, 20_000)
+    last = keyvalue_version(server, database)
+    for hours, place in [(-1, 2), (-2, 1), (-3, 2)]:
+        Admin(server).ask("POST", "/shop/move", {"to": place})
+        set_clock(hours)
+        assert end_of_move(server, "shop")["phase"] == "moved"
+        # libfaketime reads the file once a second.
+        awaited(lambda hours=hours: abs(server_seconds(server) - time.time() - 3600 * hours) < 60)
+        seen = [len(writer.acknowledged) for writer in writers]
+        awaited(lambda seen=seen: all(len(writer.acknowledged) > before for writer, before in zip(writers, seen, strict=True)))
+        shown, last = last, keyvalue_version(server, database)
+        assert last > shown
+    for writer in writers:
+        writer.end()
+        writer.verify()
+    server.kill()
+    set_clock(-24)
+    server.start()
+    for writer in writers:
+        writer.verify()
+        write_one(writer)
+        writer.verify()
+    assert keyvalue_version(server, database) > last
+    move(server, "shop", 1)
+    for writer in writers:
+        writer.verify()
+    assert server.stop() == 0
+    check(server)
+    server.close()
+
+
+def server_seconds(server) -> int:
+    with redis.Redis(port=server.port) as client:
+        return client.time()[0]
+
+
+def keyvalue_version(server, database) -> int:
+    """The version of a commit."""
+    with contextlib.closing(wire.Wire(f"127.0.0.1:{server.keyvalue_port}", database["credentials"]["token"].encode())) as connection:
+        assert connection.ask(wire.COMMIT, wire.commit([(wire.SET, b"version", b"")]))[0] == 0
+        return connection.version()

@@ -50,6 +50,9 @@ pub struct Tenants {
     turns: Turns,
     active_micros: AtomicU64,
     open: Mutex<HashMap<DatabaseId, Arc<OpenDatabase>>>,
+    /// Databases that left for another partition: connections that have sent nothing since are
+    /// still in their layers here.
+    left: Mutex<Vec<Arc<OpenDatabase>>>,
     pub moves: Moves,
     itself: Weak<Tenants>,
 }
@@ -95,6 +98,7 @@ impl Tenants {
             turns: Turns::default(),
             active_micros: AtomicU64::new(0),
             open: Mutex::default(),
+            left: Mutex::default(),
             moves: Moves::default(),
             itself: itself.clone(),
         })
@@ -194,12 +198,15 @@ impl Tenants {
         if self.catalogue.is_empty() {
             return 0;
         }
-        self.open.lock().values().map(|open| open.connections()).sum()
+        let (open, left) = (self.list_open(), self.left.lock());
+        open.iter().chain(&*left).map(|open| open.connections()).sum()
     }
 
     /// Redis connections of one database.
     pub fn connections_of(&self, database: DatabaseId) -> usize {
-        self.open.lock().get(&database).map_or(0, |open| open.connections())
+        let open = self.open.lock().get(&database).cloned();
+        let left = self.left_of(database);
+        open.iter().chain(&left).map(|open| open.connections()).sum()
     }
 
     /// Returns for each kind of layer in how many databases beside the default one it is in memory.
@@ -214,9 +221,16 @@ impl Tenants {
 
     /// Wakes every connection: what it waits for may be over.
     pub fn wake_all(&self) {
-        for open in self.list_open() {
+        let (open, left) = (self.list_open(), self.left.lock());
+        for open in open.iter().chain(&*left) {
             open.layers().for_each(|layer| layer.wake_connections());
         }
+    }
+
+    fn left_of(&self, database: DatabaseId) -> Vec<Arc<OpenDatabase>> {
+        let left = self.left.lock();
+        let of_it = left.iter().filter(|open| open.database.id == database);
+        of_it.cloned().collect()
     }
 
     /// The Redis layers of the databases that somebody uses.
@@ -284,6 +298,7 @@ impl Tenants {
         let since_micros = self.parts.engine.now_micros().saturating_sub(IDLE_MICROS);
         let mut open = self.open.lock();
         open.retain(|_, entry| entry.used_micros.load(Ordering::Relaxed) > since_micros || !entry.is_unused());
+        self.left.lock().retain(|entry| !entry.is_unused());
     }
 
     /// Writes down what was used: now and then, and when the server stops.
@@ -311,7 +326,8 @@ impl Tenants {
 
     /// Makes the connections of a database come in anew.
     pub fn close_layers(&self, database: &Database) {
-        if let Some(open) = self.open.lock().remove(&database.id) {
+        let open = self.open.lock().remove(&database.id);
+        for open in open.iter().chain(&self.left_of(database.id)) {
             open.layers().for_each(|layer| layer.close_connections());
         }
     }
@@ -332,6 +348,9 @@ impl Tenants {
         // One that is being moved ends that first.
         if self.catalogue.is_moving(database.id) {
             return false;
+        }
+        for left in self.left_of(database.id) {
+            left.layers().for_each(|layer| layer.close_connections());
         }
         let mut open = self.open.lock();
         if let Some(entry) = open.get(&database.id) {
@@ -363,6 +382,7 @@ impl Tenants {
         }
         self.keep_usage(true);
         self.open.lock().clear();
+        self.left.lock().clear();
     }
 }
 

@@ -386,10 +386,11 @@ impl Tenants {
             }
         }
         target.unfence(database.id);
-        self.open.lock().remove(&database.id);
         if let Some(open) = &open {
             open.is_left.store(true, Ordering::SeqCst);
+            self.left.lock().push(open.clone());
         }
+        self.open.lock().remove(&database.id);
         database.release();
         let held = begun.elapsed();
         layers().for_each(|layer| layer.leave());
