@@ -13,7 +13,8 @@ from pytest_files import run_file_with_stand_ins
 
 TITLE = "redis-om-python"
 ABOUT = "redis-om-python (1c55400)"
-PORT = 6379
+# Some tests know no other.
+PORT = 6380
 OPTIONS: dict[str, list[str]] = {"quartet": []}
 UNITS = """
 test_bug_fixes test_cli_migrate test_datetime_date_fix test_datetime_fix test_find_query test_hash_field_expiration

@@ -12,7 +12,7 @@ from outcome import Outcome
 from pytest_files import run_file_with_stand_ins
 
 TITLE = "redisvl"
-ABOUT = "redisvl 0.28 (0f64097), its integration tests"
+ABOUT = "redisvl 0.26 (0f64097), its integration tests"
 PORT = 6379
 OPTIONS: dict[str, list[str]] = {"quartet": []}
 UNITS = """
@@ -31,4 +31,4 @@ def copy_of(checkout: Path, folder: Path) -> Path:
 
 
 def run_unit(suite: Path, unit: str, port: int, skipped: list[str]) -> tuple[Outcome, str]:
-    return run_file_with_stand_ins(suite, f"tests/integration/{unit}.py", port, [], {"REDIS_URL": f"redis://127.0.0.1:{port}"})
+    return run_file_with_stand_ins(suite, f"tests/integration/{unit}.py", port, [], {"REDIS_URL": f"redis://127.0.0.1:{port}", "REDISVL_TEST_SVS": "1"})

@@ -7,6 +7,7 @@ its difference, is a fault of the run: so the list can neither hide a regression
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ def indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines()[:12])
 
 
+COLUMNS_MAX = 100
 COLUMNS = ["unit", "Redis passed", "Quartet passed", "differences", "left out", "run on"]
 
 
@@ -104,12 +106,22 @@ class Report:
     def markdown(self, heading: list[str]) -> str:
         rows = self.rows.values()
         total = [str(sum(int(cells[column]) for cells in rows if cells[column] != "-")) for column in range(1, 5)]
-        lines = [*heading, "", f"| {' | '.join(COLUMNS)} |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+        lines = [*wrapped(heading), "", f"| {' | '.join(COLUMNS)} |", "| --- | ---: | ---: | ---: | ---: | --- |"]
         lines += [f"| {' | '.join(cells)} |" for cells in [*rows, ["**all**", *total, ""]]]
         for name in self.rows:
             if name in self.sections:
-                lines += ["", f"### {name}", "", *self.sections[name]]
+                lines += ["", f"### {name}", "", *wrapped(self.sections[name])]
         return "\n".join(lines) + "\n"
+
+
+def wrapped(lines: list[str]) -> list[str]:
+    """Each line on as many as the pages' width asks for; those below the first of a list's item are indented."""
+    found = []
+    for line in lines:
+        indent = "  " if line.startswith(("- ", "  ")) else ""
+        parts = textwrap.wrap(line, COLUMNS_MAX, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+        found += parts or [""]
+    return found
 
 
 def row(unit: Unit) -> list[str]:

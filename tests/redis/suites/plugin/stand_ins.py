@@ -1,6 +1,6 @@
 """What the suites of frameworks find instead of containers, downloaded models and a newer server: `-p stand_ins` for pytest.
 
-Nothing of a suite is changed by it. SUITE_SERVER_PORT is the server's; SUITE_SERVER_VERSION is the version that redis-py's conditions read.
+Nothing of a suite is changed by it. SUITE_SERVER_PORT is the server's; SUITE_SERVER_VERSION is the version that conditions read.
 """
 
 from __future__ import annotations
@@ -70,7 +70,15 @@ def replace_containers() -> None:
     compose.DockerCompose = NoContainers
 
 
+def replace_version() -> None:
+    """In what redis-py's clients make of INFO."""
+    from redis._parsers import helpers
+
+    helpers._RedisCallbacks["INFO"] = lambda text: helpers.parse_info(text) | {"redis_version": os.environ["SUITE_SERVER_VERSION"]}
+
+
 if "SUITE_SERVER_PORT" in os.environ:
+    replace_version()
     replace_models()
     replace_containers()
 
