@@ -354,7 +354,7 @@ fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
 }
 
 /// Appends where a term stands in one document. Also how postings hold it.
-pub(crate) fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
+fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
     push_number(out, occurrences.frequency.into());
     push_number(out, occurrences.fields);
     let mut positions = Vec::with_capacity(occurrences.positions.len());
@@ -364,6 +364,16 @@ pub(crate) fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
         last = position;
     }
     push_bytes(out, &positions);
+}
+
+#[cfg(test)]
+impl Occurrences {
+    /// As a row has them.
+    pub(crate) fn to_row(&self) -> Vec<u8> {
+        let mut row = Vec::new();
+        push_occurrences(&mut row, self);
+        row
+    }
 }
 
 /// Where a term stands in one document, as bytes that are read when somebody asks.
@@ -383,6 +393,13 @@ impl<'a> OccurrencesRow<'a> {
             fields: cursor.number(),
             positions: cursor.bytes(),
         }
+    }
+
+    /// Appends it as it is stored.
+    pub fn push(&self, out: &mut Vec<u8>) {
+        push_number(out, self.frequency.into());
+        push_number(out, self.fields);
+        push_bytes(out, self.positions);
     }
 
     pub fn positions(&self) -> Vec<u32> {

@@ -17,7 +17,7 @@
 //! 'y' field id               a node whose document is gone; no value
 //! 'e' block                  how long the settled documents of a block of ids are: see `lengths`
 //! 'q' field                  how many documents have several numbers in the field (8 bytes)
-//! 'w' term                   a term of the settled documents: how many have it, and its newest postings
+//! 'w' term                   a term of the settled documents: its newest postings, and how many have it
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
 //!
