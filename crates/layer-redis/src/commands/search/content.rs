@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use quartet_search::SearchError;
 use quartet_search::aggregate::Value;
 use quartet_search::query::Query;
-use quartet_search::search::{self, Found, Hit, Request};
+use quartet_search::search::{self, Found, Hit, Keys, Request};
 
 use super::arguments::Common;
 use super::contents::Contents;
@@ -113,6 +113,19 @@ pub fn run(
     let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
     Ok(search::search(&mut rows, schema, query, request, &is_over)?)
+}
+
+/// The keys of all matches in their order, see [`rows`].
+pub fn keys(
+    context: &mut Context<'_, '_>,
+    index: &Index,
+    query: &Query,
+    (common, request): (&Common, &Request),
+) -> Result<Keys, ErrorReply> {
+    let is_over = common.clock(context);
+    let mut rows = rows(context, index, &is_over)?;
+    let schema = &index.definition.schema;
+    Ok(search::keys(&mut rows, schema, query, request, &is_over)?)
 }
 
 /// Asked before the contents of each hit are read: `count` were before it. Refuses to go on when
