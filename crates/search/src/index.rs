@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::document::{DocumentRow, OccurrencesRow};
-use crate::graph;
 pub use crate::layout::DocumentId;
 use crate::layout::{
     INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row, removed_row,
@@ -25,6 +24,7 @@ use crate::lengths;
 use crate::postings::{self, Added};
 use crate::rows::{Rows, WriteRows};
 use crate::{Document, SearchError};
+use crate::{codes, graph};
 
 /// More documents than these are not left unsettled: each search reads them all.
 pub const UNSETTLED_MAX: u64 = 256;
@@ -106,6 +106,9 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
         several.note(&key);
     }
     several.change(rows, |count| count + 1);
+    for (field, vectors) in document.vectors_without_graph() {
+        codes::come(rows, field, id, vectors);
+    }
     for (field, length) in document.field_lengths() {
         count_tokens(rows, *field, i64::from(*length));
     }
@@ -159,8 +162,12 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8], id: Documen
     document.field_lengths(|field, length| count_tokens(rows, field, -i64::from(length)));
     document.rows_beside(id, |key| {
         several.note(&key);
-        let is_in_graph = field_of_vector(&key).is_some_and(|field| graph::leave(rows, field, id));
+        let field = field_of_vector(&key);
+        let is_in_graph = field.is_some_and(|field| graph::leave(rows, field, id));
         if !is_in_graph {
+            if let Some(field) = field {
+                codes::go(rows, field, id);
+            }
             rows.clear(&key);
         }
     });

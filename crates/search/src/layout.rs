@@ -12,6 +12,7 @@
 //! 'o' field id               the shape of a document: see `shapes`
 //! 'i' field id               the document lacks the field (INDEXMISSING); no value
 //! 'v' field id               the vectors of a document, one after the other
+//! 'b' field block            what a block of ids has of vectors without a graph: see `codes`
 //! 'h' field                  a graph of vectors: see `graph`
 //! 'u' field id               a vector's node in the graph
 //! 'y' field id               a node whose document is gone; no value
@@ -114,6 +115,10 @@ pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {
 
 pub fn vector_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'v', field), id)
+}
+
+pub fn block_row(field: u16, block: u64) -> Vec<u8> {
+    with_id(field_prefix(b'b', field), block)
 }
 
 /// Counts the documents that have several numbers in a field.

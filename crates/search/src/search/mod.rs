@@ -24,8 +24,10 @@ pub use watch::{Clock, Step};
 
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::best::Best;
+use crate::codes::Codes;
 use crate::document::{DocumentRow, Sortable};
 use crate::index::State;
 use crate::layout::{DocumentId, after, document_row, id_of, key_row};
@@ -74,6 +76,8 @@ pub struct Request {
     pub explains_scores: bool,
     /// Steps are counted, and timed by this clock.
     pub clock: Option<Clock>,
+    /// What is in memory of the index's vectors.
+    pub codes: Option<Arc<Codes>>,
 }
 
 impl Default for Request {
@@ -91,6 +95,7 @@ impl Default for Request {
             with_places: false,
             explains_scores: false,
             clock: None,
+            codes: None,
         }
     }
 }

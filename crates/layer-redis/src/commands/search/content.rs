@@ -110,8 +110,15 @@ pub fn run(
     (common, request): (&Common, &Request),
 ) -> Result<Found, ErrorReply> {
     let is_over = common.clock(context);
+    let groups = context.groups;
+    let of_index = || groups.indexes().codes.of(&index.number, groups.engine().memory());
+    let codes = query.nearest.as_ref().and_then(|_| of_index());
     let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
+    let request = &Request {
+        codes,
+        ..request.clone()
+    };
     Ok(search::search(&mut rows, schema, query, request, &is_over)?)
 }
 
