@@ -46,7 +46,11 @@ enum Beside {
     Place(u16, Cell),
     Shape(u16, Vec<u8>),
     Missing(u16),
-    Vector(u16, Vec<u8>),
+    Vector {
+        field: u16,
+        vectors: Vec<u8>,
+        has_graph: bool,
+    },
 }
 
 /// A key's contents as the index has them.
@@ -177,7 +181,13 @@ impl Document {
                 self.beside
                     .extend(numbers.into_iter().map(|number| Beside::Number(at, number)));
             }
-            (_, Values::Vectors(vectors)) if !vectors.is_empty() => self.beside.push(Beside::Vector(at, vectors)),
+            (FieldKind::Vector(kind), Values::Vectors(vectors)) if !vectors.is_empty() => {
+                self.beside.push(Beside::Vector {
+                    field: at,
+                    vectors,
+                    has_graph: kind.graph().is_some(),
+                })
+            }
             _ => {}
         }
         Ok(())
@@ -278,6 +288,18 @@ impl Document {
         row
     }
 
+    /// The vectors of fields without a graph.
+    pub(crate) fn vectors_without_graph(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        self.beside.iter().filter_map(|beside| match beside {
+            Beside::Vector {
+                field,
+                vectors,
+                has_graph: false,
+            } => Some((*field, vectors.as_slice())),
+            _ => None,
+        })
+    }
+
     /// The rows beside the document's own, with their values.
     pub(crate) fn rows_beside(&self, id: DocumentId) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
         self.beside.iter().map(move |beside| (beside.row(id), beside.value()))
@@ -306,13 +328,14 @@ impl Beside {
             Beside::Place(field, cell) => place_row(*field, *cell, id),
             Beside::Shape(field, _) => shape_row(*field, id),
             Beside::Missing(field) => missing_row(*field, id),
-            Beside::Vector(field, _) => vector_row(*field, id),
+            Beside::Vector { field, .. } => vector_row(*field, id),
         }
     }
 
     fn value(&self) -> &[u8] {
         match self {
-            Beside::Vector(_, value) | Beside::Shape(_, value) => value,
+            Beside::Vector { vectors, .. } => vectors,
+            Beside::Shape(_, value) => value,
             _ => b"",
         }
     }
@@ -325,7 +348,7 @@ impl Beside {
             Beside::Place(field, _) => (b'l', *field),
             Beside::Shape(field, _) => (b'o', *field),
             Beside::Missing(field) => (b'i', *field),
-            Beside::Vector(field, _) => (b'v', *field),
+            Beside::Vector { field, .. } => (b'v', *field),
         };
         row.push(tag);
         push_number(row, field.into());
@@ -333,7 +356,7 @@ impl Beside {
             Beside::Tag(_, value) => push_bytes(row, value),
             Beside::Number(_, number) => row.extend(number.to_be_bytes()),
             Beside::Place(_, cell) => row.extend(cell.0.to_be_bytes()),
-            Beside::Missing(_) | Beside::Shape(..) | Beside::Vector(..) => {}
+            Beside::Missing(_) | Beside::Shape(..) | Beside::Vector { .. } => {}
         }
     }
 }
@@ -354,7 +377,7 @@ fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
 }
 
 /// Appends where a term stands in one document. Also how postings hold it.
-pub(crate) fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
+fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
     push_number(out, occurrences.frequency.into());
     push_number(out, occurrences.fields);
     let mut positions = Vec::with_capacity(occurrences.positions.len());
@@ -364,6 +387,16 @@ pub(crate) fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
         last = position;
     }
     push_bytes(out, &positions);
+}
+
+#[cfg(test)]
+impl Occurrences {
+    /// As a row has them.
+    pub(crate) fn to_row(&self) -> Vec<u8> {
+        let mut row = Vec::new();
+        push_occurrences(&mut row, self);
+        row
+    }
 }
 
 /// Where a term stands in one document, as bytes that are read when somebody asks.
@@ -383,6 +416,13 @@ impl<'a> OccurrencesRow<'a> {
             fields: cursor.number(),
             positions: cursor.bytes(),
         }
+    }
+
+    /// Appends it as it is stored.
+    pub fn push(&self, out: &mut Vec<u8>) {
+        push_number(out, self.frequency.into());
+        push_number(out, self.fields);
+        push_bytes(out, self.positions);
     }
 
     pub fn positions(&self) -> Vec<u32> {

@@ -11,20 +11,20 @@
 //!
 //! `docs/decisions/28-search-postings.md` has what this costs, and what was refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::document::{DocumentRow, OccurrencesRow};
-use crate::graph;
 pub use crate::layout::DocumentId;
 use crate::layout::{
     INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row, removed_row,
     removed_rows, several_row, tag_of, tokens_row,
 };
 use crate::lengths;
-use crate::postings::{self, Posting};
+use crate::postings::{self, Added};
 use crate::rows::{Rows, WriteRows};
 use crate::{Document, SearchError};
+use crate::{codes, graph};
 
 /// More documents than these are not left unsettled: each search reads them all.
 pub const UNSETTLED_MAX: u64 = 256;
@@ -86,11 +86,16 @@ impl State {
 /// if it is there as it is.
 pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     let row = document.to_row();
-    if let Some(id) = same(rows, document, &row) {
+    let known = id_of_key(rows, &document.key);
+    if let Some(id) = known
+        && is_same(rows, id, document, &row)
+    {
         return id;
     }
     let mut state = State::read(rows);
-    take_out(rows, &mut state, &document.key);
+    if let Some(id) = known {
+        take_out(rows, &mut state, &document.key, id);
+    }
     state.last_id += 1;
     let id = state.last_id;
     rows.set(&key_row(&document.key), &id.to_be_bytes());
@@ -101,6 +106,9 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
         several.note(&key);
     }
     several.change(rows, |count| count + 1);
+    for (field, vectors) in document.vectors_without_graph() {
+        codes::come(rows, field, id, vectors);
+    }
     for (field, length) in document.field_lengths() {
         count_tokens(rows, *field, i64::from(*length));
     }
@@ -125,31 +133,26 @@ fn count_tokens(rows: &mut dyn WriteRows, field: u16, change: i64) {
     }
 }
 
-/// The id of the document if the index has it with this row and with its vectors.
-fn same(rows: &mut dyn WriteRows, document: &Document, row: &[u8]) -> Option<DocumentId> {
-    let id = id_of_key(rows, &document.key)?;
-    let is_same = rows.get(&document_row(id)).as_deref() == Some(row)
+/// The index has the document of this id with this row and with its vectors.
+fn is_same(rows: &mut dyn WriteRows, id: DocumentId, document: &Document, row: &[u8]) -> bool {
+    rows.get(&document_row(id)).as_deref() == Some(row)
         && document
             .rows_beside(id)
-            .all(|(key, value)| value.is_empty() || rows.get(&key).as_deref() == Some(value));
-    is_same.then_some(id)
+            .all(|(key, value)| value.is_empty() || rows.get(&key).as_deref() == Some(value))
 }
 
 /// Takes the document with this key out of the index. Returns true if there was one.
 pub fn remove(rows: &mut dyn WriteRows, key: &[u8]) -> bool {
-    let mut state = State::read(rows);
-    let removed = take_out(rows, &mut state, key);
-    if removed {
-        state.write(rows);
-    }
-    removed
-}
-
-fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
-    let Some(id) = rows.get(&key_row(key)) else {
+    let Some(id) = id_of_key(rows, key) else {
         return false;
     };
-    let id = id_of(&id);
+    let mut state = State::read(rows);
+    take_out(rows, &mut state, key, id);
+    state.write(rows);
+    true
+}
+
+fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8], id: DocumentId) {
     let row = rows.get(&document_row(id)).expect("a key leads to its document");
     let mut document = DocumentRow::read(&row);
     state.documents -= 1;
@@ -159,8 +162,12 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
     document.field_lengths(|field, length| count_tokens(rows, field, -i64::from(length)));
     document.rows_beside(id, |key| {
         several.note(&key);
-        let is_in_graph = field_of_vector(&key).is_some_and(|field| graph::leave(rows, field, id));
+        let field = field_of_vector(&key);
+        let is_in_graph = field.is_some_and(|field| graph::leave(rows, field, id));
         if !is_in_graph {
+            if let Some(field) = field {
+                codes::go(rows, field, id);
+            }
             rows.clear(&key);
         }
     });
@@ -170,7 +177,6 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8]) -> bool {
     if id <= state.settled {
         rows.set(&removed_row(id), &row);
     }
-    true
 }
 
 /// The fields in which a document has several numbers.
@@ -268,8 +274,8 @@ pub fn id_of_key(rows: &mut dyn Rows, key: &[u8]) -> Option<DocumentId> {
     rows.get(&key_row(key)).map(|id| id_of(&id))
 }
 
-/// Postings that come and go, by term.
-type Changes = BTreeMap<Vec<u8>, (Vec<Posting>, BTreeSet<DocumentId>)>;
+/// A posting that comes, or one that goes.
+type Change<'a> = (&'a [u8], DocumentId, Option<OccurrencesRow<'a>>);
 
 /// Writes the words of the oldest unsettled documents into postings, and removes the postings of
 /// documents that are gone: at most `documents_max` of both. Changes nothing that a search finds.
@@ -281,15 +287,19 @@ pub fn settle(rows: &mut dyn WriteRows, documents_max: usize) -> bool {
     if reached == state.settled && removed.is_empty() {
         return false;
     }
-    let mut changes = Changes::new();
+    let mut changes: Vec<Change<'_>> = Vec::new();
     for (id, row) in &added {
-        DocumentRow::read(row).terms(|term, at| note(&mut changes, term, *id, Some(at)));
+        DocumentRow::read(row).terms(|term, at| changes.push((term, *id, Some(at))));
     }
     for (id, row) in &removed {
-        DocumentRow::read(row).terms(|term, _| note(&mut changes, term, *id, None));
+        DocumentRow::read(row).terms(|term, _| changes.push((term, *id, None)));
     }
-    for (term, (added, removed)) in &changes {
-        postings::change(rows, term, added, removed);
+    changes.sort_unstable_by_key(|(term, id, _)| (*term, *id));
+    for of_term in changes.chunk_by(|(a, ..), (b, ..)| a == b) {
+        let come = of_term.iter().filter_map(|(_, id, at)| Some((*id, (*at)?)));
+        let go = of_term.iter().filter(|(.., at)| at.is_none()).map(|(_, id, _)| *id);
+        let (come, go): (Vec<Added<'_>>, BTreeSet<_>) = (come.collect(), go.collect());
+        postings::change(rows, of_term[0].0, &come, &go);
     }
     let entries = added
         .iter()
@@ -300,20 +310,6 @@ pub fn settle(rows: &mut dyn WriteRows, documents_max: usize) -> bool {
     state.settled = reached;
     state.write(rows);
     added.len() + removed.len() == documents_max
-}
-
-fn note(changes: &mut Changes, term: &[u8], id: DocumentId, added: Option<OccurrencesRow<'_>>) {
-    let (of_added, removed) = match changes.get_mut(term) {
-        Some(of_term) => of_term,
-        None => changes.entry(term.to_vec()).or_default(),
-    };
-    match added {
-        Some(at) => of_added.push(Posting {
-            id,
-            occurrences: at.to_owned(),
-        }),
-        None => _ = removed.insert(id),
-    }
 }
 
 /// Documents with their ids, ascending.

@@ -12,12 +12,13 @@
 //! 'o' field id               the shape of a document: see `shapes`
 //! 'i' field id               the document lacks the field (INDEXMISSING); no value
 //! 'v' field id               the vectors of a document, one after the other
+//! 'b' field block            what a block of ids has of vectors without a graph: see `codes`
 //! 'h' field                  a graph of vectors: see `graph`
 //! 'u' field id               a vector's node in the graph
 //! 'y' field id               a node whose document is gone; no value
 //! 'e' block                  how long the settled documents of a block of ids are: see `lengths`
 //! 'q' field                  how many documents have several numbers in the field (8 bytes)
-//! 'w' term                   a term of the settled documents: how many have it, and its newest postings
+//! 'w' term                   a term of the settled documents: its newest postings, and how many have it
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
 //!
@@ -114,6 +115,10 @@ pub fn missing_row(field: u16, id: DocumentId) -> Vec<u8> {
 
 pub fn vector_row(field: u16, id: DocumentId) -> Vec<u8> {
     with_id(field_prefix(b'v', field), id)
+}
+
+pub fn block_row(field: u16, block: u64) -> Vec<u8> {
+    with_id(field_prefix(b'b', field), block)
 }
 
 /// Counts the documents that have several numbers in a field.

@@ -21,6 +21,7 @@
 pub mod aggregate;
 pub mod analysis;
 mod best;
+pub mod codes;
 pub mod document;
 pub mod error;
 pub mod filter;

@@ -1,20 +1,20 @@
 //! The postings of one term among settled documents: which have it, how often and where.
 //!
 //! ```text
-//! 'w' term           documents (4 bytes; the first bit: there are older postings), last id (8 bytes),
-//!                    then the newest postings
+//! 'w' term           the newest postings, then documents (4 bytes; the first bit: there are older postings)
+//!                    and the last id (8 bytes)
 //! 'p' term id        older postings, full rows of about TAIL_BYTES, the last at most this id
 //! a posting:         distance of its id to that before it (the first of a row: its id), then the occurrences
 //! ```
 //!
 //! A row is named by an upper bound of its ids, so the row of an id is the first at or after it.
-//! Postings that are added go behind the newest, as a patch that logs what is new; a row is
-//! written anew when one of its postings goes.
+//! Postings that are added go behind the newest, as a patch that logs what is new and the counts
+//! behind them; a row is written anew when one of its postings goes.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
-use crate::document::{Occurrences, OccurrencesRow, push_occurrences};
+use crate::document::{Occurrences, OccurrencesRow};
 use crate::layout::{Cursor, DocumentId, after, id_of, postings_prefix, postings_row, push_number, term_row, with_id};
 use crate::rows::{Rows, WriteRows};
 use crate::schema::FieldMask;
@@ -25,7 +25,8 @@ const TAIL_BYTES: usize = 2048;
 /// Rows that are shorter are written whole: a patch would cost as much.
 const PATCHED_FROM: usize = 96;
 
-const HEAD_BYTES: usize = 12;
+/// Length of the counts at the end of a term's row.
+const COUNTS_BYTES: usize = 12;
 
 /// The bit of a term's row that tells of older postings.
 const HAS_OLDER: u32 = 1 << 31;
@@ -64,70 +65,69 @@ impl<'a> Iterator for Postings<'a> {
     }
 }
 
-fn push(row: &mut Vec<u8>, distance: DocumentId, occurrences: &Occurrences) {
+fn push(row: &mut Vec<u8>, distance: DocumentId, occurrences: &OccurrencesRow<'_>) {
     push_number(row, distance.into());
-    push_occurrences(row, occurrences);
+    occurrences.push(row);
 }
+
+/// A document that comes to a term's postings.
+pub(crate) type Added<'a> = (DocumentId, OccurrencesRow<'a>);
 
 /// The row of a term: how many have it, and its newest postings.
 struct Term {
     documents: u32,
     last: DocumentId,
     has_older: bool,
-    /// As it is stored, with its head.
-    row: Vec<u8>,
-    /// How much of `row` is stored already and unchanged behind the head.
+    /// The newest postings.
+    postings: Vec<u8>,
+    /// How many bytes of them are stored already and unchanged.
     stored: usize,
 }
 
 impl Term {
     fn read(rows: &mut dyn Rows, term: &[u8]) -> Term {
-        let Some(row) = rows.get(&term_row(term)) else {
+        let Some(mut row) = rows.get(&term_row(term)) else {
             return Term {
                 documents: 0,
                 last: 0,
                 has_older: false,
-                row: vec![0; HEAD_BYTES],
+                postings: Vec::new(),
                 stored: 0,
             };
         };
-        let (documents, last) = head(&row);
-        let has_older = has_older(&row);
-        let stored = row.len();
+        let counts = Counts::of(&row);
+        row.truncate(row.len() - COUNTS_BYTES);
         Term {
-            documents,
-            last,
-            has_older,
-            row,
-            stored,
+            documents: counts.documents,
+            last: counts.last,
+            has_older: counts.has_older,
+            stored: row.len(),
+            postings: row,
         }
     }
 
-    fn add(&mut self, rows: &mut dyn WriteRows, term: &[u8], id: DocumentId, occurrences: &Occurrences) {
-        if self.row.len() > TAIL_BYTES {
-            rows.set(&postings_row(term, self.last), &self.row[HEAD_BYTES..]);
-            self.row.truncate(HEAD_BYTES);
+    fn add(&mut self, rows: &mut dyn WriteRows, term: &[u8], (id, occurrences): &Added<'_>) {
+        if self.postings.len() > TAIL_BYTES {
+            rows.set(&postings_row(term, self.last), &self.postings);
+            self.postings.clear();
             self.stored = 0;
             self.has_older = true;
         }
-        let before = if self.row.len() == HEAD_BYTES { 0 } else { self.last };
-        push(&mut self.row, id - before, occurrences);
+        let before = if self.postings.is_empty() { 0 } else { self.last };
+        push(&mut self.postings, id - before, occurrences);
         self.documents += 1;
-        self.last = id;
+        self.last = *id;
     }
 
     /// Removes the postings of `ids` from the newest.
     fn remove(&mut self, ids: &BTreeSet<DocumentId>) {
-        let (kept, removed) = without(&self.row[HEAD_BYTES..], ids);
+        let (kept, removed) = without(&self.postings, ids);
         if removed > 0 {
-            self.row.truncate(HEAD_BYTES);
-            self.row.extend(kept);
+            self.postings = kept;
             self.documents -= removed;
             self.stored = 0;
             // The next posting is written as a distance to the last that stands here.
-            self.last = Postings::of(&self.row[HEAD_BYTES..])
-                .last()
-                .map_or(self.last, |(id, _)| id);
+            self.last = Postings::of(&self.postings).last().map_or(self.last, |(id, _)| id);
         }
     }
 
@@ -135,31 +135,50 @@ impl Term {
         if self.documents == 0 {
             return rows.clear(&term_row(term));
         }
-        let older = if self.has_older { HAS_OLDER } else { 0 };
-        self.row[..4].copy_from_slice(&(self.documents | older).to_be_bytes());
-        self.row[4..HEAD_BYTES].copy_from_slice(&self.last.to_be_bytes());
-        if self.stored < PATCHED_FROM {
-            return rows.set(&term_row(term), &self.row);
+        let counts = Counts {
+            documents: self.documents,
+            last: self.last,
+            has_older: self.has_older,
+        };
+        self.postings.extend(counts.to_bytes());
+        match self.stored < PATCHED_FROM {
+            true => rows.set(&term_row(term), &self.postings),
+            false => rows.patch(&term_row(term), self.stored, &self.postings[self.stored..]),
         }
-        rows.patch(&term_row(term), 0, &self.row[..HEAD_BYTES]);
-        rows.patch(&term_row(term), self.stored, &self.row[self.stored..]);
     }
 }
 
-/// How many documents have the term, and the last id, of a term's row.
-fn head(row: &[u8]) -> (u32, DocumentId) {
-    let (documents, rest) = row.split_first_chunk().expect("a term's row has a head");
-    let last = rest.first_chunk().expect("a term's row has a head");
-    (u32::from_be_bytes(*documents) & !HAS_OLDER, u64::from_be_bytes(*last))
+/// The counts at the end of a term's row.
+struct Counts {
+    documents: u32,
+    last: DocumentId,
+    has_older: bool,
 }
 
-fn has_older(row: &[u8]) -> bool {
-    row[0] & 0x80 != 0
+impl Counts {
+    fn of(row: &[u8]) -> Counts {
+        let counts = row.last_chunk::<COUNTS_BYTES>().expect("a term's row ends with counts");
+        let (documents, last) = counts.split_first_chunk().expect("four bytes come first");
+        let documents = u32::from_be_bytes(*documents);
+        Counts {
+            documents: documents & !HAS_OLDER,
+            last: id_of(last),
+            has_older: documents & HAS_OLDER != 0,
+        }
+    }
+
+    fn to_bytes(&self) -> [u8; COUNTS_BYTES] {
+        let older = if self.has_older { HAS_OLDER } else { 0 };
+        let mut bytes = [0; COUNTS_BYTES];
+        bytes[..4].copy_from_slice(&(self.documents | older).to_be_bytes());
+        bytes[4..].copy_from_slice(&self.last.to_be_bytes());
+        bytes
+    }
 }
 
 /// How many settled documents have the term of this row.
 pub(crate) fn documents_of(row: &[u8]) -> u32 {
-    head(row).0
+    Counts::of(row).documents
 }
 
 /// The postings of a row without some, and how many of these there were.
@@ -170,14 +189,17 @@ fn without(row: &[u8], ids: &BTreeSet<DocumentId>) -> (Vec<u8>, u32) {
             removed += 1;
             continue;
         }
-        push(&mut kept, id - last, &occurrences.to_owned());
+        push(&mut kept, id - last, &occurrences);
         last = id;
     }
     (kept, removed)
 }
 
 /// Changes the postings of a term. The ids that are added ascend, and are above all that it has.
-pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Posting], removed: &BTreeSet<DocumentId>) {
+pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>], removed: &BTreeSet<DocumentId>) {
+    if removed.is_empty() && append(rows, term, added) {
+        return;
+    }
     let mut of_term = Term::read(rows, term);
     if !removed.is_empty() {
         if of_term.has_older {
@@ -186,9 +208,34 @@ pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Posting], r
         of_term.remove(removed);
     }
     for posting in added {
-        of_term.add(rows, term, posting.id, &posting.occurrences);
+        of_term.add(rows, term, posting);
     }
     of_term.write(rows, term);
+}
+
+/// Adds to the newest postings without reading them. Returns false if they have to be read, and
+/// changes nothing then.
+fn append(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>]) -> bool {
+    let key = term_row(term);
+    let mut found = None;
+    rows.show(&key, &mut |row| {
+        found = Some((Counts::of(row), row.len() - COUNTS_BYTES))
+    });
+    let Some((mut counts, stored)) = found.filter(|(_, stored)| *stored >= PATCHED_FROM) else {
+        return false;
+    };
+    let mut postings = Vec::new();
+    for (id, occurrences) in added {
+        if stored + postings.len() > TAIL_BYTES {
+            return false;
+        }
+        push(&mut postings, id - counts.last, occurrences);
+        counts.documents += 1;
+        counts.last = *id;
+    }
+    postings.extend(counts.to_bytes());
+    rows.patch(&key, stored, &postings);
+    true
 }
 
 /// Removes postings from the full rows of a term. Returns how many there were.
@@ -224,7 +271,7 @@ fn first_from(rows: &mut dyn Rows, term: &[u8], id: DocumentId) -> Option<(Vec<u
 /// Walks the postings of a term by rows, so that rows behind what is asked for are not read.
 pub(crate) struct Walk {
     term: Vec<u8>,
-    /// The row of the newest postings, until it is their turn.
+    /// The newest postings, until it is their turn.
     newest: Vec<u8>,
     /// The postings of the present row, which are read one by one.
     row: Vec<u8>,
@@ -245,8 +292,9 @@ struct Present {
 
 impl Walk {
     /// Begins with the row of the term; an empty one if it has none.
-    pub fn new(term: &[u8], newest: Vec<u8>) -> Walk {
-        let next = (!newest.is_empty() && has_older(&newest)).then_some(0);
+    pub fn new(term: &[u8], mut newest: Vec<u8>) -> Walk {
+        let next = (!newest.is_empty() && Counts::of(&newest).has_older).then_some(0);
+        newest.truncate(newest.len().saturating_sub(COUNTS_BYTES));
         Walk {
             term: term.to_vec(),
             newest,
@@ -316,7 +364,7 @@ impl Walk {
                 None => self.next = None,
             }
         }
-        (self.row, self.at) = (std::mem::take(&mut self.newest), HEAD_BYTES);
+        (self.row, self.at) = (std::mem::take(&mut self.newest), 0);
         (!self.row.is_empty()).then_some(())
     }
 }
@@ -342,6 +390,16 @@ mod tests {
         }
     }
 
+    fn change(rows: &mut MemoryRows, added: &[Posting], removed: &BTreeSet<DocumentId>) {
+        let stored: Vec<Vec<u8>> = added.iter().map(|posting| posting.occurrences.to_row()).collect();
+        let added: Vec<Added<'_>> = added
+            .iter()
+            .zip(&stored)
+            .map(|(posting, row)| (posting.id, OccurrencesRow::read(&mut Cursor(row))))
+            .collect();
+        super::change(rows, b"term", &added, removed);
+    }
+
     fn walk(rows: &mut MemoryRows) -> Walk {
         Walk::new(b"term", rows.get(&term_row(b"term")).unwrap_or_default())
     }
@@ -361,10 +419,10 @@ mod tests {
     fn a_term_that_nothing_has_any_more_leaves_no_row() {
         let mut rows = MemoryRows::default();
         let many: Vec<_> = (1..=1000).map(|id| posting(id, 3)).collect();
-        change(&mut rows, b"term", &many, &BTreeSet::new());
+        change(&mut rows, &many, &BTreeSet::new());
         assert!(rows.len() > 3);
         assert_eq!(all(&mut rows), many);
-        change(&mut rows, b"term", &[], &(1..=1000).collect());
+        change(&mut rows, &[], &(1..=1000).collect());
         assert!(rows.is_empty());
     }
 
@@ -372,7 +430,7 @@ mod tests {
     fn postings_are_found_from_any_id() {
         let mut rows = MemoryRows::default();
         let many: Vec<_> = (1..=2000).map(|id| posting(id * 3, 1)).collect();
-        change(&mut rows, b"term", &many, &BTreeSet::new());
+        change(&mut rows, &many, &BTreeSet::new());
         for from in [0, 1, 3, 2999, 3000, 3001, 6000] {
             let found = walk(&mut rows).seek(&mut rows, from);
             assert_eq!(found, Some((from.max(1)).div_ceil(3) * 3));
@@ -389,7 +447,7 @@ mod tests {
                 let added: Vec<_> = (next..).take(count).map(|id| posting(id, (id % 5) as u32 + 1)).collect();
                 let removed: BTreeSet<_> = model.keys().copied().filter(|id| step > 0 && id % step == 1 % step).collect();
                 next += count as u64;
-                change(&mut rows, b"term", &added, &removed);
+                change(&mut rows, &added, &removed);
                 model.extend(added.into_iter().map(|posting| (posting.id, posting)));
                 model.retain(|id, _| !removed.contains(id));
                 prop_assert_eq!(all(&mut rows), model.values().cloned().collect::<Vec<_>>());

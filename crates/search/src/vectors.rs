@@ -259,7 +259,8 @@ impl VectorKind {
         stored
     }
 
-    fn is_normalized(&self) -> bool {
+    /// Vectors are stored with length one.
+    pub(crate) fn is_normalized(&self) -> bool {
         self.metric == Metric::Cosine && !self.component.is_integer()
     }
 
@@ -301,7 +302,8 @@ impl VectorKind {
         vector
     }
 
-    fn components(&self, blob: &[u8]) -> Vec<f64> {
+    /// The components of a stored vector.
+    pub(crate) fn components(&self, blob: &[u8]) -> Vec<f64> {
         match self.component {
             Component::Float32 => decoded(blob, float32),
             Component::Float64 => decoded(blob, f64::from_le_bytes),
@@ -330,6 +332,14 @@ pub struct QueryVector {
 }
 
 impl QueryVector {
+    /// Its components, whatever their type.
+    pub(crate) fn all_components(&self) -> Vec<f64> {
+        match self.kind.component {
+            Component::Float64 => self.components.clone(),
+            _ => self.singles.iter().map(|component| f64::from(*component)).collect(),
+        }
+    }
+
     /// How far a stored vector is. Infinitely far if a component is not a number, or a COSINE has
     /// no angle.
     pub fn distance(&self, stored: &[u8]) -> f64 {

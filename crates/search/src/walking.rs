@@ -16,6 +16,18 @@ use crate::schema::FieldMask;
 /// How many ids are read at a time. Bounds what is read in vain when a search moves on.
 const IDS_READ: usize = 128;
 
+/// The place, from `next` on, of the first item that is not before what is looked for. It is mostly
+/// near.
+pub(crate) fn first_from<T>(items: &[T], next: usize, is_before: impl Fn(&T) -> bool) -> usize {
+    let (mut start, mut step) = (next, 1);
+    while items.get(start + step - 1).is_some_and(&is_before) {
+        start += step;
+        step *= 2;
+    }
+    let end = items.len().min(start + step - 1);
+    start + items[start..end].partition_point(is_before)
+}
+
 /// The documents of one term, settled or not.
 pub(crate) struct TermWalk {
     settled: Walk,
@@ -51,7 +63,7 @@ impl TermWalk {
                 None => self.is_settled = false,
             }
         }
-        self.next += self.unsettled[self.next..].partition_point(|posting| posting.id < id);
+        self.next = first_from(&self.unsettled, self.next, |posting| posting.id < id);
         self.at = self.unsettled.get(self.next).map(|posting| posting.id);
         self.at
     }
@@ -118,7 +130,7 @@ impl IdRows {
 
     pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
         loop {
-            self.next += self.ids[self.next..].partition_point(|other| *other < id);
+            self.next = first_from(&self.ids, self.next, |other| *other < id);
             if self.at().is_some() || self.is_read {
                 return self.at();
             }
@@ -165,7 +177,7 @@ impl Ids {
     }
 
     pub fn seek(&mut self, id: DocumentId) -> Option<DocumentId> {
-        self.next += self.ids[self.next..].partition_point(|other| *other < id);
+        self.next = first_from(&self.ids, self.next, |other| *other < id);
         self.at()
     }
 }
@@ -189,5 +201,24 @@ pub(crate) fn agreed(
             }
         }
         return Some(wanted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_from_a_place_is_that_of_a_look_at_each() {
+        for count in 0..40u64 {
+            let items: Vec<u64> = (0..count).map(|at| at * at / 3).collect();
+            for next in 0..=items.len() {
+                for wanted in 0..600 {
+                    let found = first_from(&items, next, |item| *item < wanted);
+                    let expected = (next..items.len()).find(|at| items[*at] >= wanted);
+                    assert_eq!(found, expected.unwrap_or(items.len()), "{count} {next} {wanted}");
+                }
+            }
+        }
     }
 }

@@ -92,6 +92,8 @@ impl Redis {
                     }
                 };
             }
+            let is_there = |number: &_| catalogue.indexes().any(|index| index.number == *number);
+            self.indexes.codes.count(self.engine.memory(), is_there);
             for index in catalogue.key_indexes() {
                 if let Some(progress) = index.progress(tx) {
                     is_done &= upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index.as_ref(), progress, STEP_KEYS);

@@ -21,6 +21,7 @@
 //! the definitions as of its own state, and one that is taken back leaves nothing wrong behind.
 
 mod catalogue;
+mod codes;
 mod cursors;
 mod definition;
 mod failures;
@@ -32,6 +33,7 @@ mod vectors;
 mod words;
 
 pub use catalogue::{Catalogue, Index};
+pub use codes::AllCodes;
 pub use cursors::{Cursor, Cursors, bytes};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
@@ -58,6 +60,7 @@ pub struct Indexes {
     uncertain: AtomicBool,
     /// By the number of an index: its newest document, and since when it is the newest.
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
+    pub codes: AllCodes,
 }
 
 /// How long no document comes into an index until it is quiet.

@@ -1,6 +1,9 @@
 //! The languages in which words are reduced to their stems, by Snowball's algorithms.
 
+use std::cell::RefCell;
+
 use rust_stemmers::Algorithm;
+use rustc_hash::FxHashMap;
 
 use crate::SearchError;
 
@@ -63,19 +66,63 @@ impl Language {
     }
 }
 
+/// Stems that a thread remembers: those of the words that it met last. Most words of a text are
+/// among the few that are in every text.
+const STEMS_KEPT: usize = 4096;
+
+/// Longer words are rare.
+const KEPT_BYTES_MAX: usize = 32;
+
+/// Stems by their words.
+#[derive(Default)]
+struct Stems {
+    language: Language,
+    by_word: FxHashMap<Vec<u8>, Vec<u8>>,
+}
+
+thread_local! {
+    static STEMS: RefCell<Stems> = RefCell::default();
+}
+
 /// Reduces words of one language to their stems.
-pub struct Stemmer(rust_stemmers::Stemmer);
+pub struct Stemmer {
+    language: Language,
+    algorithm: rust_stemmers::Stemmer,
+}
 
 impl Stemmer {
     /// The stemmer of a language.
     pub fn new(language: Language) -> Stemmer {
-        Stemmer(rust_stemmers::Stemmer::create(language.algorithm()))
+        Stemmer {
+            language,
+            algorithm: rust_stemmers::Stemmer::create(language.algorithm()),
+        }
     }
 
     /// The stem of a word in lower case; a word that is no UTF-8 is its own.
     pub fn stem(&self, word: &[u8]) -> Vec<u8> {
+        if word.len() > KEPT_BYTES_MAX {
+            return self.computed(word);
+        }
+        STEMS.with_borrow_mut(|stems| {
+            if stems.language != self.language || stems.by_word.len() >= STEMS_KEPT {
+                stems.by_word.clear();
+                stems.language = self.language;
+            }
+            match stems.by_word.get(word) {
+                Some(stem) => stem.clone(),
+                None => {
+                    let stem = self.computed(word);
+                    stems.by_word.insert(word.to_vec(), stem.clone());
+                    stem
+                }
+            }
+        })
+    }
+
+    fn computed(&self, word: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(word) {
-            Ok(word) => self.0.stem(word).into_owned().into_bytes(),
+            Ok(word) => self.algorithm.stem(word).into_owned().into_bytes(),
             Err(_) => word.to_vec(),
         }
     }
@@ -98,8 +145,10 @@ mod tests {
     fn stems_are_those_of_snowball() {
         let english = Stemmer::new(Language::English);
         assert_eq!(english.stem(b"running"), b"run");
+        assert_eq!(english.stem(b"running"), b"run");
         assert_eq!(english.stem(b"\xff"), b"\xff");
         let german = Stemmer::new(Language::of_name("german").unwrap());
         assert_eq!(german.stem("häuser".as_bytes()), b"haus");
+        assert_eq!(english.stem(b"running"), b"run");
     }
 }

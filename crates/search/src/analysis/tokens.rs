@@ -10,6 +10,16 @@ use std::ops::Range;
 /// Marks that end a word. `_` and `\` do not.
 const SEPARATORS: &[u8] = b" \t,./(){}[]:;~!@#$%^&*-=+|'`\"<>?";
 
+/// The same, by the byte.
+const IS_SEPARATOR: [bool; 256] = {
+    let (mut table, mut at) = ([false; 256], 0);
+    while at < SEPARATORS.len() {
+        table[SEPARATORS[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
@@ -42,14 +52,14 @@ pub fn spans(text: &[u8]) -> impl Iterator<Item = Token> {
 
 /// Whether the byte ends a word.
 pub fn is_separator(byte: u8) -> bool {
-    SEPARATORS.contains(&byte)
+    IS_SEPARATOR[usize::from(byte)]
 }
 
 fn next_word<'a>(rest: &mut Option<&'a [u8]>) -> Option<&'a [u8]> {
     let text = (*rest)?;
     let mut escaped = false;
     for (at, byte) in text.iter().enumerate() {
-        if SEPARATORS.contains(byte) && !escaped {
+        if is_separator(*byte) && !escaped {
             *rest = Some(&text[at + 1..]);
             return Some(&text[..at]);
         }
@@ -60,6 +70,10 @@ fn next_word<'a>(rest: &mut Option<&'a [u8]>) -> Option<&'a [u8]> {
 }
 
 fn normalized(word: &[u8]) -> Vec<u8> {
+    // Most words are like this, and need one look.
+    if word.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\\') {
+        return word.to_ascii_lowercase();
+    }
     let mut kept = Vec::with_capacity(word.len());
     let mut escaped = false;
     for &byte in word {

@@ -392,8 +392,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::document::Occurrences;
-    use crate::postings::{self, Posting};
+    use crate::document::OccurrencesRow;
+    use crate::postings;
     use crate::rows::MemoryRows;
 
     #[test]
@@ -421,8 +421,8 @@ mod tests {
             let mut rows = MemoryRows::default();
             let id = 1;
             for term in &terms {
-                let occurrences = Occurrences { frequency: 1, fields: 1, positions: vec![1] };
-                postings::change(&mut rows, term.as_bytes(), &[Posting { id, occurrences }], &BTreeSet::new());
+                let occurrences = OccurrencesRow { frequency: 1, fields: 1, positions: &[1] };
+                postings::change(&mut rows, term.as_bytes(), &[(id, occurrences)], &BTreeSet::new());
             }
             let affix = Affix::Fuzzy(word.clone().into_bytes(), distance);
             let none = DocumentRows::default();

@@ -9,7 +9,7 @@ use crate::rows::Rows;
 use crate::schema::FieldMask;
 use crate::search::proximity;
 use crate::search::watch::Watched;
-use crate::walking::{IdRows, Ids, TermWalk, agreed};
+use crate::walking::{IdRows, Ids, TermWalk, agreed, first_from};
 
 pub(super) enum Matcher {
     Empty,
@@ -185,7 +185,7 @@ impl Matcher {
             Matcher::Rows { rows: of_value, .. } => of_value.seek(rows, id),
             Matcher::Words(words) => words.seek(rows, id),
             Matcher::Near { near, next, .. } => {
-                *next += near[*next..].partition_point(|(other, _)| *other < id);
+                *next = first_from(near, *next, |(other, _)| *other < id);
                 near.get(*next).map(|(id, _)| *id)
             }
             Matcher::Ids(ids) => ids.seek(id),

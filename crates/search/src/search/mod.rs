@@ -24,8 +24,10 @@ pub use watch::{Clock, Step};
 
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::best::Best;
+use crate::codes::Codes;
 use crate::document::{DocumentRow, Sortable};
 use crate::index::State;
 use crate::layout::{DocumentId, after, document_row, id_of, key_row};
@@ -74,6 +76,8 @@ pub struct Request {
     pub explains_scores: bool,
     /// Steps are counted, and timed by this clock.
     pub clock: Option<Clock>,
+    /// What is in memory of the index's vectors.
+    pub codes: Option<Arc<Codes>>,
 }
 
 impl Default for Request {
@@ -91,12 +95,13 @@ impl Default for Request {
             with_places: false,
             explains_scores: false,
             clock: None,
+            codes: None,
         }
     }
 }
 
 /// A document that matches.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hit {
     /// Its id in the index.
     pub id: DocumentId,
@@ -176,20 +181,52 @@ pub fn search(
         });
     }
     let matcher = lookup.matcher(&query.root)?;
-    let mut search = Search {
-        rows,
-        request,
-        is_over,
-        scoring: Scoring::new(request.scorer, &state),
-        documents: state.documents,
-        checked: 0,
-    };
+    let mut search = Search::new(rows, request, is_over, &state);
     match &query.nearest {
         None if request.by_key => search.ranked_by_key(matcher),
         None if request.is_by_score() && query.distance_names().is_empty() => search.ranked_by_score(matcher),
         None => search.ranked(matcher),
         Some(nearest) => search.watched_nearest(schema, nearest, matcher),
     }
+}
+
+/// Keys, one after the other: many of them take little room.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The keys in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+}
+
+/// The keys of all matches of a query in the order of keys, as a [`search`] by key finds them.
+pub fn keys(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    query: &Query,
+    request: &Request,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Keys, SearchError> {
+    let state = State::read(rows);
+    let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
+    lookup.read(&query.root)?;
+    let mut matcher = lookup.matcher(&query.root)?;
+    let mut search = Search::new(rows, request, is_over, &state);
+    let ids = search.ids(&mut matcher, &mut |_, _| {})?;
+    let mut keys = Keys::default();
+    search.in_order_of_keys(ids.as_deref(), &mut |_, key| keys.push(key))?;
+    Ok(keys)
 }
 
 /// A document's key, by which it is ordered, and its id.
@@ -218,7 +255,18 @@ impl Request {
     }
 }
 
-impl Search<'_> {
+impl<'s> Search<'s> {
+    fn new(rows: &'s mut dyn Rows, request: &'s Request, is_over: &'s dyn Fn() -> bool, state: &State) -> Search<'s> {
+        Search {
+            rows,
+            request,
+            is_over,
+            scoring: Scoring::new(request.scorer, state),
+            documents: state.documents,
+            checked: 0,
+        }
+    }
+
     fn ranked(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
         let mut ranking = self.best();
         let is_total_enough = self.request.count == 0 && self.request.keys.is_none();
@@ -273,21 +321,18 @@ impl Search<'_> {
 
     /// All matches in the order of their keys.
     fn ranked_by_key(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
-        let (mut ids, mut places, mut from) = (Vec::new(), HashMap::new(), 1);
-        if !matches!(matcher, Matcher::All(..)) {
-            while let Some(id) = matcher.seek(self.rows, from) {
-                from = id + 1;
-                self.check()?;
-                ids.push(id);
-                if self.request.with_places {
-                    let mut of_hit = Vec::new();
-                    matcher.add_places(id, &mut of_hit);
-                    places.insert(id, of_hit);
-                }
+        let (mut places, with_places) = (HashMap::new(), self.request.with_places);
+        let ids = self.ids(&mut matcher, &mut |matcher, id| {
+            if with_places {
+                let mut of_hit = Vec::new();
+                matcher.add_places(id, &mut of_hit);
+                places.insert(id, of_hit);
             }
-        }
-        let wanted = (!matches!(matcher, Matcher::All(..))).then_some(ids.as_slice());
-        let mut hits = self.in_order_of_keys(wanted)?;
+        })?;
+        let mut hits = Vec::new();
+        self.in_order_of_keys(ids.as_deref(), &mut |id, key| {
+            hits.push(Hit::new(id, key.to_vec(), 0.0))
+        })?;
         let total = hits.len() as u64;
         let (offset, count) = (self.request.offset, self.request.count);
         hits = hits.into_iter().skip(offset).take(count).collect();
@@ -298,25 +343,50 @@ impl Search<'_> {
         Ok(Found { total, hits, steps })
     }
 
-    /// Hits without scores: those of `ids`, which ascend, or all.
-    fn in_order_of_keys(&mut self, ids: Option<&[DocumentId]>) -> Result<Vec<Hit>, SearchError> {
-        let mut hits = Vec::new();
+    /// The ids of all matches, ascending, each of which is visited; nothing if every document
+    /// matches.
+    fn ids(
+        &mut self,
+        matcher: &mut Matcher,
+        visit: &mut dyn FnMut(&Matcher, DocumentId),
+    ) -> Result<Option<Vec<DocumentId>>, SearchError> {
+        if matches!(matcher, Matcher::All(..)) {
+            return Ok(None);
+        }
+        let (mut ids, mut from) = (Vec::new(), 1);
+        while let Some(id) = matcher.seek(self.rows, from) {
+            from = id + 1;
+            self.check()?;
+            ids.push(id);
+            visit(matcher, id);
+        }
+        Ok(Some(ids))
+    }
+
+    /// Visits documents in the order of their keys: those of `ids`, which ascend, or all.
+    fn in_order_of_keys(
+        &mut self,
+        ids: Option<&[DocumentId]>,
+        visit: &mut dyn FnMut(DocumentId, &[u8]),
+    ) -> Result<(), SearchError> {
         if let Some(ids) = ids
             && (ids.len() as u64) < self.documents / KEYS_READ_AT_ONCE
         {
+            let mut keyed: Vec<Keyed> = Vec::with_capacity(ids.len());
             for id in ids {
                 self.check()?;
-                hits.push(Hit::new(*id, self.key(*id), 0.0));
+                keyed.push((self.key(*id), *id));
             }
-            hits.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-            return Ok(hits);
+            keyed.sort_unstable();
+            keyed.iter().for_each(|(key, id)| visit(*id, key));
+            return Ok(());
         }
         let (start, is_over) = (key_row(b""), self.is_over);
         let (mut read, mut took_too_long) = (0, false);
         self.rows.scan(&start, &after(&start), &mut |key, row| {
             let id = id_of(row);
             if ids.is_none_or(|ids| ids.binary_search(&id).is_ok()) {
-                hits.push(Hit::new(id, key[1..].to_vec(), 0.0));
+                visit(id, &key[1..]);
             }
             read += 1;
             took_too_long = u64::is_multiple_of(read, CANDIDATES_BETWEEN_CHECKS) && is_over();
@@ -327,7 +397,7 @@ impl Search<'_> {
         });
         match took_too_long {
             true => Err(SearchError::Timeout),
-            false => Ok(hits),
+            false => Ok(()),
         }
     }
 

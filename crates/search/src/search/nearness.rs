@@ -86,7 +86,7 @@ impl Search<'_> {
                 }
             }
             (Matcher::All(..), _) => {
-                for (distance, id) in self.all_vectors(nearest.field, &vector)? {
+                for (distance, id) in self.all_vectors(nearest, (kind, &vector))? {
                     offer(&mut hits, distance, || self.hit(&Matcher::Empty, id));
                 }
             }
@@ -149,7 +149,18 @@ impl Search<'_> {
         Found { total, hits, steps }
     }
 
-    fn all_vectors(&mut self, field: u16, vector: &QueryVector) -> Result<Vec<(f64, DocumentId)>, SearchError> {
+    /// Every vector that may be near enough.
+    fn all_vectors(
+        &mut self,
+        nearest: &Nearest,
+        (kind, vector): (&VectorKind, &QueryVector),
+    ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
+        let field = nearest.field;
+        if let Some(codes) = self.request.codes.as_ref().filter(|_| self.request.keys.is_none())
+            && let Some(found) = codes.nearest(self.rows, field, (kind, vector), nearest.count, self.is_over)?
+        {
+            return Ok(found);
+        }
         let mut found = Vec::new();
         compare_all(self.rows, field, vector, self.is_over, &mut |distance, id| {
             found.push((distance, id));

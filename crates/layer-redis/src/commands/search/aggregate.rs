@@ -333,15 +333,6 @@ pub(super) fn run(
         }),
         ..Request::default()
     };
-    let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
-    if let Some(profile) = &mut profile {
-        profile.is_searched(&mut found, "Scorer");
-    }
-    let mut hits = found.hits;
-    // Without scores and vectors the order says nothing: that of the keys is as good as any.
-    if !is_by_key && query.nearest.is_none() && !asked.adds_scores {
-        hits.sort_by(|a, b| a.key.cmp(&b.key));
-    }
     let source = Source {
         index: &index,
         query: &query,
@@ -352,9 +343,31 @@ pub(super) fn run(
     let is_over = asked.common.clock(context);
     // A profile has the time of each step, so there they are not done together.
     let grouping = first.first().filter(|_| profile.is_none()).and_then(Grouping::of);
+    let needs_hits = !is_by_key || query.nearest.is_some() || request.with_places;
     let (rest, records) = match grouping {
-        Some(grouping) => (&first[1..], source.grouped(context, grouping, &hits, &is_over)?),
-        None => (first, source.records(context, &hits, &is_over)?),
+        Some(grouping) if !needs_hits => {
+            let keys = content::keys(context, &index, &query, (&asked.common, &request))?;
+            let found = keys.iter().map(Match::Key);
+            (&first[1..], source.grouped(context, grouping, found, &is_over)?)
+        }
+        grouping => {
+            let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
+            if let Some(profile) = &mut profile {
+                profile.is_searched(&mut found, "Scorer");
+            }
+            let mut hits = found.hits;
+            // Without scores and vectors the order says nothing: that of the keys is as good as any.
+            if !is_by_key && query.nearest.is_none() && !asked.adds_scores {
+                hits.sort_by(|a, b| a.key.cmp(&b.key));
+            }
+            match grouping {
+                Some(grouping) => {
+                    let found = hits.iter().map(Match::Hit);
+                    (&first[1..], source.grouped(context, grouping, found, &is_over)?)
+                }
+                None => (first, source.records(context, &hits, &is_over)?),
+            }
+        }
     };
     if let Some(profile) = &mut profile {
         profile.is_done("Loader", records.len() as u64);
@@ -422,6 +435,12 @@ fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Ve
     Ok(wanted)
 }
 
+/// What was found: a hit, or its key where nothing else is asked for.
+enum Match<'m> {
+    Hit(&'m Hit),
+    Key(&'m [u8]),
+}
+
 /// Makes records of hits.
 pub(super) struct Source<'a> {
     pub index: &'a Index,
@@ -448,18 +467,26 @@ impl Source<'_> {
         Ok(records)
     }
 
-    /// The groups of all hits, of which no records are kept.
-    fn grouped(
+    /// The groups of all matches, of which no records are kept.
+    fn grouped<'m>(
         &self,
         context: &mut Context<'_, '_>,
         mut grouping: Grouping<'_>,
-        hits: &[Hit],
+        found: impl Iterator<Item = Match<'m>>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Vec<Record>, ErrorReply> {
-        let mut record = Record::default();
-        for (count, hit) in hits.iter().enumerate() {
+        let (mut record, mut of_key) = (Record::default(), Hit::default());
+        for (count, one) in found.enumerate() {
             content::check_time(count, is_over)?;
             record.clear();
+            let hit = match one {
+                Match::Hit(hit) => hit,
+                Match::Key(key) => {
+                    of_key.key.clear();
+                    of_key.key.extend_from_slice(key);
+                    &of_key
+                }
+            };
             self.fill(context, hit, &mut record);
             grouping.add(&record)?;
             check_bytes(grouping.bytes())?;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use quartet_search::SearchError;
 use quartet_search::aggregate::Value;
 use quartet_search::query::Query;
-use quartet_search::search::{self, Found, Hit, Request};
+use quartet_search::search::{self, Found, Hit, Keys, Request};
 
 use super::arguments::Common;
 use super::contents::Contents;
@@ -110,9 +110,29 @@ pub fn run(
     (common, request): (&Common, &Request),
 ) -> Result<Found, ErrorReply> {
     let is_over = common.clock(context);
+    let groups = context.groups;
+    let of_index = || groups.indexes().codes.of(&index.number, groups.engine().memory());
+    let codes = query.nearest.as_ref().and_then(|_| of_index());
     let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
+    let request = &Request {
+        codes,
+        ..request.clone()
+    };
     Ok(search::search(&mut rows, schema, query, request, &is_over)?)
+}
+
+/// The keys of all matches in their order, see [`rows`].
+pub fn keys(
+    context: &mut Context<'_, '_>,
+    index: &Index,
+    query: &Query,
+    (common, request): (&Common, &Request),
+) -> Result<Keys, ErrorReply> {
+    let is_over = common.clock(context);
+    let mut rows = rows(context, index, &is_over)?;
+    let schema = &index.definition.schema;
+    Ok(search::keys(&mut rows, schema, query, request, &is_over)?)
 }
 
 /// Asked before the contents of each hit are read: `count` were before it. Refuses to go on when

@@ -262,6 +262,7 @@ fn order(index: &Index, query: &Query, asked: &SearchArguments) -> Result<(Order
         with_places: asked.summaries.are_asked() && !asked.no_content,
         explains_scores: asked.explains_scores,
         clock: None,
+        codes: None,
     };
     if count > HITS_MAX {
         return Err(SearchError::Limit(format!("LIMIT exceeds maximum of {HITS_MAX}")).into());

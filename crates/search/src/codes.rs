@@ -1,0 +1,611 @@
+//! Vectors that are compared one by one (FLAT), in short and in memory: most of them need not be
+//! read to know that they are not among the nearest.
+//!
+//! ```text
+//! 'b' field block   documents with vectors among a block of ids (4 bytes), the sum of the hashes of their ids and vectors
+//!                   (16 bytes)
+//! ```
+//!
+//! What is in memory belongs to one such row, and serves wherever the same row is seen: at any
+//! snapshot, inside a transaction, after one that was taken back. So it is never stale, and nobody
+//! has to forget it.
+//!
+//! A *code* has eight bits a component, and a scale. How far it is from its vector is known, so it
+//! gives bounds for the distance, rounding included. Vectors whose least distance is greater than
+//! the greatest of enough others are left out; the rest are read and compared: the answer is that
+//! of comparing all.
+
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::SearchError;
+use crate::lanes::widely;
+use crate::layout::{DocumentId, after, block_row, field_prefix, id_of, vector_row};
+use crate::rows::{Rows, WriteRows};
+use crate::vectors::{Metric, QueryVector, VectorKind};
+
+/// How many ids a block has. A change of one of its vectors costs the next search reading it anew.
+const BLOCK_IDS: u64 = 256;
+
+/// The greatest absolute value of a code's component.
+const CODE_MAX: f64 = 127.0;
+
+/// Sums of products of codes stay within 32 bits.
+const SUM_MAX: f64 = i32::MAX as f64;
+
+/// Beyond this a component's products may leave the range of single precision: such a vector is
+/// always read.
+const COMPONENT_MAX: f64 = 1e15;
+
+/// More than single precision loses where products are nearly zero.
+const UNDERFLOW: f64 = 1e-36;
+
+/// What a block of ids holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    documents: u32,
+    sum: u128,
+}
+
+impl Mark {
+    fn of_row(row: &[u8]) -> Mark {
+        let (documents, sum) = row.split_first_chunk().expect("a mark begins with a count");
+        Mark {
+            documents: u32::from_be_bytes(*documents),
+            sum: u128::from_be_bytes(sum.try_into().expect("a mark ends with a sum")),
+        }
+    }
+
+    fn to_row(self) -> Vec<u8> {
+        [&self.documents.to_be_bytes()[..], &self.sum.to_be_bytes()].concat()
+    }
+}
+
+/// The vectors of a document were added to its field.
+pub(crate) fn come(rows: &mut dyn WriteRows, field: u16, id: DocumentId, vectors: &[u8]) {
+    let key = block_row(field, id / BLOCK_IDS);
+    let mark = rows.get(&key).map_or_else(Mark::default, |row| Mark::of_row(&row));
+    let mark = Mark {
+        documents: mark.documents + 1,
+        sum: mark.sum.wrapping_add(xxh3_128_with_seed(vectors, id)),
+    };
+    rows.set(&key, &mark.to_row());
+}
+
+/// The vectors of a document are about to be removed. Does nothing if the field has a graph.
+pub(crate) fn go(rows: &mut dyn WriteRows, field: u16, id: DocumentId) {
+    let key = block_row(field, id / BLOCK_IDS);
+    let Some(row) = rows.get(&key) else { return };
+    let vectors = rows.get(&vector_row(field, id)).expect("a document has its vectors");
+    let mark = Mark::of_row(&row);
+    let mark = Mark {
+        documents: mark.documents - 1,
+        sum: mark.sum.wrapping_sub(xxh3_128_with_seed(&vectors, id)),
+    };
+    match mark.documents {
+        0 => rows.clear(&key),
+        _ => rows.set(&key, &mark.to_row()),
+    }
+}
+
+/// What is known of a vector beside its code.
+#[derive(Debug)]
+struct Entry {
+    id: DocumentId,
+    scale: f64,
+    /// How far the code is from the vector, at most.
+    error: f64,
+    length: f64,
+}
+
+/// The codes of a block of ids.
+#[derive(Debug)]
+struct Block {
+    mark: Mark,
+    /// Ascending by id; several of a document follow each other.
+    entries: Vec<Entry>,
+    /// One after the other.
+    codes: Vec<i8>,
+}
+
+impl Block {
+    /// Reads the vectors of a block.
+    fn read(rows: &mut dyn Rows, field: u16, number: u64, mark: Mark, kind: &VectorKind) -> Block {
+        let mut block = Block {
+            mark,
+            entries: Vec::with_capacity(mark.documents as usize),
+            codes: Vec::with_capacity(mark.documents as usize * kind.dimensions()),
+        };
+        let first = number * BLOCK_IDS;
+        let (start, end) = (vector_row(field, first), vector_row(field, first + BLOCK_IDS));
+        rows.scan(&start, &end, &mut |key, stored| {
+            for vector in stored.chunks_exact(kind.bytes()) {
+                block.push(id_of(key), &kind.components(vector));
+            }
+            ControlFlow::Continue(())
+        });
+        block
+    }
+
+    fn push(&mut self, id: DocumentId, components: &[f64]) {
+        let length = length_of(components.iter().copied());
+        let scale = match greatest(components) {
+            Some(greatest) => greatest / CODE_MAX,
+            None => {
+                self.codes.extend(components.iter().map(|_| 0));
+                let error = f64::INFINITY;
+                return self.entries.push(Entry {
+                    id,
+                    scale: 0.0,
+                    error,
+                    length: 0.0,
+                });
+            }
+        };
+        let first = self.codes.len();
+        let code = |component: &f64| {
+            if scale > 0.0 {
+                (component / scale).round() as i8
+            } else {
+                0
+            }
+        };
+        self.codes.extend(components.iter().map(code));
+        let codes = self.codes[first..].iter();
+        let errors = components
+            .iter()
+            .zip(codes)
+            .map(|(component, code)| component - f64::from(*code) * scale);
+        let error = length_of(errors);
+        self.entries.push(Entry {
+            id,
+            scale,
+            error,
+            length,
+        });
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Block>() + self.entries.len() * size_of::<Entry>() + self.codes.len()
+    }
+}
+
+/// The greatest absolute value; nothing if it is too great, or a component is no number.
+fn greatest(components: &[f64]) -> Option<f64> {
+    let mut greatest = 0.0;
+    for component in components {
+        let size = component.abs();
+        if size.is_nan() || size > COMPONENT_MAX {
+            return None;
+        }
+        greatest = f64::max(greatest, size);
+    }
+    Some(greatest)
+}
+
+/// The length of a vector, a little more than exactly.
+fn length_of(components: impl Iterator<Item = f64>) -> f64 {
+    let squares = components.map(|component| component * component);
+    squares.sum::<f64>().sqrt() * (1.0 + 1e-9)
+}
+
+/// A query's vector as it is compared with codes.
+struct CodedQuery {
+    codes: Vec<i16>,
+    scale: f64,
+    error: f64,
+    length: f64,
+    is_squared: bool,
+    /// What single precision may lose of a sum, as a share of it.
+    rounding: f64,
+}
+
+impl CodedQuery {
+    /// Nothing if distances of this kind, or of this vector, cannot be bounded.
+    fn new(kind: &VectorKind, components: &[f64]) -> Option<CodedQuery> {
+        let is_squared = kind.metric() == Metric::L2;
+        let is_product = kind.metric() == Metric::InnerProduct || kind.is_normalized();
+        let greatest = greatest(components)?;
+        if !(is_squared || is_product) {
+            return None;
+        }
+        let dimensions = components.len() as f64;
+        let code_max = (SUM_MAX / CODE_MAX / dimensions).floor().min(i16::MAX.into());
+        let scale = greatest / code_max;
+        let code = |component: &f64| {
+            if scale > 0.0 {
+                (component / scale).round() as i16
+            } else {
+                0
+            }
+        };
+        let codes: Vec<i16> = components.iter().map(code).collect();
+        let errors = components
+            .iter()
+            .zip(&codes)
+            .map(|(component, code)| component - f64::from(*code) * scale);
+        let error = length_of(errors);
+        Some(CodedQuery {
+            error,
+            length: length_of(components.iter().copied()),
+            codes,
+            scale,
+            is_squared,
+            rounding: (dimensions / 16.0 + 16.0) * f64::from(f32::EPSILON),
+        })
+    }
+
+    /// The least and the greatest distance of a vector.
+    fn bounds(&self, entry: &Entry, codes: &[i8]) -> (f64, f64) {
+        let product = self.scale * entry.scale * f64::from(product(&self.codes, codes));
+        let off = self.error * (entry.length + entry.error) + self.length * entry.error + UNDERFLOW;
+        let (middle, off) = match self.is_squared {
+            true => {
+                let both = self.length + entry.length;
+                let squares = self.length * self.length + entry.length * entry.length;
+                // The lengths are a little too great as well.
+                (
+                    squares - 2.0 * product,
+                    2.0 * off + both * both * (self.rounding + 1e-8),
+                )
+            }
+            false => (1.0 - product, off + (1.0 + self.length * entry.length) * self.rounding),
+        };
+        match off.is_finite() {
+            true => (middle - off, middle + off),
+            false => (f64::NEG_INFINITY, f64::INFINITY),
+        }
+    }
+}
+
+/// Does not leave 32 bits, as [`SUM_MAX`] says, so that nothing has to look whether it does.
+fn product(query: &[i16], codes: &[i8]) -> i32 {
+    widely(|| {
+        let pairs = query.iter().zip(codes);
+        let products = pairs.map(|(a, b)| i32::from(*a).wrapping_mul(i32::from(*b)));
+        products.fold(0, i32::wrapping_add)
+    })
+}
+
+/// The codes of an index's vectors, as far as there is room for them.
+#[derive(Debug, Default)]
+pub struct Codes {
+    blocks: Mutex<HashMap<(u16, u64), Arc<Block>>>,
+    bytes: AtomicUsize,
+    bytes_max: AtomicUsize,
+}
+
+impl Codes {
+    /// How many bytes they take, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets up to how many bytes more of them are kept; none before.
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Those of a field as the rows show it.
+    fn blocks(
+        &self,
+        rows: &mut dyn Rows,
+        field: u16,
+        kind: &VectorKind,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Arc<Block>>, SearchError> {
+        let mut marks = Vec::new();
+        let prefix = field_prefix(b'b', field);
+        rows.scan(&prefix, &after(&prefix), &mut |key, row| {
+            marks.push((id_of(key), Mark::of_row(row)));
+            ControlFlow::Continue(())
+        });
+        let known = self.known(field, &marks);
+        let mut blocks = Vec::with_capacity(marks.len());
+        for ((number, mark), known) in marks.into_iter().zip(known) {
+            if is_over() {
+                return Err(SearchError::Timeout);
+            }
+            blocks.push(known.unwrap_or_else(|| {
+                let block = Arc::new(Block::read(rows, field, number, mark, kind));
+                self.keep((field, number), &block);
+                block
+            }));
+        }
+        Ok(blocks)
+    }
+
+    /// Those that are kept and have these marks. Forgets blocks of the field that have none.
+    fn known(&self, field: u16, marks: &[(u64, Mark)]) -> Vec<Option<Arc<Block>>> {
+        let mut blocks = self.blocks.lock();
+        let of_field = |(of, _): &&(u16, u64)| *of == field;
+        if blocks.keys().filter(of_field).count() > marks.len() {
+            let numbers: BTreeSet<u64> = marks.iter().map(|(number, _)| *number).collect();
+            blocks.retain(|(of, number), _| *of != field || numbers.contains(number));
+            let bytes = blocks.values().map(|block| block.bytes()).sum();
+            self.bytes.store(bytes, Ordering::Relaxed);
+        }
+        let known = |(number, mark): &(u64, Mark)| {
+            let block = blocks.get(&(field, *number)).filter(|block| block.mark == *mark);
+            block.cloned()
+        };
+        marks.iter().map(known).collect()
+    }
+
+    fn keep(&self, key: (u16, u64), block: &Arc<Block>) {
+        let mut blocks = self.blocks.lock();
+        let before = blocks.get(&key).map_or(0, |block| block.bytes());
+        let bytes = self.bytes() - before + block.bytes();
+        if bytes <= self.bytes_max.load(Ordering::Relaxed) {
+            blocks.insert(key, block.clone());
+            self.bytes.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The documents that may be among the `count` nearest to a vector, each with its distance;
+    /// the nearest are among them, and all that are as near as the last. Nothing if codes say
+    /// nothing of such vectors.
+    pub(crate) fn nearest(
+        &self,
+        rows: &mut dyn Rows,
+        field: u16,
+        (kind, vector): (&VectorKind, &QueryVector),
+        count: usize,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<(f64, DocumentId)>>, SearchError> {
+        let Some(query) = CodedQuery::new(kind, &vector.all_components()) else {
+            return Ok(None);
+        };
+        let mut candidates = Candidates::new(count);
+        for block in self.blocks(rows, field, kind, is_over)? {
+            if is_over() {
+                return Err(SearchError::Timeout);
+            }
+            let coded = block.entries.iter().zip(block.codes.chunks_exact(kind.dimensions()));
+            let mut coded = coded.peekable();
+            while let Some((entry, codes)) = coded.next() {
+                let (mut least, mut greatest) = query.bounds(entry, codes);
+                while let Some((entry, codes)) = coded.next_if(|(next, _)| next.id == entry.id) {
+                    let bounds = query.bounds(entry, codes);
+                    (least, greatest) = (least.min(bounds.0), greatest.min(bounds.1));
+                }
+                candidates.add(least, greatest, entry.id);
+            }
+        }
+        candidates.compared(rows, field, vector, is_over).map(Some)
+    }
+}
+
+/// Documents that may be among the nearest.
+struct Candidates {
+    count: usize,
+    /// The least of the greatest distances, the greatest of these on top.
+    greatest: BinaryHeap<Distance>,
+    /// By their least distances.
+    found: Vec<(Distance, DocumentId)>,
+}
+
+/// A distance, in the order of numbers.
+#[derive(Clone, Copy, PartialEq)]
+struct Distance(f64);
+
+impl Eq for Distance {}
+
+impl Ord for Distance {
+    fn cmp(&self, other: &Distance) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Distance {
+    fn partial_cmp(&self, other: &Distance) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Candidates {
+    fn new(count: usize) -> Candidates {
+        Candidates {
+            count,
+            greatest: BinaryHeap::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// No document that is farther is among the nearest.
+    fn reach(kept: &BinaryHeap<Distance>, count: usize) -> f64 {
+        match kept.peek() {
+            Some(reach) if kept.len() >= count => reach.0,
+            _ if count == 0 => f64::NEG_INFINITY,
+            _ => f64::INFINITY,
+        }
+    }
+
+    fn keep(kept: &mut BinaryHeap<Distance>, count: usize, distance: f64) {
+        kept.push(Distance(distance));
+        if kept.len() > count {
+            kept.pop();
+        }
+    }
+
+    fn add(&mut self, least: f64, greatest: f64, id: DocumentId) {
+        let reach = Candidates::reach(&self.greatest, self.count);
+        if least > reach {
+            return;
+        }
+        self.found.push((Distance(least), id));
+        if greatest < reach {
+            Candidates::keep(&mut self.greatest, self.count, greatest);
+        }
+    }
+
+    /// Reads and compares those that remain, the likeliest first.
+    fn compared(
+        mut self,
+        rows: &mut dyn Rows,
+        field: u16,
+        vector: &QueryVector,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
+        let reach = Candidates::reach(&self.greatest, self.count);
+        self.found.retain(|(least, _)| least.0 <= reach);
+        self.found.sort_unstable();
+        let (mut compared, mut nearest) = (Vec::new(), BinaryHeap::new());
+        for (least, id) in self.found {
+            if least.0 > Candidates::reach(&nearest, self.count) {
+                break;
+            }
+            if compared.len() as u64 % BLOCK_IDS == BLOCK_IDS - 1 && is_over() {
+                return Err(SearchError::Timeout);
+            }
+            let mut distance = f64::INFINITY;
+            let is_there = rows.show(&vector_row(field, id), &mut |stored| {
+                distance = vector.least_distance(stored);
+            });
+            assert!(is_there, "a code is of a vector");
+            Candidates::keep(&mut nearest, self.count, distance);
+            compared.push((distance, id));
+        }
+        Ok(compared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::query::{Expander, Parameters, Query, parse};
+    use crate::search::{Found, Request, search};
+    use crate::vectors::Component;
+    use crate::{Document, Field, FieldKind, MemoryRows, Schema, index};
+
+    const DIMENSIONS: usize = 5;
+
+    fn schema(component: Component, metric: Metric) -> Schema {
+        let kind = VectorKind::new(component, DIMENSIONS, metric).unwrap();
+        Schema::new(vec![Field::new("v", FieldKind::Vector(kind))]).unwrap()
+    }
+
+    fn blob(schema: &Schema, components: &[f64]) -> Vec<u8> {
+        let FieldKind::Vector(kind) = &schema.field(0).kind else {
+            unreachable!("the field is one of vectors");
+        };
+        let mut blob = Vec::new();
+        components
+            .iter()
+            .for_each(|component| kind.push(*component, &mut blob).unwrap());
+        blob
+    }
+
+    fn nearest(
+        rows: &mut MemoryRows,
+        schema: &Schema,
+        vector: &[u8],
+        count: usize,
+        codes: Option<&Arc<Codes>>,
+    ) -> Found {
+        let mut parameters = Parameters::new();
+        parameters.insert("q".into(), vector.to_vec());
+        let text = format!("*=>[KNN {count} @v $q]");
+        let query: Query = parse(schema, text.as_bytes(), &parameters, Expander::All).unwrap();
+        let request = Request {
+            count: 1000,
+            codes: codes.cloned(),
+            ..Request::default()
+        };
+        search(rows, schema, &query, &request, &|| false).unwrap()
+    }
+
+    fn component() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            8 => -2.0..2.0,
+            2 => (-3i8..3).prop_map(f64::from),
+            1 => prop_oneof![Just(0.0), Just(1e12), Just(-1e20), Just(f64::NAN), Just(f64::INFINITY)],
+        ]
+    }
+
+    fn vector() -> impl Strategy<Value = Vec<f64>> {
+        proptest::collection::vec(component(), DIMENSIONS)
+    }
+
+    fn kinds() -> impl Strategy<Value = (Component, Metric)> {
+        let components = [
+            Component::Float32,
+            Component::Float64,
+            Component::Float16,
+            Component::BFloat16,
+        ];
+        let metrics = [Metric::L2, Metric::InnerProduct, Metric::Cosine];
+        (
+            proptest::sample::select(components.to_vec()),
+            proptest::sample::select(metrics.to_vec()),
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever was kept at another state or with other contents under the same ids, the answer
+        /// is that of comparing every vector.
+        #[test]
+        fn the_nearest_are_those_of_comparing_all(
+            (component, metric) in kinds(),
+            changes in proptest::collection::vec((0..600u32, proptest::option::weighted(0.8, vector())), 1..40),
+            filled in proptest::collection::vec(vector(), 0..400),
+            queries in proptest::collection::vec((vector(), 0..30usize), 1..6),
+        ) {
+            let (schema, mut rows) = (schema(component, metric), MemoryRows::default());
+            let put = |rows: &mut MemoryRows, key: u32, components: &[f64]| {
+                let value = blob(&schema, components);
+                let document = Document::new(&schema, key.to_string().as_bytes(), |_| Some(value.clone())).unwrap();
+                index::put(rows, &document);
+            };
+            filled.iter().enumerate().for_each(|(key, vector)| put(&mut rows, key as u32, vector));
+            let codes = Arc::new(Codes::default());
+            codes.set_bytes_max(1 << 20);
+            let before = rows.clone();
+            for (key, vector) in &changes {
+                match vector {
+                    Some(vector) => put(&mut rows, *key, vector),
+                    None => _ = index::remove(&mut rows, key.to_string().as_bytes()),
+                }
+                let (vector, count) = &queries[0];
+                let query = blob(&schema, vector);
+                let found = nearest(&mut rows, &schema, &query, *count, Some(&codes));
+                prop_assert_eq!(found, nearest(&mut rows, &schema, &query, *count, None));
+            }
+            for (vector, count) in &queries {
+                let query = blob(&schema, vector);
+                for rows in [&mut before.clone(), &mut rows.clone()] {
+                    let found = nearest(rows, &schema, &query, *count, Some(&codes));
+                    prop_assert_eq!(found, nearest(rows, &schema, &query, *count, None));
+                }
+            }
+            let kept: usize = codes.blocks.lock().values().map(|block| block.bytes()).sum();
+            prop_assert_eq!(codes.bytes(), kept);
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_without_room_and_no_mark_without_vectors() {
+        let schema = schema(Component::Float32, Metric::L2);
+        let (mut rows, codes) = (MemoryRows::default(), Arc::new(Codes::default()));
+        let value = blob(&schema, &[1.0; DIMENSIONS]);
+        let document = Document::new(&schema, b"a", |_| Some(value.clone())).unwrap();
+        index::put(&mut rows, &document);
+        assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 1);
+        assert_eq!(codes.bytes(), 0);
+        codes.set_bytes_max(1 << 20);
+        assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 1);
+        assert!(codes.bytes() > 0);
+        index::remove(&mut rows, b"a");
+        assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 0);
+        assert_eq!((rows.len(), codes.bytes()), (1, 0));
+    }
+}
