@@ -1062,11 +1062,11 @@ impl Worker {
         statistics.checkpoints.fetch_add(1, Ordering::Relaxed);
         let last = &statistics.checkpoint_last_version;
         last.store(position.version.0, Ordering::Relaxed);
-    }
         // Not the version: it says when the last write was, and may be ahead of a clock that was
         // set back.
         let time = &statistics.checkpoint_last_micros;
         time.store(self.shared.clock.now_micros(), Ordering::Relaxed);
+    }
 
     fn finish_preparing(&mut self) -> Result<(), LogError> {
         let Some(job) = self.preparing.take_if(|job| job.is_finished()) else {
