@@ -145,6 +145,10 @@ impl Engine {
             .statistics
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
+        shared
+            .statistics
+            .checkpoint_last_micros
+            .store(position.version.0, Ordering::Relaxed);
         let opened = Opened {
             log,
             disk,
@@ -153,10 +157,6 @@ impl Engine {
             shares,
         };
         let flusher = Flusher::start(shared.clone(), opened, options, failure);
-        shared
-            .statistics
-            .checkpoint_last_micros
-            .store(position.version.0, Ordering::Relaxed);
         Ok(Engine { shared, flusher })
     }
 
