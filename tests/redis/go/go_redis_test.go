@@ -85,7 +85,15 @@ func TestStrings(t *testing.T) {
 	both(t, func(t *testing.T, client *redis.Client) {
 		equal(t, client.Set(ctx, "k", "v", 100*time.Second).Val(), "OK")
 		equal(t, client.Get(ctx, "k").Val(), "v")
-		equal(t, client.TTL(ctx, "k").Val(), 100*time.Second)
+		// No time passes within a transaction.
+		var left *redis.DurationCmd
+		_, err := client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Expire(ctx, "k", 100*time.Second)
+			left = pipe.TTL(ctx, "k")
+			return nil
+		})
+		equal(t, err, nil)
+		equal(t, left.Val(), 100*time.Second)
 		equal(t, client.SetNX(ctx, "k", "w", 0).Val(), false)
 		equal(t, client.Get(ctx, "none").Err(), redis.Nil)
 		equal(t, client.MGet(ctx, "k", "none").Val(), []any{"v", nil})

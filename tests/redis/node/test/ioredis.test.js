@@ -28,7 +28,8 @@ describe("ioredis", () => {
   test("strings", async () => {
     assert.equal(await redis.set("k", "v", "EX", 100), "OK");
     assert.equal(await redis.get("k"), "v");
-    assert.equal(await redis.ttl("k"), 100);
+    // No time passes within a transaction.
+    assert.deepEqual(await redis.multi().expire("k", 100).ttl("k").exec(), [[null, 1], [null, 100]]);
     assert.equal(await redis.set("k", "w", "NX"), null);
     assert.deepEqual(await redis.mget("k", "none"), ["v", null]);
     assert.equal(await redis.incrby("n", 41), 41);

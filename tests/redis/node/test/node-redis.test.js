@@ -24,7 +24,8 @@ for (const RESP of [2, 3]) {
     test("strings", async () => {
       assert.equal(await client.set("k", "v", { expiration: { type: "EX", value: 100 } }), "OK");
       assert.equal(await client.get("k"), "v");
-      assert.equal(await client.ttl("k"), 100);
+      // No time passes within a transaction.
+      assert.deepEqual(await client.multi().expire("k", 100).ttl("k").exec(), [1, 100]);
       assert.equal(await client.set("k", "w", { condition: "NX" }), null);
       assert.deepEqual(await client.mGet(["k", "none"]), ["v", null]);
       assert.equal(await client.incrBy("n", 5), 5);
