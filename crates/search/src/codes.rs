@@ -6,7 +6,7 @@
 //!                   (16 bytes)
 //! ```
 //!
-//! What is in memory belongs to one such row, and serves wherever the same row is seen: at any
+//! A block in memory belongs to one such row, and serves wherever the same row is seen: at any
 //! snapshot, inside a transaction, after one that was taken back. So it is never stale, and nobody
 //! has to forget it.
 //!
@@ -45,7 +45,7 @@ const COMPONENT_MAX: f64 = 1e15;
 /// More than single precision loses where products are nearly zero.
 const UNDERFLOW: f64 = 1e-36;
 
-/// What a block of ids holds.
+/// The contents of a block of ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
     documents: u32,
@@ -93,7 +93,7 @@ pub(crate) fn go(rows: &mut dyn WriteRows, field: u16, id: DocumentId) {
     }
 }
 
-/// What is known of a vector beside its code.
+/// A vector's figures beside its code.
 #[derive(Debug)]
 struct Entry {
     id: DocumentId,
@@ -201,7 +201,7 @@ struct CodedQuery {
     error: f64,
     length: f64,
     is_squared: bool,
-    /// What single precision may lose of a sum, as a share of it.
+    /// The share of a sum that single precision may lose.
     rounding: f64,
 }
 
@@ -291,20 +291,25 @@ impl Codes {
         self.bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// Those of a field as the rows show it.
+    /// Those of a field as the rows show it; nothing if there are vectors that no mark knows of.
     fn blocks(
         &self,
         rows: &mut dyn Rows,
         field: u16,
         kind: &VectorKind,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<Vec<Arc<Block>>, SearchError> {
+    ) -> Result<Option<Vec<Arc<Block>>>, SearchError> {
         let mut marks = Vec::new();
         let prefix = field_prefix(b'b', field);
         rows.scan(&prefix, &after(&prefix), &mut |key, row| {
             marks.push((id_of(key), Mark::of_row(row)));
             ControlFlow::Continue(())
         });
+        let marked = marks.iter().map(|(_, mark)| u64::from(mark.documents));
+        let vectors = field_prefix(b'v', field);
+        if marked.sum::<u64>() != rows.count(&vectors, &after(&vectors)) {
+            return Ok(None);
+        }
         let known = self.known(field, &marks);
         let mut blocks = Vec::with_capacity(marks.len());
         for ((number, mark), known) in marks.into_iter().zip(known) {
@@ -317,7 +322,7 @@ impl Codes {
                 block
             }));
         }
-        Ok(blocks)
+        Ok(Some(blocks))
     }
 
     /// Those that are kept and have these marks. Forgets blocks of the field that have none.
@@ -349,7 +354,7 @@ impl Codes {
 
     /// The documents that may be among the `count` nearest to a vector, each with its distance;
     /// the nearest are among them, and all that are as near as the last. Nothing if codes say
-    /// nothing of such vectors.
+    /// nothing of such vectors, or not all are marked.
     pub(crate) fn nearest(
         &self,
         rows: &mut dyn Rows,
@@ -361,8 +366,11 @@ impl Codes {
         let Some(query) = CodedQuery::new(kind, &vector.all_components()) else {
             return Ok(None);
         };
+        let Some(blocks) = self.blocks(rows, field, kind, is_over)? else {
+            return Ok(None);
+        };
         let mut candidates = Candidates::new(count);
-        for block in self.blocks(rows, field, kind, is_over)? {
+        for block in blocks {
             if is_over() {
                 return Err(SearchError::Timeout);
             }
@@ -604,6 +612,9 @@ mod tests {
         codes.set_bytes_max(1 << 20);
         assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 1);
         assert!(codes.bytes() > 0);
+        // A database whose vectors came without marks is searched all the same.
+        rows.clear(&block_row(0, 0));
+        assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 1);
         index::remove(&mut rows, b"a");
         assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 0);
         assert_eq!((rows.len(), codes.bytes()), (1, 0));

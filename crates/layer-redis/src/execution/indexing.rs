@@ -45,6 +45,7 @@ impl Redis {
             upkeep::follow(keys, &catalogue, &names);
             return upstash::upkeep::follow(keys, &catalogue, &names);
         }
+        self.indexes.codes.count(self.engine.memory(), |_| false);
         // Another node of a cluster may make an index while this one is not home.
         if matches!(self.engine.role(), Role::Alone) {
             self.changes.index(false);

@@ -10,7 +10,7 @@ use quartet_search::codes::Codes;
 /// The part of the budget that codes may take.
 const SHARE: u64 = 16;
 
-/// What they may take where there is no budget.
+/// Bytes that they may take where there is no budget.
 const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Default)]

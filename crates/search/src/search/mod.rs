@@ -76,7 +76,7 @@ pub struct Request {
     pub explains_scores: bool,
     /// Steps are counted, and timed by this clock.
     pub clock: Option<Clock>,
-    /// What is in memory of the index's vectors.
+    /// Codes of the index's vectors that are in memory.
     pub codes: Option<Arc<Codes>>,
 }
 

@@ -356,7 +356,7 @@ pub(super) fn run(
                 profile.is_searched(&mut found, "Scorer");
             }
             let mut hits = found.hits;
-            // Without scores and vectors the order says nothing: that of the keys is as good as any.
+            // Without scores and vectors the order says nothing: that of the keys is as good.
             if !is_by_key && query.nearest.is_none() && !asked.adds_scores {
                 hits.sort_by(|a, b| a.key.cmp(&b.key));
             }
@@ -435,7 +435,7 @@ fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Ve
     Ok(wanted)
 }
 
-/// What was found: a hit, or its key where nothing else is asked for.
+/// A match: a hit, or its key where nothing else is asked for.
 enum Match<'m> {
     Hit(&'m Hit),
     Key(&'m [u8]),
