@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use quartet_model::{DatabaseId, LayerId, Version};
 use quartet_store::{PartitionSnapshot, Read, StoreError};
 
-use crate::{Durability, Reader, Space};
+use crate::{Durability, Frozen, Reader, Space};
 
 /// The invariants that a layer guarantees for its rows.
 pub trait Invariants {
@@ -84,6 +84,12 @@ impl Verification<'_> {
     /// could not read.
     pub fn reader(&self) -> Reader {
         Reader::of_snapshot((self.snapshot)(), self.space, self.rows.version)
+    }
+
+    /// The same rows, for code that is written for transactions. The caller reads again by `rows` if
+    /// it could not read something.
+    pub fn frozen(&self) -> Frozen {
+        Frozen::of_snapshot((self.snapshot)(), self.space, self.rows.version)
     }
 
     /// Whose rows they are.

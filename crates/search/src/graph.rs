@@ -180,6 +180,46 @@ fn settle_field(rows: &mut dyn WriteRows, field: u16, (kind, graph): (&VectorKin
     removed.len() + added.len() == count_max
 }
 
+/// Whether every vector up to the last that was taken in has its node, and links lead to nodes that
+/// know of them. Holds the links of all nodes meanwhile.
+pub(crate) fn is_sound(rows: &mut dyn Rows, field: u16, last_id: DocumentId) -> bool {
+    let head = Head::read(rows, field);
+    let mut nodes = FxHashMap::default();
+    let prefix = field_prefix(b'u', field);
+    rows.scan(&prefix, &after(&prefix), &mut |key, row| {
+        nodes.insert(id_of(key), Node::read(row));
+        ControlFlow::Continue(())
+    });
+    let all = |rows: &mut dyn Rows, tag| ids_between(rows, &field_prefix(tag, field), 0, usize::MAX);
+    let mut vectors = all(rows, b'v');
+    vectors.retain(|id| *id <= head.reached);
+    let gone = all(rows, b'y');
+    let top = nodes.values().map(|node| node.0.len()).max().unwrap_or_default();
+    let begins = match nodes.get(&head.first) {
+        None => head.first == 0 && nodes.is_empty(),
+        Some(first) => first.0.len() == top,
+    };
+    begins
+        && head.reached <= last_id
+        && vectors.len() == nodes.len()
+        && vectors.iter().all(|id| nodes.contains_key(id))
+        && gone.iter().all(|id| nodes.contains_key(id))
+        && nodes.iter().all(|(id, node)| has_sound_links(&nodes, *id, node))
+}
+
+fn has_sound_links(nodes: &FxHashMap<DocumentId, Node>, id: DocumentId, node: &Node) -> bool {
+    let is_sound = |(level, links): (usize, &Links)| {
+        let of = |other: &DocumentId| nodes.get(other).and_then(|node| node.0.get(level));
+        let is_known = |other: &Links| other.to.contains(&id) || other.from.contains(&id);
+        links.to.iter().all(|other| of(other).is_some_and(is_known))
+            && links
+                .from
+                .iter()
+                .all(|other| of(other).is_some_and(|other| other.to.contains(&id)))
+    };
+    !node.0.is_empty() && node.0.iter().enumerate().all(is_sound)
+}
+
 /// The links of a node on one level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Links {

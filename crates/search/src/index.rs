@@ -181,19 +181,23 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8], id: Documen
 
 /// The fields in which a document has several numbers.
 #[derive(Default)]
-struct SeveralNumbers {
+pub(crate) struct SeveralNumbers {
     last: Option<u16>,
     fields: BTreeSet<u16>,
 }
 
 impl SeveralNumbers {
     /// A row beside the document; those of a field follow each other.
-    fn note(&mut self, key: &[u8]) {
+    pub fn note(&mut self, key: &[u8]) {
         let field = field_of_number(key);
         if self.last == field {
             self.fields.extend(field);
         }
         self.last = field;
+    }
+
+    pub fn fields(&self) -> impl Iterator<Item = u16> {
+        self.fields.iter().copied()
     }
 
     /// Counts the document in each of the fields.

@@ -167,8 +167,13 @@ pub fn term_row(term: &[u8]) -> Vec<u8> {
 }
 
 pub fn postings_prefix(term: &[u8]) -> Vec<u8> {
+    bounded_postings_prefix(&bounded(term))
+}
+
+/// The same for a term as it stands in keys.
+pub fn bounded_postings_prefix(bounded: &[u8]) -> Vec<u8> {
     let mut key = vec![b'p'];
-    push_escaped(&mut key, &bounded(term));
+    push_escaped(&mut key, bounded);
     key.extend([0, 0]);
     key
 }

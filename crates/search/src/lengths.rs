@@ -7,8 +7,10 @@
 //!
 //! A document that has a weight of its own is one to look at, so that every other has weight one.
 
+use std::ops::ControlFlow;
+
 use crate::document::DocumentRow;
-use crate::layout::{DocumentId, lengths_row};
+use crate::layout::{DocumentId, id_of, lengths_row};
 use crate::rows::{Rows, WriteRows};
 
 /// Ids of one row.
@@ -43,6 +45,20 @@ pub(crate) fn write(rows: &mut dyn WriteRows, entries: &[(DocumentId, u32)]) {
             false => rows.patch(&key, start, &row[start..end]),
         }
     }
+}
+
+/// Visits the entries of all settled documents.
+pub(crate) fn each(rows: &mut dyn Rows, visit: &mut dyn FnMut(DocumentId, u32)) {
+    rows.scan(b"e", b"f", &mut |key, row| {
+        let first = id_of(key) * BLOCK_IDS;
+        for (id, entry) in (first..).zip(row.chunks_exact(LENGTH_BYTES)) {
+            match u32::from_le_bytes(entry.try_into().expect("four bytes")) {
+                0 => {}
+                entry => visit(id, entry),
+            }
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 fn place(id: DocumentId) -> usize {

@@ -29,6 +29,7 @@ pub mod geo;
 pub mod graph;
 pub mod highlight;
 pub mod index;
+pub mod judge;
 mod lanes;
 mod layout;
 mod lengths;

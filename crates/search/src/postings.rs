@@ -15,7 +15,10 @@ use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
 use crate::document::{Occurrences, OccurrencesRow};
-use crate::layout::{Cursor, DocumentId, after, id_of, postings_prefix, postings_row, push_number, term_row, with_id};
+use crate::layout::{
+    Cursor, DocumentId, after, bounded_postings_prefix, id_of, postings_prefix, postings_row, push_number, term_row,
+    with_id,
+};
 use crate::rows::{Rows, WriteRows};
 use crate::schema::FieldMask;
 
@@ -179,6 +182,27 @@ impl Counts {
 /// How many settled documents have the term of this row.
 pub(crate) fn documents_of(row: &[u8]) -> u32 {
     Counts::of(row).documents
+}
+
+/// Visits all postings of a term, whose row this is. Returns how many rows of older ones there are.
+pub(crate) fn each(
+    rows: &mut dyn Rows,
+    bounded: &[u8],
+    row: &[u8],
+    visit: &mut dyn FnMut(DocumentId, OccurrencesRow<'_>),
+) -> u64 {
+    let mut older = 0;
+    if Counts::of(row).has_older {
+        let prefix = bounded_postings_prefix(bounded);
+        rows.scan(&prefix, &after(&prefix), &mut |_, row| {
+            older += 1;
+            Postings::of(row).for_each(|(id, at)| visit(id, at));
+            ControlFlow::Continue(())
+        });
+    }
+    let newest = &row[..row.len() - COUNTS_BYTES];
+    Postings::of(newest).for_each(|(id, at)| visit(id, at));
+    older
 }
 
 /// The postings of a row without some, and how many of these there were.

@@ -5,7 +5,7 @@
 //! and drops it. Nothing can be written.
 
 use quartet_model::Version;
-use quartet_store::PartitionStore;
+use quartet_store::{PartitionSnapshot, PartitionStore};
 
 use crate::partition::ExecuteError;
 use crate::partition::shared::Shared;
@@ -52,6 +52,18 @@ impl ReadGuard<'_> {
 }
 
 impl Frozen {
+    /// One space of a state that nobody changes any more. Its time is that of its newest commit.
+    pub(crate) fn of_snapshot(snapshot: PartitionSnapshot, space: Space, version: Version) -> Frozen {
+        let store = PartitionStore::Frozen(Box::new(snapshot));
+        Frozen {
+            state: PartitionState::new(store, version),
+            space,
+            now_micros: version.0,
+            dependency: Dependency::ZERO,
+            version,
+        }
+    }
+
     /// The time at which it was frozen, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> u64 {
         self.now_micros

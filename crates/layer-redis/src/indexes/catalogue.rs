@@ -10,6 +10,7 @@ use crate::command::error_reply::ErrorReply;
 use crate::indexes::definition::Definition;
 use crate::indexes::failures::Failures;
 use crate::indexes::key_index::KeyIndex;
+use crate::indexes::marks::MARK;
 use crate::indexes::stored::{StoredIndex, each_named, row_parts};
 use crate::keyspace::{Kind, packed};
 
@@ -68,6 +69,16 @@ impl Catalogue {
             catalogue.key_aliases.insert(alias.to_vec(), name.to_vec());
         });
         catalogue
+    }
+
+    /// The definitions that stand in rows, whether or not there is a mark.
+    pub fn of_rows(tx: &mut Transaction<'_>) -> Catalogue {
+        Catalogue::read(tx, Some(Vec::new()))
+    }
+
+    /// The row of a mark before all others.
+    pub fn first_mark() -> (Vec<u8>, Vec<u8>) {
+        (MARK.to_vec(), UniqueId::default().to_vec())
     }
 
     pub fn is_empty(&self) -> bool {

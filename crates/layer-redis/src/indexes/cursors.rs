@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
+use quartet_engine::UniqueId;
 use quartet_search::aggregate::Record;
 
 /// Most cursors of one index.
@@ -17,7 +18,8 @@ const RECORD_BYTES: usize = 64;
 
 /// The rest of a result.
 pub struct Cursor {
-    pub index: Vec<u8>,
+    /// The number of its index, which no later one of the same name has.
+    pub index: UniqueId,
     pub records: VecDeque<Record>,
     /// How many records a piece has.
     pub count: usize,
@@ -72,10 +74,10 @@ impl Cursors {
     }
 
     /// Takes a cursor out, to read it.
-    pub fn take(&self, index: &[u8], id: u64, now_ms: u64) -> Option<Cursor> {
+    pub fn take(&self, index: &UniqueId, id: u64, now_ms: u64) -> Option<Cursor> {
         let mut by_id = self.by_id.lock();
         by_id.retain(|_, known| now_ms.saturating_sub(known.used_ms) <= known.idle_ms_max);
-        by_id.get(&id).filter(|cursor| cursor.index == index)?;
+        by_id.get(&id).filter(|cursor| cursor.index == *index)?;
         by_id.remove(&id)
     }
 
@@ -85,14 +87,14 @@ impl Cursors {
     }
 
     /// Number of all cursors and of those of an index.
-    pub fn counts(&self, index: &[u8]) -> (usize, usize) {
+    pub fn counts(&self, index: &UniqueId) -> (usize, usize) {
         let by_id = self.by_id.lock();
-        let of_index = by_id.values().filter(|known| known.index == index);
+        let of_index = by_id.values().filter(|known| known.index == *index);
         (by_id.len(), of_index.count())
     }
 
     /// The index is gone.
-    pub fn forget(&self, index: &[u8]) {
-        self.by_id.lock().retain(|_, cursor| cursor.index != index);
+    pub fn forget(&self, index: &UniqueId) {
+        self.by_id.lock().retain(|_, cursor| cursor.index != *index);
     }
 }

@@ -39,6 +39,8 @@ pub struct Definition {
     pub options: Vec<Accepted>,
     pub names_stop_words: bool,
     pub skips_initial_scan: bool,
+    /// It was altered without a scan, so documents may lack what was added.
+    pub keeps_older: bool,
     pub schema: Schema,
     /// Names of fields with WITHSUFFIXTRIE, which speeds nothing up here.
     pub with_suffixes: Vec<String>,
@@ -64,6 +66,7 @@ impl Definition {
             options: Vec::new(),
             names_stop_words: false,
             skips_initial_scan: false,
+            keeps_older: false,
             schema: Schema::default(),
             with_suffixes: Vec::new(),
             algorithms: Vec::new(),
@@ -85,7 +88,7 @@ impl Definition {
     /// Adds the fields of FT.ALTER, whose words these are behind the name.
     pub fn alter(&mut self, words: &[&[u8]]) -> Result<(), ErrorReply> {
         let mut words = Words::new(words);
-        words.take("SKIPINITIALSCAN");
+        self.keeps_older |= words.take("SKIPINITIALSCAN");
         if !words.take("SCHEMA") || !words.take("ADD") || words.left() == 0 {
             return Err(refused(
                 "Unknown arguments of FT.ALTER: SCHEMA ADD and fields are expected",

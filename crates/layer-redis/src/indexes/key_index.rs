@@ -149,16 +149,19 @@ pub struct KeyIndex {
     pub name: Vec<u8>,
     pub number: UniqueId,
     pub definition: KeyDefinition,
+    /// Keys that were there before it may be missing.
+    pub skips_initial_scan: bool,
 }
 
 impl KeyIndex {
     /// Writes a definition with a number of its own.
     pub fn create(tx: &mut Transaction<'_>, name: &[u8], request: &[&[u8]]) -> Result<KeyIndex, ErrorReply> {
-        let (definition, _) = KeyDefinition::parse(request)?;
+        let (definition, options) = KeyDefinition::parse(request)?;
         let index = KeyIndex {
             name: name.to_vec(),
             number: tx.unique_id(),
             definition,
+            skips_initial_scan: options.skips_initial_scan,
         };
         index.write_row(tx, request);
         Ok(index)
@@ -168,11 +171,12 @@ impl KeyIndex {
     pub(super) fn read(name: &[u8], row: &[u8]) -> KeyIndex {
         let (number, words) = row_parts(row);
         let words: Vec<&[u8]> = words.collect();
-        let (definition, _) = KeyDefinition::parse(&words).expect("what was accepted once");
+        let (definition, options) = KeyDefinition::parse(&words).expect("what was accepted once");
         KeyIndex {
             name: name.to_vec(),
             number,
             definition,
+            skips_initial_scan: options.skips_initial_scan,
         }
     }
 }

@@ -28,6 +28,15 @@ pub struct Progress {
     pub anew: bool,
 }
 
+impl Progress {
+    /// Nothing is in the index.
+    pub const FIRST: Progress = Progress { cursor: 0, anew: false };
+
+    pub fn to_row(self) -> Vec<u8> {
+        [&self.cursor.to_be_bytes()[..], &[u8::from(self.anew)]].concat()
+    }
+}
+
 pub fn progress_of(tx: &mut Transaction<'_>, number: &UniqueId) -> Option<Progress> {
     let row = tx.get(&numbered(b'b', number))?;
     let (cursor, rest) = row.value().split_first_chunk().expect("a cursor has eight bytes");
@@ -41,9 +50,6 @@ pub fn set_progress_of(tx: &mut Transaction<'_>, number: &UniqueId, progress: Op
     let key = numbered(b'b', number);
     match progress {
         None => _ = tx.clear(&key),
-        Some(progress) => {
-            let row = [&progress.cursor.to_be_bytes()[..], &[u8::from(progress.anew)]].concat();
-            tx.set(&key, &row);
-        }
+        Some(progress) => _ = tx.set(&key, &progress.to_row()),
     }
 }

@@ -38,7 +38,7 @@ pub use cursors::{Cursor, Cursors, bytes};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
 pub use key_index::{KeyDefinition, KeyIndex};
-pub use marks::Progress;
+pub use marks::{Progress, numbered};
 pub use rows::{Overlay, TransactionRows};
 pub use stored::StoredIndex;
 pub use vectors::Algorithm;

@@ -26,6 +26,11 @@ pub trait StoredIndex {
         numbered(b'd', self.number())
     }
 
+    /// The key of the row of an index with this name.
+    fn row_key(name: &[u8]) -> Vec<u8> {
+        named(Self::TAG, name)
+    }
+
     /// How far the index is filled; nothing once it is.
     fn progress(&self, tx: &mut Transaction<'_>) -> Option<Progress> {
         progress_of(tx, self.number())
@@ -44,13 +49,13 @@ pub trait StoredIndex {
     fn write_row(&self, tx: &mut Transaction<'_>, parts: &[&[u8]]) {
         let mut row = self.number().to_vec();
         parts.iter().for_each(|part| packed::push(&mut row, part));
-        tx.set(&named(Self::TAG, self.name()), &row);
+        tx.set(&Self::row_key(self.name()), &row);
         changed(tx);
     }
 
     /// Removes its row, the rows below its number, and how far it is filled.
     fn clear_all(&self, tx: &mut Transaction<'_>) {
-        tx.clear(&named(Self::TAG, self.name()));
+        tx.clear(&Self::row_key(self.name()));
         self.set_progress(tx, None);
         self.clear_rows(tx);
         changed(tx);

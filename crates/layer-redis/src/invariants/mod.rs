@@ -1,10 +1,12 @@
 //! The invariants between the rows of a Redis database, for `quartet check`: the indexes of expiry,
-//! the counts and indexes inside large collections, streams' groups, libraries' functions.
+//! the counts and indexes inside large collections, streams' groups, libraries' functions, indexes
+//! of search.
 //!
 //! Rows are walked once, each looked up in its index, and each index row in its target. Memory
 //! meanwhile holds the id of each large collection.
 
 mod collections;
+mod search;
 mod streams;
 mod vector_sets;
 
@@ -35,6 +37,7 @@ impl Invariants for RedisInvariants {
         verify_deadlines(verification, b'T');
         verify_deadlines(verification, b'F');
         verify_functions(verification);
+        search::verify(verification);
     }
 }
 

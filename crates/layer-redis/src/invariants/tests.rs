@@ -52,17 +52,17 @@ fn start() -> (Fixture, Connection) {
     (fixture, connection)
 }
 
-fn findings(fixture: &Fixture) -> quartet_engine::Findings {
+pub(super) fn findings(fixture: &Fixture) -> quartet_engine::Findings {
     let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(RedisInvariants)];
     fixture.layer.engine.judge(&invariants).unwrap()
 }
 
 /// Returns the findings, one line each.
-fn found(fixture: &Fixture) -> Vec<String> {
+pub(super) fn found(fixture: &Fixture) -> Vec<String> {
     findings(fixture).kept.into_iter().map(|finding| finding.what).collect()
 }
 
-fn plant(fixture: &Fixture, change: impl FnOnce(&mut Transaction<'_>)) {
+pub(super) fn plant(fixture: &Fixture, change: impl FnOnce(&mut Transaction<'_>)) {
     let mut partition = fixture.layer.engine.partition();
     let planted = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
         change(tx);
@@ -86,7 +86,7 @@ fn rows_of(fixture: &Fixture, key: &str) -> Rows {
     Rows { own, value, prefix }
 }
 
-fn first(fixture: &Fixture, prefix: &[u8]) -> Vec<u8> {
+pub(super) fn first(fixture: &Fixture, prefix: &[u8]) -> Vec<u8> {
     let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
     let row = reader.nth(prefix, &next_prefix(prefix), 0).unwrap();
     Transaction::layer_key(&row).to_vec()

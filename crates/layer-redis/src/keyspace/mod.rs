@@ -661,7 +661,7 @@ pub fn key_with_deadline(tx: &mut Transaction<'_>, index: u64) -> Option<(u8, Ve
 /// The tag and the database, in front of a place.
 const KEYS_PREFIX_BYTES: usize = 2;
 
-fn keys_range(db: u8) -> ([u8; 2], [u8; 2]) {
+pub fn keys_range(db: u8) -> ([u8; 2], [u8; 2]) {
     ([b'K', db], [b'K', db + 1])
 }
 

@@ -5,6 +5,7 @@
 //! refused before anything runs.
 
 mod collect;
+mod distinct;
 mod expression;
 mod functions;
 mod reducers;
@@ -385,6 +386,24 @@ mod tests {
         assert_eq!(reduced("COUNT_DISTINCT", &["@n"])[0], "g=g0 r=4");
         assert_eq!(reduced("FIRST_VALUE", &["@n", "BY", "@n", "DESC"])[0], "g=g0 r=9");
         assert_eq!(reduced("TOLIST", &["@m"])[0], "g=g0 r=4.5,9,13.5");
+    }
+
+    /// Estimates of groups add up to one of all.
+    #[test]
+    fn estimates_of_groups_are_merged() {
+        let estimates = Step::GroupBy {
+            properties: vec!["g".to_owned()],
+            reducers: vec![(Reducer::parse("HLL", &["@n"]).unwrap(), "estimate".to_owned())],
+        };
+        let sum = Step::GroupBy {
+            properties: vec![],
+            reducers: vec![(Reducer::parse("hll_sum", &["@estimate"]).unwrap(), "r".to_owned())],
+        };
+        let found = shown(run(&[estimates, sum], records(), &|| false).unwrap());
+        assert_eq!(found, ["r=12"]);
+        assert_eq!(reduced("HLL_SUM", &["@n"])[0], "g=g0 r=0");
+        let missing = Reducer::parse("HLL", &[]).unwrap_err().to_string();
+        assert_eq!(missing, "Missing arguments for HLL");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::SearchError;
 use crate::aggregate::collect::{Collect, Collection};
+use crate::aggregate::distinct::Distinct;
 use crate::aggregate::{Record, Value};
 
 /// A function of all records of a group.
@@ -23,6 +24,10 @@ pub enum Reducer {
     Avg(String),
     /// How many different values there are. COUNT_DISTINCTISH counts exactly, too.
     CountDistinct(String),
+    /// An estimate of how many different values there are, as bytes for `HllSum`.
+    Hll(String),
+    /// How many different values there are by several of these estimates together.
+    HllSum(String),
     /// The number below which this part of them is, from 0 to 1.
     Quantile(String, f64),
     /// The standard deviation of a sample.
@@ -53,6 +58,8 @@ impl Reducer {
             "MAX" => Reducer::Max,
             "AVG" => Reducer::Avg,
             "COUNT_DISTINCT" | "COUNT_DISTINCTISH" => Reducer::CountDistinct,
+            "HLL" => Reducer::Hll,
+            "HLL_SUM" => Reducer::HllSum,
             "STDDEV" => Reducer::StdDev,
             "TOLIST" => Reducer::ToList,
             "QUANTILE" => return quantile(arguments),
@@ -80,6 +87,8 @@ impl Reducer {
             | Reducer::Max(name)
             | Reducer::Avg(name)
             | Reducer::CountDistinct(name)
+            | Reducer::Hll(name)
+            | Reducer::HllSum(name)
             | Reducer::Quantile(name, _)
             | Reducer::StdDev(name)
             | Reducer::RandomSample(name, _)
@@ -156,6 +165,7 @@ pub(super) struct Reduced<'r> {
     sample: Vec<Value>,
     first: Option<(Value, Value)>,
     collection: Collection,
+    distinct: Option<Distinct>,
 }
 
 impl<'r> Reduced<'r> {
@@ -168,6 +178,7 @@ impl<'r> Reduced<'r> {
             sample: Vec::new(),
             first: None,
             collection: Collection::default(),
+            distinct: None,
         }
     }
 
@@ -176,6 +187,9 @@ impl<'r> Reduced<'r> {
         self.records += 1;
         if let Reducer::Collect(collect) = self.reducer {
             return self.collection.add(collect, record);
+        }
+        if let Reducer::Hll(name) | Reducer::HllSum(name) = self.reducer {
+            return self.estimate(record.get(name));
         }
         let before = self.numbers.len() + self.values.len() + self.sample.len();
         self.take(record);
@@ -189,9 +203,22 @@ impl<'r> Reduced<'r> {
         }
     }
 
+    /// Returns how many bytes more it keeps. A value that is no estimate adds nothing to a sum.
+    fn estimate(&mut self, value: &Value) -> usize {
+        let is_first = self.distinct.is_none();
+        let distinct = self.distinct.get_or_insert_with(Distinct::new);
+        match (self.reducer, value) {
+            (_, Value::Null) => {}
+            (Reducer::HllSum(_), Value::Text(bytes)) => _ = distinct.merge(bytes),
+            (Reducer::HllSum(_), _) => {}
+            _ => distinct.add(&value.bytes()),
+        }
+        if is_first { Distinct::BYTES } else { 0 }
+    }
+
     fn take(&mut self, record: &Record) {
         match self.reducer {
-            Reducer::Count | Reducer::Collect(_) => {}
+            Reducer::Count | Reducer::Collect(_) | Reducer::Hll(_) | Reducer::HllSum(_) => {}
             Reducer::Sum(name) | Reducer::Min(name) | Reducer::Max(name) => self.add_to_one(record.get(name)),
             Reducer::Avg(name) | Reducer::Quantile(name, _) | Reducer::StdDev(name) => {
                 self.numbers.extend(record.get(name).number());
@@ -261,6 +288,8 @@ impl<'r> Reduced<'r> {
             Reducer::Sum(_) | Reducer::Min(_) | Reducer::Max(_) => self.numbers.first().copied().unwrap_or(0.0),
             Reducer::Avg(_) => mean,
             Reducer::CountDistinct(_) => self.values.len() as f64,
+            Reducer::Hll(_) => return Value::Text(self.distinct.unwrap_or_else(Distinct::new).to_bytes()),
+            Reducer::HllSum(_) => self.distinct.map_or(0.0, |distinct| distinct.estimate()),
             Reducer::Quantile(_, part) => {
                 self.numbers.sort_by(f64::total_cmp);
                 let rank = (part * count).ceil().max(1.0) as usize - 1;

@@ -169,7 +169,7 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, Err
     }
     let catalogue = context.groups.indexes().catalogue(context.tx);
     index.clear(context.tx, &catalogue);
-    context.cursors().forget(&index.name);
+    context.cursors().forget(&index.number);
     context.reply.ok();
     Ok(Outcome::Done)
 }

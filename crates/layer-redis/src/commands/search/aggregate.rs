@@ -410,7 +410,7 @@ pub(super) fn open_cursor(
     (count, idle_ms_max): (usize, u64),
 ) -> Result<u64, ErrorReply> {
     let cursor = Cursor {
-        index: index.name.clone(),
+        index: index.number,
         records,
         count,
         idle_ms_max,
@@ -648,13 +648,13 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         false => None,
     };
     let now_ms = context.now_ms;
-    let name = match find(context, given[1], false) {
-        Ok(index) => index.name.clone(),
+    let index = match find(context, given[1], false) {
+        Ok(index) => index.number,
         Err(error) if error.text.starts_with("NOPERM") => return Err(error),
         Err(_) => return Err(CURSOR_GONE.into()),
     };
     if is("READ") {
-        let mut cursor = context.cursors().take(&name, id, now_ms).ok_or(CURSOR_GONE)?;
+        let mut cursor = context.cursors().take(&index, id, now_ms).ok_or(CURSOR_GONE)?;
         let total = cursor.records.len() as u64;
         let piece = cursor.piece(count);
         cursor.used_ms = now_ms;
@@ -666,7 +666,7 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         Ok(())
     } else if is("DEL") {
         let gone = "SEARCH_CURSOR_NOT_FOUND Cursor does not exist";
-        context.cursors().take(&name, id, now_ms).ok_or(gone)?;
+        context.cursors().take(&index, id, now_ms).ok_or(gone)?;
         context.reply.ok();
         Ok(())
     } else {

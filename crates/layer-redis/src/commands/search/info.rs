@@ -229,7 +229,7 @@ fn flags(index: &Index, field: &Field) -> Vec<&'static str> {
 }
 
 fn cursors(context: &mut Context<'_, '_>, index: &Index) {
-    let (all, of_index) = context.cursors().counts(&index.name);
+    let (all, of_index) = context.cursors().counts(&index.number);
     let figures = [
         ("global_idle", all as i64),
         ("global_total", all as i64),

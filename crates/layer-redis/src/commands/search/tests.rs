@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use quartet_engine::Invariants;
 use quartet_wire_resp::Value;
 use serde_json::Value as Json;
 
+use crate::invariants::RedisInvariants;
 use crate::testing::{Connection, Fixture, show};
 
 /// Whether a document is to be found, by what its fields hold.
@@ -439,6 +441,9 @@ impl Judge {
                     .is_some_and(|number| number >= 0.0)
         };
         assert_eq!(found, self.expected(&is_other));
+        let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(RedisInvariants)];
+        let findings = self.fixture.layer.engine.judge(&invariants).unwrap();
+        assert!(findings.kept.is_empty(), "{:?}", findings.kept);
     }
 }
 
@@ -568,6 +573,31 @@ fn a_large_database_is_filled_in_steps() {
     connection.check("FT.SEARCH i * LIMIT 0 0 => [600]");
 }
 
+/// Nothing is left of an index that goes before it is full, and nothing fills it.
+#[test]
+fn an_index_goes_while_it_is_filled() {
+    for drop in ["FT.DROPINDEX i", "FT.DROPINDEX i DD", "FLUSHALL"] {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        for key in 0..600 {
+            connection.run(&["HSET", &format!("k{key}"), "n", &key.to_string()]);
+        }
+        connection.check(&format!(
+            "FT.CREATE i SCHEMA n NUMERIC => OK\nHSET k0 n 1000 => 0\n{drop} => OK\nFT._LIST => []"
+        ));
+        fixture.layer.fill_indexes();
+        let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+        assert_eq!(reader.count(b"S", b"T"), 0, "{drop}");
+        let left = match drop {
+            "FT.DROPINDEX i" => 600,
+            "FLUSHALL" => 0,
+            // The only one that was in it.
+            _ => 599,
+        };
+        connection.check(&format!("DBSIZE => {left}"));
+    }
+}
+
 /// How many terms the settled documents of the index `i` have.
 fn settled_terms(connection: &mut Connection) -> String {
     let Value::Array(info) = connection.run(&["FT.INFO", "i"]) else {
@@ -665,6 +695,14 @@ fn a_cursor_gives_all_results_piece_by_piece() {
     assert_eq!(show(&connection.run(&["FT.CURSOR", "READ", "i", &id])), gone);
     let (_, id) = piece(connection.run(&words));
     assert_eq!(show(&connection.run(&["FT.CURSOR", "DEL", "i", &id])), "OK");
+    // A later index of the same name has none of the cursors of an earlier one.
+    for drop in ["FT.DROPINDEX i", "FLUSHALL"] {
+        let (_, id) = piece(connection.run(&words));
+        connection.check(&format!("{drop} => OK"));
+        assert_eq!(show(&connection.run(&["FT.CURSOR", "READ", "i", &id])), gone);
+        connection.check("FT.CREATE i SCHEMA n NUMERIC => OK");
+        assert_eq!(show(&connection.run(&["FT.CURSOR", "READ", "i", &id])), gone);
+    }
 }
 
 /// As programs count: the total is that of what LIMIT takes a part of.

@@ -46,6 +46,19 @@ pub trait Followed: StoredIndex {
 
     /// Takes up what waits beside the documents' words, if it is too much.
     fn settle_beside(&self, _: &mut dyn WriteRows) {}
+
+    /// Its fields, if some of them may have graphs of vectors.
+    fn graphs(&self) -> Option<&Schema> {
+        None
+    }
+
+    /// Keys that nobody has written since may be missing, as nobody looked at them.
+    fn skips_keys(&self) -> bool;
+
+    /// Documents that nobody has written since may be as an older definition has them.
+    fn keeps_older(&self) -> bool {
+        false
+    }
 }
 
 impl Followed for Index {
@@ -57,6 +70,19 @@ impl Followed for Index {
         if graph::waiting(rows, &self.definition.schema) > UNLINKED_MAX {
             link_some(rows, self);
         }
+    }
+
+    fn graphs(&self) -> Option<&Schema> {
+        Some(&self.definition.schema)
+    }
+
+    fn skips_keys(&self) -> bool {
+        self.definition.skips_initial_scan
+    }
+
+    /// Nothing tells whether synonyms were added without a scan.
+    fn keeps_older(&self) -> bool {
+        self.definition.keeps_older || !self.definition.schema.synonyms.is_empty()
     }
 }
 

@@ -120,6 +120,28 @@ fn an_index_goes_as_keys_do() {
     );
 }
 
+/// An index whose key is over before it is full goes as others do, and a later one of its name
+/// begins anew.
+#[test]
+fn an_index_expires_while_it_is_filled() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    for key in 0..600 {
+        run(&mut connection, &["HSET", &format!("k{key}"), "n", &key.to_string()]);
+    }
+    let create = "SEARCH.CREATE shop ON HASH PREFIX 1 k SCHEMA n U64 FAST => 1";
+    connection.check(&format!("{create}\nPEXPIRE shop 1 => 1\nHSET k0 n 5 => 0"));
+    fixture.advance_ms(2);
+    fixture.layer.fill_indexes();
+    connection.check("SEARCH.COUNT shop {} => -1\nSEARCH.LISTINDEXES => []");
+    connection.check(create);
+    fixture.layer.fill_indexes();
+    connection.check("SEARCH.COUNT shop {} => 600");
+    let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::new(crate::invariants::RedisInvariants)];
+    let findings = fixture.layer.engine.judge(&invariants).unwrap();
+    assert!(findings.kept.is_empty(), "{:?}", findings.kept);
+}
+
 #[test]
 fn documents_have_paths_and_arrays() {
     let fixture = Fixture::new();

@@ -27,6 +27,10 @@ fn is_there(keys: &mut Keyspace<'_, '_>, index: &KeyIndex) -> bool {
 
 /// A key that is too long is not found, and counted nowhere.
 impl Followed for KeyIndex {
+    fn skips_keys(&self) -> bool {
+        self.skips_initial_scan
+    }
+
     fn document(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Document>, Failure> {
         let schema = &self.definition.schema;
         let Some(contents) = Contents::find(keys, self, name) else {

@@ -1,0 +1,236 @@
+//! The invariants of search: an index has the documents that its keys are, and no others, and its
+//! rows agree with each other; rows of indexes belong to one.
+//!
+//! An index that does not hold what it promises is emptied and filled again from its keys.
+
+use std::ops::ControlFlow;
+
+use quartet_engine::{Repair, Transaction, UniqueId, Verification, decoded};
+use quartet_model::next_prefix;
+use quartet_search::judge::{self, Presence};
+
+use super::{database_and_name, entry};
+use crate::commands::search::upkeep::{Followed, rows};
+use crate::indexes::{Catalogue, Indexes, KeyIndex, Progress, StoredIndex, numbered};
+use crate::keyspace::changes::Changes;
+use crate::keyspace::{Entry, Keyspace, Kind, key_row, keys_range};
+
+/// Tags of rows that have a number behind them: how far an index is filled, its failures, its rows.
+const NUMBERED: &[u8] = b"bfd";
+
+const NUMBER_BYTES: usize = size_of::<UniqueId>();
+
+pub(super) fn verify(verification: &mut Verification<'_>) {
+    verify_index_keys(verification);
+    if verification.rows.nth(b"S", b"T", 0).is_none() {
+        return;
+    }
+    let mut frozen = verification.frozen();
+    let mut tx = frozen.transaction();
+    let Some(catalogue) = decoded(|| Catalogue::of_rows(&mut tx)) else {
+        let what = "the definition of an index is none that a version has written";
+        return verification.found(what.into(), Vec::new());
+    };
+    verify_mark(verification, &mut tx, &catalogue);
+    for index in catalogue.indexes() {
+        verify_index(verification, &mut tx, index.as_ref());
+    }
+    for index in catalogue.key_indexes() {
+        verify_index(verification, &mut tx, index.as_ref());
+    }
+    verify_owners(verification, &catalogue);
+    if tx.is_unreadable() {
+        verification
+            .rows
+            .scan_rows(b"", &[u8::MAX], &mut |_| ControlFlow::Continue(()));
+    }
+}
+
+/// Indexes are found only while there is the row that says which definitions they have.
+fn verify_mark(verification: &mut Verification<'_>, tx: &mut Transaction<'_>, catalogue: &Catalogue) {
+    let is_known = Indexes::default().catalogue(tx).is_empty() == catalogue.is_empty();
+    if !is_known {
+        let (key, value) = Catalogue::first_mark();
+        let what = "indexes are not found, as the row that says when they changed is missing";
+        verification.found(what.into(), vec![Repair::Set { key, value }]);
+    }
+}
+
+/// Judges an index by its keys, its keys by the index, and its rows by each other.
+fn verify_index<I: Followed>(verification: &mut Verification<'_>, tx: &mut Transaction<'_>, index: &I) {
+    let mut wrong = Vec::new();
+    let rows_of_layer = verification.rows;
+    let (start, end) = keys_range(0);
+    rows_of_layer.scan_rows(&start, &end, &mut |row| {
+        let (_, name) = database_and_name(Transaction::layer_key(row));
+        if index.covers(&name)
+            && let Some(entry) = entry(row)
+            && entry.kind == index.on()
+        {
+            let fault = decoded(|| of_key(tx, index, &name, &entry)).unwrap_or(Some(Fault::Different));
+            wrong.extend(fault.map(|fault| fault.of(&name)));
+        }
+        ControlFlow::Continue(())
+    });
+    let rest = decoded(|| {
+        let mut wrong = Vec::new();
+        let mut rows = rows(tx, index);
+        judge::each_key(&mut rows, &mut |name| {
+            let is_its_own = index.covers(name) && kind_of(verification, name) == Some(index.on());
+            if !is_its_own {
+                wrong.push(Fault::Foreign.of(name));
+            }
+        });
+        wrong.extend(judge::judge(&mut rows, index.graphs()).map(String::from));
+        wrong
+    });
+    wrong.extend(rest.unwrap_or_else(|| vec!["has rows that no version has written".into()]));
+    for what in wrong {
+        let what = format!("index \"{}\" {what}", index.name().escape_ascii());
+        verification.found(what, refill(index));
+    }
+}
+
+/// How an index and a key disagree.
+enum Fault {
+    Absent,
+    Different,
+    /// The index has it and should not.
+    Foreign,
+}
+
+impl Fault {
+    fn of(&self, name: &[u8]) -> String {
+        let key = format!("key \"{}\"", name.escape_ascii());
+        match self {
+            Fault::Absent => format!("lacks {key}"),
+            Fault::Different => format!("has {key} otherwise than it is"),
+            Fault::Foreign => format!("has {key}, which is none of its keys"),
+        }
+    }
+}
+
+/// Compares a key with an index that covers it. A key or field whose time is over may
+/// be in the index until it is removed.
+fn of_key<I: Followed>(tx: &mut Transaction<'_>, index: &I, name: &[u8], entry: &Entry) -> Option<Fault> {
+    let changes = Changes::default();
+    let now_ms = tx.now_micros() / 1000;
+    let progress = index.progress(tx);
+    let mut keys = Keyspace {
+        tx,
+        db: 0,
+        now_ms,
+        changes: &changes,
+    };
+    let document = index.document(&mut keys, name).ok().flatten();
+    let deadlines = [entry.expiry_ms, entry.field_deadlines().first_ms];
+    let is_over = deadlines.iter().flatten().any(|deadline_ms| *deadline_ms <= now_ms);
+    let mut rows = rows(tx, index);
+    let Some(document) = document else {
+        let is_in = quartet_search::index::id_of_key(&mut rows, name).is_some();
+        return (is_in && !is_over).then_some(Fault::Foreign);
+    };
+    let is_filled_anew = progress.is_some_and(|progress| progress.anew);
+    match judge::presence(&mut rows, &document) {
+        Presence::Absent if progress.is_none() && !index.skips_keys() && !is_over => Some(Fault::Absent),
+        Presence::Different if !is_filled_anew && !index.keeps_older() && !is_over => Some(Fault::Different),
+        _ => None,
+    }
+}
+
+fn kind_of(verification: &Verification<'_>, name: &[u8]) -> Option<Kind> {
+    let (mut kind, row_key) = (None, key_row(0, name));
+    let after = [row_key.as_slice(), &[0]].concat();
+    verification.rows.scan_rows(&row_key, &after, &mut |row| {
+        kind = entry(row).map(|entry| entry.kind);
+        ControlFlow::Break(())
+    });
+    kind
+}
+
+/// Empties an index; it is filled from its keys when the server runs.
+fn refill(index: &impl Followed) -> Vec<Repair> {
+    let start = index.rows_prefix();
+    let end = next_prefix(&start);
+    vec![
+        Repair::ClearRange { start, end },
+        Repair::Clear {
+            key: numbered(b'f', index.number()),
+        },
+        Repair::Set {
+            key: numbered(b'b', index.number()),
+            value: Progress::FIRST.to_row(),
+        },
+    ]
+}
+
+/// Rows of an index have one, and an index that is a key has that key.
+fn verify_owners(verification: &mut Verification<'_>, catalogue: &Catalogue) {
+    let of_redis = catalogue.indexes().map(|index| index.number);
+    let numbers: Vec<UniqueId> = of_redis
+        .chain(catalogue.key_indexes().map(|index| index.number))
+        .collect();
+    for tag in NUMBERED {
+        let mut start = vec![b'S', *tag];
+        let end = [b'S', tag + 1];
+        while let Some(row) = verification.rows.nth(&start, &end, 0) {
+            let key = Transaction::layer_key(&row);
+            let prefix = &key[..key.len().min(2 + NUMBER_BYTES)];
+            let next = next_prefix(prefix);
+            if !numbers.iter().any(|number| number.as_slice() == &prefix[2..]) {
+                let count = verification.rows.count(prefix, &next);
+                let repair = Repair::ClearRange {
+                    start: prefix.to_vec(),
+                    end: next.clone(),
+                };
+                verification.found(format!("{count} rows belong to no index"), vec![repair]);
+            }
+            start = next;
+        }
+    }
+    for index in catalogue.key_indexes() {
+        if has_key(verification, index) {
+            continue;
+        }
+        let what = format!("index \"{}\" is no key", index.name.escape_ascii());
+        verification.found(
+            what,
+            vec![Repair::Clear {
+                key: KeyIndex::row_key(&index.name),
+            }],
+        );
+    }
+}
+
+fn has_key(verification: &Verification<'_>, index: &KeyIndex) -> bool {
+    let (mut has, row_key) = (false, key_row(0, &index.name));
+    let after = [row_key.as_slice(), &[0]].concat();
+    verification.rows.scan_rows(&row_key, &after, &mut |row| {
+        let entry = entry(row);
+        has = entry.is_some_and(|entry| entry.kind == Kind::SearchIndex && entry.payload() == index.number);
+        ControlFlow::Break(())
+    });
+    has
+}
+
+/// A key of type `search` has its index.
+fn verify_index_keys(verification: &mut Verification<'_>) {
+    let rows = verification.rows;
+    rows.scan_rows(b"K", b"L", &mut |row| {
+        let row_key = Transaction::layer_key(row);
+        let Some(entry) = entry(row).filter(|entry| entry.kind == Kind::SearchIndex) else {
+            return ControlFlow::Continue(());
+        };
+        let (_, name) = database_and_name(row_key);
+        let definition = rows.get_row(&KeyIndex::row_key(&name));
+        let has_index = definition.is_some_and(|row| row.starts_with(entry.payload()));
+        if !has_index {
+            let what = format!("key \"{}\" is an index that there is not", name.escape_ascii());
+            verification.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Whether an index's rows agree with a document, and with each other. For `quartet check`.
+//!
+//! Postings and lengths are compared with the documents by sums of hashes, so that an index of any
+//! size is judged in the memory of one row. Rows that no version has written make it panic.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::document::{DocumentRow, OccurrencesRow};
+use crate::graph;
+use crate::index::{SeveralNumbers, State};
+use crate::layout::{DocumentId, after, bounded, document_row, id_of, key_row, push_number};
+use crate::lengths;
+use crate::postings;
+use crate::rows::Rows;
+use crate::schema::FieldKind;
+use crate::{Document, Schema};
+
+/// How an index has a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Not at all.
+    Absent,
+    /// With other words or values.
+    Different,
+    /// As it is.
+    Same,
+}
+
+/// Compares a document with what the index has under its key.
+pub fn presence(rows: &mut dyn Rows, document: &Document) -> Presence {
+    let Some(id) = crate::index::id_of_key(rows, &document.key) else {
+        return Presence::Absent;
+    };
+    let is_same = rows.get(&document_row(id)).as_deref() == Some(&document.to_row())
+        && document
+            .rows_beside(id)
+            .all(|(key, value)| rows.get(&key).as_deref() == Some(value));
+    if is_same { Presence::Same } else { Presence::Different }
+}
+
+/// Rows that are read at once while others are looked up.
+const PAGE_ROWS: usize = 256;
+
+/// Visits rows; the visitor may read others meanwhile.
+fn each(rows: &mut dyn Rows, start: &[u8], end: &[u8], visit: &mut dyn FnMut(&mut dyn Rows, &[u8], &[u8])) {
+    let mut start = start.to_vec();
+    loop {
+        let mut page = Vec::new();
+        rows.scan(&start, end, &mut |key, value| {
+            page.push((key.to_vec(), value.to_vec()));
+            match page.len() < PAGE_ROWS {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        for (key, value) in &page {
+            visit(rows, key, value);
+        }
+        match page.pop() {
+            Some((last, _)) if page.len() + 1 == PAGE_ROWS => start = [&last[..], &[0]].concat(),
+            _ => return,
+        }
+    }
+}
+
+/// Visits the keys of the documents.
+pub fn each_key(rows: &mut dyn Rows, visit: &mut dyn FnMut(&[u8])) {
+    each(rows, &key_row(b""), &after(&key_row(b"")), &mut |_, key, _| {
+        visit(&key[1..])
+    });
+}
+
+/// A sum that is equal for equal sets of things, in whatever order these come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    count: u64,
+    hashes: u128,
+}
+
+impl Sum {
+    fn add(&mut self, bytes: &[u8]) {
+        self.count += 1;
+        self.hashes = self.hashes.wrapping_add(xxh3_128(bytes));
+    }
+
+    /// `term` as it stands in keys.
+    fn add_posting(&mut self, term: &[u8], id: DocumentId, at: OccurrencesRow<'_>) {
+        let mut bytes = id.to_be_bytes().to_vec();
+        push_number(&mut bytes, at.frequency.into());
+        push_number(&mut bytes, at.fields);
+        push_number(&mut bytes, at.positions.len() as u128);
+        bytes.extend(at.positions);
+        bytes.extend(term);
+        self.add(&bytes);
+    }
+
+    fn add_length(&mut self, id: DocumentId, entry: u32) {
+        self.add(&[&id.to_be_bytes()[..], &entry.to_be_bytes()].concat());
+    }
+}
+
+/// Sums over the documents, which all other rows have to agree with.
+#[derive(Default)]
+struct Promised {
+    documents: u64,
+    tokens: u64,
+    of_fields: BTreeMap<u16, u64>,
+    several: BTreeMap<u16, u64>,
+    postings: Sum,
+    lengths: Sum,
+    /// Rows beside documents, by tag.
+    beside: BTreeMap<u8, u64>,
+    wrong: Option<&'static str>,
+}
+
+impl Promised {
+    fn demand(&mut self, holds: bool, otherwise: &'static str) {
+        if !holds {
+            self.wrong.get_or_insert(otherwise);
+        }
+    }
+
+    fn add_document(&mut self, rows: &mut dyn Rows, state: &State, id: DocumentId, row: &[u8]) {
+        self.demand(id <= state.last_id, "has a document with an id that was not given out");
+        if id <= state.settled {
+            self.add_settled(id, row);
+        }
+        let mut document = DocumentRow::read(row);
+        let known = rows.get(&key_row(document.key)).map(|id| id_of(&id));
+        self.demand(known == Some(id), "has a document to which no key leads");
+        self.documents += 1;
+        self.tokens += u64::from(document.length);
+        document.terms(|_, _| {});
+        document.field_lengths(|field, length| *self.of_fields.entry(field).or_default() += u64::from(length));
+        let mut several = SeveralNumbers::default();
+        let mut beside = Vec::new();
+        document.rows_beside(id, |key| {
+            several.note(&key);
+            beside.push(key);
+        });
+        several
+            .fields()
+            .for_each(|field| *self.several.entry(field).or_default() += 1);
+        beside.sort();
+        beside.dedup();
+        for key in beside {
+            let is_there = rows.show(&key, &mut |_| {});
+            self.demand(is_there, "lacks a value of a document");
+            *self.beside.entry(key[0]).or_default() += 1;
+        }
+    }
+
+    /// Adds what is promised by a document that is in postings.
+    fn add_settled(&mut self, id: DocumentId, row: &[u8]) {
+        let mut document = DocumentRow::read(row);
+        self.lengths.add_length(id, lengths::entry_of(&document));
+        document.terms(|term, at| self.postings.add_posting(&bounded(term), id, at));
+    }
+}
+
+/// Judges the rows of an index by each other; `schema` is that of an index whose vectors may have
+/// graphs. Returns a fault, as the end of a sentence that begins with the index, or nothing if all
+/// agree.
+pub fn judge(rows: &mut dyn Rows, schema: Option<&Schema>) -> Option<&'static str> {
+    let state = State::read(rows);
+    let mut promised = Promised::default();
+    promised.demand(
+        state.settled <= state.last_id,
+        "says that more is settled than there was",
+    );
+    each(rows, b"d", b"e", &mut |rows, key, row| {
+        promised.add_document(rows, &state, id_of(key), row);
+    });
+    each(rows, b"x", b"y", &mut |rows, key, row| {
+        let id = id_of(key);
+        let is_gone = id <= state.settled && !rows.show(&document_row(id), &mut |_| {});
+        promised.demand(is_gone, "has a document that is gone and is not");
+        promised.add_settled(id, row);
+    });
+    let gone_vectors = rows.count(b"y", b"z");
+    *promised.beside.entry(b'v').or_default() += gone_vectors;
+    let Promised { documents, tokens, .. } = promised;
+    promised.demand(
+        documents == state.documents,
+        "says that it has another number of documents",
+    );
+    promised.demand(
+        tokens == state.tokens,
+        "says that its documents have another number of words",
+    );
+    promised.demand(rows.count(b"k", b"l") == documents, "has keys without documents");
+    for tag in *b"gnloiv" {
+        let count = promised.beside.get(&tag).copied().unwrap_or_default();
+        promised.demand(
+            rows.count(&[tag], &[tag + 1]) == count,
+            "has values that no document has",
+        );
+    }
+    let of_fields = numbers(rows, b'f') == promised.of_fields;
+    promised.demand(of_fields, "says that a field has another number of words");
+    let several = numbers(rows, b'q') == promised.several;
+    promised.demand(several, "says that other documents have several numbers");
+    let postings = judge_postings(rows);
+    promised.demand(
+        postings == Some(promised.postings),
+        "has postings that are not those of its documents",
+    );
+    let mut lengths = Sum::default();
+    lengths::each(rows, &mut |id, entry| lengths.add_length(id, entry));
+    promised.demand(
+        lengths == promised.lengths,
+        "has lengths that are not those of its documents",
+    );
+    for (field, of_schema) in schema.into_iter().flat_map(Schema::fields) {
+        if matches!(&of_schema.kind, FieldKind::Vector(kind) if kind.graph().is_some()) {
+            promised.demand(graph::is_sound(rows, field, state.last_id), "has a graph that is none");
+        }
+    }
+    let known: u64 = b"defghiklmnopquvwxy"
+        .iter()
+        .map(|tag| rows.count(&[*tag], &[tag + 1]))
+        .sum();
+    promised.demand(rows.count(b"", &[u8::MAX]) == known, "has rows of no kind");
+    promised.wrong
+}
+
+/// The numbers of all fields in the rows with a tag.
+fn numbers(rows: &mut dyn Rows, tag: u8) -> BTreeMap<u16, u64> {
+    let mut numbers = BTreeMap::new();
+    rows.scan(&[tag], &[tag + 1], &mut |key, row| {
+        let field = key[1..].try_into().expect("two bytes of field");
+        numbers.insert(u16::from_be_bytes(field), id_of(row));
+        ControlFlow::Continue(())
+    });
+    numbers
+}
+
+/// The sum of all postings; nothing if a term's rows do not agree.
+fn judge_postings(rows: &mut dyn Rows) -> Option<Sum> {
+    let (mut sum, mut are_sound, mut older_rows) = (Sum::default(), true, 0);
+    each(rows, b"w", b"x", &mut |rows, key, row| {
+        let (mut count, mut last) = (0, 0);
+        older_rows += postings::each(rows, &key[1..], row, &mut |id, at| {
+            are_sound &= id > last;
+            (count, last) = (count + 1, id);
+            sum.add_posting(&key[1..], id, at);
+        });
+        are_sound &= count == postings::documents_of(row);
+    });
+    (are_sound && older_rows == rows.count(b"p", b"q")).then_some(sum)
+}
