@@ -308,6 +308,14 @@ def all_but_estimates(case: Case) -> bool:
     return near(theirs, ours)
 
 
+def all_but_numbers_of_none(case: Case) -> bool:
+    if not case.has_answers():
+        return False
+    of_none = (b"nan", b"inf", b"-inf")
+    theirs, ours = (in_no_order([{name: b"0" if value in of_none else value for name, value in row.items()} for row in table]) for table in case.tables())
+    return near(theirs, ours)
+
+
 def as_many_records(case: Case) -> bool:
     """Or the original refuses to compute with them."""
     if not case.is_about("FT.AGGREGATE"):
@@ -362,6 +370,7 @@ CLASSES: list[tuple[str, Callable[[Case], bool], Callable[[Case], bool]]] = [
     ("words that HIGHLIGHT marks", lambda case: has("HIGHLIGHT")(case) and not has("SUMMARIZE")(case), texts_are_same),
     ("fragments of SUMMARIZE", has("SUMMARIZE"), keys_are_same),
     ("estimates of COUNT_DISTINCTISH", has(ESTIMATE), all_but_estimates),
+    ("reducers of no numbers", has("SUM", "MIN", "MAX"), all_but_numbers_of_none),
     ("several values of a path in dialect 3", lambda case: case.index.is_json and is_of_dialect("3", "4")(case), as_many_records),
 ]
 

@@ -346,10 +346,10 @@ impl QueryVector {
         let distance = match self.kind.metric {
             Metric::L2 => self.sum(stored, |a, b| (a - b) * (a - b), |a, b| (a - b) * (a - b)),
             Metric::InnerProduct => 1.0 - self.product(stored),
-            Metric::Cosine if self.kind.is_normalized() => 1.0 - self.product(stored),
+            Metric::Cosine if self.kind.is_normalized() => of_cosine(self.product(stored)),
             Metric::Cosine => {
                 let norm = self.kind.norm(&self.kind.components(stored));
-                1.0 - self.product(stored) / (self.norm * norm)
+                of_cosine(self.product(stored) / (self.norm * norm))
             }
         };
         if distance.is_nan() { f64::INFINITY } else { distance }
@@ -379,6 +379,11 @@ impl QueryVector {
             Component::Uint8 => summed(&self.singles, stored, |[byte]| f32::from(byte), of_singles),
         }
     }
+}
+
+/// From 0 to 2: vectors whose length is one but for rounding are not farther apart than opposite ones.
+fn of_cosine(cosine: f64) -> f64 {
+    1.0 - cosine.clamp(-1.0, 1.0)
 }
 
 /// Sums that are kept beside each other, so that a processor can do them at once. Each is of the
@@ -425,6 +430,22 @@ mod tests {
         let query = kind.query(&blob(&[3.0, 4.0])).unwrap();
         let found = query.distance(&kind.stored(&blob(&[3.0, 0.0])));
         assert!((found - expected).abs() < 1e-6, "{found}");
+    }
+
+    #[test]
+    fn opposite_vectors_are_two_apart_in_spite_of_rounding() {
+        let kind = VectorKind::new(Component::Float32, 3, Metric::Cosine).unwrap();
+        for scale in [0.1_f32, 0.3, 0.7, 1.0, 3.0] {
+            let bytes = |sign: f32| {
+                [0.1_f32, 0.1, 0.5]
+                    .map(|one| (sign * scale * one).to_le_bytes())
+                    .concat()
+            };
+            let query = kind.query(&bytes(1.0)).unwrap();
+            let distance = |sign: f32| query.distance(&kind.stored(&bytes(sign)));
+            assert!((1.999_999..=2.0).contains(&distance(-1.0)), "{scale}");
+            assert!((0.0..0.000_001).contains(&distance(1.0)), "{scale}");
+        }
     }
 
     #[test]

@@ -144,6 +144,8 @@ impl Definition {
                 self.names_stop_words = true;
             }
             b"SKIPINITIALSCAN" => self.skips_initial_scan = true,
+            // Of versions before 2.0, which every later one takes and passes over.
+            b"NOSCOREIDX" => {}
             // Documents without a value are always found.
             b"INDEXALL" => {
                 let word = words.argument("INDEXALL")?.to_ascii_uppercase();

@@ -14,6 +14,8 @@ pub enum Function {
     Exists,
     /// The terms by which the document was found. Gets the record.
     MatchedTerms,
+    /// One of two values. Only the one that is taken has to be there.
+    Case,
     /// Every other, by its position in the table.
     Other(u8),
 }
@@ -43,9 +45,6 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
     ("contains", 2, 2, |values| of_two(values, occurrences)),
     ("format", 1, usize::MAX, format),
     ("split", 1, 3, split),
-    ("case", 3, 3, |values| {
-        Ok(values[if values[0].is_true() { 1 } else { 2 }].clone())
-    }),
     ("to_number", 1, 1, to_number),
     ("to_str", 1, 1, |values| Ok(Value::Text(values[0].bytes()))),
     ("geodistance", 2, 4, geodistance),
@@ -86,6 +85,7 @@ impl Function {
         match name {
             "exists" => return Some(Function::Exists),
             "matched_terms" => return Some(Function::MatchedTerms),
+            "case" => return Some(Function::Case),
             _ => {}
         }
         let found = TABLE.iter().position(|(known, ..)| *known == name);
@@ -103,6 +103,7 @@ impl Function {
             Function::MatchedTerms => ("matched_terms", 0, usize::MAX, |_| {
                 unreachable!("answered by the record")
             }),
+            Function::Case => ("case", 3, 3, |_| unreachable!("answered from the branch that is taken")),
             Function::Other(at) => TABLE[usize::from(at)],
         }
     }

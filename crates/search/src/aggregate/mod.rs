@@ -235,16 +235,44 @@ impl<'s> Grouping<'s> {
         })
     }
 
-    /// Adds a record to its group.
+    /// Adds a record to its group. If a property has several values, the record is in the group of
+    /// each.
     pub fn add(&mut self, record: &Record) -> Result<(), SearchError> {
+        let mut combinations: usize = 1;
         for (value, name) in self.values.iter_mut().zip(self.properties) {
             value.become_like(record.get(name));
+            if let Value::List(values) = value {
+                combinations = combinations.saturating_mul(values.len().max(1));
+            }
         }
+        if combinations > GROUPS_MAX {
+            return Err(too_many_groups());
+        }
+        if !self.values.iter().any(|value| matches!(value, Value::List(_))) {
+            return self.add_to_group(record);
+        }
+        let given = self.values.clone();
+        for combination in 0..combinations {
+            let mut rest = combination;
+            // The last property's values follow each other.
+            for (value, given) in self.values.iter_mut().zip(&given).rev() {
+                if let Value::List(values) = given {
+                    let count = values.len().max(1);
+                    value.become_like(values.get(rest % count).unwrap_or(&Value::Null));
+                    rest /= count;
+                }
+            }
+            self.add_to_group(record)?;
+        }
+        Ok(())
+    }
+
+    fn add_to_group(&mut self, record: &Record) -> Result<(), SearchError> {
         let count = self.groups.len();
         let group = match self.groups.get_mut(&self.values) {
             Some(group) => group,
             None if count == GROUPS_MAX => {
-                return Err(SearchError::Limit(format!("A GROUPBY has at most {GROUPS_MAX} groups")));
+                return Err(too_many_groups());
             }
             None => {
                 let reduced = self.reducers.iter().map(|(reducer, _)| Reduced::new(reducer));
@@ -274,6 +302,10 @@ impl<'s> Grouping<'s> {
         };
         groups.into_iter().map(record).collect()
     }
+}
+
+fn too_many_groups() -> SearchError {
+    SearchError::Limit(format!("A GROUPBY has at most {GROUPS_MAX} groups"))
 }
 
 fn grouped(step: &Step, records: &[Record], time: &mut Time<'_>) -> Result<Vec<Record>, SearchError> {
@@ -368,7 +400,8 @@ mod tests {
         group(vec![(reducer, "r".to_owned())])
     }
 
-    /// As the original answered for the same documents, but that 2.10 counts absent values in AVG.
+    /// As the original answered for the same documents, but that 2.10 counts absent values in AVG
+    /// and answers 0 where there is no number.
     #[test]
     fn groups_are_reduced_as_the_original_does() {
         assert_eq!(reduced("COUNT", &[]), ["g=g0 r=4", "g=g1 r=4", "g=g2 r=4"]);
@@ -376,7 +409,7 @@ mod tests {
         assert_eq!(reduced("MIN", &["@m"]), ["g=g0 r=4.5", "g=g1 r=1.5", "g=g2 r=3"]);
         assert_eq!(reduced("MAX", &["@m"]), ["g=g0 r=13.5", "g=g1 r=15", "g=g2 r=16.5"]);
         assert_eq!(reduced("AVG", &["@m"])[0], "g=g0 r=9");
-        assert_eq!(reduced("SUM", &["@g"])[0], "g=g0 r=0");
+        assert_eq!(reduced("SUM", &["@g"])[0], "g=g0 r=nan");
         assert_eq!(
             reduced("QUANTILE", &["@n", "0.5"]),
             ["g=g0 r=3", "g=g1 r=4", "g=g2 r=5"]
@@ -404,6 +437,46 @@ mod tests {
         assert_eq!(reduced("HLL_SUM", &["@n"])[0], "g=g0 r=0");
         let missing = Reducer::parse("HLL", &[]).unwrap_err().to_string();
         assert_eq!(missing, "Missing arguments for HLL");
+    }
+
+    #[test]
+    fn where_no_number_is_there_is_no_least_and_no_sum() {
+        for (name, arguments, answer) in [
+            ("SUM", &["@z"][..], "nan"),
+            ("AVG", &["@z"], "nan"),
+            ("QUANTILE", &["@z", "0.5"], "nan"),
+            ("MIN", &["@z"], "inf"),
+            ("MAX", &["@z"], "-inf"),
+            ("STDDEV", &["@z"], "0"),
+            ("RANDOM_SAMPLE", &["@z", "1"], ""),
+        ] {
+            assert_eq!(reduced(name, arguments)[0], format!("g=g0 r={answer}"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_in_the_group_of_each_value_of_a_list() {
+        let list = |values: &[&str]| Value::List(values.iter().copied().map(Value::text).collect());
+        let record = |a: Value, b: Value| {
+            [("a".to_owned(), a), ("b".to_owned(), b)]
+                .into_iter()
+                .collect::<Record>()
+        };
+        let records = vec![
+            record(list(&["x", "y"]), list(&["1", "2"])),
+            record(list(&["y", "y"]), list(&["2"])),
+            record(list(&[]), Value::text("1")),
+        ];
+        let steps = [Step::GroupBy {
+            properties: vec!["a".into(), "b".into()],
+            reducers: vec![(Reducer::Count, "c".into())],
+        }];
+        let groups = shown(run(&steps, records, &|| false).unwrap());
+        let expected = ["a= b=1 c=1", "a=x b=1 c=1", "a=x b=2 c=1", "a=y b=1 c=1", "a=y b=2 c=3"];
+        assert_eq!(groups, expected);
+        let long = Value::List((0..2000).map(|number| Value::Number(f64::from(number))).collect());
+        let refused = run(&steps, vec![record(long.clone(), long)], &|| false);
+        assert!(matches!(refused, Err(SearchError::Limit(_))));
     }
 
     #[test]

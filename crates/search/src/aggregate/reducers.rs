@@ -248,8 +248,12 @@ impl<'r> Reduced<'r> {
         self.numbers.push(now);
     }
 
-    /// Every record is in the sample with the same probability.
+    /// Every value is in the sample with the same probability.
     fn add_to_sample(&mut self, value: &Value, size: usize) {
+        if *value == Value::Null {
+            self.records -= 1;
+            return;
+        }
         if self.sample.len() < size {
             return self.sample.push(value.clone());
         }
@@ -281,11 +285,13 @@ impl<'r> Reduced<'r> {
         let mean = if count > 0.0 {
             self.numbers.iter().sum::<f64>() / count
         } else {
-            0.0
+            f64::NAN
         };
         Value::Number(match self.reducer {
             Reducer::Count => self.records as f64,
-            Reducer::Sum(_) | Reducer::Min(_) | Reducer::Max(_) => self.numbers.first().copied().unwrap_or(0.0),
+            Reducer::Sum(_) => self.numbers.first().copied().unwrap_or(f64::NAN),
+            Reducer::Min(_) => self.numbers.first().copied().unwrap_or(f64::INFINITY),
+            Reducer::Max(_) => self.numbers.first().copied().unwrap_or(f64::NEG_INFINITY),
             Reducer::Avg(_) => mean,
             Reducer::CountDistinct(_) => self.values.len() as f64,
             Reducer::Hll(_) => return Value::Text(self.distinct.unwrap_or_else(Distinct::new).to_bytes()),
@@ -293,7 +299,7 @@ impl<'r> Reduced<'r> {
             Reducer::Quantile(_, part) => {
                 self.numbers.sort_by(f64::total_cmp);
                 let rank = (part * count).ceil().max(1.0) as usize - 1;
-                self.numbers.get(rank).copied().unwrap_or(0.0)
+                self.numbers.get(rank).copied().unwrap_or(f64::NAN)
             }
             Reducer::StdDev(_) => {
                 let squares = self.numbers.iter().map(|number| (number - mean).powi(2));

@@ -211,9 +211,23 @@ pub struct Record {
     properties: Vec<(String, Value)>,
     /// The terms by which the document was found.
     matched: Vec<Vec<u8>>,
+    is_of_filter: bool,
 }
 
 impl Record {
+    /// A record for an index's FILTER, where a comparison with an absent property is false and not
+    /// an error.
+    pub fn of_filter() -> Record {
+        Record {
+            is_of_filter: true,
+            ..Record::default()
+        }
+    }
+
+    pub(super) fn is_of_filter(&self) -> bool {
+        self.is_of_filter
+    }
+
     /// The value of a property; null if it has none.
     pub fn get(&self, name: &str) -> &Value {
         let found = self.properties.iter().find(|(known, _)| known == name);
@@ -258,7 +272,7 @@ impl FromIterator<(String, Value)> for Record {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Record {
         Record {
             properties: pairs.into_iter().collect(),
-            matched: Vec::new(),
+            ..Record::default()
         }
     }
 }

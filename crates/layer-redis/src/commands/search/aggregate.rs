@@ -569,7 +569,7 @@ fn check_bytes(bytes: usize) -> Result<(), ErrorReply> {
 
 /// The steps, and the LIMIT at their end, with the order that it takes a part of. The total is that
 /// of what it takes them from.
-fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
+pub(super) fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
     let behind = match steps {
         [.., Step::SortBy { .. }, Step::Limit { .. }] => 2,
         [.., Step::Limit { .. }] => 1,

@@ -40,6 +40,7 @@ pub struct Common {
     began_micros: u64,
     pub timeout_ms: u64,
     pub dialect: u8,
+    pub names_dialect: bool,
     pub parameters: Option<Parameters>,
     pub fields: Option<Vec<Vec<u8>>>,
     ranges: Vec<(Vec<u8>, NumberRange)>,
@@ -61,6 +62,7 @@ impl Common {
             began_micros: context.engine().now_micros(),
             timeout_ms: timeout_ms.max(0) as u64,
             dialect: config.search_default_dialect.load(Ordering::Relaxed) as u8,
+            names_dialect: false,
             parameters: None,
             fields: None,
             ranges: Vec::new(),
@@ -76,6 +78,8 @@ impl Common {
             self.expander = Expander::of_name(&words.text("EXPANDER")?);
         } else if words.take("PAYLOAD") {
             self.payload = Some(words.argument("PAYLOAD")?.to_vec());
+        } else if words.take("WITHCOUNT") || words.take("WITHOUTCOUNT") {
+            // A total is that of all matches, whichever is asked for.
         } else if words.take("NOSTOPWORDS") {
             self.keeps_stop_words = true;
         } else if words.take("LANGUAGE") {
@@ -98,6 +102,7 @@ impl Common {
             self.timeout_ms = number.ok_or_else(|| refused("TIMEOUT requires a non negative integer"))?;
         } else if words.take("DIALECT") {
             self.dialect = dialect(words)?;
+            self.names_dialect = true;
         } else if words.take("PARAMS") {
             self.take_parameters(words)?;
         } else if words.take("FILTER") {

@@ -11,13 +11,15 @@ use quartet_search::search::{HITS_MAX, Hit, Request, Scorer};
 use quartet_search::vectors::Metric;
 use quartet_wire_resp::Arguments;
 
-use super::aggregate::{AggregateArguments, Source, open_cursor, write_pairs};
+use super::aggregate::{AggregateArguments, Source, open_cursor, paged, write_pairs};
 use super::content;
 use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};
 
+/// How many searches there are, if the request says so.
+const SEARCHES: u64 = 2;
 const WINDOW_DEFAULT: usize = 20;
 const CONSTANT_DEFAULT: f64 = 60.0;
 const NEAREST_DEFAULT: usize = 10;
@@ -91,8 +93,31 @@ fn score_name(words: &mut Words<'_>) -> Result<Option<String>, ErrorReply> {
     }
 }
 
+fn refuse_dialect(words: &Words<'_>) -> Result<(), ErrorReply> {
+    match words.peek().is_some_and(|word| word.eq_ignore_ascii_case(b"DIALECT")) {
+        true => Err(no_dialect()),
+        false => Ok(()),
+    }
+}
+
+fn no_dialect() -> ErrorReply {
+    refused(
+        "DIALECT is not supported in FT.HYBRID or any of its subqueries. Please check the documentation on \
+         search-default-dialect configuration.",
+    )
+}
+
 impl<'w> TextPart<'w> {
     fn read(words: &mut Words<'w>) -> Result<TextPart<'w>, ErrorReply> {
+        let count = words
+            .peek()
+            .and_then(|word| std::str::from_utf8(word).ok()?.parse::<u64>().ok());
+        if let Some(count) = count {
+            words.next();
+            if count != SEARCHES {
+                return Err(refused("FT.HYBRID currently supports only two subqueries"));
+            }
+        }
         if !words.take("SEARCH") {
             return Err(refused("SEARCH argument is required"));
         }
@@ -118,6 +143,7 @@ impl<'w> TextPart<'w> {
 
 impl<'w> VectorPart<'w> {
     fn read(index: &Index, words: &mut Words<'w>) -> Result<VectorPart<'w>, ErrorReply> {
+        refuse_dialect(words)?;
         if !words.take("VSIM") {
             return Err(refused("VSIM argument is required"));
         }
@@ -130,6 +156,7 @@ impl<'w> VectorPart<'w> {
             return Err(refused("Expected a VECTOR field"));
         };
         let vector = words.argument("VSIM")?;
+        refuse_dialect(words)?;
         let mut part = VectorPart {
             field,
             metric: kind.metric(),
@@ -146,7 +173,7 @@ impl<'w> VectorPart<'w> {
                 part.nearness = nearest(words)?;
             } else if words.take("RANGE") {
                 part.nearness = within(words)?;
-            } else if words.take("FILTER") {
+            } else if part.filter.is_none() && words.take("FILTER") {
                 part.filter = Some(filter(words)?);
             } else if let Some(given) = score_name(words)? {
                 part.score_name = Some(given);
@@ -299,6 +326,9 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let vector = VectorPart::read(&index, &mut rest)?;
     let combination = Combination::read(&mut rest)?;
     let mut asked = AggregateArguments::read(context, &mut rest)?;
+    if asked.common.names_dialect {
+        return Err(no_dialect());
+    }
     asked.adds_scores = true;
     let mut text_query = asked.common.query(&index, text.query)?;
     text_query.root.leave_tags_unscored();
@@ -371,7 +401,7 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         content::check_time(records.len(), &is_over)?;
         let of_source = source.record(context, &one.hit);
         let mut record = Record::default();
-        if !has_load && !is_grouped(&asked.steps) {
+        if !has_load || is_grouped(&asked.steps) {
             record.set(KEY, Value::Text(one.hit.key.clone()));
         }
         for (name, value) in of_source.iter().filter(|(name, _)| keeps_score || *name != SCORE) {
@@ -389,17 +419,14 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         }
         records.push(record);
     }
+    let (first, page) = paged(&asked.steps);
+    let records = aggregate::run(first, records, &is_over)?;
     let total = records.len() as u64;
+    let mut records = aggregate::run(page, records, &is_over)?;
     let is_limited = asked.steps.iter().any(|step| matches!(step, Step::Limit { .. }));
-    let mut records = aggregate::run(&asked.steps, records, &is_over)?;
     if !is_limited {
         records.truncate(RESULTS_DEFAULT);
     }
-    let total = if is_grouped(&asked.steps) {
-        records.len() as u64
-    } else {
-        total
-    };
     let micros = context.engine().now_micros().saturating_sub(started_micros);
     write(context, total, &records, micros);
     Ok(Outcome::Done)

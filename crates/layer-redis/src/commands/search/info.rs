@@ -30,8 +30,13 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let mut info = Info { context, pairs: 0 };
     info.text("index_name", &index.name);
     info.key("index_options");
-    let options = index.definition.options.iter().map(|option| option.0);
-    let options: Vec<&str> = options
+    let given = index.definition.options.iter().map(|option| option.0);
+    let is_given = |name: &str| given.clone().any(|option| option == name);
+    // Without offsets nothing can be highlighted.
+    let implied = (is_given("NOOFFSETS") && !is_given("NOHL")).then_some("NOHL");
+    let options: Vec<&str> = given
+        .clone()
+        .chain(implied)
         .chain(index.definition.skips_initial_scan.then_some("SKIPINITIALSCAN"))
         .collect();
     info.context.reply.array(options.len());

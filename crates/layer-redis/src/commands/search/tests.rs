@@ -799,6 +799,71 @@ fn a_hybrid_search_combines_ranks() {
         answer("FT.HYBRID i SEARCH shoes VSIM @v $q KNN 2 X 2 PARAMS 2 q a"),
         ["!SEARCH_ARG_UNRECOGNIZED Unknown argument `X` in KNN"]
     );
+    let found = answer("FT.HYBRID i 2 SEARCH shoes VSIM @v $q FILTER @__key==\"k2\" PARAMS 2 q a");
+    assert_eq!(found[0], "!SEARCH_SYNTAX Unknown field at offset 0 near __key");
+    let kept = answer("FT.HYBRID i 2 SEARCH shoes VSIM @v $q COMBINE RRF 0 FILTER @__key==\"k2\" PARAMS 2 q a");
+    assert_eq!((kept[1].as_str(), kept[3].matches("__key").count()), ("1", 1));
+    let kept = answer(
+        "FT.HYBRID i 2 SEARCH shoes YIELD_SCORE_AS w VSIM @v $q FILTER @t:hats FILTER case(exists(@w),0,1) \
+         PARAMS 2 q a",
+    );
+    assert_eq!(
+        (kept[1].as_str(), kept[3].contains("__key k3")),
+        ("1", true),
+        "{kept:?}"
+    );
+    let lists =
+        answer("FT.HYBRID i SEARCH hats VSIM @v $q FILTER @t:hats GROUPBY 0 REDUCE TOLIST 1 @__key AS k PARAMS 2 q a");
+    assert_eq!(lists[3], "[[k [k3]]]");
+    let refused = answer("FT.HYBRID i 3 SEARCH shoes VSIM @v $q PARAMS 2 q a");
+    assert_eq!(
+        refused,
+        ["!SEARCH_PARSE_ARGS FT.HYBRID currently supports only two subqueries"]
+    );
+    for request in [
+        "SEARCH shoes DIALECT 2 VSIM @v $q PARAMS 2 q a",
+        "SEARCH shoes VSIM @v $q DIALECT 2 PARAMS 2 q a",
+        "SEARCH shoes VSIM @v $q PARAMS 2 q a DIALECT 2",
+    ] {
+        let refused = answer(&format!("FT.HYBRID i {request}"));
+        assert!(
+            refused[0].contains("DIALECT is not supported in FT.HYBRID"),
+            "{refused:?}"
+        );
+    }
+}
+
+/// A key passes by its name, and a comparison with a field that it does not have is false.
+#[test]
+fn an_index_s_filter_sees_the_key_and_takes_absent_fields_as_false() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let mut create = |name: &str, filter: &str| {
+        let request = [
+            "FT.CREATE",
+            name,
+            "NOSCOREIDX",
+            "FILTER",
+            filter,
+            "SCHEMA",
+            "a",
+            "NUMERIC",
+            "b",
+            "NUMERIC",
+        ];
+        assert_eq!(show(&connection.run(&request)), "OK");
+    };
+    create("named", "startswith(@__key, \"thing:\")");
+    create("either", "@a==0 || @b==0");
+    create("both", "(@a==0 && @b==0) || (@b==0 && @b<1)");
+    connection.check("HSET thing:1 a 1 => 1");
+    connection.check("HSET other:1 b 0 => 1");
+    connection.check("FT.SEARCH named * NOCONTENT => [1 thing:1]");
+    connection.check("FT.SEARCH either * NOCONTENT => [1 other:1]");
+    connection.check("FT.SEARCH both * NOCONTENT => [1 other:1]");
+    connection.check("HSET thing:1 a 0 => 0");
+    connection.check("FT.SEARCH either * SORTBY a WITHCOUNT NOCONTENT => [2 thing:1 other:1]");
+    connection.check("FT.AGGREGATE both * WITHCOUNT LIMIT 0 0 => [1]");
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn document(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Result<O
     let Some(contents) = Contents::find(keys, index, name) else {
         return Ok(None);
     };
-    if !passes(keys, index, &contents) {
+    if !passes(keys, index, name, &contents) {
         return Ok(None);
     }
     let other;
@@ -262,13 +262,17 @@ fn language(keys: &mut Keyspace<'_, '_>, index: &Index, contents: &Contents) -> 
 }
 
 /// The index's FILTER is true for the key, or there is none. An error is not true. A property is a
-/// field of the index, or one of the key.
-fn passes(keys: &mut Keyspace<'_, '_>, index: &Index, contents: &Contents) -> bool {
+/// field of the index, or one of the key, or `__key`.
+fn passes(keys: &mut Keyspace<'_, '_>, index: &Index, key: &[u8], contents: &Contents) -> bool {
     let Some((_, filter)) = &index.definition.filter else {
         return true;
     };
-    let mut record = Record::default();
+    let mut record = Record::of_filter();
     for name in filter.properties() {
+        if name == "__key" {
+            record.set(name, Value::text(key));
+            continue;
+        }
         let field = index.definition.schema.find(name.as_bytes());
         let of_field = field.and_then(|(_, field)| contents.text(keys, &field.path));
         if let Some(found) = of_field.or_else(|| contents.text(keys, name)) {
