@@ -217,7 +217,7 @@ mod tests {
 
     const SEGMENT_BYTES: u64 = 64 << 10;
 
-    /// What the clock shows when a test begins, in microseconds.
+    /// The time at which a test begins, in microseconds since the Unix epoch.
     const NOW: u64 = 1_753_000_000_000_000;
     const HOUR: u64 = 3_600_000_000;
 
@@ -418,8 +418,8 @@ mod tests {
         Ok(())
     }
 
-    /// The database has all that was acknowledged, goes on, and has nothing in the other partitions,
-    /// now and after a restart.
+    /// The database has all that was acknowledged, goes on, and has nothing in the other
+    /// partitions, at present and after a restart.
     fn is_whole(catalogue: Catalogue, disks: &Disks, place: u32, appends: &Appends, rows: usize) -> Catalogue {
         let check = |catalogue: &Catalogue| {
             let database = catalogue.named("shop").unwrap();
@@ -562,9 +562,9 @@ mod tests {
         close(open(&disks).unwrap());
     }
 
-    /// The target's disk is full while rows are copied, while changes are followed, and for the last
-    /// of them: the database goes on where it was, nothing of it is left at the target, and once
-    /// there is room it is moved.
+    /// The target's disk is full while rows are copied, while changes are followed, and for the
+    /// last of them: the database goes on where it was, nothing of it is left at the target, and
+    /// once there is room it is moved.
     #[test]
     fn a_full_disk_of_the_target_leaves_the_database_at_the_source() {
         for full_at in 0..3 {
@@ -586,7 +586,7 @@ mod tests {
                 }
             });
             match full_at {
-                // What is followed then is nothing but the mark of the fence.
+                // Nothing is followed then but the mark of the fence.
                 2 => tried.unwrap(),
                 _ => {
                     assert!(
@@ -641,7 +641,7 @@ mod tests {
             if step == 1 {
                 write_rows(&catalogue, &database, 0, 300).unwrap();
                 source.checkpoint().unwrap();
-                // The flusher trims behind the checkpoint, and says that a reader has lost its place.
+                // The flusher trims behind the checkpoint, and counts the reader as lost.
                 while source.statistics().log_readers_lost.load(Ordering::SeqCst) == 0 {
                     write_rows(&catalogue, &database, 0, 1).unwrap();
                 }
