@@ -47,7 +47,7 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
         Ok(values[if values[0].is_true() { 1 } else { 2 }].clone())
     }),
     ("to_number", 1, 1, to_number),
-    ("to_str", 1, 1, |values| Ok(Value::Text(values[0].bytes()))),
+    ("to_str", 1, 1, |values| Ok(Value::Text(text_of(&values[0])))),
     ("geodistance", 2, 4, geodistance),
     ("timefmt", 1, 2, time_text),
     ("parsetime", 2, 2, text_time),
@@ -138,11 +138,19 @@ fn wrong_type(value: &Value, at: usize, function: &str) -> SearchError {
         Value::Text(_) => 2,
         Value::Null => 3,
         Value::List(_) => 5,
-        Value::Map(_) => 9,
+        Value::Map(_) | Value::Path(_) => 9,
     };
     refused(format!(
         "Invalid type ({kind}) for argument {at} in function '{function}'"
     ))
+}
+
+/// Several values together are no text.
+fn text_of(value: &Value) -> Vec<u8> {
+    match value {
+        Value::List(_) => Vec::new(),
+        other => other.bytes(),
+    }
 }
 
 fn math(values: &[Value], function: fn(f64) -> f64) -> Result<Value, SearchError> {
@@ -219,7 +227,7 @@ fn format(values: &[Value]) -> Result<Value, SearchError> {
                 let missing = || refused("Not enough arguments for format".into());
                 match arguments.next().ok_or_else(missing)? {
                     Value::Null => out.extend(b"(null)"),
-                    value => out.extend(value.bytes()),
+                    value => out.extend(text_of(value)),
                 }
             }
             None => return Err(refused("Bad format string!".into())),
