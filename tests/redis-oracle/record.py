@@ -164,6 +164,19 @@ hour(-1)
 "abc">"abd"
 ""
 "a b"
+""==0
+""+1
+@n==""
+" 5"==5
+"5 "==5
+split("a,b")>1
+1>split("a")
+split("a,b")=="a"
+split("a,b")==split("a,b")
+sqrt("")
+to_number("")
+to_str(split("a,b"))
+format("%s",split("a,b"))
 """.strip().splitlines()
 
 QUERIES = r"""

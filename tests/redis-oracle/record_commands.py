@@ -413,6 +413,48 @@ FT.EXPLAIN g '@f:[DISJOINT $p]' PARAMS 2 p 'POINT(0.5 1)' DIALECT 3
 FT.SEARCH g hello DIALECT 3 SORTBY f RETURN 1 f
 HSET e f 'POINT(1 1)'
 FT.SEARCH g '@f:[CONTAINS $p]' PARAMS 2 p 'POINT(9 9)' DIALECT 3 SORTBY f NOCONTENT
+FT.CREATE r PREFIX 1 r: LANGUAGE_FIELD l SCORE_FIELD w PAYLOAD_FIELD p SCHEMA t TEXT b TEXT n NUMERIC h TAG
+HSET r:1 t 'hello world' w 0.5 l english p xx n 7 h red
+FT.SEARCH r * DIALECT 2
+FT.SEARCH r * DIALECT 2 RETURN 4 w l p t
+FT.SEARCH r * DIALECT 2 RETURN 3 w AS x
+FT.SEARCH r * DIALECT 2 RETURN 3 t AS w
+FT.AGGREGATE r * LOAD *
+FT.AGGREGATE r * LOAD 2 @w @t
+FT.AGGREGATE r * LOAD 1 @w APPLY '@w*2' AS y
+FT.SPELLCHECK r hallo TERMS INCLUDE nowhere
+FT.SPELLCHECK r hallo TERMS EXCLUDE nowhere
+FT.EXPLAIN r 'hello=>{{$phonetic:false}}' DIALECT 2
+FT.EXPLAIN r 'hello=>{{$phonetic:true}}' DIALECT 2
+FT.EXPLAIN r '(hello world)=>{{$phonetic:false}}' DIALECT 2
+FT.EXPLAIN r "'hello'" DIALECT 1
+FT.EXPLAIN r "hello 'world'" DIALECT 1
+FT.EXPLAIN r '@n:[5]' DIALECT 1
+FT.EXPLAIN r '*ar|@b:(foo) run' DIALECT 1 VERBATIM
+FT.EXPLAIN r '@t:foo|@n:[1 2] run' DIALECT 1 VERBATIM
+FT.EXPLAIN r '*ar bar*|foo run' DIALECT 1 VERBATIM
+FT.EXPLAIN r 'foo|*ar bar' DIALECT 1 VERBATIM
+FT.EXPLAIN r '@n:[1 2]|@n:[3 4] foo' DIALECT 1 VERBATIM
+FT.EXPLAIN r '@t:(foo)|-bar run' DIALECT 1 VERBATIM
+FT.EXPLAIN r 'foo|-foo bar' DIALECT 1 VERBATIM
+FT.EXPLAIN r '-(foo bar) run "one two"' DIALECT 1 VERBATIM
+FT.EXPLAIN r '-(foo) ~bar run' DIALECT 1 VERBATIM
+FT.EXPLAIN r '~(foo) -bar "one two" ~run' DIALECT 1 VERBATIM
+FT.EXPLAIN r '"foo bar the"' DIALECT 1
+FT.EXPLAIN r '@h:{{red}}|foo' DIALECT 1 VERBATIM
+FT.EXPLAIN r '@h:{{red}}|(foo)' DIALECT 1 VERBATIM
+FT.CREATE p ON JSON PREFIX 1 p: SCHEMA $.s AS s TAG $.n AS n NUMERIC SORTABLE $.m AS m NUMERIC $.g[*] AS g TAG $.x[*] AS x NUMERIC
+JSON.SET p:1 $ '{{"s": "zebra", "n": 3, "m": 2, "g": ["red", "blue"], "x": [5, 1]}}'
+JSON.SET p:2 $ '{{"s": "apple", "n": 4, "m": 7, "g": ["blue"], "x": [9]}}'
+JSON.SET p:3 $ '{{"s": "zebra", "n": 5, "m": 1, "g": ["red", "green"], "x": [5, 2]}}'
+FT.AGGREGATE p * LOAD 5 @s @n @m @g @x SORTBY 2 @n ASC DIALECT 3
+FT.AGGREGATE p * LOAD 2 @n @x APPLY '@x+1' AS r SORTBY 2 @n ASC DIALECT 3
+FT.AGGREGATE p * LOAD 3 @s @g @n APPLY 'upper(@s)' AS r APPLY @g AS q APPLY 'upper(@q)' AS u SORTBY 2 @n ASC DIALECT 3
+FT.AGGREGATE p * LOAD 3 @s @m @n APPLY 'format("%s-%s",@s,@m)' AS r SORTBY 2 @n ASC DIALECT 3
+FT.AGGREGATE p * LOAD 2 @g @n APPLY 'to_str(@g)' AS l SORTBY 2 @n ASC DIALECT 3
+FT.AGGREGATE p * LOAD 4 $.m AS mm @n APPLY '@mm*2' AS r SORTBY 2 @n ASC DIALECT 3
+FT.AGGREGATE p * GROUPBY 1 @s REDUCE SUM 1 @m AS q REDUCE MAX 1 @x AS y SORTBY 2 @q DESC DIALECT 3
+FT.AGGREGATE p * LOAD 1 @x SORTBY 4 @x DESC @m ASC DIALECT 3
 """.strip().split("\n")
 
 

@@ -51,6 +51,14 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// Whether this is the name of LANGUAGE_FIELD, SCORE_FIELD or PAYLOAD_FIELD, which no answer
+    /// shows: `RLookup_GetLength` of the original passes over them.
+    pub fn hides(&self, name: &[u8]) -> bool {
+        let fields = [&self.language_field, &self.score_field, &self.payload_field];
+        let mut names = fields.into_iter().flatten();
+        names.any(|known| known.as_bytes() == name)
+    }
+
     /// Reads the words of FT.CREATE behind the name.
     pub fn parse(words: &[&[u8]]) -> Result<Definition, ErrorReply> {
         let mut words = Words::new(words);

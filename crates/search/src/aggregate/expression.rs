@@ -219,7 +219,10 @@ impl Node {
                 taken.value(record)
             }
             Node::Call(function, arguments) => {
-                let values: Result<Vec<_>, _> = arguments.iter().map(|node| node.value(record)).collect();
+                let values: Result<Vec<_>, _> = arguments
+                    .iter()
+                    .map(|node| Ok(node.value(record)?.into_first()))
+                    .collect();
                 function.call(&values?)
             }
         }
@@ -250,7 +253,7 @@ impl Operator {
             Operator::Or if left.is_true() => return Ok(truth(true)),
             _ => {}
         }
-        let right = right.value(record)?;
+        let (left, right) = (left.into_first(), right.value(record)?.into_first());
         if record.is_of_filter() && [&left, &right].contains(&&Value::Null) && !self.is_logical() {
             return match self.is_computed() {
                 true => Err(absent()),
@@ -259,8 +262,8 @@ impl Operator {
         }
         Ok(match self {
             Operator::And | Operator::Or => truth(right.is_true()),
-            Operator::Equal => truth(compared(&left, &right)?.is_eq()),
-            Operator::NotEqual => truth(compared(&left, &right)?.is_ne()),
+            Operator::Equal => truth(compared(&left, &right).is_ok_and(Ordering::is_eq)),
+            Operator::NotEqual => truth(!compared(&left, &right).is_ok_and(Ordering::is_eq)),
             Operator::Less => truth(compared(&left, &right)?.is_lt()),
             Operator::LessOrEqual => truth(compared(&left, &right)?.is_le()),
             Operator::Greater => truth(compared(&left, &right)?.is_gt()),
@@ -286,19 +289,28 @@ impl Operator {
     }
 }
 
-/// Text beside a number has to be one.
+/// A value beside a number has to read as one to be less or greater.
 fn compared(left: &Value, right: &Value) -> Result<Ordering, SearchError> {
-    let ((Value::Number(_), text @ Value::Text(_)) | (text @ Value::Text(_), Value::Number(_))) = (left, right) else {
-        return Ok(left.compare(right));
+    use Value::{List, Number, Text};
+    let other = match (left, right) {
+        (Number(_), other @ (Text(_) | List(_))) | (other @ (Text(_) | List(_)), Number(_)) => other,
+        _ => return Ok(left.compare(right)),
     };
-    let refused = || SearchError::Expression(format!("Error converting string '{text}' to number"));
-    text.number().ok_or_else(refused)?;
+    let refused = || SearchError::Expression(format!("Error converting string '{}' to number", shown(other)));
+    other.number().ok_or_else(refused)?;
     Ok(left.compare(right))
 }
 
 /// An index's FILTER for a key without the property: not true.
 fn absent() -> SearchError {
     SearchError::Expression("The property has no value".into())
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::List(_) => "(null)".into(),
+        other => other.to_string(),
+    }
 }
 
 fn operand(value: &Value) -> Result<f64, SearchError> {

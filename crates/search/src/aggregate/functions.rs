@@ -46,7 +46,7 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
     ("format", 1, usize::MAX, format),
     ("split", 1, 3, split),
     ("to_number", 1, 1, to_number),
-    ("to_str", 1, 1, |values| Ok(Value::Text(values[0].bytes()))),
+    ("to_str", 1, 1, |values| Ok(Value::Text(text_of(&values[0])))),
     ("geodistance", 2, 4, geodistance),
     ("timefmt", 1, 2, time_text),
     ("parsetime", 2, 2, text_time),
@@ -139,11 +139,19 @@ fn wrong_type(value: &Value, at: usize, function: &str) -> SearchError {
         Value::Text(_) => 2,
         Value::Null => 3,
         Value::List(_) => 5,
-        Value::Map(_) => 9,
+        Value::Map(_) | Value::Path(_) => 9,
     };
     refused(format!(
         "Invalid type ({kind}) for argument {at} in function '{function}'"
     ))
+}
+
+/// Several values together are no text.
+fn text_of(value: &Value) -> Vec<u8> {
+    match value {
+        Value::List(_) => Vec::new(),
+        other => other.bytes(),
+    }
 }
 
 fn math(values: &[Value], function: fn(f64) -> f64) -> Result<Value, SearchError> {
@@ -220,7 +228,7 @@ fn format(values: &[Value]) -> Result<Value, SearchError> {
                 let missing = || refused("Not enough arguments for format".into());
                 match arguments.next().ok_or_else(missing)? {
                     Value::Null => out.extend(b"(null)"),
-                    value => out.extend(value.bytes()),
+                    value => out.extend(text_of(value)),
                 }
             }
             None => return Err(refused("Bad format string!".into())),

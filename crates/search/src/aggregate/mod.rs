@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 pub use expression::Expression;
 pub use reducers::Reducer;
-pub use value::{Record, Value, sort_key};
+pub use value::{PathValues, Record, Value, sort_key};
 
 use crate::SearchError;
 use crate::aggregate::reducers::Reduced;

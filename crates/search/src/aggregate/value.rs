@@ -17,6 +17,17 @@ pub enum Value {
     List(Vec<Value>),
     /// Values with names.
     Map(Vec<(String, Value)>),
+    /// The values that a path leads to.
+    Path(Box<PathValues>),
+}
+
+/// The values of a path from dialect 3 on.
+#[derive(Clone, Debug)]
+pub struct PathValues {
+    /// The value that steps compute with, and group and sort by.
+    pub first: Value,
+    /// All values, as an answer shows them.
+    pub shown: Vec<u8>,
 }
 
 impl Value {
@@ -25,18 +36,34 @@ impl Value {
         Value::Text(text.into())
     }
 
-    /// A number if it is one, or text that reads as one.
-    pub fn number(&self) -> Option<f64> {
+    /// The value that steps compute with.
+    pub fn first(&self) -> &Value {
         match self {
+            Value::Path(values) => values.first.first(),
+            other => other,
+        }
+    }
+
+    pub(super) fn into_first(self) -> Value {
+        match self {
+            Value::Path(values) => values.first,
+            other => other,
+        }
+    }
+
+    /// A number if it is one, or text that reads as one: behind white space, and empty as zero.
+    pub fn number(&self) -> Option<f64> {
+        match self.first() {
             Value::Number(number) => Some(*number),
-            Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
-            Value::Null | Value::List(_) | Value::Map(_) => None,
+            Value::Text(text) if text.is_empty() => Some(0.0),
+            Value::Text(text) => std::str::from_utf8(text.trim_ascii_start()).ok()?.parse().ok(),
+            Value::Null | Value::List(_) | Value::Map(_) | Value::Path(_) => None,
         }
     }
 
     /// The value as a client gets it: a number with at most twelve digits, or all if it is whole.
     pub fn bytes(&self) -> Vec<u8> {
-        match self {
+        match self.first() {
             Value::Text(text) => text.clone(),
             other => other.to_string().into_bytes(),
         }
@@ -49,6 +76,7 @@ impl Value {
             Value::Text(text) => text.len(),
             Value::List(values) => values.iter().map(|value| size_of::<Value>() + value.size()).sum(),
             Value::Map(pairs) => size_of_pairs(pairs),
+            Value::Path(values) => size_of::<PathValues>() + values.first.size() + values.shown.len(),
         }
     }
 
@@ -62,8 +90,8 @@ impl Value {
 
     /// Zero, nothing and empty text are false.
     pub fn is_true(&self) -> bool {
-        match self {
-            Value::Null => false,
+        match self.first() {
+            Value::Null | Value::Path(_) => false,
             Value::Number(number) => *number != 0.0,
             Value::Text(text) => !text.is_empty(),
             Value::List(values) => !values.is_empty(),
@@ -73,7 +101,7 @@ impl Value {
 
     /// Numbers by their size, a number and text by size if the text is a number, else by bytes.
     pub fn compare(&self, other: &Value) -> Ordering {
-        match (self, other) {
+        match (self.first(), other.first()) {
             (Value::Text(a), Value::Text(b)) => a.cmp(b),
             (Value::List(a), Value::List(b)) => a.cmp(b),
             (Value::Number(_) | Value::Text(_), Value::Number(_) | Value::Text(_)) => {
@@ -87,8 +115,8 @@ impl Value {
     }
 
     fn rank(&self) -> u8 {
-        match self {
-            Value::Null => 0,
+        match self.first() {
+            Value::Null | Value::Path(_) => 0,
             Value::Number(_) => 1,
             Value::Text(_) => 2,
             Value::List(_) => 3,
@@ -100,7 +128,7 @@ impl Value {
 /// The order of groups, in which no two kinds of values mix.
 impl Ord for Value {
     fn cmp(&self, other: &Value) -> Ordering {
-        match (self, other) {
+        match (self.first(), other.first()) {
             (Value::Number(a), Value::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
             (Value::Text(a), Value::Text(b)) => a.cmp(b),
             (Value::List(a), Value::List(b)) => a.cmp(b),
@@ -127,8 +155,8 @@ impl Eq for Value {}
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.rank().hash(state);
-        match self {
-            Value::Null => {}
+        match self.first() {
+            Value::Null | Value::Path(_) => {}
             Value::Number(number) => (number + 0.0).to_bits().hash(state),
             Value::Text(text) => text.hash(state),
             Value::List(values) => values.hash(state),
@@ -139,8 +167,8 @@ impl Hash for Value {
 
 impl fmt::Display for Value {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Null => Ok(()),
+        match self.first() {
+            Value::Null | Value::Path(_) => Ok(()),
             Value::Number(number) => write_number(*number, out),
             Value::Text(text) => write!(out, "{}", String::from_utf8_lossy(text)),
             Value::List(values) => {
@@ -245,6 +273,11 @@ impl Record {
             Some((_, known)) => *known = value,
             None => self.properties.push((name.to_owned(), value)),
         }
+    }
+
+    /// Takes the properties out whose names do not fit.
+    pub fn retain(&mut self, fits: impl Fn(&str) -> bool) {
+        self.properties.retain(|(name, _)| fits(name));
     }
 
     /// Takes all properties out.

@@ -1,42 +1,54 @@
-//! The first dialect of queries: words bind to each other before anything else does.
+//! The first dialect of queries: words bind to each other before anything else does, and
+//! alternatives before what stands side by side.
 //!
 //! ```text
-//! either   = sequence { "|" sequence }
-//! sequence = { sign either | @field { "|" name } ":" operand | words | other }
+//! sequence = { part { "|" part } }
+//! part     = sign sequence | @field { "|" name } ":" operand | words | other
 //! words    = word { word } { "|" word { word } } , attributes
-//! operand  = sign either | words | other [ "|" words ]
+//! operand  = ( sign sequence | words | other ) { "|" part }
 //! ```
 //!
-//! So a sign reaches to the end of what it stands in, and a field to the end of its words. There
+//! So `-` reaches to the next sign or phrase, `~` to the next `~`, or both to the end of what they
+//! stand in, and a field to the end of its words. Alternatives of TAG values are more values. There
 //! are no parameters, comparisons, patterns in quotes or `ismissing`; fields that do not exist hold
 //! nothing.
 
 use crate::analysis::folded;
 use crate::query::lexer::Kind;
-use crate::query::parser::{Parsed, Parser, joined_any, joined_every};
+use crate::query::parser::{Parsed, Parser, joined_any, joined_every, phrase};
 use crate::query::tree::{Node, NodeKind};
 use crate::schema::{FieldKind, FieldMask};
 
 impl Parser<'_> {
-    pub(super) fn first_either(&mut self) -> Parsed<Option<Node>> {
+    pub(super) fn first_sequence(&mut self) -> Parsed<Option<Node>> {
+        self.sequence_to(|_| false)
+    }
+
+    fn sequence_to(&mut self, ends: fn(Kind) -> bool) -> Parsed<Option<Node>> {
         self.deeper()?;
-        let mut found = self.first_sequence()?;
-        while self.take(b'|') {
-            let other = self.first_sequence()?;
-            found = joined_any(found, other);
+        let mut found = self.first_alternatives()?;
+        while !ends(self.peek())
+            && !matches!(
+                self.peek(),
+                Kind::End | Kind::Arrow | Kind::Mark(b')' | b'|' | b'}' | b']' | b':' | b';' | b'*')
+            )
+        {
+            let other = self.first_alternatives()?;
+            found = joined_every(found, other);
         }
         self.shallower();
         Ok(found)
     }
 
-    fn first_sequence(&mut self) -> Parsed<Option<Node>> {
-        let mut found = self.first_part()?;
-        while !matches!(
-            self.peek(),
-            Kind::End | Kind::Arrow | Kind::Mark(b')' | b'|' | b'}' | b']' | b':' | b';' | b'*')
-        ) {
+    fn first_alternatives(&mut self) -> Parsed<Option<Node>> {
+        let first = self.first_part()?;
+        self.other_alternatives(first)
+    }
+
+    fn other_alternatives(&mut self, mut found: Option<Node>) -> Parsed<Option<Node>> {
+        while self.take(b'|') {
             let other = self.first_part()?;
-            found = joined_every(found, other);
+            found = joined_any(found, other);
         }
         Ok(found)
     }
@@ -55,7 +67,10 @@ impl Parser<'_> {
         if !negates {
             self.expect_mark(b'~')?;
         }
-        let child = self.first_either()?;
+        let child = match negates {
+            true => self.sequence_to(|kind| matches!(kind, Kind::Exact | Kind::Mark(b'-' | b'~')))?,
+            false => self.sequence_to(|kind| kind == Kind::Mark(b'~'))?,
+        };
         Ok(child.map(|child| {
             let child = Box::new(child);
             Node::of(match negates {
@@ -92,15 +107,41 @@ impl Parser<'_> {
 
     fn first_other(&mut self) -> Parsed<Option<Node>> {
         if self.take(b'(') {
-            let mut inner = self.first_either()?;
+            let mut inner = self.first_sequence()?;
             self.expect_mark(b')')?;
             self.attributes_of(&mut inner)?;
             return Ok(inner);
         }
         match self.peek() {
+            Kind::Exact if self.is_at_stop_word() => Err(self.unexpected()),
             Kind::Exact | Kind::Prefix | Kind::Suffix | Kind::Infix | Kind::Mark(b'%') => self.with_attributes(),
             _ => Err(self.unexpected()),
         }
+    }
+
+    /// Whether the phrase that comes next begins with a stop word, or has one as its second word.
+    /// Later ones are passed over.
+    fn is_at_stop_word(&self) -> bool {
+        match phrase(&self.next_token().text).kind {
+            NodeKind::Every { children, .. } => children.iter().take(2).any(|word| self.is_stop_word(word)),
+            _ => false,
+        }
+    }
+
+    fn is_stop_word(&self, word: &Node) -> bool {
+        match &word.kind {
+            NodeKind::Word { term, .. } => self.schema.stop_words.contains(term),
+            _ => false,
+        }
+    }
+
+    /// A phrase of this dialect.
+    pub(super) fn first_phrase(&self, text: &[u8]) -> Node {
+        let mut found = phrase(text);
+        if let NodeKind::Every { children, .. } = &mut found.kind {
+            children.retain(|word| !self.is_stop_word(word));
+        }
+        found
     }
 
     /// At `@name`.
@@ -131,7 +172,13 @@ impl Parser<'_> {
                     }
                     return Ok(Some(Node::of(NodeKind::Empty)));
                 }
-                let mut found = Some(if is_tag { self.tag(&token)? } else { self.range(&token)? });
+                let mut node = if is_tag { self.tag(&token)? } else { self.range(&token)? };
+                if let NodeKind::Tag { values, .. } = &mut node.kind {
+                    while self.take(b'|') {
+                        values.push(self.tag_value()?);
+                    }
+                }
+                let mut found = Some(node);
                 self.attributes_of(&mut found)?;
                 Ok(found)
             }
@@ -153,20 +200,11 @@ impl Parser<'_> {
     }
 
     fn first_operand(&mut self) -> Parsed<Option<Node>> {
-        match self.peek() {
-            Kind::Mark(b'-' | b'~') => self.first_signed(),
-            Kind::Word | Kind::Number => self.words(),
-            _ => {
-                let mut found = self.first_other()?;
-                while self.take(b'|') {
-                    let other = match self.peek() {
-                        Kind::Word | Kind::Number => self.words()?,
-                        _ => self.first_other()?,
-                    };
-                    found = joined_any(found, other);
-                }
-                Ok(found)
-            }
-        }
+        let first = match self.peek() {
+            Kind::Mark(b'-' | b'~') => self.first_signed()?,
+            Kind::Word | Kind::Number => self.words()?,
+            _ => self.first_other()?,
+        };
+        self.other_alternatives(first)
     }
 }

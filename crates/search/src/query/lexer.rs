@@ -110,7 +110,8 @@ impl Lexer<'_> {
             b'=' if self.byte(self.at + 1) == Some(b'>') => self.push(Kind::Arrow, b"=>".to_vec(), self.at + 2),
             b'@' => self.field(),
             b'$' => self.parameter(),
-            b'"' | b'\'' => self.quoted(byte),
+            b'"' => self.quoted(byte),
+            b'\'' if !self.is_first => self.quoted(byte),
             b'*' => self.star(),
             b'w' if !self.is_first && self.wildcard() => {}
             b'(' | b')' | b'{' | b'}' | b'[' | b']' | b':' | b';' | b'|' | b'~' | b'%' => self.mark(byte),

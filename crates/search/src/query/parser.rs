@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
         let root = match self.peek() {
             Kind::End => Some(Node::of(NodeKind::Empty)),
             _ if self.is_star() => Some(Node::of(NodeKind::All)),
-            _ if self.is_first => self.first_either()?,
+            _ if self.is_first => self.first_sequence()?,
             _ => self.either()?,
         };
         // Before nearness, a condition of stop words alone filters nothing.
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
             root: root.unwrap_or(Node::of(nothing)),
             nearest: None,
         };
-        if self.peek() == Kind::Arrow {
+        if self.peek() == Kind::Arrow && !self.is_first {
             self.advance();
             let filters = query.root.kind != NodeKind::All;
             query.nearest = Some(self.nearest(filters)?);
@@ -264,6 +264,7 @@ impl<'a> Parser<'a> {
             Kind::Word => Ok(Some(Node::word(folded(&token.text)))),
             Kind::Number => Ok(Some(number_word(&token.text))),
             Kind::Parameter => Ok(Some(Node::word(folded(self.parameter(&token.text)?)))),
+            Kind::Exact if self.is_first => Ok(Some(self.first_phrase(&token.text))),
             Kind::Exact => Ok(Some(phrase(&token.text))),
             Kind::Prefix | Kind::Suffix | Kind::Infix | Kind::Wildcard => {
                 let affix = self.affix(&token, folded)?;
@@ -380,14 +381,14 @@ impl<'a> Parser<'a> {
     }
 
     /// An affix, or words that are one value together.
-    fn tag_value(&mut self) -> Parsed<Node> {
+    pub(super) fn tag_value(&mut self) -> Parsed<Node> {
         let token = self.advance();
         match token.kind {
             Kind::Prefix | Kind::Suffix | Kind::Infix | Kind::Wildcard => {
                 let affix = self.affix(&token, <[u8]>::to_vec)?;
                 return Ok(Node::of(NodeKind::Affix(affix)));
             }
-            Kind::Exact => return Ok(Node::word(unescaped(&token.text))),
+            Kind::Exact if !self.is_first => return Ok(Node::word(unescaped(&token.text))),
             _ => self.next -= 1,
         }
         let mut words = vec![Node::word(self.word_text()?)];
@@ -405,6 +406,9 @@ impl<'a> Parser<'a> {
 
     pub(super) fn range(&mut self, token: &Token) -> Parsed<Node> {
         self.expect_mark(b'[')?;
+        if self.is_first && self.peek() == Kind::Word {
+            return Err(self.unexpected());
+        }
         if self.is_vector_range() {
             return self.vector_range(token);
         }
@@ -422,7 +426,7 @@ impl<'a> Parser<'a> {
         let from_included = !self.take(b'(');
         let from = self.number()?;
         let (to_included, to) = match self.peek() {
-            Kind::Mark(b']') if from_included => (true, from),
+            Kind::Mark(b']') if from_included && !self.is_first => (true, from),
             _ => (!self.take(b'('), self.number()?),
         };
         if from_included && to_included && self.is_at_number() {
@@ -562,6 +566,10 @@ impl<'a> Parser<'a> {
         self.tokens[self.next].kind
     }
 
+    pub(super) fn next_token(&self) -> &Token {
+        &self.tokens[self.next]
+    }
+
     pub(super) fn peek_behind(&self) -> Kind {
         self.tokens.get(self.next + 1).map_or(Kind::End, |token| token.kind)
     }
@@ -684,7 +692,7 @@ pub(super) fn joined_every(first: Option<Node>, second: Option<Node>) -> Option<
 }
 
 /// Words in quotes stand one after the other. Stop words are looked for too, and never found.
-fn phrase(text: &[u8]) -> Node {
+pub(super) fn phrase(text: &[u8]) -> Node {
     const SEPARATORS: &[u8] = b" \t,./(){}[]:;~!@#%^&*-=+|'`\"<>?";
     let (mut words, mut word, mut escaped) = (Vec::new(), Vec::new(), false);
     for &byte in text {

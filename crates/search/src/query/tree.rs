@@ -426,7 +426,7 @@ impl Expansion<'_> {
     fn sounds(&self, word: &Node) -> Result<bool, SearchError> {
         let has_fields = word.options.fields & self.schema.phonetic() != 0;
         match word.options.sounds {
-            Some(true) if !has_fields => Err(SearchError::Attribute("field does not support phonetics".into())),
+            Some(_) if !has_fields => Err(SearchError::Attribute("field does not support phonetics".into())),
             Some(false) => Ok(false),
             _ => Ok(has_fields && self.expander.is(Expander::Phonetics)),
         }

@@ -198,7 +198,10 @@ impl Matcher {
             Matcher::Ids(ids) => ids.count() as u64,
             Matcher::Near { near, .. } => near.len() as u64,
             Matcher::Every(every) => every.children.iter().map(Matcher::documents).min().unwrap_or(0),
-            Matcher::Any { children, .. } => children.iter().map(Matcher::documents).sum(),
+            Matcher::Any { children, .. } => {
+                let counts = children.iter().map(Matcher::documents);
+                counts.fold(0, u64::saturating_add)
+            }
             _ => u64::MAX,
         }
     }

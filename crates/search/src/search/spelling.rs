@@ -8,7 +8,7 @@ use crate::analysis::{PHONETIC_PREFIX, STEM_PREFIX, SYNONYM_PREFIX};
 use crate::index::{State, gone, unsettled_documents};
 use crate::query::{Affix, Node, NodeKind};
 use crate::rows::Rows;
-use crate::schema::FieldMask;
+use crate::schema::{ALL_FIELDS, FieldMask};
 use crate::search::affixes;
 use crate::search::lookup::Lookup;
 use crate::search::{Matcher, Request};
@@ -51,7 +51,9 @@ pub fn corrections(
             fields,
             is_over,
         };
-        if speller.documents(std::slice::from_ref(&word))?.is_empty() && !(spelling.excluded)(&word) {
+        // A word that stands in any field is right in all.
+        let documents = speller.documents(std::slice::from_ref(&word), ALL_FIELDS)?;
+        if documents.is_empty() && !(spelling.excluded)(&word) {
             let proposals = speller.proposals(&word, spelling)?;
             found.push(Correction { word, proposals });
         }
@@ -79,12 +81,12 @@ struct Speller<'s> {
 
 impl Speller<'_> {
     /// Those of the terms that some document has in these fields, with how many have it in any.
-    fn documents(&mut self, terms: &[Vec<u8>]) -> Result<BTreeMap<Vec<u8>, u64>, SearchError> {
+    fn documents(&mut self, terms: &[Vec<u8>], fields: FieldMask) -> Result<BTreeMap<Vec<u8>, u64>, SearchError> {
         let state = State::read(self.rows);
         let request = Request::default();
         let nodes = terms.iter().map(|term| {
             let mut node = Node::word(term.clone());
-            node.options.fields = self.fields;
+            node.options.fields = fields;
             node
         });
         let nodes: Vec<Node> = nodes.collect();
@@ -110,7 +112,7 @@ impl Speller<'_> {
         let gone = gone(self.rows, usize::MAX);
         let mut terms = affixes::terms(self.rows, &affix, (&unsettled, &gone), self.is_over)?;
         terms.retain(|term| !is_derived(term));
-        let mut proposals = self.documents(&terms)?;
+        let mut proposals = self.documents(&terms, self.fields)?;
         for proposed in spelling.included.iter().filter(|proposed| affix.matches(proposed)) {
             proposals.entry(proposed.clone()).or_insert(0);
         }

@@ -379,7 +379,10 @@ pub(super) fn run(
     };
     let records = aggregate::run_watched(rest, records, &is_over, &mut watch)?;
     let total = records.len() as u64;
-    let records = aggregate::run_watched(page, records, &is_over, &mut watch)?;
+    let mut records = aggregate::run_watched(page, records, &is_over, &mut watch)?;
+    for record in &mut records {
+        record.retain(|name| !index.definition.hides(name.as_bytes()));
+    }
     let Some(cursor) = asked.cursor else {
         let is_profiled = profile.is_some();
         if is_profiled && context.reply.protocol() == Protocol::Resp2 {
@@ -528,7 +531,7 @@ impl Source<'_> {
             let value = match known {
                 Some((_, field)) => contents.property(keys, field, (dialect, true)),
                 None if path == KEY => Some(Value::Text(hit.key.clone())),
-                None => contents.shown(keys, path, dialect),
+                None => contents.at_path(keys, path, dialect),
             };
             if let Some(value) = value {
                 record.set(name, value);
@@ -630,6 +633,7 @@ fn write_value(context: &mut Context<'_, '_>, value: &Value) {
                 write_value(context, value);
             }
         }
+        Value::Path(values) => context.reply.bulk(&values.shown),
         other => context.reply.bulk(&other.bytes()),
     }
 }

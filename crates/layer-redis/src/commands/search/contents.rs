@@ -4,7 +4,7 @@
 //! paths of the older kind, without `$`, lead to nothing, as at the original. In dialect 2 a
 //! path stands for the first of its values, from dialect 3 on for an array of all.
 
-use quartet_search::aggregate::Value;
+use quartet_search::aggregate::{PathValues, Value};
 use quartet_search::analysis::folded;
 use quartet_search::schema::{Field, FieldKind};
 
@@ -84,11 +84,7 @@ impl Contents {
     pub fn shown_field(&self, keys: &mut Keyspace<'_, '_>, field: &Field, dialect: u8) -> Option<Value> {
         match self {
             Contents::Json(document) if field.sortable && dialect >= DIALECT_OF_ALL => {
-                let is_one = match selected(document, &field.path).as_slice() {
-                    [one] => !matches!(one, Json::Array(_) | Json::Object(_)),
-                    _ => false,
-                };
-                match is_one {
+                match is_one(document, &field.path) {
                     true => self.sortable(&field.path),
                     false => self.shown(keys, &field.path, dialect),
                 }
@@ -107,9 +103,30 @@ impl Contents {
     ) -> Option<Value> {
         let value = match self {
             Contents::Json(_) if field.sortable && !is_loaded => self.sortable(&field.path)?,
-            _ => self.shown_field(keys, field, dialect)?,
+            Contents::Json(document) if field.sortable && is_one(document, &field.path) => {
+                self.shown_field(keys, field, dialect)?
+            }
+            _ => self.at_path(keys, &field.path, dialect)?,
         };
         Some(property(field, value, is_loaded))
+    }
+
+    /// The value at a field or path as steps of an aggregation take it.
+    pub fn at_path(&self, keys: &mut Keyspace<'_, '_>, path: &str, dialect: u8) -> Option<Value> {
+        let value = self.shown(keys, path, dialect)?;
+        let (Contents::Json(document), Value::Text(shown)) = (self, &value) else {
+            return Some(value);
+        };
+        if dialect < DIALECT_OF_ALL {
+            return Some(value);
+        }
+        let first = self
+            .sortable(path)
+            .or_else(|| selected(document, path).first().map(|value| plain(value)));
+        Some(Value::Path(Box::new(PathValues {
+            first: first.unwrap_or(Value::Null),
+            shown: shown.clone(),
+        })))
     }
 
     pub fn is_hash(&self) -> bool {
@@ -160,6 +177,14 @@ impl Contents {
                 vec![(DOCUMENT.into(), Value::Text(whole))]
             }
         }
+    }
+}
+
+/// Whether a path leads to one value that is no array and no object.
+fn is_one(document: &Json, path: &str) -> bool {
+    match selected(document, path).as_slice() {
+        [one] => !matches!(one, Json::Array(_) | Json::Object(_)),
+        _ => false,
     }
 }
 

@@ -453,6 +453,7 @@ impl Answer<'_> {
             Some(returned) => self.chosen(context, hit, returned),
             None => self.everything(context, hit),
         };
+        pairs.retain(|(name, _)| !self.index.definition.hides(name));
         if self.asked.summaries.are_asked() {
             self.summarize(context, hit, &mut pairs);
         }

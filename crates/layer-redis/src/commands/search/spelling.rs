@@ -81,11 +81,11 @@ pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     }
     let mut included = Vec::new();
     for name in &asked.includes {
-        included.extend(dictionaries::read(context.tx, name));
+        included.extend(dictionary(context, name)?);
     }
     let mut excluded = std::collections::BTreeSet::new();
     for name in &asked.excludes {
-        excluded.extend(dictionaries::read(context.tx, name));
+        excluded.extend(dictionary(context, name)?);
     }
     let is_over = Common::new(context).clock(context);
     let spelling = Spelling {
@@ -99,6 +99,17 @@ pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     drop(rows);
     write(context, &asked, documents, &found);
     Ok(Outcome::Done)
+}
+
+fn dictionary(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Vec<Vec<u8>>, ErrorReply> {
+    let words = dictionaries::read(context.tx, name);
+    match words.is_empty() {
+        true => Err(refused(format!(
+            "Dict does not exist: {}",
+            String::from_utf8_lossy(name)
+        ))),
+        false => Ok(words),
+    }
 }
 
 fn write(context: &mut Context<'_, '_>, asked: &SpellArguments, documents: u64, found: &[Correction]) {

@@ -1,0 +1,338 @@
+"""What may differ between the original and Quartet: each class of docs/search.md, what a request of it has, and what must hold
+in spite of it. Where scores differ, keys and totals must not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from random_requests import Index
+from replies import Command, Hit, hits, in_no_order, is_error, near, page, proposals, records
+
+ESTIMATES = ("COUNT_DISTINCTISH", "QUANTILE")
+# What is true of scores when the original is asked for one key at a time. TFIDF and BM25 count the condition on the key as a word.
+SCORERS_OF_ONE_KEY = ("DISMAX", "DOCSCORE")
+
+
+@dataclass
+class Case:
+    """A request whose answers differ, and what the index is."""
+
+    command: Command
+    theirs: object
+    ours: object
+    index: Index
+    # Asks the original for each key alone: the keys that it finds, with their scores. None if that was not recorded.
+    alone: Callable[[], dict[bytes, object] | None]
+    # Whether the original refuses an aggregation of one of the keys alone. None if that was not recorded.
+    is_refused_alone: Callable[[], bool | None]
+
+    def is_about(self, name: str) -> bool:
+        return self.command[0] == name
+
+    def has_answers(self) -> bool:
+        return not is_error(self.theirs) and not is_error(self.ours)
+
+    def are_searches(self) -> bool:
+        return self.is_about("FT.SEARCH") and self.has_answers()
+
+    def pages(self) -> list[tuple[int, list[Hit]]]:
+        return [hits(reply, self.command) for reply in (self.theirs, self.ours)]
+
+    def tables(self) -> list[list[dict[bytes, object]]]:
+        return [records(reply) for reply in (self.theirs, self.ours)]
+
+    def is_cut(self) -> bool:
+        """Whether the answer is a page of more hits, so that other scores mean other keys."""
+        return page(self.command) != (0, 1000)
+
+
+# ---- What must hold
+
+
+def keys_are_same(case: Case) -> bool:
+    """The same documents, with other scores and so in another order."""
+    if not case.are_searches():
+        return False
+    (total, theirs), (our_total, ours) = case.pages()
+    if case.is_cut():
+        return total == our_total and len(theirs) == len(ours)
+    return total == our_total and {hit[0] for hit in theirs} == {hit[0] for hit in ours}
+
+
+def keys_are_there(case: Case) -> bool:
+    """The same documents, whatever the totals say."""
+    if not case.are_searches():
+        return False
+    (_, theirs), (_, ours) = case.pages()
+    return case.is_cut() or {hit[0] for hit in theirs} == {hit[0] for hit in ours}
+
+
+def more_is_found(case: Case) -> bool:
+    """The original finds what Quartet does, and more."""
+    if not case.has_answers():
+        return False
+    if case.is_about("FT.SPELLCHECK"):
+        theirs, ours = proposals(case.theirs), proposals(case.ours)
+        return theirs.keys() == ours.keys() and all(any(near(one, other) for other in theirs[word]) for word, found in ours.items() for one in found)
+    if not case.is_about("FT.SEARCH"):
+        return False
+    (total, theirs), (our_total, ours) = case.pages()
+    # In dialect 4 a total says how far the original came.
+    is_total = our_total <= total or is_of_dialect("4")(case)
+    return is_total and (case.is_cut() or {hit[0] for hit in ours} <= {hit[0] for hit in theirs})
+
+
+def words_are_there(case: Case) -> bool:
+    """The original proposes what Quartet does, and more, with other scores; it asks nothing about words that it still has."""
+    theirs, ours = proposals(case.theirs), proposals(case.ours)
+    return theirs.keys() <= ours.keys() and all({term for _, term in ours[word]} <= {term for _, term in theirs[word]} for word in theirs)
+
+
+def more_values_are_there(case: Case) -> bool:
+    return set(case.ours) <= set(case.theirs)
+
+
+def less_is_found(case: Case) -> bool:
+    """Quartet finds what the original does, and more."""
+    if not case.are_searches():
+        return False
+    (total, theirs), (our_total, ours) = case.pages()
+    return total <= our_total and (case.is_cut() or {hit[0] for hit in theirs} <= {hit[0] for hit in ours})
+
+
+def each_key_is_right(case: Case) -> bool:
+    """Asked for one key at a time, the original finds what Quartet does, and of scores that do not depend on it the same."""
+    if not case.are_searches() or "INKEYS" in case.command:
+        return False
+    alone = case.alone()
+    if alone is None:
+        return False
+    total, ours = case.pages()[1]
+    if case.is_cut():
+        return total == len(alone)
+    scorer = case.command[case.command.index("SCORER") + 1] if "SCORER" in case.command else ""
+    has_scores = scorer in SCORERS_OF_ONE_KEY and "WITHSCORES" in case.command
+    return {hit[0] for hit in ours} == alone.keys() and (not has_scores or all(near(hit[1], alone[hit[0]]) for hit in ours))
+
+
+def all_but_order_total_and_absent(case: Case) -> bool:
+    """The original's hits are Quartet's; those that it lacks have no value to be sorted by."""
+    if not case.are_searches():
+        return False
+    (_, theirs), (our_total, ours) = case.pages()
+    if case.is_cut():
+        return len(theirs) <= our_total
+    known = {hit[0]: hit for hit in ours}
+    is_lacking = len(theirs) < len(ours)
+    lacked = known.keys() - {hit[0] for hit in theirs} if is_lacking else set()
+    by_value = "WITHSORTKEYS" in case.command
+    # It may not sort at all, and then shows no value for it either.
+    is_near = all(hit[0] in known and near(hit[1], known[hit[0]][1]) and holds(known[hit[0]][3], hit[3]) for hit in theirs)
+    return is_near and all(by_value and known[key][2] is None for key in lacked)
+
+
+def holds(fields: dict[bytes, object] | None, others: dict[bytes, object] | None) -> bool:
+    return near(fields, others) if not fields or not others else all(near(fields.get(name), value) for name, value in others.items())
+
+
+def texts_are_same(case: Case) -> bool:
+    """Other words are marked in the same texts."""
+    if not keys_are_same(case):
+        return False
+    theirs, ours = ({key: {name: re.sub(b"</?b>", b"", text) for name, text in fields.items()} for key, _, _, fields in found} for _, found in case.pages())
+    return theirs == ours
+
+
+def names_of(command: Command, reducer: str) -> set[bytes]:
+    """The names of the results of these reducers."""
+    out = set()
+    for at, word in enumerate(command):
+        if word == "REDUCE" and command[at + 1] == reducer:
+            out.add(str(command[at + 4 + int(command[at + 2])]).encode())
+    return out
+
+
+def all_but(*reducers: str) -> Callable[[Case], bool]:
+    def holds(case: Case) -> bool:
+        if not case.is_about("FT.AGGREGATE") or not case.has_answers():
+            return False
+        names = set().union(*(names_of(case.command, reducer) for reducer in reducers))
+        theirs, ours = (in_no_order([{name: value for name, value in row.items() if name not in names} for row in table]) for table in case.tables())
+        return near(theirs, ours)
+
+    return holds
+
+
+def all_but_numbers_of_none(case: Case) -> bool:
+    """As numbers of nothing 2.10 shows 0, and 8.x what has no value: nan, inf or -inf."""
+    if not case.is_about("FT.AGGREGATE") or not case.has_answers():
+        return False
+    names = set().union(*(names_of(case.command, reducer) for reducer in ("AVG", *ESTIMATES)))
+
+    def shown(row: dict[bytes, object]) -> dict[bytes, object]:
+        return {name: b"0" if value in (b"nan", b"inf", b"-inf") else value for name, value in row.items() if name not in names}
+
+    theirs, ours = (in_no_order([shown(row) for row in table]) for table in case.tables())
+    return near(theirs, ours)
+
+
+def is_refused_of_one(case: Case) -> bool:
+    """Quartet refuses what one of the documents makes an error; the original shows the documents before that one."""
+    if not case.is_about("FT.AGGREGATE") or is_error(case.theirs) or not is_error(case.ours):
+        return False
+    return str(case.ours).startswith("SEARCH_EXPR") and case.is_refused_alone() is True
+
+
+def is_refused_field(case: Case) -> bool:
+    return is_error(case.ours) and "Unknown field" in str(case.ours)
+
+
+def is_accepted(case: Case) -> bool:
+    """The original refuses what Quartet answers."""
+    return is_error(case.theirs) and not is_error(case.ours)
+
+
+def is_not_loaded(case: Case) -> bool:
+    return is_accepted(case) and "not loaded nor in pipeline" in str(case.theirs)
+
+
+def is_order_refused(case: Case) -> bool:
+    return is_error(case.ours) and "MISSING ASC or DESC" in str(case.ours)
+
+
+def has_no_number(case: Case) -> bool:
+    return is_error(case.ours) and not is_error(case.theirs) and "" in case.command
+
+
+def is_refused_or_found_more(case: Case) -> bool:
+    return is_accepted(case) or less_is_found(case) or more_is_found(case)
+
+
+def is_answered(case: Case) -> bool:
+    return case.has_answers()
+
+
+def is_computed(case: Case) -> bool:
+    return case.is_about("FT.AGGREGATE") and not is_error(case.ours)
+
+
+# ---- What a request has
+
+
+def query_has(pattern: str) -> Callable[[Case], bool]:
+    compiled = re.compile(pattern)
+    return lambda case: len(case.command) > 2 and isinstance(case.command[2], str) and compiled.search(case.command[2]) is not None
+
+
+# An affix, a word with wildcards or errors; not the mark for all documents.
+has_pattern = query_has(r"\w\*|\*\w|%|w'")
+# Written ones, or several words of which each stands for its stem too.
+has_alternatives = query_has(r"[~|-]|\S\s+\S")
+has_several_parts = query_has(r"\S\s+\S")
+
+
+def has(*words: str) -> Callable[[Case], bool]:
+    return lambda case: any(word in case.command for word in words)
+
+
+TEXT_OF_PATH = re.compile(r"@[sgt]\s*[=!<>]|[=!<>]\s*@[sgtr]|strlen|split|contains|startswith|geodistance|!@")
+
+
+def compares_text(case: Case) -> bool:
+    expressions = [case.command[at + 1] for at, word in enumerate(case.command[:-1]) if word in ("APPLY", "FILTER")]
+    return any(TEXT_OF_PATH.search(expression) for expression in expressions)
+
+
+# A longitude, a latitude, a radius and its unit.
+CIRCLE = re.compile(r"(-?[\d.]+) (-?[\d.]+) ([\d.]+) (km|KM|mi|m|ft)\b")
+KILOMETERS = {"km": 1, "KM": 1, "mi": 1.609, "m": 0.001, "ft": 0.0003048}
+KILOMETERS_PER_DEGREE = 111.2
+
+
+def has_polar_circle(case: Case) -> bool:
+    """A circle that comes within ten degrees of a pole."""
+    circles = CIRCLE.findall(" ".join(word for word in case.command if isinstance(word, str)))
+    reaches = (abs(float(latitude)) + float(radius) * KILOMETERS[unit] / KILOMETERS_PER_DEGREE for _, latitude, radius, unit in circles)
+    return any(reach > 80 for reach in reaches)
+
+
+def is_of_dialect(*dialects: str) -> Callable[[Case], bool]:
+    return lambda case: case.command[-2] == "DIALECT" and case.command[-1] in dialects
+
+
+def both(*conditions: Callable[[Case], bool]) -> Callable[[Case], bool]:
+    return lambda case: all(condition(case) for condition in conditions)
+
+
+def shows_scores(case: Case) -> bool:
+    return "WITHSCORES" in case.command
+
+
+has_sign = query_has(r"[~-]")
+has_sign_before_circle = query_has(r"[~-]@l")
+
+
+def asks_for_order(case: Case) -> bool:
+    return has("SLOP", "INORDER")(case) or query_has(r"\$slop|\$inorder|\"\S+\s")(case)
+
+
+has_vectors = lambda case: case.index.vectors is not None  # noqa: E731
+
+Condition = Callable[[Case], bool]
+CLASSES: list[tuple[str, Condition, Condition]] = [
+    ("order, total and absent values in dialect 4", is_of_dialect("4"), all_but_order_total_and_absent),
+    ("order, total and absent values in dialect 4, with other scores", both(is_of_dialect("4"), shows_scores), keys_are_there),
+    ("dialect 4 after documents have changed", both(is_of_dialect("4"), lambda case: case.index.has_changed), is_answered),
+    ("circles near a pole", both(has_polar_circle, lambda case: not has_sign_before_circle(case)), less_is_found),
+    ("circles near a pole, negated or optional", both(has_polar_circle, lambda case: has_sign_before_circle(case)), is_answered),
+    ("a field that is none", lambda case: True, is_refused_field),
+    ("LIMIT of no results behind an offset", has("LIMIT"), lambda case: is_error(case.ours) and "LIMIT must be 0" in str(case.ours)),
+    ("single quotes", query_has(r"(?<!w)'"), lambda case: is_error(case.ours) != is_error(case.theirs)),
+    ("a step that takes a field of the schema without LOAD", has("APPLY", "FILTER"), is_not_loaded),
+    ("an empty argument where a number stands", lambda case: True, has_no_number),
+    ("patterns beside a field WITHSUFFIXTRIE", both(lambda case: case.index.has_suffixes, query_has(r"\*\w|w'")), is_refused_or_found_more),
+    ("a comparison that compares nothing", query_has(r"[<>=!]\s*[:({\[<>=!]"), lambda case: is_error(case.ours) != is_error(case.theirs)),
+    ("FT.SPELLCHECK of the word DISTANCE", lambda case: case.is_about("FT.SPELLCHECK") and case.command[2] == "DISTANCE", lambda case: is_error(case.theirs)),
+    ("ASC or DESC in front of a property", has("SORTBY"), is_order_refused),
+    ("a sign behind a number", query_has(r"\[\S*\d[-+]"), lambda case: is_error(case.ours)),
+    ("an error in a later record", has("APPLY", "FILTER"), is_refused_of_one),
+    ("a shape's sides on the sphere", both(lambda case: case.index.is_spherical, query_has(r"\$shape")), is_answered),
+    ("a range of vectors that have a graph", both(lambda case: case.index.has_graph, query_has("VECTOR_RANGE")), less_is_found),
+    ("alternatives that 2.10 passes over", has_alternatives, each_key_is_right),
+    ("BM25STD of 8.x", both(shows_scores, has("BM25STD")), keys_are_same),
+    ("TFIDF of documents with vectors", both(has_vectors, has("TFIDF")), keys_are_same),
+    ("scores of patterns", both(shows_scores, has_pattern), keys_are_same),
+    ("distances of several words in TFIDF and BM25", both(shows_scores, has_several_parts, has("TFIDF", "TFIDF.DOCNORM", "BM25")), keys_are_same),
+    ("scores of alternatives, optional and negated parts", both(shows_scores, has_alternatives), keys_are_same),
+    ("documents that have changed, in a term's rarity", both(shows_scores, lambda case: case.index.has_changed), keys_are_same),
+    ("proposals of documents that have changed", both(lambda case: case.index.has_changed, lambda case: case.is_about("FT.SPELLCHECK")), words_are_there),
+    ("values of documents that have changed", both(lambda case: case.index.has_changed, lambda case: case.is_about("FT.TAGVALS")), more_values_are_there),
+    ("order and distance of alternatives, and beside parts that have no words", both(asks_for_order, lambda case: not has_sign(case)), less_is_found),
+    ("order and distance beside a negated part", both(asks_for_order, has_sign), is_answered),
+    ("fuzzy words that stand for stems and sounds", query_has("%"), more_is_found),
+    ("FT.SPELLCHECK of distance 2", lambda case: case.is_about("FT.SPELLCHECK") and case.command[-1] == "2", more_is_found),
+    ("words that HIGHLIGHT marks", lambda case: has("HIGHLIGHT")(case) and not has("SUMMARIZE")(case), texts_are_same),
+    ("fragments of SUMMARIZE", has("SUMMARIZE"), keys_are_same),
+    ("estimates of COUNT_DISTINCTISH and QUANTILE", has(*ESTIMATES), all_but(*ESTIMATES)),
+    ("AVG leaves out absent values", has("AVG"), all_but("AVG", *ESTIMATES)),
+    ("reducers of no numbers", has("SUM", "MIN", "MAX"), all_but_numbers_of_none),
+    ("the first of equal values, where documents have changed", both(has("FIRST_VALUE"), lambda case: case.index.has_changed), all_but("FIRST_VALUE", "AVG", *ESTIMATES)),
+    ("text of a path's values in dialect 3", lambda case: case.index.is_json and is_of_dialect("3", "4")(case) and compares_text(case), is_computed),
+]  # fmt: skip
+
+
+def class_of(case: Case) -> str:
+    for name, applies, holds in CLASSES:
+        if applies(case) and is_held(holds, case):
+            return name
+    return "unexplained"
+
+
+def is_held(holds: Condition, case: Case) -> bool:
+    try:
+        return holds(case)
+    except (ValueError, KeyError, IndexError, AttributeError, TypeError):
+        # A request that was changed at random may answer in another form than its words say.
+        return False
