@@ -57,7 +57,7 @@ def parse(suites: list[dict]) -> Outcome:
     for spec in suites[0]["SpecReports"] or []:
         if spec["LeafNodeType"] != "It":
             continue
-        name = " ".join([*(spec["ContainerHierarchyTexts"] or []), spec["LeafNodeText"]])
+        name = " ".join([*(spec["ContainerHierarchyTexts"] or []), spec["LeafNodeText"]]).strip()
         if spec["State"] == "passed":
             outcome.add_passed(name)
         elif spec["State"] in ("skipped", "pending"):

@@ -38,4 +38,4 @@ def copy_of(checkout: Path, folder: Path) -> Path:
 
 
 def run_unit(suite: Path, unit: str, port: int, skipped: list[str]) -> tuple[Outcome, str]:
-    return run_file_with_stand_ins(suite, f"tests/{unit}.py", port, [], {"REDIS_URL": f"redis://127.0.0.1:{port}", "OPENAI_API_KEY": "none"})
+    return run_file_with_stand_ins(suite, f"tests/{unit}.py", port, [], {"OPENAI_API_KEY": "none"})

@@ -14,7 +14,7 @@ from outcome import UNIT_SECONDS_MAX, Outcome, checked, run_program
 TITLE = "go-redis, search and vector sets"
 ABOUT = "go-redis 9 (216593c), taken for a server of version 8.10"
 OPTIONS: dict[str, list[str]] = {"quartet": []}
-UNITS = ["search", "search_aliaslist_integration", "search_collect_integration", "search_resp", "vectorset_commands_integration"]
+UNITS = ["search", "search_aliaslist_integration", "vectorset_commands_integration"]
 
 __all__ = ["ABOUT", "OPTIONS", "PORT", "TITLE", "UNITS", "copy_of", "run_unit"]
 
