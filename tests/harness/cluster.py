@@ -136,11 +136,12 @@ class Cluster:
         raise TimeoutError("no node is home:\n" + "\n".join("".join(node.output[-20:]) for node in self.nodes))
 
     def term(self) -> int:
-        """The newest term that any node knows."""
+        """The newest term that any node knows, of all partitions in sum."""
         terms = [0]
         for node in self.nodes:
             try:
-                terms.append(int(node.metrics(timeout=5)["quartet_term"]))
+                metrics = node.metrics(timeout=5)
+                terms.append(int(sum(value for name, value in metrics.items() if name.split("{")[0] == "quartet_term")))
             except OSError:
                 continue
         return max(terms)

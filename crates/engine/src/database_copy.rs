@@ -93,7 +93,8 @@ struct Writer {
 impl Engine {
     /// Sees to it that nothing of the database is executed here from now on, until
     /// [`Engine::unfence`] or until the engine is opened again. Returns a version behind its last
-    /// commit, which is in the log once it is durable, and before everything that follows.
+    /// commit, which is in the log once it is durable, and before everything that follows. Wait for
+    /// it by an arrival from before: a home may be deposed.
     pub fn fence(&self, database: DatabaseId) -> Result<Version, DatabaseCopyError> {
         let mut partition = self.partition_in_time()?;
         let marked = partition.execute_here(space(database, LayerId::System), |transaction| {
@@ -108,6 +109,11 @@ impl Engine {
     /// The database is here, or again.
     pub fn unfence(&self, database: DatabaseId) {
         self.partition().state().fenced.retain(|other| *other != database);
+    }
+
+    /// Every database is here that the catalogue has here. For a home that begins.
+    pub fn unfence_all(&self) {
+        self.partition().state().fenced.clear();
     }
 
     /// Tells everybody who watches keys of the database that they may have changed: they are

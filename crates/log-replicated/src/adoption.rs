@@ -12,7 +12,7 @@
 
 use quartet_model::{LogSequence, Version};
 
-use crate::place::{FORMAT, Place, TermValue, meta_key, meta_value, put};
+use crate::place::{FORMAT, Place, TermValue, meta_key, put};
 use crate::record::{Body, Fields, Record, hash, seal, unsealed};
 use crate::sequencer::{Compare, Operation, Request};
 use crate::words::{ClusterId, Position, Writer};
@@ -98,7 +98,7 @@ impl Adoption {
         Request::Transact {
             compares: vec![Compare::Absent(meta.clone())],
             operations: vec![
-                put(meta.clone(), meta_value(self.place.cluster)),
+                put(meta.clone(), self.place.meta_value()),
                 put(adopted_key(root), self.adopted.encode()),
                 put(self.place.record_key(self.term.sequence), self.record.clone()),
                 put(self.place.term_key(), self.term.encode()),
@@ -199,7 +199,7 @@ mod tests {
         let adoption = Adoption::new(place(NEW), LOST, &last, tail, ADOPTER, Version(50));
         assert!(matches!(ask(&mut store, &adoption.request()), Answer::Done { .. }));
         let again = ask(&mut store, &adoption.request());
-        let meta = meta_value(NEW);
+        let meta = place(NEW).meta_value();
         assert_eq!(
             again,
             Answer::Refused {

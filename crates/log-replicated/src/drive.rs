@@ -9,11 +9,11 @@ use quartet_model::Version;
 
 use crate::follower::{Delivery, Follower};
 use crate::home::{Confirmation, Home, Outcome};
-use crate::place::{Place, cluster_of, meta_key};
+use crate::place::{Place, meta_key};
 use crate::sequencer::{Answer, Event, Failure, Request, Sequencer};
 use crate::stop::StopReason;
 use crate::take_over::{Progress, TakeOver};
-use crate::words::{ClusterId, Moment, PartitionId, Writer};
+use crate::words::{Moment, Writer};
 
 /// Longer than any sequencer takes to answer or to give up.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -42,21 +42,22 @@ pub fn ask(sequencer: &mut dyn Sequencer, request: Request) -> Result<Answer, Fa
     Err(Failure::Unknown("the sequencer is silent".to_owned()))
 }
 
-/// Returns the cluster whose keys are below `root`, and founds it as `new` if there is none.
-pub fn join(sequencer: &mut dyn Sequencer, root: &str, new: ClusterId) -> Result<ClusterId, Failure> {
-    let place = Place::new(root, new, PartitionId(0));
-    ask(sequencer, place.found())?;
-    cluster(sequencer, root)?.ok_or_else(|| Failure::Unknown("the cluster is gone again".to_owned()))
+/// Returns the first partition of the cluster at the root of `new`, and founds it as that if there
+/// is none.
+pub fn join(sequencer: &mut dyn Sequencer, new: &Place) -> Result<Place, Failure> {
+    ask(sequencer, new.found())?;
+    cluster(sequencer, new.root())?.ok_or_else(|| Failure::Unknown("the cluster is gone again".to_owned()))
 }
 
-/// Returns the cluster whose keys are below `root`, if there is one.
-pub fn cluster(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<ClusterId>, Failure> {
+/// Returns the first partition of the cluster whose keys are below `root`, if there is one.
+pub fn cluster(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Place>, Failure> {
     let key = meta_key(root);
     let Answer::Value(meta) = ask(sequencer, Request::Get { key })? else {
         return Err(Failure::Unknown("a read of `meta`".to_owned()));
     };
     let unreadable = || Failure::Denied("the root's `meta` cannot be read: another program's keys?".to_owned());
-    meta.map(|meta| cluster_of(&meta).ok_or_else(unreadable)).transpose()
+    meta.map(|meta| Place::of_meta(root, &meta).ok_or_else(unreadable))
+        .transpose()
 }
 
 /// Appends what `home` has in flight, all chunks of it, behind its object if it is one, and returns

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ROOT/meta                 QMET | format 1 u32 | cluster id u128 | checksum u32                      written once
+//!                           with several partitions: format 2 | cluster id | their number u32 | checksum
 //! ROOT/adopted              QADP | format 1 u32 | cluster id u128 | sequence u64 | checksum u32      with meta, once
 //! ROOT/store                QSTO | format 1 u32 | address of the store of objects, UTF-8 | checksum u32  written once
 //! ROOT/configured/ID        a node that is configured, or was removed (`configured`)
@@ -10,6 +11,7 @@
 //!                           | sequence u64 and hash u128 of the Term record | checksum u32            by take-over alone
 //! ROOT/p/P/r/N              record N                                                                  written once
 //! ROOT/p/P/hold/ID          the lowest sequence that node ID still needs, u64, leased
+//! ROOT/p/P/nodes/ID         as ROOT/nodes/ID, for a partition other than the first
 //! ```
 //!
 //! P is decimal; ID and N have 16 hexadecimal digits, so that keys stand in the order of numbers.
@@ -23,6 +25,8 @@ use crate::sequencer::{Compare, Operation, Request};
 use crate::words::{ClusterId, NodeId, PartitionId, Position, RecordHash, Term, Writer};
 
 pub(crate) const FORMAT: u32 = 1;
+/// The format of `meta` where there are several partitions: who knows of one alone refuses it.
+const SEVERAL: u32 = 2;
 const META_MAGIC: &[u8; 4] = b"QMET";
 const TERM_MAGIC: &[u8; 4] = b"QTRM";
 const STORE_MAGIC: &[u8; 4] = b"QSTO";
@@ -35,6 +39,8 @@ pub struct Place {
     pub cluster: ClusterId,
     /// The partition.
     pub partition: PartitionId,
+    /// How many the cluster has.
+    partitions: u32,
 }
 
 /// The value of `term`: the home of a partition, as the sequencer has it.
@@ -51,14 +57,42 @@ pub struct TermValue {
 }
 
 impl Place {
-    /// A partition of the cluster whose keys begin with `root` and a slash.
+    /// A partition of the cluster whose keys begin with `root` and a slash. The cluster has no
+    /// other.
     pub fn new(root: &str, cluster: ClusterId, partition: PartitionId) -> Place {
         let root = root.trim_end_matches('/').to_owned();
         Place {
             root,
             cluster,
             partition,
+            partitions: 1,
         }
+    }
+
+    /// The same where the cluster has as many partitions.
+    #[must_use]
+    pub fn with_partitions(self, partitions: u32) -> Place {
+        Place { partitions, ..self }
+    }
+
+    /// How many partitions the cluster has.
+    pub fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    /// Another partition of the cluster.
+    #[must_use]
+    pub fn of(&self, partition: PartitionId) -> Place {
+        Place {
+            partition,
+            ..self.clone()
+        }
+    }
+
+    /// The first partition of the cluster whose `meta` this is.
+    pub fn of_meta(root: &str, meta: &[u8]) -> Option<Place> {
+        let (cluster, partitions) = read_meta(meta)?;
+        Some(Place::new(root, cluster, PartitionId(0)).with_partitions(partitions))
     }
 
     /// The prefix of the cluster's keys, without a slash at its end.
@@ -71,7 +105,7 @@ impl Place {
     pub fn found(&self) -> Request {
         Request::Transact {
             compares: vec![Compare::Absent(meta_key(&self.root))],
-            operations: vec![put(meta_key(&self.root), meta_value(self.cluster))],
+            operations: vec![put(meta_key(&self.root), self.meta_value())],
             otherwise: vec![meta_key(&self.root)],
         }
     }
@@ -90,8 +124,19 @@ impl Place {
     pub fn is_this_cluster(&self) -> Compare {
         Compare::Value {
             key: meta_key(&self.root),
-            value: meta_value(self.cluster),
+            value: self.meta_value(),
         }
+    }
+
+    pub(crate) fn meta_value(&self) -> Vec<u8> {
+        let format = if self.partitions == 1 { FORMAT } else { SEVERAL };
+        let cluster = self.cluster.0.to_le_bytes();
+        let mut bytes = [&META_MAGIC[..], &format.to_le_bytes(), &cluster].concat();
+        if format == SEVERAL {
+            bytes.extend_from_slice(&self.partitions.to_le_bytes());
+        }
+        seal(&mut bytes);
+        bytes
     }
 
     /// `ROOT/store`.
@@ -162,14 +207,20 @@ impl Place {
         (path('/'), path('0'))
     }
 
-    /// `ROOT/nodes/ID`.
+    /// `ROOT/nodes/ID`, or `ROOT/p/P/nodes/ID` behind the first partition.
     pub fn node_key(&self, node: NodeId) -> Vec<u8> {
-        format!("{}/nodes/{:016x}", self.root, node.0).into_bytes()
+        let (mut key, _) = self.nodes();
+        key.extend_from_slice(format!("{:016x}", node.0).as_bytes());
+        key
     }
 
-    /// `ROOT/nodes/` and the end of the keys that begin so.
+    /// The beginning of the keys of `node_key`, and the end of the keys that begin so.
     pub fn nodes(&self) -> (Vec<u8>, Vec<u8>) {
-        let path = |end| format!("{}/nodes{end}", self.root).into_bytes();
+        let above = match self.partition.0 {
+            0 => self.root.clone(),
+            number => format!("{}/p/{number}", self.root),
+        };
+        let path = |end| format!("{above}/nodes{end}").into_bytes();
         (path('/'), path('0'))
     }
 }
@@ -212,10 +263,20 @@ pub fn meta_key(root: &str) -> Vec<u8> {
 
 /// Returns the cluster that a value of `meta` names.
 pub fn cluster_of(meta: &[u8]) -> Option<ClusterId> {
+    read_meta(meta).map(|(cluster, _)| cluster)
+}
+
+/// The cluster of a value of `meta`, and how many partitions it has.
+fn read_meta(meta: &[u8]) -> Option<(ClusterId, u32)> {
     let mut fields = Fields(unsealed(meta, meta)?);
-    let known = fields.take(4)? == META_MAGIC && fields.u32()? == FORMAT;
-    let cluster = ClusterId(fields.u128()?);
-    (known && fields.0.is_empty()).then_some(cluster)
+    let is_meta = fields.take(4)? == META_MAGIC;
+    let (format, cluster) = (fields.u32()?, ClusterId(fields.u128()?));
+    let partitions = match format {
+        FORMAT => 1,
+        SEVERAL => fields.u32().filter(|partitions| *partitions > 1)?,
+        _ => return None,
+    };
+    (is_meta && fields.0.is_empty()).then_some((cluster, partitions))
 }
 
 /// The number in 16 hexadecimal digits.
@@ -228,12 +289,6 @@ pub(crate) fn hex(digits: &[u8]) -> Option<u64> {
 pub(crate) fn put(key: Vec<u8>, value: Vec<u8>) -> Operation {
     let lease = None;
     Operation::Put { key, value, lease }
-}
-
-pub(crate) fn meta_value(cluster: ClusterId) -> Vec<u8> {
-    let mut bytes = [&META_MAGIC[..], &FORMAT.to_le_bytes(), &cluster.0.to_le_bytes()].concat();
-    seal(&mut bytes);
-    bytes
 }
 
 #[cfg(test)]
@@ -250,7 +305,9 @@ mod tests {
         assert_eq!(place.record_key(LogSequence(255)), b"/prod/p/2/r/00000000000000ff");
         assert_eq!(place.term_key(), b"/prod/p/2/term");
         assert_eq!(place.hold_key(NodeId(1)), b"/prod/p/2/hold/0000000000000001");
-        assert_eq!(place.node_key(NodeId(1)), b"/prod/nodes/0000000000000001");
+        assert_eq!(place.node_key(NodeId(1)), b"/prod/p/2/nodes/0000000000000001");
+        let first = place.of(PartitionId(0));
+        assert_eq!(first.node_key(NodeId(1)), b"/prod/nodes/0000000000000001");
         assert!(place.record_key(LogSequence(u64::MAX)) < place.records_end());
         assert!(place.term_key() > place.records_end());
     }
@@ -290,7 +347,7 @@ mod tests {
             sequence: LogSequence(9),
             hash: RecordHash(11),
         };
-        let (term, meta) = (value.encode(), meta_value(ClusterId(7)));
+        let (term, meta) = (value.encode(), place().meta_value());
         assert_eq!(TermValue::decode(&term), Some(value));
         assert_eq!(cluster_of(&meta), Some(ClusterId(7)));
         for bit in 0..term.len() * 8 {
@@ -298,8 +355,14 @@ mod tests {
             term[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(TermValue::decode(&term), None, "bit {bit}");
         }
-        for length in 0..meta.len() {
-            assert_eq!(cluster_of(&meta[..length]), None, "{length} bytes");
+        let several = place().with_partitions(4).meta_value();
+        let of_several = Place::of_meta("/prod", &several).unwrap();
+        assert_eq!((of_several.cluster, of_several.partitions()), (ClusterId(7), 4));
+        assert_eq!(Place::of_meta("/prod", &meta).unwrap().partitions(), 1);
+        for meta in [meta, several] {
+            for length in 0..meta.len() {
+                assert_eq!(cluster_of(&meta[..length]), None, "{length} bytes");
+            }
         }
     }
 }

@@ -188,8 +188,12 @@ fn print_partitions(described: &Value) {
         let number = |name: &str| partition[name].as_u64().unwrap_or_default();
         let names = partition["databases"].as_array().into_iter().flatten();
         let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+        let home = match partition["term"].as_u64() {
+            Some(term) => format!("term {term} at {}, ", partition["home"].as_str().unwrap_or("no node")),
+            None => String::new(),
+        };
         println!(
-            "partition {:<4}{} bytes of rows, {} of log, {} transactions, {} syncs, {} bytes not flushed{}: {}",
+            "partition {:<4}{home}{} bytes of rows, {} of log, {} transactions, {} syncs, {} bytes not flushed{}: {}",
             number("partition"),
             number("stored_bytes"),
             number("log_bytes"),

@@ -27,6 +27,7 @@ mod serving;
 mod settings;
 mod tenants;
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -90,13 +91,16 @@ impl Server {
         settings.check(listeners::listening(&settings, layers))?;
         let startup_bytes = process::system::resident_bytes();
         let budget = Budget::new(settings.memory.bytes);
-        let parts = || engine_parts(&settings);
+        let parts = |folder: &Path| engine_parts(folder, &settings);
         let sockets = Sockets::default();
         let joined = settings
             .cluster
             .as_ref()
             .map(|cluster| Joined::new(cluster, &settings, &sockets, &parts));
         let (joined, shared) = joined.transpose()?.unzip();
+        if let Some(joined) = &joined {
+            settings.storage.partitions = Some(joined.partitions());
+        }
         let partitions = Arc::new(open_partitions(&settings, budget, shared)?);
         let engine = partitions.first().clone();
         budget.apply(&engine);
@@ -285,12 +289,12 @@ const NOT_HOME: &str = "another node is home";
 /// Begins a new cluster with what the folder of the node `from` has. See
 /// [`cluster::adoption::adopt`].
 pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool) -> Result<AdoptedCluster> {
-    cluster::adoption::adopt(settings, from, accepts_loss, || engine_parts(settings))
+    cluster::adoption::adopt(settings, from, accepts_loss, |folder| engine_parts(folder, settings))
 }
 
-/// The parts that open the folder of a node of a cluster before it serves.
-fn engine_parts(settings: &Settings) -> Result<EngineParts> {
-    let disk = open_disk(&settings.storage.data, MEMORY_DISK_BYTES)?;
+/// The parts that open a partition's folder at a node of a cluster before it serves.
+fn engine_parts(folder: &Path, settings: &Settings) -> Result<EngineParts> {
+    let disk = open_disk(&Data::Folder(folder.to_owned()), MEMORY_DISK_BYTES)?;
     Ok(EngineParts::with_file_log(
         disk,
         Arc::new(SystemClock),
@@ -302,7 +306,8 @@ fn engine_parts(settings: &Settings) -> Result<EngineParts> {
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Opens the partitions that the data folder has, or as many as are wanted.
-fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Replicated>) -> Result<Partitions> {
+/// `shared`: the part of each in a log of a cluster's.
+fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Replicated>>) -> Result<Partitions> {
     let wanted = settings.storage.partitions;
     let data: Vec<Data> = match &settings.storage.data {
         Data::Folder(folder) => {
@@ -311,9 +316,6 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Replicate
         }
         Data::Memory => vec![Data::Memory; wanted.unwrap_or(1) as usize],
     };
-    if data.len() > 1 && shared.is_some() {
-        bail!("a node of a cluster has one partition, and not {}", data.len());
-    }
     // All folders are there before the first says that there are several.
     let memory_bytes = MEMORY_DISK_BYTES / data.len() as u64;
     let disks = data.iter().map(|data| open_disk(data, memory_bytes));
@@ -331,9 +333,9 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Replicate
         store: settings.storage.engine,
     };
     let mut engines = Vec::new();
-    let mut shared = shared;
+    let mut shared = shared.into_iter().flatten();
     for (data, disk) in data.iter().zip(disks) {
-        let engine = opening.open(data, disk, shared.take())?;
+        let engine = opening.open(data, disk, shared.next())?;
         // A new partition is kept as the first is.
         opening.store.get_or_insert(match engine.is_all_in_memory() {
             true => StoreKind::Memory,

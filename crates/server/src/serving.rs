@@ -54,7 +54,7 @@ const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
 /// Everything that stays when layers are dropped and made anew.
 pub struct Foundation {
     pub partitions: Arc<Partitions>,
-    /// That of the first partition; a node of a cluster has no other.
+    /// That of the first partition.
     pub engine: Arc<Engine>,
     /// As they were given: credentials that the data hold are read when layers are made.
     pub settings: Settings,
@@ -365,11 +365,11 @@ impl Worker {
 fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
     let tls = tenants.parts.tls.clone();
-    let (engine, mut is_first) = (tenants.parts.engine.clone(), true);
+    let (partitions, mut is_first) = (tenants.parts.partitions.clone(), true);
     let mark = move || {
         // A home that has just begun has other work.
         if !std::mem::take(&mut is_first) {
-            engine.mark();
+            partitions.iter().for_each(|(_, engine)| engine.mark());
         }
     };
     [

@@ -283,6 +283,10 @@ impl Catalogue {
             changing: parking_lot::Mutex::default(),
             moving: parking_lot::Mutex::default(),
         };
+        for (_, engine) in catalogue.partitions.iter() {
+            // A home that was deposed while it moved a database has left it closed.
+            engine.unfence_all();
+        }
         catalogue.verify_places()?;
         catalogue.end_moves()?;
         Ok(catalogue)
@@ -414,10 +418,11 @@ impl Catalogue {
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
         let engine = self.partitions.engine(database.partition());
+        let arrival = engine.arrival(Durability::Always);
         let latest = engine.clear_database(database.id)?;
         // In one log the order is enough. Another one's power cut could bring the rows back after
         // the number was given to another database.
-        if database.partition() != PartitionId(0) && !engine.wait_durable(latest) {
+        if database.partition() != PartitionId(0) && !engine.wait_settled(latest, arrival) {
             return Err(CatalogueError::LogFailed);
         }
         let id = database.id.0;
@@ -538,13 +543,15 @@ impl Catalogue {
 
 /// Runs `body` as a transaction on the system space and waits until it is durable.
 pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) -> R) -> Result<R, CatalogueError> {
+    // From before: a home that is deposed behind the commit has not made it durable.
+    let arrival = engine.arrival(Durability::Always);
     let written = engine.partition_in_time()?.execute(space(Durability::Always), |tx| {
         // Small and few, and without one no database could be deleted on a full disk.
         tx.deletes();
         Ok(body(tx))
     });
     let (answer, dependency) = settled(written)?;
-    match engine.wait_durable(dependency) {
+    match engine.wait_settled(dependency, arrival) {
         true => Ok(answer),
         false => Err(CatalogueError::LogFailed),
     }

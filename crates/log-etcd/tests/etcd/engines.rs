@@ -86,10 +86,10 @@ fn shown(engine: &Engine, key: &str) -> Option<Vec<u8>> {
 fn engines_share_a_log_over_etcd() {
     let mut members = Members::start(3);
     let options = members.options();
-    let cluster = drive::join(&mut *open(&options), "/engines", ClusterId(77)).expect("it is founded");
-    let again = drive::join(&mut *open(&options), "/engines", ClusterId(78));
-    assert_eq!(again, Ok(cluster));
-    let place = Place::new("/engines", cluster, PartitionId(0));
+    let at = |id| Place::new("/engines", ClusterId(id), PartitionId(0));
+    let place = drive::join(&mut *open(&options), &at(77)).expect("it is founded");
+    let again = drive::join(&mut *open(&options), &at(78));
+    assert_eq!(again, Ok(place.clone()));
     let nodes: Vec<Engine> = (1..=3).map(|id| node(&options, &place, id)).collect();
     become_home(&nodes[0]);
     let mut down = None;

@@ -1,6 +1,7 @@
 //! A new cluster out of this node's folder, when etcd has lost the node's one or has gone back in
 //! time. For a node that does not run.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,6 +18,7 @@ use super::identity;
 use super::members::now_us;
 use super::node::random;
 use super::object_store::EtcdWithStore;
+use crate::partition_folders::partition_folders;
 use crate::settings::{ClusterSettings, Settings};
 
 /// The beginning of a new cluster.
@@ -41,7 +43,7 @@ pub fn adopt(
     settings: &Settings,
     from: &str,
     accepts_loss: bool,
-    parts: impl FnOnce() -> Result<Parts>,
+    parts: impl FnOnce(&Path) -> Result<Parts>,
 ) -> Result<AdoptedCluster> {
     let cluster = settings.cluster.as_ref().context("log: give etcd://HOST:PORT/ROOT")?;
     cluster.check(settings)?;
@@ -52,10 +54,15 @@ pub fn adopt(
     );
     let folder = settings.storage.data.folder().context("data: a node has a folder")?;
     let own = identity::of(folder)?.with_context(|| format!("{} is of no cluster", folder.display()))?;
+    ensure!(
+        partition_folders(folder)?.len() == 1,
+        "data: {} has several partitions, and a cluster of several is not adopted: restore it from backups",
+        folder.display()
+    );
     let etcd = Etcd::open(&cluster.etcd).context("log")?;
     let mut sequencer = EtcdWithStore::new(etcd, cluster.store.as_deref(), own, Arc::new(|| {}))?;
     let lost = Place::new(&cluster.root, own, PartitionId(0));
-    let log = OwnLog::open(parts()?, None, &lost)?;
+    let log = OwnLog::open(parts(folder)?, None, &lost)?;
     go_on(&mut sequencer, cluster, &lost, log, accepts_loss, |id| {
         identity::keep(folder, id)
     })
@@ -115,12 +122,11 @@ impl Case<'_> {
     /// Returns where that adoption has ended the old history.
     fn make_room(&self, sequencer: &mut dyn Sequencer) -> Result<Option<LogSequence>> {
         let root = &self.settings.root;
-        let Some(there) = drive::cluster(sequencer, root).context("log")? else {
+        let Some(place) = drive::cluster(sequencer, root).context("log")? else {
             return Ok(None);
         };
-        let place = Place::new(root, there, PartitionId(0));
         let mut ended = None;
-        if there == self.lost.cluster {
+        if place.cluster == self.lost.cluster {
             self.has_gone_back(sequencer)?;
         } else {
             let origin = identity::origin(sequencer, root)?;
@@ -128,7 +134,7 @@ impl Case<'_> {
             ensure!(
                 is_own && identity::is_unused(sequencer, &place)?,
                 "log: etcd holds cluster {:032x} below {root}: begin the new one below another root",
-                there.0
+                place.cluster.0
             );
             ended = origin.map(|origin| origin.last);
         }
@@ -205,13 +211,11 @@ fn begin(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-    use std::path::Path;
-
     use quartet_engine::StoreKind;
     use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
     use quartet_log_replicated::model::Store;
     use quartet_log_replicated::{Event, Position, RecordHash, Request, RequestId, Term, TermValue};
+    use std::collections::VecDeque;
     use tempfile::TempDir;
 
     use super::*;
@@ -322,7 +326,9 @@ mod tests {
         fn join(&mut self, name: &str, folder: &Path, disk: &FaultyDisk) -> Result<ClusterId> {
             let mut sequencer = self.all_of_it();
             let settings = ClusterSettings::for_test(name);
-            identity::join(&mut sequencer, &settings, folder, ClusterId(1), || Ok(parts_on(disk)))
+            let new = Place::new("/test", ClusterId(1), PartitionId(0));
+            let joined = identity::join(&mut sequencer, &settings, folder, &new, || Ok(parts_on(disk)));
+            joined.map(|place| place.cluster)
         }
 
         fn all_of_it(&mut self) -> UntilKilled<'_> {

@@ -2,11 +2,13 @@
 //! continued.
 //!
 //! ```text
-//!   the verb `copy`:  repeated: length u32 | that many bytes      opaque: `CopySource`, `CopyTarget`
+//!   the verb `copy`, or `copy P` for a partition other than the first:
+//!                     repeated: length u32 | that many bytes      opaque: `CopySource`, `CopyTarget`
 //!                     0 u32                                        the end
 //! ```
 //!
-//! A node copies before it opens its data: an empty folder while the cluster has a home, or one
+//! Each partition is copied by itself. A node copies before it opens its data: an empty folder
+//! while the cluster has a home, or one
 //! with the file [`NEEDS_COPY`], whose content goes. That file is there until the copy is whole. A
 //! hold keeps the sequencer's records meanwhile, while what was copied is opened, and until the
 //! node has caught up.
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use quartet_engine::{CopySource, CopyTarget, Engine, Parts, StoreKind};
-use quartet_log_replicated::Hold;
+use quartet_log_replicated::{Hold, PartitionId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::link::{self, Link, Stream};
@@ -31,6 +33,8 @@ const NEEDS_COPY: &str = "needs-copy";
 const STATE_DIFFERS: &str = "the state differs\n";
 /// Says which cluster a folder is of (`identity`).
 pub const CLUSTER_ID: &str = "cluster-id";
+/// What a folder may hold that has nothing to go on from: `partitions` has folders of their own.
+const NOT_COPIED: [&str; 3] = ["LOCK", CLUSTER_ID, "partitions"];
 /// Longest piece of a copy, in bytes: a row may have as many.
 const PIECE_BYTES_MAX: u32 = 64 << 20;
 /// The source gathers for no longer than this between two pieces.
@@ -44,8 +48,9 @@ pub fn is_needed(folder: &Path) -> Result<bool> {
         return Ok(true);
     }
     match fs::read_dir(folder) {
-        Ok(mut entries) => Ok(entries
-            .all(|entry| entry.is_ok_and(|entry| ["LOCK", CLUSTER_ID].iter().any(|name| entry.file_name() == *name)))),
+        Ok(mut entries) => {
+            Ok(entries.all(|entry| entry.is_ok_and(|entry| NOT_COPIED.iter().any(|name| entry.file_name() == *name))))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error).with_context(|| format!("reading {}", folder.display())),
     }
@@ -120,11 +125,15 @@ impl Drop for KeptHold {
     }
 }
 
-/// Fills an empty folder with what the node at `address` has. A hold is kept meanwhile.
-pub fn fetch(link: &Link, address: &str, parts: Parts, kind: StoreKind) -> Result<()> {
+/// Fills a partition's empty folder with what the node at `address` has. A hold is kept meanwhile.
+pub fn fetch(link: &Link, address: &str, partition: PartitionId, parts: Parts, kind: StoreKind) -> Result<()> {
     let mut target = CopyTarget::begin(parts, kind)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut stream = runtime.block_on(link.call(address, "copy"))?;
+    let verb = match partition.0 {
+        0 => "copy".to_owned(),
+        number => format!("copy {number}"),
+    };
+    let mut stream = runtime.block_on(link.call(address, &verb))?;
     let mut bytes = 0;
     loop {
         let piece = async { tokio::time::timeout(PIECE_TIMEOUT, read_piece(stream.as_mut())).await };
@@ -135,7 +144,7 @@ pub fn fetch(link: &Link, address: &str, parts: Parts, kind: StoreKind) -> Resul
         target.take(&piece)?;
     }
     target.finish()?;
-    tracing::info!(bytes, address, "copied a node");
+    tracing::info!(bytes, address, partition = partition.0, "copied a node");
     Ok(())
 }
 
@@ -164,7 +173,7 @@ pub fn keep_until_caught_up(hold: KeptHold, engine: &Engine, is_over: impl Fn() 
     drop(hold);
 }
 
-/// Gives the caller everything that this node has.
+/// Gives the caller everything that this node has of a partition.
 pub async fn send(engine: Arc<Engine>, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
     let begun = tokio::task::spawn_blocking(move || engine.copy_source()).await;
     let mut source = match begun {

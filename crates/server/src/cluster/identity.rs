@@ -65,21 +65,21 @@ pub fn keep(folder: &Path, cluster: ClusterId) -> Result<()> {
     write().with_context(|| format!("writing {}", path.display()))
 }
 
-/// Returns the cluster that a node with this folder joins, or founds as `new`. `parts` open the
-/// folder.
+/// Returns the first partition of the cluster that a node with this folder joins, or founds as
+/// `new`. `parts` open the folder.
 pub fn join(
     sequencer: &mut dyn Sequencer,
     settings: &ClusterSettings,
     folder: &Path,
-    new: ClusterId,
+    new: &Place,
     parts: impl FnOnce() -> Result<Parts>,
-) -> Result<ClusterId> {
+) -> Result<Place> {
     let root = &settings.root;
     let own = of(folder)?;
     let there = drive::cluster(sequencer, root).context("log")?;
     match (own, there) {
-        (None, _) => drive::join(sequencer, root, new).context("log"),
-        (Some(own), Some(there)) if own == there => Ok(there),
+        (None, _) => drive::join(sequencer, new).context("log"),
+        (Some(own), Some(there)) if own == there.cluster => Ok(there),
         (Some(own), Some(there)) => {
             let origin = origin(sequencer, root)?.filter(|origin| origin.from == own);
             let Some(origin) = origin else {
@@ -87,11 +87,11 @@ pub fn join(
                     "log: {} is of cluster {:032x}, and etcd holds cluster {:032x} below {root}",
                     folder.display(),
                     own.0,
-                    there.0
+                    there.cluster.0
                 );
             };
             ensure!(
-                !is_begun_by(sequencer, &Place::new(root, there, PartitionId(0)), settings.node())?,
+                !is_begun_by(sequencer, &there, settings.node())?,
                 "log: {} has begun a new cluster and did not come to its end: give `quartet cluster adopt` again",
                 settings.node_name
             );

@@ -23,8 +23,8 @@ use parking_lot::RwLock;
 use quartet_log_replicated::copies::{self, NodeReport};
 use quartet_log_replicated::drive::ask;
 use quartet_log_replicated::{
-    Answer, Compare, Configured, Failure, LeaseId, NodeId, Operation, Place, Request, Sequencer, TermValue, configured,
-    configured_request, configures, remove_request,
+    Answer, Compare, Configured, Failure, LeaseId, NodeId, Operation, PartitionId, Place, Request, Sequencer,
+    TermValue, configured, configured_request, configures, remove_request,
 };
 use quartet_model::LogSequence;
 use serde::{Deserialize, Serialize};
@@ -162,6 +162,7 @@ pub struct View {
 
 /// The cluster as one node sees it.
 pub struct Members {
+    /// That of the first partition, whose home is the cluster's: it takes over all others.
     place: Place,
     me: NodeId,
     /// As many nodes as the operator has said there are.
@@ -288,7 +289,7 @@ impl Members {
     /// says so at once. For a thread of its own.
     ///
     /// The hold keeps the records that a node needs which stands still or is started again within
-    /// the lease's ten seconds. `needed`: the first of them.
+    /// the lease's ten seconds. `needed`: the first of them in each partition.
     ///
     /// Errors: another process has the name. Two would take each other for a home that is gone, and
     /// take over from each other without an end.
@@ -296,7 +297,7 @@ impl Members {
         &self,
         sequencer: &mut dyn Sequencer,
         own: impl Fn() -> Member,
-        needed: impl Fn() -> LogSequence,
+        needed: impl Fn() -> Vec<LogSequence>,
         is_home_silent: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
     ) -> Result<(), NameTaken> {
@@ -305,7 +306,7 @@ impl Members {
             let is_silent = is_home_silent();
             if was_silent != is_silent || looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
                 (looked, was_silent) = (Some(Instant::now()), is_silent);
-                match self.look(sequencer, &mut kept, &own(), needed()) {
+                match self.look(sequencer, &mut kept, &own(), &needed()) {
                     Ok(()) => {}
                     Err(LookError::Taken(taken)) => return Err(taken),
                     Err(LookError::Failed(error)) => {
@@ -348,7 +349,7 @@ impl Members {
         sequencer: &mut dyn Sequencer,
         kept: &mut Kept,
         own: &Member,
-        needed: LogSequence,
+        needed: &[LogSequence],
     ) -> Result<(), LookError> {
         match self.keep_own(sequencer, kept, own, needed) {
             Ok(()) | Err(LookError::Failed(Failure::NoRoom)) => {}
@@ -363,7 +364,7 @@ impl Members {
         sequencer: &mut dyn Sequencer,
         kept: &mut Kept,
         own: &Member,
-        needed: LogSequence,
+        needed: &[LogSequence],
     ) -> Result<(), LookError> {
         let is_alive = match kept.lease {
             Some(lease) => ask(sequencer, Request::KeepAlive { lease })?,
@@ -378,7 +379,10 @@ impl Members {
         }
         if let Some(lease) = kept.lease {
             self.write_own(sequencer, kept, own, lease)?;
-            ask(sequencer, copies::hold_request(&self.place, self.me, needed, lease))?;
+            for (partition, needed) in (0..).map(PartitionId).zip(needed) {
+                let place = self.place.of(partition);
+                ask(sequencer, copies::hold_request(&place, self.me, *needed, lease))?;
+            }
         }
         Ok(())
     }
@@ -580,6 +584,7 @@ impl Members {
         let nodes = view.members.iter().map(node);
         json!({
             "cluster": format!("{:032x}", self.place.cluster.0),
+            "partitions": self.place.partitions(),
             "term": view.term.map(|term| term.term.0),
             "home": home_member.map(|member| &member.name),
             "configured": configures(self.announced, &view.configured),
@@ -600,7 +605,7 @@ mod tests {
     use std::rc::Rc;
 
     use quartet_log_replicated::model::Store;
-    use quartet_log_replicated::{ClusterId, Event, PartitionId, RequestId};
+    use quartet_log_replicated::{ClusterId, Event, RequestId};
 
     use super::*;
 
@@ -717,7 +722,7 @@ mod tests {
             self.own.clock_us += 1;
             let looked = self
                 .members
-                .look(&mut self.etcd, &mut self.kept, &self.own, LogSequence(1));
+                .look(&mut self.etcd, &mut self.kept, &self.own, &[LogSequence(1)]);
             !matches!(looked, Err(LookError::Taken(_)))
         }
     }

@@ -1,6 +1,11 @@
 //! A node of a cluster: it follows the home, or is it; it answers other nodes; and it tries to take
 //! over when the home is silent.
 //!
+//! Each partition has a log and a term of its own, and all have their home at one node. Nodes try
+//! for the first partition alone; its home then takes over every other one, and serves once it is
+//! home of all. So whoever begins to serve has ended every term in which somebody else could answer
+//! from any partition, and the catalogue, in the first one, is right for all of them.
+//!
 //! ```text
 //!   control    one thread: makes layers when this node becomes home, drops them when it is deposed,
 //!              and decides when to try
@@ -15,19 +20,23 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use parking_lot::{Mutex, RwLock};
-use quartet_engine::{Condition, Dependency, Durability, Engine, Parts, Replicated, Role, StoreKind};
+use quartet_engine::{
+    Arrival, Condition, Dependency, Durability, Engine, Parts, Replicated, Replication, Role, Settled, StoreKind,
+};
 use quartet_layer_redis::Announcement;
 use quartet_log_etcd::{Etcd, EtcdOptions, OpenError, Waker};
+use quartet_log_replicated::drive::ask;
 use quartet_log_replicated::{
-    ClusterId, Failure, Hold, NodeId, ObjectOptions, PartitionId, Place, Sequencer, Term, Writer,
+    Answer, ClusterId, Failure, Hold, NodeId, ObjectOptions, PartitionId, Place, Request, Sequencer, Term, Writer,
 };
 use quartet_model::LogSequence;
+use quartet_tenancy::Partitions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
@@ -46,6 +55,7 @@ use crate::connections::sockets::Sockets;
 use crate::layers::parts::{Nodes, OtherNode};
 use crate::metrics::replication;
 use crate::observability::exposition::Text;
+use crate::partition_folders;
 use crate::process::system::fill_random;
 use crate::serving::{Entrances, Foundation, Serving};
 use crate::settings::{ClusterSettings, Settings, node_id};
@@ -68,8 +78,8 @@ const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
 /// The service at the sockets now.
 enum Stage {
-    /// In this term: layers of one see no other.
-    Serving(Term, Serving),
+    /// In this term of each partition: layers of one see no other.
+    Serving(Vec<Term>, Serving),
     Standby(Standby),
     /// Nothing: the node has stopped, or is between two of these.
     Closed,
@@ -93,6 +103,8 @@ pub struct Shared {
     leaving: Mutex<Vec<Standby>>,
     /// The way in for clients that other nodes pass on, while this node is home.
     entrances: RwLock<Option<Arc<Entrances>>>,
+    /// Since when this node has been home of the first partition and not of all others.
+    incomplete_since: Mutex<Option<Instant>>,
     /// The backup of this home, or of the last term in which it was one.
     archiving: Mutex<Option<Archiving>>,
     /// This process has added to the archive.
@@ -105,29 +117,91 @@ pub struct Shared {
     over: watch::Sender<bool>,
 }
 
-/// A cluster that was joined, and what a node over its log is made of.
+/// A cluster that was joined, and what a node over its logs is made of.
 pub struct Joined {
+    /// That of the first partition.
     place: Place,
-    /// Roles of the engine, as it reports them.
-    roles: Receiver<Role>,
+    /// Roles of the engines, as they report them.
+    roles: Receiver<(PartitionId, Role)>,
     /// For the members' thread.
     sequencer: Etcd,
-    /// Keeps the records behind a copy that was just made.
-    hold: Option<KeptHold>,
-    /// That copy has replaced a state that was another than the home's.
+    copied: Vec<CopiedPartition>,
+}
+
+/// A partition that was copied just now.
+struct CopiedPartition {
+    id: PartitionId,
+    /// Keeps the records behind the copy.
+    hold: KeptHold,
+    /// It has replaced a state that was another than the home's.
     has_differed: bool,
+}
+
+/// How the cluster's partitions stand at this node, all of them together.
+#[derive(Debug, PartialEq, Eq)]
+enum Together {
+    /// No log is shared.
+    Alone,
+    /// It is home of each, in these terms.
+    Home(Vec<Term>),
+    /// It is not home of each, and may become it.
+    Waiting,
+    /// Nothing of this partition can be continued.
+    NeedsCopy(PartitionId),
+    /// An operator has to decide.
+    Stopped(PartitionId),
+}
+
+impl Together {
+    fn of(roles: &[Role]) -> Together {
+        let find = |is_it: fn(&Role) -> bool| (0..).map(PartitionId).zip(roles).find(|(_, role)| is_it(role));
+        if let Some((id, _)) = find(|role| matches!(role, Role::Copying)) {
+            return Together::NeedsCopy(id);
+        }
+        if let Some((id, _)) = find(|role| matches!(role, Role::Stopped(_))) {
+            return Together::Stopped(id);
+        }
+        if find(|role| *role == Role::Alone).is_some() {
+            return Together::Alone;
+        }
+        let term = |role: &Role| match role {
+            Role::Home { term, .. } => Some(*term),
+            _ => None,
+        };
+        let terms: Option<Vec<Term>> = roles.iter().map(term).collect();
+        terms.map_or(Together::Waiting, Together::Home)
+    }
+}
+
+/// A question to an engine whether its node is home still, begun at some moment.
+#[derive(Default)]
+struct Question(Option<Arrival>);
+
+impl Question {
+    /// True once it is shown that the node was home after this was asked first. The next call asks
+    /// anew.
+    fn is_answered(&mut self, engine: &Engine) -> bool {
+        let arrival = *self.0.get_or_insert_with(|| engine.arrival(Durability::Always));
+        match engine.settled(Dependency::ZERO, arrival) {
+            Settled::NotYet => false,
+            settled => {
+                self.0 = None;
+                settled == Settled::Yes && engine.is_home()
+            }
+        }
+    }
 }
 
 impl Joined {
     /// Joins the cluster, or founds it: asks its etcd, which is judged first, and is waited for
     /// while it does not answer. A folder that has nothing to go on from gets a copy of the home.
-    /// `parts` open the folder. Health is answered at the sockets meanwhile.
+    /// `parts` open a partition's folder. Health is answered at the sockets meanwhile.
     pub fn new(
         cluster: &ClusterSettings,
         settings: &Settings,
         sockets: &Sockets,
-        parts: &dyn Fn() -> Result<Parts>,
-    ) -> Result<(Joined, Replicated)> {
+        parts: &OpenParts<'_>,
+    ) -> Result<(Joined, Vec<Replicated>)> {
         cluster.check(settings)?;
         let waiting = Waiting::begin(settings, sockets)?;
         loop {
@@ -147,64 +221,70 @@ impl Joined {
         cluster: &ClusterSettings,
         settings: &Settings,
         waiting: &Waiting,
-        parts: &dyn Fn() -> Result<Parts>,
-    ) -> Result<(Joined, Replicated)> {
+        parts: &OpenParts<'_>,
+    ) -> Result<(Joined, Vec<Replicated>)> {
         let folder = settings.storage.data.folder();
         let folder = folder.context("a node keeps its log in a folder")?;
         let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
-        let id = identity::join(&mut sequencer, cluster, folder, ClusterId(random()), parts)?;
-        let place = Place::new(&cluster.root, id, PartitionId(0));
+        let wanted = settings.storage.partitions;
+        let there = partition_folders::wanted_folders(folder, wanted)?.len() as u32;
+        let new = Place::new(&cluster.root, ClusterId(random()), PartitionId(0)).with_partitions(there);
+        let place = identity::join(&mut sequencer, cluster, folder, &new, || parts(folder))?;
+        let partitions = place.partitions();
+        ensure!(
+            wanted.is_none_or(|wanted| wanted == partitions),
+            "partitions: the cluster has {partitions}, and keeps that number: start with --partitions {partitions} or \
+             without it"
+        );
+        ensure!(
+            partitions == 1 || cluster.archive.is_none(),
+            "cluster-archive: the archive is of one partition, and the cluster has {partitions}: take `quartet backup \
+             --partition` of each"
+        );
+        let folders = partition_folders::wanted_folders(folder, Some(partitions))?;
         let members = Members::new(place.clone(), cluster.node(), cluster.nodes);
         members.refuse_second(&mut sequencer, &cluster.address())?;
         identity::configure(&mut sequencer, &place, cluster)?;
         object_store::agree(&mut sequencer, &place, cluster)?;
         let mut joined = Joined::of(place, sequencer, cluster);
-        joined.0.copy_if_needed(cluster, settings, waiting, folder, parts)?;
-        identity::keep(folder, id)?;
+        for (id, folder) in (0..).map(PartitionId).zip(&folders) {
+            joined.0.copy_if_needed(id, cluster, settings, waiting, folder, parts)?;
+            // One that has not begun yet is not missing beside one that was copied.
+            std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        }
+        identity::keep(folder, joined.0.place.cluster)?;
         Ok(joined)
     }
 
-    fn of(place: Place, sequencer: Etcd, cluster: &ClusterSettings) -> (Joined, Replicated) {
+    /// How many partitions the cluster has.
+    pub fn partitions(&self) -> u32 {
+        self.place.partitions()
+    }
+
+    fn of(place: Place, sequencer: Etcd, cluster: &ClusterSettings) -> (Joined, Vec<Replicated>) {
         let (reports, roles) = channel();
-        let (etcd, store, id) = (cluster.etcd.clone(), cluster.store.clone(), place.cluster);
-        let shared = Replicated {
-            place: place.clone(),
-            me: Writer {
-                node: cluster.node(),
-                incarnation: random() as u64,
-            },
-            nodes: cluster.nodes,
-            sequencer: Box::new(move |waker| {
-                let opened = open_again(&etcd, waker.clone());
-                let both = EtcdWithStore::new(opened, store.as_deref(), id, waker);
-                Box::new(both.expect("a thread for the object store"))
-            }),
-            on_role: Box::new(move |role| {
-                // The receiver is gone while the node ends.
-                let _ = reports.send(role.clone());
-            }),
-            budget_bytes: cluster.etcd.budget_bytes,
-            objects: cluster.store.is_some().then(ObjectOptions::default),
-        };
+        let ids = (0..place.partitions()).map(PartitionId);
+        let shared = ids.map(|id| replicated(place.of(id), cluster, reports.clone()));
+        let shared = shared.collect();
         let joined = Joined {
             place,
             roles,
             sequencer,
-            hold: None,
-            has_differed: false,
+            copied: Vec::new(),
         };
         (joined, shared)
     }
 
-    /// Copies the home into a folder that has nothing to go on from. Before the first term there is
-    /// nothing to copy; without a home it is waited for.
+    /// Copies the home into a partition's folder that has nothing to go on from. Before the first
+    /// term there is nothing to copy; without a home it is waited for.
     fn copy_if_needed(
         &mut self,
+        id: PartitionId,
         cluster: &ClusterSettings,
         settings: &Settings,
         waiting: &Waiting,
         folder: &Path,
-        parts: &dyn Fn() -> Result<Parts>,
+        parts: &OpenParts<'_>,
     ) -> Result<()> {
         if !copying::is_needed(folder)? {
             return Ok(());
@@ -219,19 +299,86 @@ impl Joined {
             }
             std::thread::sleep(BEAT_EVERY);
         };
+        let place = self.place.of(id);
+        let key = place.term_key();
+        if ask(&mut self.sequencer, Request::Get { key }).context("log")? == Answer::Value(None) {
+            return Ok(());
+        }
         waiting.say(&format!("copying {}", home.name));
-        self.has_differed = copying::has_differed(folder);
-        copying::begin(folder, self.has_differed)?;
-        let hold = Hold::begin(Box::new(Etcd::open(&cluster.etcd)?), &self.place, cluster.node())?;
+        let has_differed = copying::has_differed(folder);
+        copying::begin(folder, has_differed)?;
+        let hold = Hold::begin(Box::new(Etcd::open(&cluster.etcd)?), &place, cluster.node())?;
         let hold = KeptHold::new(hold).context("keeping a hold")?;
         let link = Link::new(self.place.cluster, cluster.certificates.as_ref())?;
         let kind = settings.storage.engine.unwrap_or(StoreKind::Memory);
-        copying::fetch(&link, &home.address, parts()?, kind).with_context(|| format!("copying {}", home.name))?;
+        let fetched = copying::fetch(&link, &home.address, id, parts(folder)?, kind);
+        fetched.with_context(|| format!("copying {}", home.name))?;
         copying::finish(folder)?;
-        self.hold = Some(hold);
+        self.copied.push(CopiedPartition { id, hold, has_differed });
         Ok(())
     }
 }
+
+/// A node's part in the log of one partition. Each takes an equal part of the budget in etcd.
+fn replicated(place: Place, cluster: &ClusterSettings, reports: Sender<(PartitionId, Role)>) -> Replicated {
+    let (etcd, store, id) = (cluster.etcd.clone(), cluster.store.clone(), place.cluster);
+    let (partition, partitions) = (place.partition, u64::from(place.partitions()));
+    Replicated {
+        place,
+        me: Writer {
+            node: cluster.node(),
+            incarnation: random() as u64,
+        },
+        nodes: cluster.nodes,
+        sequencer: Box::new(move |waker| {
+            let opened = open_again(&etcd, waker.clone());
+            let both = EtcdWithStore::new(opened, store.as_deref(), id, waker);
+            Box::new(both.expect("a thread for the object store"))
+        }),
+        on_role: Box::new(move |role| {
+            // The receiver is gone while the node ends.
+            let _ = reports.send((partition, role.clone()));
+        }),
+        budget_bytes: cluster.etcd.budget_bytes / partitions,
+        objects: cluster.store.is_some().then(ObjectOptions::default),
+    }
+}
+
+/// What the home of the first partition does until it is home of all.
+struct Gathering {
+    /// The term of each partition that this node has tried to end.
+    tried: Vec<Option<Term>>,
+    question: Question,
+    /// The terms of which `question` is asked.
+    terms: Option<Vec<Term>>,
+}
+
+impl Gathering {
+    fn new(partitions: usize) -> Gathering {
+        Gathering {
+            tried: vec![None; partitions],
+            question: Question::default(),
+            terms: None,
+        }
+    }
+
+    /// The next time has nothing to do with this one.
+    fn lost_first(&mut self) {
+        *self = Gathering::new(self.tried.len());
+    }
+
+    /// True if it is shown that this node was home of the first partition once it was home of all
+    /// in these terms.
+    fn is_complete(&mut self, terms: Vec<Term>, first: &Engine) -> bool {
+        if self.terms.as_ref() != Some(&terms) {
+            (self.terms, self.question) = (Some(terms), Question::default());
+        }
+        self.question.is_answered(first)
+    }
+}
+
+/// Gives the parts that open a partition's folder.
+pub type OpenParts<'p> = dyn Fn(&Path) -> Result<Parts> + 'p;
 
 /// True if etcd has not answered: a node that starts waits for it.
 fn is_silence(error: &anyhow::Error) -> bool {
@@ -265,11 +412,10 @@ impl Node {
             place,
             roles,
             mut sequencer,
-            hold,
-            has_differed,
+            copied,
         } = joined;
-        if has_differed {
-            foundation.engine.count_hash_mismatch();
+        for copied in copied.iter().filter(|copied| copied.has_differed) {
+            foundation.partitions.engine(copied.id).count_hash_mismatch();
         }
         let settings = foundation.settings.cluster.clone().expect("a cluster was joined");
         let me = settings.node();
@@ -285,6 +431,7 @@ impl Node {
             stage: Mutex::new(Stage::Closed),
             leaving: Mutex::default(),
             entrances: RwLock::default(),
+            incomplete_since: Mutex::default(),
             archiving: Mutex::default(),
             has_archived: Arc::default(),
             signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
@@ -295,9 +442,12 @@ impl Node {
         let nodes: Arc<dyn Nodes> = shared.clone();
         shared.foundation.nodes.get_or_init(|| Arc::downgrade(&nodes));
         shared.stand_by()?;
-        if let Some(hold) = hold {
+        for CopiedPartition { id, hold, .. } in copied {
             let shared = shared.clone();
-            let keep = move || copying::keep_until_caught_up(hold, &shared.foundation.engine, || shared.is_over());
+            let keep = move || {
+                let engine = shared.foundation.partitions.engine(id);
+                copying::keep_until_caught_up(hold, engine, || shared.is_over());
+            };
             drop(spawn("hold", keep)?);
         }
         let (control, keeping, talking) = (shared.clone(), shared.clone(), shared.clone());
@@ -340,68 +490,115 @@ impl Shared {
 
     // ---- what is served
 
-    /// Follows the engine's role until the node ends.
-    fn control(&self, roles: &Receiver<Role>) {
+    /// In the order of the partitions.
+    fn engines(&self) -> impl Iterator<Item = &Arc<Engine>> {
+        self.foundation.partitions.iter().map(|(_, engine)| engine)
+    }
+
+    /// Follows the engines' roles until the node ends.
+    fn control(&self, reports: &Receiver<(PartitionId, Role)>) {
         let mut tried = None;
+        let mut gathering = Gathering::new(self.foundation.partitions.count());
         while !self.is_over() {
             if self.home.members.is_removed() {
                 tracing::error!("this node was removed from the cluster: stopping");
                 std::process::exit(EXIT_REMOVED);
             }
-            match roles.recv_timeout(LOOK_EVERY) {
-                Ok(role) => tracing::info!(?role, "this node's part in the cluster"),
+            match reports.recv_timeout(LOOK_EVERY) {
+                Ok((partition, role)) => {
+                    tracing::info!(partition = partition.0, ?role, "this node's part in the cluster");
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            let role = self.foundation.engine.role();
-            if let Err(error) = self.serve_as(&role) {
+            let roles: Vec<Role> = self.engines().map(|engine| engine.role()).collect();
+            if let Err(error) = self.serve_as(&roles, &mut gathering) {
                 tracing::error!("serving failed, and is tried again: {error:#}");
                 std::thread::sleep(BEAT_EVERY);
             }
-            if let Role::Following { term, home } = role
-                && tried != Some(term)
-                && self.is_time_to_try(home)
-            {
-                tracing::info!(?term, "the home is silent: trying to take over");
-                tried = Some(term);
-                self.foundation.engine.take_over();
-            } else if !matches!(role, Role::Following { .. } | Role::Candidate { .. }) {
-                tried = None;
+            match roles[0] {
+                Role::Following { term, home }
+                    if tried != Some(term)
+                        && !matches!(Together::of(&roles), Together::Stopped(_))
+                        && self.is_time_to_try(home) =>
+                {
+                    tracing::info!(?term, "the home is silent: trying to take over");
+                    tried = Some(term);
+                    self.foundation.engine.take_over();
+                }
+                Role::Following { .. } | Role::Candidate { .. } => {}
+                _ => tried = None,
             }
         }
     }
 
-    fn serve_as(&self, role: &Role) -> Result<()> {
+    fn serve_as(&self, roles: &[Role], gathering: &mut Gathering) -> Result<()> {
         let mut stage = self.stage.lock();
-        match (role, &*stage) {
-            (Role::Home { term, .. }, Stage::Serving(of, _)) if term == of => Ok(()),
-            (Role::Alone, _) => Ok(()),
-            (Role::Home { term, .. }, _) => {
+        match (Together::of(roles), &*stage) {
+            (Together::Alone, _) => Ok(()),
+            (Together::Home(terms), Stage::Serving(of, _)) if terms == *of => Ok(()),
+            (Together::Home(terms), current) => {
+                // Layers of another term see nothing of this one.
+                if matches!(current, Stage::Serving(..)) {
+                    self.close_stage(&mut stage);
+                }
+                // It may have lost the first partition while it took over the others.
+                if roles.len() > 1 && !gathering.is_complete(terms.clone(), &self.foundation.engine) {
+                    return Ok(());
+                }
                 self.leave_stage(&mut stage);
                 let serving = Serving::begin(&self.foundation)?;
                 *self.entrances.write() = Some(serving.entrances.clone());
                 self.begin_archive(&serving);
-                *stage = Stage::Serving(*term, serving);
+                *stage = Stage::Serving(terms, serving);
                 Ok(())
             }
-            (Role::Following { .. } | Role::Candidate { .. } | Role::RollingBack, Stage::Standby(_)) => Ok(()),
-            (Role::Following { .. } | Role::Candidate { .. } | Role::RollingBack, _) => {
+            (Together::Waiting, Stage::Standby(_)) => {
+                drop(stage);
+                self.gather(roles, gathering);
+                Ok(())
+            }
+            (Together::Waiting, _) => {
                 self.close_stage(&mut stage);
                 // A hand-over is over.
-                self.foundation.engine.resume();
+                self.engines().for_each(|engine| engine.resume());
                 drop(stage);
                 self.stand_by()
             }
-            (Role::Copying, _) => self.end_for_a_copy(),
-            (Role::Stopped(_), Stage::Closed) => Ok(()),
-            (Role::Stopped(_), _) => {
+            (Together::NeedsCopy(id), _) => self.end_for_a_copy(id),
+            (Together::Stopped(_), Stage::Closed) => Ok(()),
+            (Together::Stopped(id), _) => {
                 tracing::error!(
-                    ?role,
+                    partition = id.0,
+                    role = ?roles[id.0 as usize],
                     "this node serves nothing any more: an operator must decide; if etcd was lost or has gone back in \
                      time, `quartet cluster adopt` begins a new log"
                 );
                 self.close_stage(&mut stage);
                 Ok(())
+            }
+        }
+    }
+
+    /// Takes over what is missing, if this node is home of the first partition. No layer is there.
+    fn gather(&self, roles: &[Role], gathering: &mut Gathering) {
+        let first = &self.foundation.engine;
+        if roles.len() == 1 || !matches!(roles[0], Role::Home { .. }) {
+            return gathering.lost_first();
+        }
+        let is_due = |(tried, role): (&Option<Term>, &Role)| match role {
+            Role::Following { term, .. } => *tried != Some(*term),
+            _ => false,
+        };
+        // A node that was deposed and has not heard of it yet would take what its successor has.
+        if gathering.tried.iter().zip(roles).any(is_due) && gathering.question.is_answered(first) {
+            for ((engine, role), tried) in self.engines().zip(roles).zip(&mut gathering.tried) {
+                if let Role::Following { term, .. } = role
+                    && *tried != Some(*term)
+                {
+                    *tried = Some(*term);
+                    engine.take_over();
+                }
             }
         }
     }
@@ -425,23 +622,34 @@ impl Shared {
         }
     }
 
-    /// Nothing of what this node has can be continued: the next start copies the home.
-    fn end_for_a_copy(&self) -> ! {
-        let has_differed = self.foundation.engine.replication().hash_mismatches > 0;
-        if let Some(folder) = self.foundation.settings.storage.data.folder()
-            && let Err(error) = copying::mark(folder, has_differed)
-        {
+    /// Nothing of what this node has of a partition can be continued: the next start copies it.
+    fn end_for_a_copy(&self, id: PartitionId) -> ! {
+        let engine = self.foundation.partitions.engine(id);
+        let has_differed = engine.replication().hash_mismatches > 0;
+        let folders = self
+            .foundation
+            .settings
+            .storage
+            .data
+            .folder()
+            .map(partition_folders::partition_folders);
+        let marked = folders.and_then(Result::ok).and_then(|mut folders| {
+            let folder = folders.drain(..).nth(id.0 as usize)?;
+            Some(copying::mark(&folder, has_differed))
+        });
+        if let Some(Err(error)) = marked {
             tracing::error!("marking the folder: {error:#}");
         }
         tracing::error!(
+            partition = id.0,
             "this node is too far behind, or its state differs from the home's: the next start copies the home"
         );
         std::process::exit(EXIT_NEEDS_COPY);
     }
 
     fn stand_by(&self) -> Result<()> {
-        let (engine, members) = (self.foundation.engine.clone(), self.home.members.clone());
-        let pages = Arc::new(move |path: &str| own_page(path, &engine, &members));
+        let (partitions, members) = (self.foundation.partitions.clone(), self.home.members.clone());
+        let pages = Arc::new(move |path: &str| own_page(path, &partitions, &members));
         let standby = Standby::begin(&self.foundation, &self.home, pages)?;
         *self.stage.lock() = Stage::Standby(standby);
         Ok(())
@@ -505,11 +713,26 @@ impl Shared {
         signs.unreachable_since.is_some() || signs.heard.elapsed() > 2 * BEAT_EVERY
     }
 
-    /// True if this node is home, the sequencer answers it, and so does its own disk. A home
-    /// without answers is silent towards the other nodes, so that one that has them takes over.
+    /// True if this node is home, the sequencer answers it, and so does its own disk, for every
+    /// partition. A home without answers is silent towards the other nodes, so that one that has
+    /// them takes over. So is one that does not get to serve, after a while.
     fn is_living_home(&self) -> bool {
-        let figures = self.foundation.engine.replication();
-        self.foundation.engine.is_home() && !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS
+        let is_living = |engine: &Arc<Engine>| {
+            let figures = engine.replication();
+            !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS
+        };
+        self.foundation.engine.is_home() && self.engines().all(is_living) && !self.is_stuck()
+    }
+
+    /// True if this node has long been home of the first partition and not of another one.
+    fn is_stuck(&self) -> bool {
+        let is_whole = self.engines().all(|engine| engine.is_home());
+        let mut since = self.incomplete_since.lock();
+        match is_whole || !self.foundation.engine.is_home() {
+            true => *since = None,
+            false => drop(since.get_or_insert_with(Instant::now)),
+        }
+        since.is_some_and(|since| since.elapsed().as_millis() as u64 >= STALLED_MILLIS)
     }
 
     /// The home that this node hears.
@@ -541,7 +764,8 @@ impl Shared {
 
     /// This node's record about itself.
     fn own_member(&self) -> Member {
-        let figures = self.foundation.engine.replication();
+        let figures: Vec<_> = self.engines().map(|engine| engine.replication()).collect();
+        let most = |lag: fn(&Replication) -> u64| figures.iter().map(lag).max().unwrap_or_default();
         let endpoints = self.foundation.sockets.addresses();
         let announcement = &self.foundation.settings.redis.announcement;
         let reached_at = |name: &str, announcement: &Announcement| {
@@ -554,8 +778,8 @@ impl Shared {
             redis: reached_at("redis", announcement).or_else(|| reached_at("redis-tls", announcement)),
             sentinel: reached_at("sentinel", &announcement.without_port()),
             clock_us: now_us(),
-            lag_records: figures.lag_records,
-            lag_millis: figures.lag_millis,
+            lag_records: most(|figures| figures.lag_records),
+            lag_millis: most(|figures| figures.lag_millis),
             hears: self.heard_home(),
             endpoints,
             process: self.process,
@@ -563,7 +787,8 @@ impl Shared {
     }
 
     fn keep_members(&self, sequencer: &mut dyn Sequencer) {
-        let needed = || LogSequence(self.foundation.engine.replication().synced + 1);
+        let next = |engine: &Arc<Engine>| LogSequence(engine.replication().synced + 1);
+        let needed = || self.engines().map(next).collect();
         let kept = self.home.members.keep(
             sequencer,
             || self.own_member(),
@@ -634,6 +859,13 @@ impl Shared {
             }
             ["forward", listener, peer] => self.take_client(listener, peer, stream).await,
             ["copy"] => copying::send(self.foundation.engine.clone(), stream).await,
+            ["copy", number] => {
+                let id = number.parse().ok().map(PartitionId);
+                match id.filter(|id| self.foundation.partitions.has(*id)) {
+                    Some(id) => copying::send(self.foundation.partitions.engine(id).clone(), stream).await,
+                    None => link::refuse(stream.as_mut(), "no such partition").await,
+                }
+            }
             ["take-over"] => {
                 self.foundation.engine.take_over();
                 link::accept(stream.as_mut()).await
@@ -713,10 +945,10 @@ impl Shared {
         let engine = &self.foundation.engine;
         anyhow::ensure!(engine.is_home(), "this node is not home");
         anyhow::ensure!(name != self.settings.node_name, "this node is home already");
-        engine.drain();
+        self.engines().for_each(|engine| engine.drain());
         let handed = self.ask_to_take_over(&successor).and_then(|()| self.wait_for(name));
         if handed.is_err() {
-            engine.resume();
+            self.engines().for_each(|engine| engine.resume());
         }
         handed
     }
@@ -742,17 +974,16 @@ impl Shared {
 
     fn ask_to_take_over(&self, successor: &Member) -> Result<()> {
         let until = Instant::now() + DRAIN_TIMEOUT;
-        let is_drained = || {
-            let role = self.foundation.engine.role();
+        let is_drained = |engine: &Arc<Engine>| {
             matches!(
-                role,
+                engine.role(),
                 Role::Home {
                     condition: Condition::Drained,
                     ..
                 }
             )
         };
-        while !is_drained() {
+        while !self.engines().all(is_drained) {
             anyhow::ensure!(Instant::now() < until, "not everything was confirmed in time");
             std::thread::sleep(LOOK_EVERY);
         }
@@ -818,7 +1049,7 @@ async fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
 }
 
 /// The pages that each node answers for itself.
-fn own_page(path: &str, engine: &Engine, members: &Members) -> Option<(u16, &'static str, String)> {
+fn own_page(path: &str, partitions: &Partitions, members: &Members) -> Option<(u16, &'static str, String)> {
     const TEXT: &str = "text/plain; charset=utf-8";
     match path {
         "/healthz" | "/health" => Some((200, TEXT, "ok\n".into())),
@@ -827,17 +1058,56 @@ fn own_page(path: &str, engine: &Engine, members: &Members) -> Option<(u16, &'st
             Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
             None => (503, TEXT, "no node is home\n".into()),
         }),
-        "/metrics" => Some((200, "text/plain; version=0.0.4", replication_metrics(engine))),
+        "/metrics" => Some((200, "text/plain; version=0.0.4", replication_metrics(partitions))),
         _ => None,
     }
 }
 
-fn replication_metrics(engine: &Engine) -> String {
+fn replication_metrics(partitions: &Partitions) -> String {
     let mut out = Text::default();
-    replication::write(engine, &mut out);
+    replication::write(partitions, &mut out);
     out.text
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     Ok(std::thread::Builder::new().name(name.into()).spawn(work)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_log_replicated::StopReason;
+
+    use super::*;
+
+    fn home(term: u64) -> Role {
+        let (term, condition) = (Term(term), Condition::Sure);
+        Role::Home { term, condition }
+    }
+
+    /// Layers are over all partitions, and see one term of each.
+    #[test]
+    fn a_node_serves_once_it_is_home_of_every_partition() {
+        let following = || Role::Following {
+            term: Term(4),
+            home: None,
+        };
+        assert_eq!(
+            Together::of(&[home(3), home(5)]),
+            Together::Home(vec![Term(3), Term(5)])
+        );
+        for missing in [following(), Role::Candidate { term: Term(4) }, Role::RollingBack] {
+            assert_eq!(Together::of(&[home(3), missing.clone()]), Together::Waiting);
+            assert_eq!(Together::of(&[missing, home(3)]), Together::Waiting);
+        }
+        let stopped = Role::Stopped(StopReason::NotThisCluster);
+        assert_eq!(
+            Together::of(&[home(3), stopped.clone()]),
+            Together::Stopped(PartitionId(1))
+        );
+        assert_eq!(
+            Together::of(&[stopped, following(), Role::Copying]),
+            Together::NeedsCopy(PartitionId(2))
+        );
+        assert_eq!(Together::of(&[Role::Alone]), Together::Alone);
+    }
 }

@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Arrival, Dependency, Durability, Engine, Listening, PartitionId, Settled};
+use quartet_engine::{Arrival, Dependency, Durability, Engine, Listening, PartitionId, Role, Settled};
 use quartet_tenancy::Partitions;
 use tokio::sync::Notify;
 
@@ -24,7 +24,19 @@ use crate::connections::turns::ThreadTurns;
 
 /// Those of one I/O thread, for each partition.
 #[derive(Clone)]
-pub struct ThreadWaiters(Arc<[DurableWaiters]>);
+pub struct ThreadWaiters {
+    all: Arc<[DurableWaiters]>,
+    /// The logs are those of a cluster.
+    are_shared: bool,
+}
+
+/// When a request arrived whose partition is not known yet.
+#[derive(Clone, Debug, Default)]
+pub struct Arrivals {
+    first: Arrival,
+    /// Those of the partitions behind the first, if they are needed.
+    others: Vec<Arrival>,
+}
 
 /// Waits for one partition.
 #[derive(Clone)]
@@ -83,28 +95,48 @@ impl ThreadWaiters {
     pub fn start(partitions: &Partitions, thread_turns: &ThreadTurns) -> ThreadWaiters {
         let engines = partitions.iter().map(|(_, engine)| engine);
         let waiters = engines.map(|engine| DurableWaiters::start(engine.clone(), thread_turns.clone()));
-        ThreadWaiters(waiters.collect())
+        ThreadWaiters {
+            all: waiters.collect(),
+            are_shared: partitions.first().role() != Role::Alone,
+        }
     }
 
     #[inline]
     pub fn of(&self, partition: PartitionId) -> &DurableWaiters {
-        &self.0[partition.0 as usize]
+        &self.all[partition.0 as usize]
     }
 
     /// The connection whose turn it is has this thread to itself.
     pub fn is_alone(&self) -> bool {
-        self.0[0].is_alone()
+        self.all[0].is_alone()
     }
 
-    /// The arrival of requests whose partition is not known yet. Only a log that nodes share needs
-    /// one, and such a server has one partition.
+    /// The arrival of requests whose partition is not known yet. Only logs that nodes share need
+    /// one.
     #[inline]
-    pub fn arrival(&self, durability: Durability) -> Arrival {
-        self.0[0].arrival(durability)
+    pub fn arrivals(&self, durability: Durability) -> Arrivals {
+        if !self.are_shared {
+            return Arrivals::default();
+        }
+        let others = self.all[1..].iter().map(|waiters| waiters.arrival(durability));
+        Arrivals {
+            first: self.all[0].arrival(durability),
+            others: others.collect(),
+        }
     }
 
     pub fn stop(&self) {
-        self.0.iter().for_each(DurableWaiters::stop);
+        self.all.iter().for_each(DurableWaiters::stop);
+    }
+}
+
+impl Arrivals {
+    #[inline]
+    pub fn of(&self, partition: PartitionId) -> Arrival {
+        match partition.0 {
+            0 => self.first,
+            number => self.others.get(number as usize - 1).copied().unwrap_or_default(),
+        }
     }
 }
 

@@ -53,14 +53,16 @@ pub fn write(redis: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
             match metric.read {
                 Read::Value(read) => out.value(&[], read(&sources)),
                 Read::Partition(read) => write_partitions(&tenants.parts.partitions, read, out),
-                Read::Replication(read) => out.value(&[], read(&redis.engine.replication())),
+                Read::Replication(read) => {
+                    write_partitions(&tenants.parts.partitions, |engine| read(&engine.replication()), out);
+                }
                 Read::Samples(read) => read(&sources, out),
             }
         }
     }
 }
 
-fn write_partitions(partitions: &Partitions, read: fn(&Engine) -> f64, out: &mut dyn Exposition) {
+fn write_partitions(partitions: &Partitions, read: impl Fn(&Engine) -> f64, out: &mut dyn Exposition) {
     if partitions.count() == 1 {
         return out.value(&[], read(partitions.first()));
     }

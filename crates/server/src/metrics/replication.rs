@@ -1,8 +1,10 @@
 //! A node of a cluster: its part in the log that the nodes share.
 
-use quartet_engine::{Engine, Replication, Role};
+use quartet_engine::{Replication, Role};
+use quartet_tenancy::Partitions;
 
 use super::metric::{Metric, Read, Table, flag};
+use super::write_partitions;
 use crate::observability::exposition::{Exposition, Kind};
 
 pub const TABLE: Table = Table {
@@ -110,12 +112,11 @@ pub const TABLE: Table = Table {
 };
 
 /// Writes these metrics alone, as a node has them that is not home.
-pub fn write(engine: &Engine, out: &mut dyn Exposition) {
-    let figures = engine.replication();
+pub fn write(partitions: &Partitions, out: &mut dyn Exposition) {
     for metric in TABLE.metrics {
         if let Read::Replication(read) = metric.read {
             out.family(&metric.family);
-            out.value(&[], read(&figures));
+            write_partitions(partitions, |engine| read(&engine.replication()), out);
         }
     }
 }

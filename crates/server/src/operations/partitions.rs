@@ -1,8 +1,9 @@
 //! The partitions of this server, for an operator.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_engine::{Engine, PartitionId};
+use quartet_engine::{Engine, PartitionId, Role};
 use quartet_tenancy::{DEFAULT_DATABASE, DEFAULT_NAME};
 use serde_json::{Value, json};
 
@@ -33,7 +34,12 @@ fn describe_one(tenants: &Tenants, id: PartitionId, engine: &Engine) -> Value {
     let statistics = engine.statistics();
     let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let databases = databases_in(tenants, id);
+    let is_alone = engine.role() == Role::Alone;
+    let term = (!is_alone).then(|| engine.replication().term);
+    let nodes = tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
     json!({
+        "home": nodes.map(|nodes| nodes.describe()["home"].clone()),
+        "term": term,
         "partition": id.0,
         "databases": databases.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "stored_bytes": engine.live_bytes(),

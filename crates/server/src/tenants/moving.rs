@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quartet_engine::{CopyFigures, DatabaseCopy, DatabaseCopyError, Engine, PartitionId};
+use quartet_engine::{Arrival, CopyFigures, DatabaseCopy, DatabaseCopyError, Durability, Engine, PartitionId};
 use quartet_model::{DatabaseId, Version};
 use quartet_tenancy::{CatalogueError, Database, Move};
 use serde_json::{Value, json};
@@ -266,7 +266,8 @@ impl Tenants {
                     "moved a database"
                 );
             }
-            // Whether it has arrived is not known: the process ends, and the next start knows.
+            // Whether it has arrived is not known: the process or the term ends, and who is home
+            // next knows.
             Err(Stays::Catalogue(CatalogueError::LogFailed)) => {}
             Err(error) => self.stays(database, progress, &error),
         }
@@ -365,8 +366,9 @@ impl Tenants {
         }
         // They may have something to write down.
         layers().for_each(|layer| layer.save());
+        let arrival = source.arrival(Durability::Always);
         let left = match source.fence(database.id) {
-            Ok(left) => left,
+            Ok(left) => (left, arrival),
             Err(error) => {
                 let_go();
                 return match error {
@@ -377,8 +379,12 @@ impl Tenants {
         };
         match self.arrive(database, progress, copy, (source, target), left) {
             Ok(()) => {}
-            // It may have arrived. Nobody goes on before the process ends.
-            Err(error @ Stays::Catalogue(CatalogueError::LogFailed)) => return Err(error),
+            // It may have arrived, and the source stays fenced: the process ends, or a home that
+            // was deposed drops its layers, which nobody who waits may hold up.
+            Err(error @ Stays::Catalogue(CatalogueError::LogFailed)) => {
+                let_go();
+                return Err(error);
+            }
             Err(error) => {
                 source.unfence(database.id);
                 let_go();
@@ -405,9 +411,9 @@ impl Tenants {
         progress: &Progress,
         copy: &mut DatabaseCopy,
         (source, target): (&Engine, &Engine),
-        left: Version,
+        (left, arrival): (Version, Arrival),
     ) -> Result<(), Stays> {
-        if !source.wait_durable(left) {
+        if !source.wait_settled(left, arrival) {
             return Err(CatalogueError::LogFailed.into());
         }
         let begun = Instant::now();

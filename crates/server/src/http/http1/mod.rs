@@ -24,7 +24,7 @@ use super::{
     ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HEAD_TIMEOUT, HeadShows,
     HttpLayer, Long, Peer, STRANGER_BODY_BYTES_MAX, take_long,
 };
-use crate::connections::durability::{Hold, ThreadWaiters};
+use crate::connections::durability::{Arrivals, Hold, ThreadWaiters};
 use crate::http::input_budget::{self, KeptInput};
 use crate::limits::transfer_deadline::sent_at_once;
 use crate::observability::telemetry::spans::UnderWay;
@@ -73,6 +73,8 @@ struct Outgoing {
     /// It may be sent on this condition, in this partition.
     hold: Hold,
     partition: PartitionId,
+    /// When the request had arrived that is answered next.
+    arrivals: Arrivals,
     /// And on these: of answers before, from other partitions.
     others: Vec<(PartitionId, Hold)>,
     /// And once this time has passed.
@@ -140,6 +142,7 @@ impl<S: Socket> Connection<S> {
                 bytes: Vec::new(),
                 hold: Hold::default(),
                 partition: PartitionId(0),
+                arrivals: Arrivals::default(),
                 others: Vec::new(),
                 pause: Duration::ZERO,
                 spans: Vec::new(),
@@ -275,7 +278,7 @@ impl<S: Socket> Connection<S> {
             true => self.layer.refuse_stranger(&request.head),
             false => None,
         };
-        self.outgoing.hold.arrival = self.waiters.arrival(Durability::Always);
+        self.outgoing.arrivals = self.waiters.arrivals(Durability::Always);
         let soon = refused.map_or_else(|| self.layer.dispatch(&request.head, body), Dispatch::Answered);
         let next = match soon {
             Dispatch::Answered(mut answer) => {
@@ -464,7 +467,7 @@ impl<S: Socket> Connection<S> {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
                 if answer.is_of_the_node {
-                    self.outgoing.hold.arrival = self.waiters.arrival(Durability::Always);
+                    self.outgoing.arrivals = self.waiters.arrivals(Durability::Always);
                 }
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)
@@ -622,13 +625,14 @@ impl Outgoing {
     /// Appends a whole answer.
     fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
         if answer.partition != self.partition {
-            if self.hold.dependency > Dependency::ZERO {
+            if !self.bytes.is_empty() {
                 self.others.push((self.partition, self.hold));
             }
             self.partition = answer.partition;
             self.hold.dependency = Dependency::ZERO;
         }
         self.hold.dependency = self.hold.dependency.max(answer.dependency);
+        self.hold.arrival = self.arrivals.of(self.partition);
         self.pause = self.pause.max(answer.pause);
         write_head(answer.status, &answer.headers, &mut self.bytes);
         self.write_connection(writing.is_old, writing.is_last);

@@ -212,7 +212,7 @@ async fn respond(
     let span = with_head(&parts, |head| peer.begin_span(&*layer, head));
     let woken = Arc::new(Notify::new());
     let mut busy_since = BusySince::default();
-    let arrival = waiters.arrival(Durability::Always);
+    let arrivals = waiters.arrivals(Durability::Always);
     let answered = loop {
         match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
             Dispatch::Answered(answer) => break Err(answer),
@@ -247,7 +247,7 @@ async fn respond(
             let waiters = waiters.of(answer.partition);
             let arrival = match answer.is_of_the_node {
                 true => waiters.arrival(Durability::Always),
-                false => arrival,
+                false => arrivals.of(answer.partition),
             };
             let settled = waiters.released(Hold { dependency, arrival }).await;
             peer.end_span(span);

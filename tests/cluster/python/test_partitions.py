@@ -1,0 +1,186 @@
+"""A cluster of four partitions: each has a log and a term of its own, and all have their home at one node."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+
+import pytest
+from harness.admin import Admin, Refused
+from harness.cluster import Cluster, until
+from harness.server import ROOT, binary
+
+pytestmark = [pytest.mark.quartet_only, pytest.mark.timeout(600)]
+
+PARTITIONS = 4
+
+found = importlib.util.spec_from_file_location("moves", ROOT / "tests/tenancy/python/test_moves.py")
+moves = importlib.util.module_from_spec(found)
+found.loader.exec_module(moves)
+
+FAILURES = (*moves.FAILURES, Refused)
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(options=["--partitions", str(PARTITIONS)]) as cluster:
+        yield cluster
+
+
+def repeated(act, what: str):
+    """What `act` returns, once no home has gone away meanwhile."""
+
+    def once():
+        try:
+            return (act(),)
+        except FAILURES:
+            return None
+
+    return until(once, what)[0]
+
+
+def create(cluster, name: str) -> dict:
+    """A database: under another name if it is not known whether the first attempt has made one."""
+    attempts = iter(range(1000))
+    return repeated(lambda: Admin(cluster.home()).create(f"{name}-{next(attempts)}"), f"{name} is made")
+
+
+def partitions(node) -> list[dict]:
+    return json.loads(node.ask("/admin/v1/partitions"))["partitions"]
+
+
+def prepare(writer) -> None:
+    """Its table or collection, which an attempt without an answer may have made."""
+
+    def made():
+        try:
+            writer.prepare()
+        except FAILURES as error:
+            if not any(text in f"{type(error).__name__} {error}" for text in ("ResourceInUse", "exists")):
+                raise
+            if isinstance(writer, moves.DynamoDbWriter):
+                writer.tables = (writer.server.dynamodb_port, writer.connect())
+            else:
+                writer.tree = (writer.server.fauna_port, moves.fauna.connect(writer.server, writer.credentials["fauna_key"]))
+
+    if hasattr(writer, "prepare"):
+        repeated(made, f"{type(writer).__name__} is prepared")
+
+
+def go_on(writers) -> None:
+    seen = {writer: len(writer.acknowledged) for writer in writers}
+    until(lambda: all(len(writer.acknowledged) > seen[writer] for writer in writers), "everybody goes on")
+
+
+def check(node) -> None:
+    """Of a node that is stopped: every row of each partition is where it belongs."""
+    checked = subprocess.run([binary(), "check", "--data", node.data], capture_output=True, text=True, timeout=120)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout.count("\nsound\n") == PARTITIONS, checked.stdout
+
+
+def test_clients_of_all_layers_lose_nothing_in_any_partition(cluster):
+    databases = [create(cluster, f"database-{number}") for number in range(PARTITIONS)]
+    places = {database["name"]: repeated(lambda database=database: Admin(cluster.home()).show(database["name"])["partition"], "it is there") for database in databases}
+    assert len(set(places.values())) > 1, places
+    # All layers in one database, two in each other one: a shell for each key is much for a small machine.
+    made = [(databases[0], make) for make in moves.WRITERS]
+    made += [(database, make) for database in databases[1:] for make in (moves.RedisWriter, moves.DynamoDbWriter)]
+    writers = [make(cluster.nodes[number % len(cluster.nodes)], database) for number, (database, make) in enumerate(made)]
+    for writer in writers:
+        prepare(writer)
+        writer.begin()
+    try:
+        go_on(writers)
+
+        # The home is killed: all partitions have another one.
+        home = cluster.home()
+        home.kill()
+        go_on([writer for writer in writers if writer.server is not home])
+        home.start()
+        go_on(writers)
+
+        # It is killed while a database moves: that is in one place.
+        moved = databases[0]["name"]
+        target = (places[moved] + 1) % PARTITIONS
+        home = cluster.home()
+        repeated(lambda: Admin(cluster.home()).ask("POST", f"/{moved}/move", {"to": target}), "a move is begun")
+        home.kill()
+        go_on([writer for writer in writers if writer.server is not home])
+        place = repeated(lambda: Admin(cluster.home()).show(moved)["partition"], "it is there")
+        assert place in (places[moved], target)
+        home.start()
+
+        # It moves while everybody goes on.
+        target = (place + 2) % PARTITIONS
+
+        def has_moved():
+            if Admin(cluster.home()).show(moved)["partition"] == target:
+                return True
+            # Refused while it is under way.
+            Admin(cluster.home()).ask("POST", f"/{moved}/move", {"to": target})
+            raise OSError("not yet")
+
+        assert repeated(has_moved, "it has moved")
+        go_on(writers)
+
+        # A hand-over takes all partitions along.
+        successor = cluster.others()[0]
+
+        def is_home():
+            if not successor.is_home():
+                successor.hand_over()
+            return successor.is_home()
+
+        until(lambda: repeated(is_home, "an answer"), f"{successor.name} is home")
+        go_on(writers)
+    finally:
+        for writer in writers:
+            writer.end()
+    print({type(writer).__name__: (len(writer.acknowledged), writer.errors[:1]) for writer in writers})
+    for writer in writers:
+        repeated(writer.read, "it can be read")
+        writer.verify()
+
+    def is_shown():
+        home = cluster.home()
+        shown = partitions(home)
+        return [one["home"] for one in shown] == [home.name] * PARTITIONS and all(one["term"] > 0 for one in shown)
+
+    until(lambda: repeated(is_shown, "an answer"), "each partition's home is shown")
+    for node in cluster.nodes:
+        assert node.stop() == 0
+        check(node)
+
+
+def test_the_number_of_partitions_is_the_clusters(cluster):
+    database = create(cluster, "database")
+    writer = moves.RedisWriter(cluster.nodes[0], database)
+    writer.begin()
+    try:
+        go_on([writer])
+        node = cluster.nodes[2]
+        node.kill()
+        at = node.options.index("--partitions")
+        node.options[at + 1] = "8"
+        with pytest.raises(RuntimeError, match="the cluster has 4, and keeps that number"):
+            node.start()
+        # One with an empty folder needs no option, and copies each.
+        del node.options[at : at + 2]
+        shutil.rmtree(node.data)
+        repeated(node.start, "it has copied")
+        go_on([writer])
+        adopted = node.adopt("--from", node.name)
+        assert adopted.returncode == 1, adopted
+    finally:
+        writer.end()
+    writer.verify()
+    home = cluster.home()
+    applied = [value for name, value in home.metrics().items() if name.startswith("quartet_log_applied{")]
+    assert len(applied) == PARTITIONS
+    until(lambda: all(one <= other for one, other in zip(applied, [value for name, value in node.metrics().items() if name.startswith("quartet_log_applied{")])), "the copy follows")
+    for node in cluster.nodes:
+        assert node.stop() == 0
+        check(node)
