@@ -9,7 +9,7 @@ fn start() -> Fixture {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
-        "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT SORTABLE PHONETIC dm:en g TAG INDEXMISSING n NUMERIC l GEO \
+        "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT PHONETIC dm:en SORTABLE g TAG INDEXMISSING n NUMERIC l GEO \
          v VECTOR HNSW 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC L2 => OK\n\
          FT.CREATE j ON JSON PREFIX 1 j: SCHEMA $.t AS t TEXT $.n[*] AS n NUMERIC $.s AS s GEOSHAPE FLAT => OK\n\
          SEARCH.CREATE u ON HASH PREFIX 1 d: SCHEMA t TEXT n U64 FAST => 1",
