@@ -68,8 +68,8 @@ fn check(expected: &[&str], words: usize, change: impl FnOnce(&Fixture, &[u8])) 
     assert_eq!(found(&fixture), Vec::<String>::new());
     fixture.connect().check(&format!(
         "FT.SEARCH i word NOCONTENT LIMIT 0 0 => [{words}]\n\
-         FT.SEARCH i last NOCONTENT => [1,d:99]\n\
-         FT.SEARCH j @t:one NOCONTENT => [1,j:1]",
+         FT.SEARCH i last NOCONTENT => [1 d:99]\n\
+         FT.SEARCH j @t:one NOCONTENT => [1 j:1]",
     ));
 }
 
