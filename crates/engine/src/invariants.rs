@@ -86,8 +86,8 @@ impl Verification<'_> {
         Reader::of_snapshot((self.snapshot)(), self.space, self.rows.version)
     }
 
-    /// The same rows, for code that is written for transactions. The caller reads again by `rows` if
-    /// it could not read something.
+    /// The same rows, for code that is written for transactions. The caller reads again by `rows`
+    /// what it could not read.
     pub fn frozen(&self) -> Frozen {
         Frozen::of_snapshot((self.snapshot)(), self.space, self.rows.version)
     }

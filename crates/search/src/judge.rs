@@ -44,8 +44,11 @@ pub fn presence(rows: &mut dyn Rows, document: &Document) -> Presence {
 /// Rows that are read at once while others are looked up.
 const PAGE_ROWS: usize = 256;
 
-/// Visits rows; the visitor may read others meanwhile.
-fn each(rows: &mut dyn Rows, start: &[u8], end: &[u8], visit: &mut dyn FnMut(&mut dyn Rows, &[u8], &[u8])) {
+/// Takes a key and its value, and may read other rows.
+type Visit<'v> = &'v mut dyn FnMut(&mut dyn Rows, &[u8], &[u8]);
+
+/// Visits rows in key order.
+fn each(rows: &mut dyn Rows, start: &[u8], end: &[u8], visit: Visit<'_>) {
     let mut start = start.to_vec();
     loop {
         let mut page = Vec::new();

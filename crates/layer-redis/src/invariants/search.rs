@@ -110,8 +110,8 @@ impl Fault {
     }
 }
 
-/// Compares a key with an index that covers it. A key or field whose time is over may
-/// be in the index until it is removed.
+/// Compares a key with an index that covers it. A key or field whose time is over may be in the
+/// index until it is removed.
 fn of_key<I: Followed>(tx: &mut Transaction<'_>, index: &I, name: &[u8], entry: &Entry) -> Option<Fault> {
     let changes = Changes::default();
     let now_ms = tx.now_micros() / 1000;
