@@ -381,7 +381,8 @@ impl QueryVector {
     }
 }
 
-/// From 0 to 2: vectors whose length is one but for rounding are not farther apart than opposite ones.
+/// From 0 to 2: vectors whose length is one but for rounding are not farther apart than opposite
+/// ones.
 fn of_cosine(cosine: f64) -> f64 {
     1.0 - cosine.clamp(-1.0, 1.0)
 }

@@ -152,7 +152,7 @@ impl Definition {
                 self.names_stop_words = true;
             }
             b"SKIPINITIALSCAN" => self.skips_initial_scan = true,
-            // Of versions before 2.0, which every later one takes and passes over.
+            // An option of versions before 2.0, which every later one takes and passes over.
             b"NOSCOREIDX" => {}
             // Documents without a value are always found.
             b"INDEXALL" => {

@@ -33,7 +33,7 @@ const NEEDS_COPY: &str = "needs-copy";
 const STATE_DIFFERS: &str = "the state differs\n";
 /// Says which cluster a folder is of (`identity`).
 pub const CLUSTER_ID: &str = "cluster-id";
-/// What a folder may hold that has nothing to go on from: `partitions` has folders of their own.
+/// Names in a folder that has nothing to go on from. `partitions` has folders of their own.
 const NOT_COPIED: [&str; 3] = ["LOCK", CLUSTER_ID, "partitions"];
 /// Longest piece of a copy, in bytes: a row may have as many.
 const PIECE_BYTES_MAX: u32 = 64 << 20;

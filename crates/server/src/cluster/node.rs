@@ -344,7 +344,7 @@ fn replicated(place: Place, cluster: &ClusterSettings, reports: Sender<(Partitio
     }
 }
 
-/// What the home of the first partition does until it is home of all.
+/// The state of a home of the first partition until it is home of all.
 struct Gathering {
     /// The term of each partition that this node has tried to end.
     tried: Vec<Option<Term>>,
