@@ -15,7 +15,7 @@
 //! the greatest of enough others are left out; the rest are read and compared: the answer is that
 //! of comparing all.
 
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,6 +61,11 @@ impl Mark {
         }
     }
 
+    fn add(&mut self, id: DocumentId, vectors: &[u8]) {
+        self.documents += 1;
+        self.sum = self.sum.wrapping_add(xxh3_128_with_seed(vectors, id));
+    }
+
     fn to_row(self) -> Vec<u8> {
         [&self.documents.to_be_bytes()[..], &self.sum.to_be_bytes()].concat()
     }
@@ -69,12 +74,26 @@ impl Mark {
 /// The vectors of a document were added to its field.
 pub(crate) fn come(rows: &mut dyn WriteRows, field: u16, id: DocumentId, vectors: &[u8]) {
     let key = block_row(field, id / BLOCK_IDS);
-    let mark = rows.get(&key).map_or_else(Mark::default, |row| Mark::of_row(&row));
-    let mark = Mark {
-        documents: mark.documents + 1,
-        sum: mark.sum.wrapping_add(xxh3_128_with_seed(vectors, id)),
-    };
+    let mut mark = rows.get(&key).map_or_else(Mark::default, |row| Mark::of_row(&row));
+    mark.add(id, vectors);
     rows.set(&key, &mark.to_row());
+}
+
+/// True if the marks of a field without a graph are those of its vectors.
+pub(crate) fn are_marked(rows: &mut dyn Rows, field: u16) -> bool {
+    let mut marks: BTreeMap<u64, Mark> = BTreeMap::new();
+    let vectors = field_prefix(b'v', field);
+    rows.scan(&vectors, &after(&vectors), &mut |key, vectors| {
+        let id = id_of(key);
+        marks.entry(id / BLOCK_IDS).or_default().add(id, vectors);
+        ControlFlow::Continue(())
+    });
+    let (mut are_same, prefix) = (true, field_prefix(b'b', field));
+    rows.scan(&prefix, &after(&prefix), &mut |key, row| {
+        are_same &= marks.remove(&id_of(key)) == Some(Mark::of_row(row));
+        ControlFlow::Continue(())
+    });
+    are_same && marks.is_empty()
 }
 
 /// The vectors of a document are about to be removed. Does nothing if the field has a graph.
@@ -385,7 +404,7 @@ impl Codes {
                 candidates.add(least, greatest, entry.id);
             }
         }
-        candidates.compared(rows, field, vector, is_over).map(Some)
+        candidates.compared(rows, field, vector, is_over)
     }
 }
 
@@ -452,14 +471,15 @@ impl Candidates {
         }
     }
 
-    /// Reads and compares those that remain, the likeliest first.
+    /// Reads and compares those that remain, the likeliest first. Nothing if one is not there: who
+    /// makes vectors whose hashes are alike can make a mark that is right of other vectors.
     fn compared(
         mut self,
         rows: &mut dyn Rows,
         field: u16,
         vector: &QueryVector,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
+    ) -> Result<Option<Vec<(f64, DocumentId)>>, SearchError> {
         let reach = Candidates::reach(&self.greatest, self.count);
         self.found.retain(|(least, _)| least.0 <= reach);
         self.found.sort_unstable();
@@ -475,11 +495,13 @@ impl Candidates {
             let is_there = rows.show(&vector_row(field, id), &mut |stored| {
                 distance = vector.least_distance(stored);
             });
-            assert!(is_there, "a code is of a vector");
+            if !is_there {
+                return Ok(None);
+            }
             Candidates::keep(&mut nearest, self.count, distance);
             compared.push((distance, id));
         }
-        Ok(compared)
+        Ok(Some(compared))
     }
 }
 

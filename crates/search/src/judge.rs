@@ -8,10 +8,11 @@ use std::ops::ControlFlow;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::codes;
 use crate::document::{DocumentRow, OccurrencesRow};
 use crate::graph;
 use crate::index::{SeveralNumbers, State};
-use crate::layout::{DocumentId, after, bounded, document_row, id_of, key_row, push_number};
+use crate::layout::{DocumentId, after, bounded, document_row, field_prefix, id_of, key_row, push_number};
 use crate::lengths;
 use crate::postings;
 use crate::rows::Rows;
@@ -164,8 +165,8 @@ impl Promised {
     }
 }
 
-/// Judges the rows of an index by each other; `schema` is that of an index whose vectors may have
-/// graphs. Returns a fault, as the end of a sentence that begins with the index, or nothing if all
+/// Judges the rows of an index by each other; `schema` is that of an index which may have vectors.
+/// Returns a fault, as the end of a sentence that begins with the index, or nothing if all
 /// agree.
 pub fn judge(rows: &mut dyn Rows, schema: Option<&Schema>) -> Option<&'static str> {
     let state = State::read(rows);
@@ -217,16 +218,28 @@ pub fn judge(rows: &mut dyn Rows, schema: Option<&Schema>) -> Option<&'static st
         lengths == promised.lengths,
         "has lengths that are not those of its documents",
     );
+    let mut marks = 0;
     for (field, of_schema) in schema.into_iter().flat_map(Schema::fields) {
-        if matches!(&of_schema.kind, FieldKind::Vector(kind) if kind.graph().is_some()) {
-            promised.demand(graph::is_sound(rows, field, state.last_id), "has a graph that is none");
+        let FieldKind::Vector(kind) = &of_schema.kind else {
+            continue;
+        };
+        match kind.graph() {
+            Some(_) => promised.demand(graph::is_sound(rows, field, state.last_id), "has a graph that is none"),
+            None => {
+                promised.demand(
+                    codes::are_marked(rows, field),
+                    "has marks that are not those of its vectors",
+                );
+                let prefix = field_prefix(b'b', field);
+                marks += rows.count(&prefix, &after(&prefix));
+            }
         }
     }
     let known: u64 = b"defghiklmnopquvwxy"
         .iter()
         .map(|tag| rows.count(&[*tag], &[tag + 1]))
         .sum();
-    promised.demand(rows.count(b"", &[u8::MAX]) == known, "has rows of no kind");
+    promised.demand(rows.count(b"", &[u8::MAX]) == known + marks, "has rows of no kind");
     promised.wrong
 }
 

@@ -10,24 +10,16 @@ fn start() -> Fixture {
     let mut connection = fixture.connect();
     connection.check(
         "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT PHONETIC dm:en SORTABLE g TAG INDEXMISSING n NUMERIC l GEO \
-         v VECTOR HNSW 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC L2 => OK\n\
+         v VECTOR HNSW 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC L2 \
+         f VECTOR FLAT 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC L2 => OK\n\
          FT.CREATE j ON JSON PREFIX 1 j: SCHEMA $.t AS t TEXT $.n[*] AS n NUMERIC $.s AS s GEOSHAPE FLAT => OK\n\
          SEARCH.CREATE u ON HASH PREFIX 1 d: SCHEMA t TEXT n U64 FAST => 1",
     );
     for number in 0..40 {
         let (key, number) = (format!("d:{number}"), number.to_string());
-        let text = format!("word w{number}");
+        let (text, vector) = (format!("word w{number}"), format!("{number:0>4}"));
         connection.run(&[
-            "HSET",
-            &key,
-            "t",
-            &text,
-            "n",
-            &number,
-            "l",
-            "1,2",
-            "v",
-            &format!("{number:0>4}"),
+            "HSET", &key, "t", &text, "n", &number, "l", "1,2", "v", &vector, "f", &vector,
         ]);
     }
     connection.check("DEL d:7 => 1\nHSET d:8 g a,b,a => 1");
@@ -147,6 +139,7 @@ fn rows_of_an_index_that_contradict_each_other() {
         (b'x', "has postings that are not those of its documents"),
         (b'h', "has a graph that is none"),
         (b'u', "has a graph that is none"),
+        (b'b', "has marks that are not those of its vectors"),
     ] {
         let fixture = start();
         clear_first(&fixture, &rows_of(&fixture, b"Sii"), tag);
@@ -154,9 +147,10 @@ fn rows_of_an_index_that_contradict_each_other() {
         let expected = format!("index \"i\" {what}");
         assert_eq!(found.last(), Some(&expected), "{}: {found:?}", char::from(tag));
     }
-    let planted: [(&[u8], &[u8], &str); 3] = [
+    let planted: [(&[u8], &[u8], &str); 4] = [
         (b"n\0\x02whatever12345678", b"", "has values that no document has"),
         (b"z", b"", "has rows of no kind"),
+        (b"b\0\x0412345678", b"", "has rows of no kind"),
         (b"f\0\x01", b"12345678", "says that a field has another number of words"),
     ];
     for (key, value, what) in planted {
