@@ -12,6 +12,7 @@ import collections
 import os
 import random
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import pytest
 
 from harness import hashes
 from harness.resp import Connection, ReplyError
+from harness.server import Server, binary
 
 ROUNDS = int(os.environ.get("QUARTET_SEARCH_ROUNDS", "3"))
 MOMENTS = int(os.environ.get("QUARTET_SEARCH_MOMENTS", "20"))
@@ -167,6 +169,14 @@ def test_every_search_finds_what_the_keys_hold_through_kills(fresh_server):
             for _ in range(5):
                 searches += judge(connection, choice)
     print(f"{searches} searches judged beside {changes} changes, {ROUNDS} kills")
+    assert_indexes_are_sound(fresh_server)
+
+
+def assert_indexes_are_sound(server: Server) -> None:
+    """Each index is compared with its keys, and its rows with each other."""
+    server.stop()
+    checked = subprocess.run([binary(), "check", "--data", server.data], capture_output=True, text=True, timeout=120)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 DIMENSIONS = 16
@@ -201,6 +211,7 @@ def test_a_graph_finds_the_nearest_after_all_vectors_were_replaced(fresh_server)
         recall = sum(recalls) / len(recalls)
         print(f"replaced {replacement} times: recall {recall:.3f} of 10 among {VECTORS}")
         assert recall > 0.9
+    assert_indexes_are_sound(fresh_server)
 
 
 @pytest.mark.quartet_only
