@@ -11,6 +11,8 @@ from random_requests import Index
 from replies import Command, Hit, hits, in_no_order, is_error, near, page, proposals, records
 
 ESTIMATES = ("COUNT_DISTINCTISH", "QUANTILE")
+NUMBERS = ("SUM", "MIN", "MAX")
+OF_NONE = (b"nan", b"inf", b"-inf")
 # What is true of scores when the original is asked for one key at a time. TFIDF and BM25 count the condition on the key as a word.
 SCORERS_OF_ONE_KEY = ("DISMAX", "DOCSCORE")
 
@@ -158,23 +160,34 @@ def all_but(*reducers: str) -> Callable[[Case], bool]:
     def holds(case: Case) -> bool:
         if not case.is_about("FT.AGGREGATE") or not case.has_answers():
             return False
-        names = set().union(*(names_of(case.command, reducer) for reducer in reducers))
-        theirs, ours = (in_no_order([{name: value for name, value in row.items() if name not in names} for row in table]) for table in case.tables())
+        theirs, ours = map(in_no_order, without(case, *reducers))
         return near(theirs, ours)
 
     return holds
+
+
+def without(case: Case, *reducers: str) -> list[list[dict[bytes, object]]]:
+    """Both tables, without the columns of these reducers."""
+    names = set().union(*(names_of(case.command, reducer) for reducer in reducers))
+    return [[{name: value for name, value in row.items() if name not in names} for row in table] for table in case.tables()]
 
 
 def all_but_numbers_of_none(case: Case) -> bool:
     """As numbers of nothing 2.10 shows 0, and 8.x what has no value: nan, inf or -inf."""
     if not case.is_about("FT.AGGREGATE") or not case.has_answers():
         return False
-    names = set().union(*(names_of(case.command, reducer) for reducer in ("AVG", *ESTIMATES)))
+    tables = without(case, "AVG", *ESTIMATES)
+    theirs, ours = (in_no_order([{name: b"0" if value in OF_NONE else value for name, value in row.items()} for row in table]) for table in tables)
+    return near(theirs, ours)
 
-    def shown(row: dict[bytes, object]) -> dict[bytes, object]:
-        return {name: b"0" if value in (b"nan", b"inf", b"-inf") else value for name, value in row.items() if name not in names}
 
-    theirs, ours = (in_no_order([shown(row) for row in table]) for table in case.tables())
+def all_but_groups_of_none(case: Case) -> bool:
+    """A FILTER behind the groups keeps others where their number is one of nothing; the rest is the same."""
+    if not case.is_about("FT.AGGREGATE") or not case.has_answers():
+        return False
+    names = set().union(*(names_of(case.command, reducer) for reducer in NUMBERS))
+    tables = without(case, "AVG", *ESTIMATES)
+    theirs, ours = (in_no_order([row for row in table if not any(row.get(name) in (b"0", *OF_NONE) for name in names)]) for table in tables)
     return near(theirs, ours)
 
 
@@ -317,7 +330,8 @@ CLASSES: list[tuple[str, Condition, Condition]] = [
     ("fragments of SUMMARIZE", has("SUMMARIZE"), keys_are_same),
     ("estimates of COUNT_DISTINCTISH and QUANTILE", has(*ESTIMATES), all_but(*ESTIMATES)),
     ("AVG leaves out absent values", has("AVG"), all_but("AVG", *ESTIMATES)),
-    ("reducers of no numbers", has("SUM", "MIN", "MAX"), all_but_numbers_of_none),
+    ("reducers of no numbers", has(*NUMBERS), all_but_numbers_of_none),
+    ("reducers of no numbers, and a FILTER behind them", both(has(*NUMBERS), has("FILTER")), all_but_groups_of_none),
     ("the first of equal values, where documents have changed", both(has("FIRST_VALUE"), lambda case: case.index.has_changed), all_but("FIRST_VALUE", "AVG", *ESTIMATES)),
     ("text of a path's values in dialect 3", lambda case: case.index.is_json and is_of_dialect("3", "4")(case) and compares_text(case), is_computed),
 ]  # fmt: skip
