@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import redis
@@ -36,36 +36,7 @@ REPLY_SECONDS_MAX = 60.0
 NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
-class Side:
-    """A server that answers in both protocols, and is started again over the same documents when it does not."""
-
-    connections: list[redis.Connection]
-    setup: Sequence[Command] = ()
-
-    def fill(self, commands: list[Command]) -> None:
-        self.setup = commands
-        fill(self.connections[0], commands)
-
-    def answers(self, commands: list[Command]) -> list[list[object]] | None:
-        """By protocol; nothing if there was no answer to one of these requests."""
-        try:
-            for connection in self.connections:
-                send(connection, commands)
-            return [[receive(connection) for _ in commands] for connection in self.connections]
-        except NO_ANSWER:
-            self.start_again()
-            fill(self.connections[0], self.setup)
-            self.note_silence(commands)
-            return None
-
-    def start_again(self) -> None:
-        raise NotImplementedError
-
-    def note_silence(self, commands: list[Command]) -> None:
-        """Called after it was started again for these requests."""
-
-
-class Quartet(Side):
+class Quartet:
     def __init__(self) -> None:
         self.start()
 
@@ -90,9 +61,21 @@ class Quartet(Side):
         client.close()
         self.connections = connections(self.port)
 
-    def start_again(self) -> None:
-        self.close()
-        self.start()
+    def fill(self, commands: list[Command]) -> None:
+        self.setup = commands
+        fill(self.connections[0], commands)
+
+    def answers(self, commands: list[Command]) -> list[list[object]] | None:
+        """By protocol; nothing if it does not answer, and then it is started again over the same documents."""
+        try:
+            for connection in self.connections:
+                send(connection, commands)
+            return [[receive(connection) for _ in commands] for connection in self.connections]
+        except NO_ANSWER:
+            self.close()
+            self.start()
+            self.fill(self.setup)
+            return None
 
     def close(self) -> None:
         self.process.terminate()
@@ -103,7 +86,7 @@ class Quartet(Side):
 # ---- Requests and replies
 
 
-def send(connection: redis.Connection, commands: Sequence[Command]) -> None:
+def send(connection: redis.Connection, commands: list[Command]) -> None:
     connection.send_packed_command(connection.pack_commands(commands))
 
 
@@ -114,7 +97,7 @@ def receive(connection: redis.Connection) -> object:
         return error
 
 
-def answers(connection: redis.Connection, commands: Sequence[Command]) -> list[object]:
+def answers(connection: redis.Connection, commands: list[Command]) -> list[object]:
     send(connection, commands)
     return [receive(connection) for _ in commands]
 
@@ -126,7 +109,7 @@ def connections(port: int) -> list[redis.Connection]:
     return out
 
 
-def fill(connection: redis.Connection, commands: Sequence[Command]) -> None:
+def fill(connection: redis.Connection, commands: list[Command]) -> None:
     for command, reply in zip(commands, answers(connection, commands), strict=True):
         assert not is_error(reply), (command, reply)
 
@@ -154,24 +137,40 @@ def is_refused_alone(command: Command, index: Index, original: redis.Connection)
     return any(map(is_error, answers(original, requests)))
 
 
-class Original(Side):
+class Original:
+    """The original, started again over the same documents when it ends."""
+
     def __init__(self) -> None:
         self.oracle = Oracle(free_port())
+        self.setup: list[Command] = []
         self.crashes: list[Command] = []
         self.connect()
 
     def connect(self) -> None:
         self.connections = connections(self.oracle.client.connection_pool.connection_kwargs["port"])
 
-    def note_silence(self, commands: list[Command]) -> None:
-        if len(commands) == 1:
-            self.crashes.append(commands[0])
+    def fill(self, commands: list[Command]) -> None:
+        self.setup = commands
+        fill(self.connections[0], commands)
+
+    def answers(self, commands: list[Command]) -> list[list[object]] | None:
+        """By protocol; nothing if it ended on one of these requests."""
+        try:
+            for connection in self.connections:
+                send(connection, commands)
+            return [[receive(connection) for _ in commands] for connection in self.connections]
+        except NO_ANSWER:
+            self.start_again()
+            if len(commands) == 1:
+                self.crashes.append(commands[0])
+            return None
 
     def start_again(self) -> None:
         self.oracle.process.kill()
         self.oracle.process.wait()
         self.oracle.start()
         self.connect()
+        fill(self.connections[0], self.setup)
 
     def close(self) -> None:
         self.oracle.close()

@@ -88,17 +88,20 @@ def random_question(choice: random.Random) -> tuple[list[str], Callable[[dict[st
     return request, expected, lambda reply: set(reply[1:]) if reply[0] == len(reply) - 1 else reply
 
 
-# Calls what ARGV has, each behind the number of its words.
-SEVERAL = """(function()
-        local found, at = {}, 1
-        while at <= #ARGV do
-            local count = tonumber(ARGV[at])
-            found[#found + 1] = redis.call(unpack(ARGV, at + 1, at + count))
-            at = at + count + 1
+SCRIPT = """
+    local found, at = {}, 1
+    while at <= #ARGV do
+        local count = tonumber(ARGV[at])
+        found[#found + 1] = redis.call(unpack(ARGV, at + 1, at + count))
+        at = at + count + 1
+    end
+    local all = {}
+    for _, key in ipairs(redis.call('KEYS', 'd:*')) do
+        if redis.call('TYPE', key)['ok'] == 'hash' then
+            all[#all + 1] = {key, redis.call('HGETALL', key)}
         end
-        return found
-    end)()"""
-SCRIPT = hashes.SEARCH_AND_HASHES % SEVERAL
+    end
+    return {found, all}"""
 
 
 def judge(connection: Connection, choice: random.Random) -> int:
