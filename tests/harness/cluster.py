@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Sequence
@@ -17,6 +19,8 @@ from harness.network import Machine
 from harness.server import Server, binary, free_port
 
 HOME_SECONDS_MAX = 60.0
+# A node that cannot go on from what it has ends so, and copies the home when it is started again.
+EXIT_NEEDS_COPY = 75
 # It is in a cluster file of FoundationDB as well, so it has letters and digits alone.
 ROOT_KEY = "rootKeyOfATest0123456789"
 
@@ -34,6 +38,9 @@ class Node(Server):
     def __init__(self, cluster: "Cluster", name: str, machine: Machine | None = None, **options):
         self.name = name
         self.machine = machine
+        self.starting = threading.Lock()
+        # Started, and not ended on purpose.
+        self.is_wanted = False
         self.node_port, self.sentinel_port = free_port(), free_port()
         host = machine.address if machine else "127.0.0.1"
         own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"{host}:{self.node_port}"]
@@ -42,6 +49,36 @@ class Node(Server):
             options |= {"host": host, "root_key": ROOT_KEY, "prefix": machine.prefix}
         super().__init__("always", options=[*own, *cluster.options], fixed_port=free_port(), **options)
         self.keyvalue_address = f"{host}:{free_port()}"
+
+    def start(self) -> "Node":
+        with self.starting:
+            return self._start()
+
+    def _start(self) -> "Node":
+        while True:
+            self.is_wanted = True
+            try:
+                super().start()
+                return self
+            except RuntimeError:
+                if not self.needs_copy():
+                    raise
+
+    def needs_copy(self) -> bool:
+        """It has ended, and whoever keeps it running is to start it again."""
+        return self.process is not None and self.process.poll() == EXIT_NEEDS_COPY
+
+    def start_for_a_copy(self) -> None:
+        if self.starting.acquire(blocking=False):
+            try:
+                if self.is_wanted and self.needs_copy():
+                    self._start()
+            finally:
+                self.starting.release()
+
+    def _end(self, number: int) -> int:
+        self.is_wanted = False
+        return super()._end(number)
 
     def ask(self, path: str, body: object = None, timeout: float = 60):
         """What the HTTP listener answers to whoever has the root key. OSError: it does not."""
@@ -92,6 +129,8 @@ class Node(Server):
 class Cluster:
     """`machines`: one for each node, then one for each of the three members of etcd; whoever talks shows a certificate of `certificates`.
     `folders`: where the nodes keep their data, each in its own.
+
+    A node that ends because it needs a copy is started again, as a supervisor does: one that was away for some seconds may do so.
     """
 
     def __init__(
@@ -110,12 +149,15 @@ class Cluster:
         self.etcd = Etcd(options=etcd_options, machines=machines[nodes:], certificates=certificates)
         places = zip(machines or [None] * nodes, folders or [None] * nodes)
         self.nodes = [Node(self, f"node-{number}", machine, data=folder) for number, (machine, folder) in enumerate(places)]
+        self.over = threading.Event()
+        self.keeper = threading.Thread(target=self._keep_running)
 
     def __enter__(self) -> "Cluster":
         try:
             self.etcd.start()
             for node in self.nodes:
                 node.start()
+            self.keeper.start()
             self.home()
         except BaseException:
             self.close()
@@ -161,9 +203,21 @@ class Cluster:
         home = self.home()
         return [node for node in self.nodes if node is not home]
 
+    def _keep_running(self) -> None:
+        while not self.over.wait(0.05):
+            for node in list(self.nodes):
+                # The test hears of a node that does not start by what it waits for.
+                with contextlib.suppress(RuntimeError):
+                    node.start_for_a_copy()
+
     def close(self) -> None:
+        self.over.set()
         for node in self.nodes:
             if node.alive():
                 node.go_on()
+            node.kill()
+        if self.keeper.is_alive():
+            self.keeper.join()
+        for node in self.nodes:
             node.close()
         self.etcd.close()

@@ -65,11 +65,14 @@ def test_fauna_is_answered_everywhere(cluster):
         )
         return json.load(urllib.request.urlopen(request, timeout=60))["resource"]
 
-    query(cluster.nodes[0], {"create_collection": {"object": {"name": "things"}}})
+    made = {"create_collection": {"object": {"name": "things"}}}
+    cluster.at_one_home(partial(query, cluster.nodes[0], {"if": {"exists": {"collection": "things"}}, "then": 1, "else": made}))
+    # One that another home has answered may be asked twice.
+    add = {"create": {"collection": "things"}, "params": {"object": {"data": {"object": {}}}}}
     for node in cluster.nodes:
-        query(node, {"create": {"collection": "things"}, "params": {"object": {"data": {"object": {}}}}})
-    for node in cluster.nodes:
-        assert query(node, {"count": {"documents": {"collection": "things"}}}) == len(cluster.nodes)
+        cluster.at_one_home(partial(query, node, add))
+    counts = [cluster.at_one_home(partial(query, node, {"count": {"documents": {"collection": "things"}}})) for node in cluster.nodes]
+    assert counts[0] >= len(cluster.nodes) and len(set(counts)) == 1, counts
 
 
 def test_keys_with_values_are_answered_everywhere(cluster, tmp_path):
@@ -80,9 +83,9 @@ def test_keys_with_values_are_answered_everywhere(cluster, tmp_path):
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
     for number, node in enumerate(cluster.nodes):
-        shell(node, f"writemode on; set key{number} value")
+        cluster.at_one_home(partial(shell, node, f"writemode on; set key{number} value"))
     for node in cluster.nodes:
-        told = shell(node, "getrangekeys key kez")
+        told = cluster.at_one_home(partial(shell, node, "getrangekeys key kez"))
         assert all(f"key{number}" in told for number in range(len(cluster.nodes))), told
 
 

@@ -138,7 +138,8 @@ def test_a_node_whose_copy_is_cut_off_goes_on_or_begins_anew():
         for gate in gates:
             gate.holds.clear()
         starting.join(60)
-        assert not starting.is_alive() and lost.alive()
+        assert not starting.is_alive()
+        until(lost.alive, f"{lost.name} runs")
         wait_until_known(cluster, lost.name)
         assert cluster.at_one_home(lambda: has_everything(lost))
 

@@ -61,7 +61,7 @@ def test_sentinels_name_the_home_and_follow_it(cluster):
     assert len(found) == 2
     state = sentinel.sentinels[0].sentinel_master(NAME)
     assert (state["num-slaves"], state["num-other-sentinels"]) == (2, 2)
-    assert client.set("through", "the sentinel")
+    assert cluster.at_one_home(lambda: client.set("through", "the sentinel"))
 
     home = cluster.home()
     home.kill()

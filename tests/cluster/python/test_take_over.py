@@ -18,9 +18,9 @@ def cluster():
 def test_every_node_leads_to_the_home(cluster):
     clients = [connect(node) for node in cluster.nodes]
     for number, client in enumerate(clients):
-        assert client.set(f"key:{number}", number)
+        assert cluster.at_one_home(lambda client=client, number=number: client.set(f"key:{number}", number))
     for client in clients:
-        assert client.mget([f"key:{number}" for number in range(len(clients))]) == ["0", "1", "2"]
+        assert cluster.at_one_home(lambda client=client: client.mget("key:0", "key:1", "key:2")) == ["0", "1", "2"]
 
 
 def test_a_home_that_is_killed_loses_nothing(cluster):
