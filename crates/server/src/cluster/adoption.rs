@@ -119,7 +119,7 @@ impl Case<'_> {
     }
 
     /// Removes a cluster at the root that has gone back in time, or whose adoption did not end.
-    /// Returns where that adoption has ended the old history.
+    /// Returns where that adoption has ended the old history, or where this node's part of it ends.
     fn make_room(&self, sequencer: &mut dyn Sequencer) -> Result<Option<LogSequence>> {
         let root = &self.settings.root;
         let Some(place) = drive::cluster(sequencer, root).context("log")? else {
@@ -136,7 +136,18 @@ impl Case<'_> {
                 "log: etcd holds cluster {:032x} below {root}: begin the new one below another root",
                 place.cluster.0
             );
-            ended = origin.map(|origin| origin.last);
+            if let Some(origin) = origin {
+                let has = self.log.tail();
+                // It may be another node's, which was not started behind it.
+                ensure!(
+                    self.accepts_loss || origin.last <= has,
+                    "log: a node that has records up to {} was adopted and not started, this one has them up to {}: \
+                     start that one, or say --accept-loss",
+                    origin.last.0,
+                    has.0
+                );
+                ended = Some(origin.last.min(has));
+            }
         }
         match ask(sequencer, Adoption::clear(&place)).context("log")? {
             Answer::Done { .. } => Ok(ended),
@@ -227,6 +238,7 @@ mod tests {
         etcd: Store,
         folder: TempDir,
         disk: FaultyDisk,
+        accepts_loss: bool,
     }
 
     fn lost() -> Place {
@@ -289,7 +301,12 @@ mod tests {
             if has_gone_back {
                 etcd.execute(0, std::time::Duration::ZERO, &lost().found());
             }
-            Outside { etcd, folder, disk }
+            Outside {
+                etcd,
+                folder,
+                disk,
+                accepts_loss: false,
+            }
         }
 
         /// One run of the command. Returns how many requests it has sent.
@@ -312,7 +329,7 @@ mod tests {
                 false => bail!("killed"),
             };
             let settings = ClusterSettings::for_test("a");
-            let adopted = go_on(&mut sequencer, &settings, &place, log, false, keep);
+            let adopted = go_on(&mut sequencer, &settings, &place, log, self.accepts_loss, keep);
             (adopted, sequencer.sent)
         }
 
@@ -386,6 +403,32 @@ mod tests {
             assert_eq!(self.join("b", folder.path(), &disk).unwrap(), cluster, "{case}");
             assert!(folder.path().join("needs-copy").exists(), "{case}");
         }
+    }
+
+    /// It replaced what the other node had kept, and said that it had those records.
+    #[test]
+    fn an_unused_adoption_by_a_node_that_has_more_is_not_replaced() {
+        let other = Place::new("/test", ClusterId(8), PartitionId(0));
+        let last = Position {
+            sequence: LogSequence(5),
+            hash: RecordHash(98),
+            term: Term(2),
+            writer: Writer::default(),
+        };
+        let adoption = Adoption::new(other, LOST, &last, LogSequence(5), Writer::default(), Version(9));
+        let mut outside = Outside::new(false);
+        outside.etcd.execute(0, std::time::Duration::ZERO, &adoption.request());
+        let refused = outside.adopt(usize::MAX, usize::MAX, true).0.unwrap_err().to_string();
+        assert!(
+            refused.contains("has records up to 5 was adopted and not started"),
+            "{refused}"
+        );
+        let (folder, disk) = node_with_one_record();
+        assert_eq!(outside.join("c", folder.path(), &disk).unwrap(), ClusterId(8));
+
+        outside.accepts_loss = true;
+        let adopted = outside.adopt(usize::MAX, usize::MAX, true).0.unwrap();
+        assert_eq!(adopted.last, 1);
     }
 
     #[test]
