@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -15,8 +16,8 @@ from pathlib import Path
 
 import pytest
 import redis
-from harness import dynamodb
-from harness.cluster import Cluster, until
+from harness import certificates, dynamodb
+from harness.cluster import ROOT_KEY, Cluster, until
 from harness.resp import Connection
 from harness.server import binary, free_port
 
@@ -237,6 +238,27 @@ def test_each_node_says_what_it_is(cluster):
             assert ask(node.http_port, "/healthz/home")[0] == (200 if node is home else 503)
 
     cluster.at_one_home(each_says_it)
+
+
+def test_each_listener_is_shown_as_clients_reach_it(tmp_path):
+    """The sentinel's line had a key that it refuses, and with TLS others had the scheme of clear text."""
+    made = certificates.make(tmp_path)
+    options = ["--cluster-allow-one-node", "--cluster-nodes", "1", "--listen-redis-tls", f"127.0.0.1:{free_port()}"]
+    options += ["--tls-certificate", str(made.certificate), "--tls-key", str(made.key)]
+    alone = Cluster(nodes=1, options=options)
+    node = alone.nodes[0]
+    node.root_key = ROOT_KEY
+    try:
+        alone.etcd.start()
+        node.start()
+        shown = dict(line.split(maxsplit=1) for line in node.output if re.match(r"[a-z]+ +[a-z]+://", line))
+        assert shown["redis"].startswith("redis://default:<root key>@127.0.0.1:")
+        assert shown["rediss"].startswith("rediss://default:<root key>@127.0.0.1:")
+        assert shown["dynamodb"].startswith("https://") and shown["fauna"].startswith("https://")
+        assert shown["sentinel"].strip() == f"redis://127.0.0.1:{node.sentinel_port}"
+        assert redis.Redis.from_url(shown["sentinel"].strip(), decode_responses=True).ping()
+    finally:
+        alone.close()
 
 
 REPLICATION = [

@@ -93,6 +93,7 @@ impl Standby {
 }
 
 const SENTINEL: &str = "sentinel";
+const REDIS_TLS: &str = "redis-tls";
 
 fn sentinel_of(foundation: &Foundation) -> Sentinel {
     let settings = &foundation.settings;
@@ -113,7 +114,7 @@ fn sentinel_of(foundation: &Foundation) -> Sentinel {
 fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
     [
         ("redis", Protocol::Redis, settings.redis.listen),
-        ("redis-tls", Protocol::Redis, settings.redis.listen_tls),
+        (REDIS_TLS, Protocol::Redis, settings.redis.listen_tls),
         ("http", Protocol::Http, settings.http.listen),
         ("dynamodb", Protocol::DynamoDb, settings.dynamodb.listen),
         ("fauna", Protocol::Fauna, settings.fauna.listen),
@@ -124,12 +125,18 @@ fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
 /// Where each protocol is spoken, as a node has it whether it is home or not.
 pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
     let settings = &foundation.settings;
+    let scheme = settings.connections.tls.http_scheme();
     let endpoint = |(name, protocol, listens): (&'static str, Protocol, Listen)| {
         let (_, address) = foundation.sockets.bind(listens.address(), name).ok()??;
+        // As a server alone shows it.
+        let name = if name == REDIS_TLS { "rediss" } else { name };
         let text = match protocol {
-            Protocol::Redis => settings.credentials.connection_string("redis", address),
+            // It asks for no credential.
+            Protocol::Redis if name == SENTINEL => format!("redis://{address}"),
+            Protocol::Redis => settings.credentials.connection_string(name, address),
             Protocol::KeyValue => settings.credentials.cluster_string(address),
-            Protocol::Http | Protocol::DynamoDb | Protocol::Fauna => format!("http://{address}"),
+            Protocol::Http => format!("http://{address}"),
+            Protocol::DynamoDb | Protocol::Fauna => format!("{scheme}://{address}"),
         };
         Some(Endpoint { name, text, address })
     };

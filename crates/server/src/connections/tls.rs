@@ -108,6 +108,11 @@ impl TlsFiles {
     fn is_complete(&self) -> bool {
         !self.certificate.as_os_str().is_empty() && !self.key.as_os_str().is_empty()
     }
+
+    /// Returns the scheme of an HTTP listener with these settings.
+    pub fn http_scheme(&self) -> &'static str {
+        if self.is_complete() { "https" } else { "http" }
+    }
 }
 
 type Stamp = Option<(SystemTime, u64, u64)>;
