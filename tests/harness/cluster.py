@@ -94,7 +94,7 @@ class Node(Server):
 
     def command(self, *words: str) -> subprocess.CompletedProcess:
         """`quartet cluster` at this node."""
-        command = [binary(), "cluster", "--server", f"{self.host}:{self.http_port}", *words]
+        command = [binary(), "cluster", *words, "--server", f"{self.host}:{self.http_port}"]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     def status(self) -> dict:

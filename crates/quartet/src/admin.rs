@@ -31,7 +31,12 @@ pub struct AdminArguments {
 #[derive(Args)]
 pub struct Server {
     /// Address of the server's HTTP listener
-    #[arg(long = "server", env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
+    #[arg(
+        long = "server",
+        env = "QUARTET_SERVER",
+        default_value = "127.0.0.1:8080",
+        global = true
+    )]
     address: String,
     #[command(flatten)]
     key: OperatorKey,

@@ -23,9 +23,9 @@ pub struct ClusterArguments {
 
 #[derive(Subcommand)]
 enum Request {
-    /// Which node is home, and how far each of the others is behind it
+    /// Shows which node is home, and how far each of the others is behind it
     Status,
-    /// The nodes that are there, and where they are reached
+    /// Lists the nodes that are there, and where they are reached
     Nodes,
     /// Makes another node home; no write that was begun is lost
     HandOver {

@@ -59,7 +59,7 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
-    /// Tells of the nodes of a cluster, hands the home over, removes a node, or begins a new log.
+    /// Shows the nodes of a cluster, hands the home over, removes a node, or begins a new log.
     Cluster(cluster::ClusterArguments),
     /// Prints a configuration file, or the list of metrics.
     #[command(subcommand)]

@@ -11,10 +11,10 @@ const DEVELOPMENT_KEY: &str = "dev";
 #[derive(Args)]
 pub struct OperatorKey {
     /// The root key [default: dev, of a server started with --dev]
-    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true)]
+    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true, global = true)]
     key: Option<String>,
     /// File that holds the root key
-    #[arg(long, env = "QUARTET_ROOT_KEY_FILE")]
+    #[arg(long, env = "QUARTET_ROOT_KEY_FILE", global = true)]
     key_file: Option<PathBuf>,
 }
 
