@@ -150,7 +150,7 @@ class Cluster:
         places = zip(machines or [None] * nodes, folders or [None] * nodes)
         self.nodes = [Node(self, f"node-{number}", machine, data=folder) for number, (machine, folder) in enumerate(places)]
         self.over = threading.Event()
-        self.keeper = threading.Thread(target=self._keep_running)
+        self.keeper = threading.Thread(target=self._keep_running, daemon=True)
 
     def __enter__(self) -> "Cluster":
         try:
