@@ -195,7 +195,7 @@ class Server:
             del self.output[:-2000]
             if found := re.match(r"redis\s+redis://.*:(\d+)", line):
                 self.port = int(found.group(1))
-            if found := re.match(r"http\s+http://[^:]+:(\d+)", line):
+            if found := re.match(r"http\s+https?://[^:]+:(\d+)", line):
                 self.http_port = int(found.group(1))
             if found := re.match(r"dynamodb\s+https?://[^:]+:(\d+)", line):
                 self.dynamodb_port = int(found.group(1))

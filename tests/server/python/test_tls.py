@@ -3,6 +3,7 @@
 import base64
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -119,6 +120,13 @@ def test_messages_reach_a_subscriber_over_tls(host, made):
 def test_redis_cli(host, made):
     command = ["redis-cli", "-p", str(host.port), "--tls", "--cacert", str(made.root), "SET", "from", "redis-cli"]
     assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "OK\n"
+
+
+def test_addresses_are_shown_with_the_scheme_of_tls(host):
+    """Those of REST and the console were shown for clear text, so that a token that was pasted went in it."""
+    shown = "".join(host.output)
+    for name in ("http", "console", "dynamodb", "fauna", "rest +UPSTASH_REDIS_REST_URL="):
+        assert re.search(rf"^{name} *https://", shown, re.MULTILINE), (name, shown)
 
 
 def test_a_client_that_says_nothing_keeps_its_connection(host):

@@ -135,8 +135,7 @@ pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
             Protocol::Redis if name == SENTINEL => format!("redis://{address}"),
             Protocol::Redis => settings.credentials.connection_string(name, address),
             Protocol::KeyValue => settings.credentials.cluster_string(address),
-            Protocol::Http => format!("http://{address}"),
-            Protocol::DynamoDb | Protocol::Fauna => format!("{scheme}://{address}"),
+            Protocol::Http | Protocol::DynamoDb | Protocol::Fauna => format!("{scheme}://{address}"),
         };
         Some(Endpoint { name, text, address })
     };
