@@ -196,8 +196,12 @@ class Cluster:
             try:
                 return act()
             except Exception:
-                if self.term() == term:
-                    raise
+                # What failed because there was no home came before the next term.
+                deadline = time.monotonic() + 5
+                while self.term() == term:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.1)
 
     def others(self) -> list[Node]:
         home = self.home()
