@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 
 from harness import certificates
-from harness.cluster import Cluster, Node
+from harness.cluster import EXIT_NEEDS_COPY, Cluster, Node
 from harness.network import Network
 from harness.small_disk import SmallDisk
 
@@ -20,8 +20,6 @@ NODES, MEMBERS = 3, 3
 COMES_WITHIN = 60.0
 # Writes go on within this many seconds wherever a majority lives and can talk.
 RESUMES_WITHIN = 60.0
-# A node that cannot go on from what it has ends so; whoever keeps it running starts it again, and it copies the home.
-EXIT_NEEDS_COPY = 75
 # Logs in small pieces, so that a full disk is soon noticed, and few of them.
 OPTIONS = ["--log-segment-bytes", "2097152", "--log-retention-bytes", "33554432", "--dynamodb-access-keys", "test:test"]
 DISK_MEGABYTES = 192

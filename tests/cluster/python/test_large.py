@@ -103,7 +103,7 @@ def test_large_transactions_of_every_layer_outlive_their_home(monkeypatch):
             cluster.at_one_home(partial(write_documents, follower))
             assert cluster.at_one_home(lambda: redis_of(home).set("large", LARGE))
             home.kill()
-            cluster.home()
+            assert cluster.home() is not home
             for node in cluster.nodes:
                 if node is not home:
                     make_home(cluster, node)
