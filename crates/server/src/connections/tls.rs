@@ -109,7 +109,7 @@ impl TlsFiles {
         !self.certificate.as_os_str().is_empty() && !self.key.as_os_str().is_empty()
     }
 
-    /// Returns the scheme of an HTTP listener with these settings.
+    /// Returns the scheme under which clients reach an HTTP listener.
     pub fn http_scheme(&self) -> &'static str {
         if self.is_complete() { "https" } else { "http" }
     }
@@ -161,11 +161,6 @@ impl Tls {
 
     pub fn is_on(&self) -> bool {
         self.current.read().is_some()
-    }
-
-    /// Returns the scheme under which clients reach an HTTP listener.
-    pub fn http_scheme(&self) -> &'static str {
-        if self.is_on() { "https" } else { "http" }
     }
 
     /// Returns the acceptor for a connection that was accepted now; `None` if it can only be clear

@@ -55,7 +55,8 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         return Ok(());
     };
     let parts = &tenants.parts;
-    assembly.tell("dynamodb", address, format!("{}://{address}", parts.tls.http_scheme()));
+    let scheme = assembly.settings.connections.tls.http_scheme();
+    assembly.tell("dynamodb", address, format!("{scheme}://{address}"));
     parts.of_kinds.put(Arc::new(ClientEndpoint(address.to_string())));
     let mut layer = layer(parts, parts.engine.clone(), parts.default_space(LayerId::DynamoDb));
     layer.buckets = Arc::new(NamedBuckets::new(&settings.buckets, settings.bucket_bytes_max)?);

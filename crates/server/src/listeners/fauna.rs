@@ -48,7 +48,8 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     };
     let parts = &tenants.parts;
     parts.of_kinds.put(Arc::new(IssuerKeys(fetch)));
-    assembly.tell("fauna", address, format!("{}://{address}", parts.tls.http_scheme()));
+    let scheme = settings.connections.tls.http_scheme();
+    assembly.tell("fauna", address, format!("{scheme}://{address}"));
     let root_key = settings.credentials.root_key();
     let root = root_key.map_or_else(|| RootSecret::of(DEVELOPMENT_SECRET), |sha256| RootSecret { sha256 });
     let layer = layer(parts, parts.engine.clone(), parts.default_space(LayerId::Fauna), root)?;

@@ -27,7 +27,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let Some((socket, address)) = assembly.bind(settings.http.listen, "http")? else {
         return Ok(());
     };
-    let url = format!("{}://{address}", assembly.tenants.parts.tls.http_scheme());
+    let url = format!("{}://{address}", settings.connections.tls.http_scheme());
     assembly.tell(
         "rest",
         address,
