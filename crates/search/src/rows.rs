@@ -19,6 +19,10 @@ pub trait Rows {
     /// there is none.
     fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool;
 
+    /// Prefetches the values at the keys, which will be read soon: several take little longer than
+    /// one.
+    fn fetch(&mut self, _keys: &[Vec<u8>]) {}
+
     /// Visits keys and values of `start..end` in key order until `visit` breaks.
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>);
 

@@ -62,6 +62,10 @@ pub trait Read {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
+    /// Prefetches the rows under the keys, which will be read soon. Changes nothing and returns
+    /// nothing.
+    fn fetch_rows(&self, _keys: &[&[u8]]) {}
+
     /// Prefetches the nodes that several walks will visit. Changes nothing and returns nothing.
     fn fetch_walks(&self, _walks: &[Walk<'_>]) {}
 

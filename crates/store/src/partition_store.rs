@@ -295,6 +295,14 @@ impl Read for PartitionStore {
         }
     }
 
+    fn fetch_rows(&self, keys: &[&[u8]]) {
+        match self {
+            PartitionStore::Memory(store) => store.fetch_rows(keys),
+            PartitionStore::Ssd(store) => store.fetch_rows(keys),
+            PartitionStore::Frozen(snapshot) => snapshot.fetch_rows(keys),
+        }
+    }
+
     fn fetch_walks(&self, walks: &[Walk<'_>]) {
         match self {
             PartitionStore::Memory(store) => store.fetch_walks(walks),
@@ -372,6 +380,13 @@ impl Read for PartitionSnapshot {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.get_each(keys),
             PartitionSnapshot::Ssd(snapshot) => snapshot.get_each(keys),
+        }
+    }
+
+    fn fetch_rows(&self, keys: &[&[u8]]) {
+        match self {
+            PartitionSnapshot::Memory(snapshot) => snapshot.fetch_rows(keys),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.fetch_rows(keys),
         }
     }
 

@@ -97,6 +97,13 @@ pub fn all_rows_bytes() -> u64 {
 /// Small rows reach into the line of a byte so far behind their start, if into a second.
 const SMALL_ROW_END: usize = 47;
 
+/// A cache line of most processors, in bytes.
+const LINE_BYTES: usize = 64;
+
+/// More of a row than this is not prefetched, in bytes: those who walk on need longer for the rest
+/// anyway.
+const PREFETCHED_MAX: usize = 1024;
+
 /// Size of a row's entry in the tree: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
@@ -208,6 +215,16 @@ impl Row {
         let start = self.start.as_ptr();
         prefetch(start);
         prefetch(start.wrapping_add(SMALL_ROW_END));
+    }
+
+    /// Prefetches what [`Row::prefetch`] leaves of a row that is not small, as far as it is worth
+    /// it. Reads the row's header, so that should be near.
+    #[inline]
+    pub(crate) fn prefetch_on(&self) {
+        let (start, key_bytes, value_bytes) = self.extent();
+        let end = (start + key_bytes + value_bytes).min(PREFETCHED_MAX);
+        let lines = (SMALL_ROW_END..end).step_by(LINE_BYTES).skip(1);
+        lines.for_each(|at| prefetch(self.start.as_ptr().wrapping_add(at)));
     }
 
     #[inline]

@@ -31,6 +31,11 @@ impl Rows for TransactionRows<'_, '_> {
         row.map(|row| visit(row.value())).is_some()
     }
 
+    fn fetch(&mut self, keys: &[Vec<u8>]) {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.row(key)).collect();
+        self.tx.fetch_rows(&keys);
+    }
+
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
         let (start, end, prefix) = (self.row(start), self.row(end), self.prefix.len());
         if start >= end {
@@ -96,6 +101,10 @@ impl<R: Rows> Rows for Overlay<R> {
             Some(changed) => changed.as_deref().map(visit).is_some(),
             None => self.below.show(key, visit),
         }
+    }
+
+    fn fetch(&mut self, keys: &[Vec<u8>]) {
+        self.below.fetch(keys);
     }
 
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {

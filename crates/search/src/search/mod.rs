@@ -46,6 +46,9 @@ pub const HITS_MAX: usize = 1_000_000;
 /// After how many candidates a search asks whether it has to end.
 const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
 
+/// Documents that are looked up together: several take little longer than one.
+const DOCUMENTS_AT_ONCE: usize = 64;
+
 /// How many keys in their order are read in the time of one that is looked up.
 const KEYS_READ_AT_ONCE: u64 = 4;
 
@@ -373,9 +376,12 @@ impl<'s> Search<'s> {
             && (ids.len() as u64) < self.documents / KEYS_READ_AT_ONCE
         {
             let mut keyed: Vec<Keyed> = Vec::with_capacity(ids.len());
-            for id in ids {
-                self.check()?;
-                keyed.push((self.key(*id), *id));
+            for together in ids.chunks(DOCUMENTS_AT_ONCE) {
+                self.fetch(together);
+                for id in together {
+                    self.check()?;
+                    keyed.push((self.key(*id), *id));
+                }
             }
             keyed.sort_unstable();
             keyed.iter().for_each(|(key, id)| visit(*id, key));
@@ -450,21 +456,32 @@ impl<'s> Search<'s> {
             }
         }
         let mut first: BinaryHeap<Keyed> = BinaryHeap::new();
-        for id in ids {
-            self.check()?;
-            self.rows.show(&document_row(*id), &mut |row| {
-                let key = DocumentRow::read(row).key;
-                let is_full = first.len() == count;
-                if is_full && first.peek().is_none_or(|(last, _)| key >= last.as_slice()) {
-                    return;
-                }
-                if is_full {
-                    first.pop();
-                }
-                first.push((key.to_vec(), *id));
-            });
+        for together in ids.chunks(DOCUMENTS_AT_ONCE) {
+            self.fetch(together);
+            for id in together {
+                self.check()?;
+                self.rows.show(&document_row(*id), &mut |row| {
+                    let key = DocumentRow::read(row).key;
+                    let is_full = first.len() == count;
+                    if is_full && first.peek().is_none_or(|(last, _)| key >= last.as_slice()) {
+                        return;
+                    }
+                    if is_full {
+                        first.pop();
+                    }
+                    first.push((key.to_vec(), *id));
+                });
+            }
         }
         Ok(first.into_vec())
+    }
+
+    /// Prefetches the rows of documents that will be read soon.
+    fn fetch(&mut self, ids: &[DocumentId]) {
+        if ids.len() > 1 {
+            let keys: Vec<Vec<u8>> = ids.iter().map(|id| document_row(*id)).collect();
+            self.rows.fetch(&keys);
+        }
     }
 
     /// Nothing if too many other keys stand before.

@@ -353,6 +353,12 @@ impl<T: Rows> Read for T {
         Ok(rows)
     }
 
+    fn fetch_rows(&self, keys: &[&[u8]]) {
+        if is_far(self.tree()) {
+            self.tree().fetch_rows(keys);
+        }
+    }
+
     fn fetch_walks(&self, walks: &[Walk<'_>]) {
         if is_far(self.tree()) {
             self.tree().fetch_walks(walks);
@@ -416,6 +422,24 @@ mod tests {
         assert!(replaces(&mut store, 102) && replaces(&mut store, 10));
         assert_eq!(waiting(&store), (0, 0));
         assert_eq!(store.len(), 500);
+    }
+
+    /// Prefetching reads rows' headers, of any length of theirs, and of keys that are not there.
+    #[test]
+    fn rows_are_fetched_whatever_their_size() {
+        let mut store = MemoryStore::new();
+        let key = |number: u64| number.to_be_bytes();
+        for number in (0..2 * FAR_FROM_ROWS).step_by(2) {
+            let value = vec![7; [0, 40, 500, 3_000][number as usize / 2 % 4]];
+            store.set(Row::new(&key(number), &value, Version(1))).unwrap();
+        }
+        let keys: Vec<_> = (0..1000).map(|number| key(number * 131)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let each = |store: &MemoryStore| store.get_each(&keys).unwrap();
+        let before = each(&store);
+        store.fetch_rows(&keys);
+        store.fetch_rows(&[]);
+        assert!(each(&store) == before && before.iter().flatten().count() == 500);
     }
 
     /// Each state that is kept holds a leaf of its own, and so a handle of every row in it: more

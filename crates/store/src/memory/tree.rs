@@ -400,6 +400,16 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
+    /// Prefetches the rows under the keys with the beginnings of their values: those who read walk
+    /// through them.
+    pub fn fetch_rows(&self, keys: &[&[u8]]) {
+        for keys in keys.chunks(SIDE_BY_SIDE) {
+            let searches = Searches::new(&self.root, keys);
+            searches.fetch_rows();
+            searches.rows().flatten().for_each(Row::prefetch_on);
+        }
+    }
+
     /// The same for walks, and has the rows that they visit brought near.
     pub fn fetch_walks(&self, walks: &[Walk<'_>]) {
         for walks in walks.chunks(SIDE_BY_SIDE) {

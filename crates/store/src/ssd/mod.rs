@@ -350,6 +350,10 @@ impl Read for SsdStore {
         self.view.get_each(keys)
     }
 
+    fn fetch_rows(&self, keys: &[&[u8]]) {
+        self.view.fetch(keys);
+    }
+
     fn scan(
         &self,
         start: &[u8],

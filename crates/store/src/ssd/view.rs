@@ -276,6 +276,10 @@ impl Read for SsdSnapshot {
         Ok(rows)
     }
 
+    fn fetch_rows(&self, keys: &[&[u8]]) {
+        self.fetch(keys);
+    }
+
     fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) -> Result<(), StoreError> {
         if start >= end {
             return Ok(());

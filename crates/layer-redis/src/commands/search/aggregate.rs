@@ -444,6 +444,15 @@ enum Match<'m> {
     Key(&'m [u8]),
 }
 
+impl Match<'_> {
+    fn key(&self) -> &[u8] {
+        match self {
+            Match::Hit(hit) => &hit.key,
+            Match::Key(key) => key,
+        }
+    }
+}
+
 /// Makes records of hits.
 pub(super) struct Source<'a> {
     pub index: &'a Index,
@@ -462,6 +471,9 @@ impl Source<'_> {
         let (mut records, mut total_bytes) = (Vec::new(), 0);
         for hit in hits {
             content::check_time(records.len(), is_over)?;
+            if self.needs_contents() {
+                content::fetch_next(context, hits, records.len());
+            }
             let record = self.record(context, hit);
             total_bytes += bytes(&record);
             check_bytes(total_bytes)?;
@@ -475,26 +487,41 @@ impl Source<'_> {
         &self,
         context: &mut Context<'_, '_>,
         mut grouping: Grouping<'_>,
-        found: impl Iterator<Item = Match<'m>>,
+        mut found: impl Iterator<Item = Match<'m>>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Vec<Record>, ErrorReply> {
         let (mut record, mut of_key) = (Record::default(), Hit::default());
-        for (count, one) in found.enumerate() {
-            content::check_time(count, is_over)?;
-            record.clear();
-            let hit = match one {
-                Match::Hit(hit) => hit,
-                Match::Key(key) => {
-                    of_key.key.clear();
-                    of_key.key.extend_from_slice(key);
-                    &of_key
-                }
-            };
-            self.fill(context, hit, &mut record);
-            grouping.add(&record)?;
-            check_bytes(grouping.bytes())?;
+        let mut count = 0;
+        loop {
+            let together: Vec<Match<'_>> = found.by_ref().take(content::CONTENTS_AT_ONCE).collect();
+            if together.is_empty() {
+                return Ok(grouping.records());
+            }
+            if self.needs_contents() {
+                context.keys_of(0).fetch(together.iter().map(Match::key));
+            }
+            for one in together {
+                content::check_time(count, is_over)?;
+                count += 1;
+                record.clear();
+                let hit = match one {
+                    Match::Hit(hit) => hit,
+                    Match::Key(key) => {
+                        of_key.key.clear();
+                        of_key.key.extend_from_slice(key);
+                        &of_key
+                    }
+                };
+                self.fill(context, hit, &mut record);
+                grouping.add(&record)?;
+                check_bytes(grouping.bytes())?;
+            }
         }
-        Ok(grouping.records())
+    }
+
+    /// True if records have more than what is known of a hit.
+    fn needs_contents(&self) -> bool {
+        self.asked.loads_all || !self.asked.loaded.is_empty() || !self.wanted.is_empty()
     }
 
     pub fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
@@ -518,8 +545,9 @@ impl Source<'_> {
         if self.asked.adds_scores {
             record.set(SCORE, Value::Number(hit.score));
         }
-        let needs_contents = self.asked.loads_all || !self.asked.loaded.is_empty() || !self.wanted.is_empty();
-        let contents = needs_contents.then(|| content::contents(context, self.index, &hit.key));
+        let contents = self
+            .needs_contents()
+            .then(|| content::contents(context, self.index, &hit.key));
         let Some(contents) = contents.flatten() else {
             return;
         };

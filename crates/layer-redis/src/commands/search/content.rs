@@ -144,6 +144,18 @@ pub fn check_time(count: usize, is_over: &dyn Fn() -> bool) -> Result<(), ErrorR
     }
 }
 
+/// Hits whose contents are read together: several take little longer than one.
+pub const CONTENTS_AT_ONCE: usize = 64;
+
+/// Asked before the contents of each hit are read, with how many were before it: prefetches those
+/// of the next hits now and then.
+pub fn fetch_next(context: &mut Context<'_, '_>, hits: &[Hit], count: usize) {
+    if count.is_multiple_of(CONTENTS_AT_ONCE) {
+        let next = hits[count..].iter().take(CONTENTS_AT_ONCE);
+        context.keys_of(0).fetch(next.map(|hit| hit.key.as_slice()));
+    }
+}
+
 /// The contents of a key that was found.
 pub fn contents(context: &mut Context<'_, '_>, index: &Index, name: &[u8]) -> Option<Contents> {
     Contents::find(&mut context.keys_of(0), index, name)

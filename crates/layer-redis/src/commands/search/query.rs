@@ -362,6 +362,9 @@ impl Answer<'_> {
                 context.reply.integer(found.total as i64);
                 for (at, hit) in found.hits.iter().enumerate() {
                     content::check_time(at, &is_over)?;
+                    if !self.asked.no_content {
+                        content::fetch_next(context, &found.hits, at);
+                    }
                     self.plain(context, hit);
                 }
             }
@@ -369,6 +372,9 @@ impl Answer<'_> {
                 write_head(context, found.total, found.hits.len(), self.is_profiled);
                 for (at, hit) in found.hits.iter().enumerate() {
                     content::check_time(at, &is_over)?;
+                    if !self.asked.no_content {
+                        content::fetch_next(context, &found.hits, at);
+                    }
                     self.map(context, hit);
                 }
                 write_tail(context);
