@@ -145,7 +145,7 @@ class World:
 
     def set_clock(self, node: Node, seconds: int) -> None:
         """The clock of a node, which may run, is ahead of the machine's by so much."""
-        node.clock_file.write_text(f"{seconds:+d}\n")
+        node.set_clock(seconds)
 
     def progress(self) -> float:
         """Seconds until a write is acknowledged that began after this."""
