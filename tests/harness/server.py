@@ -191,7 +191,7 @@ class Server:
         threading.Thread(target=self._read_output, args=(self.process, ready), daemon=True).start()
         # The output also ends, which ends the waiting, when the process gives up.
         if not ready.wait(self.ready_seconds_max) or "ready\n" not in self.output:
-            self.kill()
+            self._end(signal.SIGKILL)
             raise RuntimeError("the server did not say ready:\n" + "".join(self.output[-40:]))
 
     def _read_output(self, process: subprocess.Popen, ready: threading.Event) -> None:
