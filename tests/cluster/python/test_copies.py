@@ -111,6 +111,9 @@ class Gate:
                     while self.holds.is_set() and not self.cut.is_set():
                         time.sleep(0.02)
                     if self.cut.is_set():
+                        for end in (source, target):
+                            # Closing alone would not: another thread waits for it.
+                            end.shutdown(socket.SHUT_RDWR)
                         return
                 target.sendall(received)
                 passed += len(received)
