@@ -34,15 +34,16 @@ def binary() -> str:
 
 
 _GIVEN: set[int] = set()
+_GIVING = threading.Lock()
 
 
 def free_port() -> int:
     """Below the ports that the system gives to clients and to listeners on port 0: nobody gets it before its server listens, nor while that is down."""
     while True:
         port = random.randrange(20_000, 30_000)
-        if port in _GIVEN:
-            continue
-        with contextlib.suppress(OSError), socket.socket() as probe:
+        with _GIVING, contextlib.suppress(OSError), socket.socket() as probe:
+            if port in _GIVEN:
+                continue
             probe.bind(("127.0.0.1", port))
             _GIVEN.add(port)
             return port
