@@ -19,6 +19,10 @@ from harness.network import Machine
 from harness.server import Server, binary, free_port
 
 HOME_SECONDS_MAX = 60.0
+# How long clients may be without a home before the next term begins.
+TERM_SECONDS_MAX = 5.0
+# Connections of the term before are closed by then.
+FAREWELL_SECONDS_MAX = 5.0
 # A node that cannot go on from what it has ends so, and copies the home when it is started again.
 EXIT_NEEDS_COPY = 75
 # It is in a cluster file of FoundationDB as well, so it has letters and digits alone.
@@ -39,8 +43,8 @@ class Node(Server):
         self.name = name
         self.machine = machine
         self.starting = threading.Lock()
-        # Started, and not ended on purpose.
-        self.is_wanted = False
+        # Started, and not ended on purpose. It changes, and a process begins, under the lock.
+        self.is_wanted, self.wanting = False, threading.Lock()
         self.node_port, self.sentinel_port = free_port(), free_port()
         host = machine.address if machine else "127.0.0.1"
         own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"{host}:{self.node_port}"]
@@ -52,17 +56,24 @@ class Node(Server):
 
     def start(self) -> "Node":
         with self.starting:
+            self.is_wanted = True
             return self._start()
 
     def _start(self) -> "Node":
         while True:
-            self.is_wanted = True
             try:
                 super().start()
                 return self
             except RuntimeError:
-                if not self.needs_copy():
+                if not self.is_wanted or not self.needs_copy():
                     raise
+
+    def _spawn(self, command: list[str]) -> None:
+        """Whoever ends the node while another thread starts it finds no process, or this one."""
+        with self.wanting:
+            if not self.is_wanted:
+                raise RuntimeError(f"{self.name} is not wanted any more")
+            super()._spawn(command)
 
     def needs_copy(self) -> bool:
         """It has ended, and whoever keeps it running is to start it again."""
@@ -76,9 +87,17 @@ class Node(Server):
             finally:
                 self.starting.release()
 
-    def _end(self, number: int) -> int:
-        self.is_wanted = False
-        return super()._end(number)
+    def kill(self) -> None:
+        self._is_not_wanted()
+        super().kill()
+
+    def stop(self) -> int:
+        self._is_not_wanted()
+        return super().stop()
+
+    def _is_not_wanted(self) -> None:
+        with self.wanting:
+            self.is_wanted = False
 
     def ask(self, path: str, body: object = None, timeout: float = 60):
         """What the HTTP listener answers to whoever has the root key. OSError: it does not."""
@@ -98,7 +117,11 @@ class Node(Server):
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     def status(self) -> dict:
-        return json.loads(self.command("status", "--json").stdout)
+        """OSError: there is none, as while no node is home."""
+        shown = self.command("status", "--json")
+        if shown.returncode != 0:
+            raise OSError(shown.stderr)
+        return json.loads(shown.stdout)
 
     def adopt(self, *words: str) -> subprocess.CompletedProcess:
         """`quartet cluster adopt` with this node's settings, while it does not run."""
@@ -149,6 +172,9 @@ class Cluster:
         self.etcd = Etcd(options=etcd_options, machines=machines[nodes:], certificates=certificates)
         places = zip(machines or [None] * nodes, folders or [None] * nodes)
         self.nodes = [Node(self, f"node-{number}", machine, data=folder) for number, (machine, folder) in enumerate(places)]
+        # What `has_moved` has seen of each node, and until when clients may still lose a connection over it.
+        self.seen: dict[str, tuple[float, float]] = {}
+        self.excused_until = 0.0
         self.over = threading.Event()
         self.keeper = threading.Thread(target=self._keep_running, daemon=True)
 
@@ -159,6 +185,7 @@ class Cluster:
                 node.start()
             self.keeper.start()
             self.home()
+            self.has_moved()
         except BaseException:
             self.close()
             raise
@@ -179,29 +206,46 @@ class Cluster:
 
     def term(self) -> int:
         """The newest term that any node knows, of all partitions in sum."""
-        terms = [0]
+        return max([0, *(term for term, _ in self._figures().values())])
+
+    def _figures(self) -> dict[str, tuple[float, float]]:
+        """The term of each node that answers, of all partitions in sum, and how often etcd has left it without an answer."""
+        found = {}
         for node in self.nodes:
             try:
                 metrics = node.metrics(timeout=5)
-                terms.append(int(sum(value for name, value in metrics.items() if name.split("{")[0] == "quartet_term")))
             except OSError:
                 continue
-        return max(terms)
+            wanted = ("quartet_term", "quartet_unknown_answers_total")
+            found[node.name] = tuple(sum(value for name, value in metrics.items() if name.split("{")[0] == one) for one in wanted)
+        return found
+
+    def has_moved(self) -> bool:
+        """Whether another term has begun since this was last asked, or etcd has left a node without an answer: then a home refuses
+        writes for a while. What failed because there was no home came before the next term, so that is waited for."""
+        deadline, before = time.monotonic() + TERM_SECONDS_MAX, self.seen
+        newest = max([0, *(term for term, _ in before.values())])
+        while True:
+            found = self._figures()
+            self.seen = before | found
+            if any(term > newest or unanswered > before.get(name, (0, 0))[1] for name, (term, unanswered) in found.items()):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
 
     def at_one_home(self, act):
-        """Acts again if another term has begun meanwhile. On a loaded machine a home may be silent for a second, and one that
-        is deposed closes its connections; a connection that closes without that is a fault."""
+        """Acts again if the home has moved meanwhile, or just before. On a loaded machine a home may be silent for a second, and one
+        that is deposed closes its connections; a connection that closes without that is a fault."""
         while True:
-            term = self.term()
             try:
                 return act()
             except Exception:
-                # What failed because there was no home came before the next term.
-                deadline = time.monotonic() + 5
-                while self.term() == term:
-                    if time.monotonic() > deadline:
+                if time.monotonic() > self.excused_until:
+                    if not self.has_moved():
                         raise
-                    time.sleep(0.1)
+                    self.excused_until = time.monotonic() + FAREWELL_SECONDS_MAX
+                time.sleep(0.1)
 
     def others(self) -> list[Node]:
         home = self.home()

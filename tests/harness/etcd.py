@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -133,11 +134,14 @@ class Etcd:
             time.sleep(0.05)
         raise TimeoutError(f"no leader; see {self.folder}")
 
-    def ask(self, member: int, path: str, **body) -> dict:
+    def ask(self, member: int, path: str, seconds: float = 1, **body) -> dict:
         """OSError or ValueError: it has not answered."""
         url = f"{self.scheme}://{self.clients[member]}/v3/{path}"
         request = urllib.request.Request(url, data=json.dumps(body).encode(), method="POST")
-        return json.load(urllib.request.urlopen(request, timeout=1, context=self.context))
+        try:
+            return json.load(urllib.request.urlopen(request, timeout=seconds, context=self.context))
+        except http.client.HTTPException as broken:
+            raise OSError(f"{self.names[member]} broke off") from broken
 
     def _leads(self, member: int) -> bool:
         try:

@@ -34,15 +34,16 @@ def binary() -> str:
 
 
 _GIVEN: set[int] = set()
+_GIVING = threading.Lock()
 
 
 def free_port() -> int:
     """Below the ports that the system gives to clients and to listeners on port 0: nobody gets it before its server listens, nor while that is down."""
     while True:
         port = random.randrange(20_000, 30_000)
-        if port in _GIVEN:
-            continue
-        with contextlib.suppress(OSError), socket.socket() as probe:
+        with _GIVING, contextlib.suppress(OSError), socket.socket() as probe:
+            if port in _GIVEN:
+                continue
             probe.bind(("127.0.0.1", port))
             _GIVEN.add(port)
             return port
@@ -151,6 +152,12 @@ class Server:
         self.stop()
         self.close()
 
+    def set_clock(self, seconds: int) -> None:
+        """Writes the clock file at once: one that is read while it is empty says the machine's time."""
+        whole = self.clock_file.with_name(f"{self.clock_file.name}-whole")
+        whole.write_text(f"{seconds:+d}\n")
+        whole.replace(self.clock_file)
+
     def cpu_seconds(self) -> float:
         """Processor time of all threads, also of those that have ended: checkpoints are written by such."""
         # What clock_getcpuclockid would give.
@@ -185,7 +192,7 @@ class Server:
         threading.Thread(target=self._read_output, args=(self.process, ready), daemon=True).start()
         # The output also ends, which ends the waiting, when the process gives up.
         if not ready.wait(self.ready_seconds_max) or "ready\n" not in self.output:
-            self.kill()
+            self._end(signal.SIGKILL)
             raise RuntimeError("the server did not say ready:\n" + "".join(self.output[-40:]))
 
     def _read_output(self, process: subprocess.Popen, ready: threading.Event) -> None:

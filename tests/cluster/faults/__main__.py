@@ -165,10 +165,18 @@ def read_everywhere(world: World, workloads: list[Workload]) -> None:
         for workload in workloads:
             workload.read_all(node)
         world.probe.verify(node)
-    until(lambda: len({node.metrics()["quartet_log_applied"] for node in world.nodes}) == 1, "all nodes have applied the same records")
-    for node in world.nodes:
-        figures = node.metrics()
-        assert figures["quartet_state_hash_mismatches_total"] == 0, f"the state of {node.name} differed from its home's"
+    figures: dict[str, dict[str, float]] = {}
+
+    def are_alike() -> bool:
+        try:
+            figures.update({node.name: node.metrics() for node in world.nodes})
+        except OSError:
+            return False
+        return len({one["quartet_log_applied"] for one in figures.values()}) == 1
+
+    until(are_alike, "all nodes have applied the same records")
+    for name, one in figures.items():
+        assert one["quartet_state_hash_mismatches_total"] == 0, f"the state of {name} differed from its home's"
 
 
 def hand_over(node: Node) -> bool:

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import time
+import urllib.error
 
 import redis
 from harness.cluster import Cluster, until
@@ -19,26 +20,26 @@ def fill(etcd) -> None:
     """As somebody else does who keeps keys in the same etcd."""
     for number in range(2 * QUOTA_BYTES // VALUE_BYTES):
         with contextlib.suppress(OSError, ValueError):
-            etcd.ask(0, "kv/put", key=encoded(b"other/%d" % number), value=encoded(bytes(VALUE_BYTES)))
-        if alarms(etcd):
-            return
+            etcd.ask(0, "kv/put", seconds=60, key=encoded(b"other/%d" % number), value=encoded(bytes(VALUE_BYTES)))
+        with contextlib.suppress(OSError, ValueError):
+            if alarms(etcd):
+                return
     raise AssertionError("etcd has room without an end")
 
 
 def alarms(etcd) -> list:
-    try:
-        return etcd.ask(0, "maintenance/alarm", action="GET").get("alarms", [])
-    except (OSError, ValueError):
-        return []
+    return etcd.ask(0, "maintenance/alarm", seconds=60, action="GET").get("alarms", [])
 
 
 def make_room(etcd) -> None:
-    etcd.ask(0, "kv/deleterange", key=encoded(b"other/"), range_end=encoded(b"other0"))
-    etcd.compact(0)
+    """Again from the beginning, if it was interrupted: a revision that is dropped already is refused."""
+    etcd.ask(0, "kv/deleterange", seconds=60, key=encoded(b"other/"), range_end=encoded(b"other0"))
+    with contextlib.suppress(urllib.error.HTTPError):
+        etcd.compact(0)
     for member in range(3):
-        etcd.ask(member, "maintenance/defragment")
+        etcd.ask(member, "maintenance/defragment", seconds=60)
     for alarm in alarms(etcd):
-        etcd.ask(0, "maintenance/alarm", action="DEACTIVATE", alarm="NOSPACE", memberID=alarm["memberID"])
+        etcd.ask(0, "maintenance/alarm", seconds=60, action="DEACTIVATE", alarm="NOSPACE", memberID=alarm["memberID"])
 
 
 def done(act) -> bool:

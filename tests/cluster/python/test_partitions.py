@@ -141,8 +141,7 @@ def test_clients_of_all_layers_lose_nothing_in_any_partition(cluster):
             writer.end()
     print({type(writer).__name__: (len(writer.acknowledged), writer.errors[:1]) for writer in writers})
     for writer in writers:
-        repeated(writer.read, "it can be read")
-        writer.verify()
+        repeated(writer.verify, "it can be read")
 
     def is_shown():
         home = cluster.home()
@@ -176,11 +175,14 @@ def test_the_number_of_partitions_is_the_clusters(cluster):
         assert adopted.returncode == 1, adopted
     finally:
         writer.end()
-    writer.verify()
-    home = cluster.home()
-    applied = [value for name, value in home.metrics().items() if name.startswith("quartet_log_applied{")]
-    assert len(applied) == PARTITIONS
-    until(lambda: all(one <= other for one, other in zip(applied, [value for name, value in node.metrics().items() if name.startswith("quartet_log_applied{")])), "the copy follows")
+    repeated(writer.verify, "it can be read")
+
+    def applied(node) -> list[float]:
+        return [value for name, value in node.metrics().items() if name.startswith("quartet_log_applied{")]
+
+    needed = repeated(lambda: applied(cluster.home()), "an answer")
+    assert len(needed) == PARTITIONS
+    until(lambda: all(one <= other for one, other in zip(needed, repeated(lambda: applied(node), "an answer"))), "the copy follows")
     for node in cluster.nodes:
         assert node.stop() == 0
         check(node)

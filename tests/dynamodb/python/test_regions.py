@@ -144,7 +144,12 @@ def test_background_work_is_done_in_every_region(separate):
     away.put_item(TableName="tab", Item={"p": {"S": "kept"}, "g": {"S": "x"}})
     index = {"IndexName": "index", "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}], "Projection": {"ProjectionType": "ALL"}}
     away.update_table(TableName="tab", AttributeDefinitions=[{"AttributeName": "g", "AttributeType": "S"}], GlobalSecondaryIndexUpdates=[{"Create": index}])
-    until(lambda: away.describe_table(TableName="tab")["Table"]["TableStatus"] == "ACTIVE")
+
+    def is_built() -> bool:
+        table = away.describe_table(TableName="tab")["Table"]
+        return table["TableStatus"] == table["GlobalSecondaryIndexes"][0]["IndexStatus"] == "ACTIVE"
+
+    until(is_built)
     assert away.scan(TableName="tab", IndexName="index")["Count"] == 1
     until(lambda: away.scan(TableName="tab")["Count"] == 1)
 

@@ -153,10 +153,9 @@ def test_expired_keys_leave_without_being_read(r):
     for number in range(200):
         r.set(f"k{number}", 1, px=20)
     deadline = time.monotonic() + 60
-    while r.dbsize() > 0:
+    while r.dbsize() > 0 or r.info("stats")["expired_keys"] < 200:
         assert time.monotonic() < deadline, "nobody removes expired keys"
         time.sleep(0.05)
-    assert r.info("stats")["expired_keys"] >= 200
 
 
 @pytest.mark.newer("7.4")
@@ -182,11 +181,11 @@ def test_everything_survives_a_graceful_restart(fresh_server, protocol):
     client.zadd("z", {f"m{number}": number / 2 for number in range(300)})
     client.execute_command("SELECT", 0)
     client.pfadd("hll", *range(100))
-    before = client.pfcount("hll")
+    before, ends = client.pfcount("hll"), client.expiretime("s")
     client.close()
     fresh_server.restart()
     client = redis.Redis(port=fresh_server.port, protocol=protocol, decode_responses=True)
-    assert client.get("s") == "v" and 990 < client.ttl("s") <= 1000
+    assert client.get("s") == "v" and client.expiretime("s") == ends
     assert client.lrange("l", 0, -1) == [str(number) for number in range(300)]
     assert len(client.hgetall("h")) == 300 and client.hget("h", "f7") == "7"
     assert client.scard("set") == 300 and client.pfcount("hll") == before

@@ -6,7 +6,7 @@ import time
 import pytest
 import redis
 
-from harness.resp import Closed, Connection, Push
+from harness.resp import Connection, Push
 
 
 def until(condition, seconds: float = 60.0):
@@ -108,8 +108,8 @@ def test_keys_that_a_script_reads_are_tracked(connect):
 def test_expiry_invalidates(connect):
     reader = connect(protocol=3)
     reader.do("CLIENT", "TRACKING", "ON")
-    # In one go, so that the key is there when it is read.
-    assert reader.pipeline(["SET", "k", 1, "PX", 50], ["GET", "k"]) == ["OK", "1"]
+    # In one go, and for a second, so that the key is there when it is read.
+    assert reader.pipeline(["SET", "k", 1, "PX", 1000], ["GET", "k"]) == ["OK", "1"]
     assert reader.read() == Push(["invalidate", ["k"]])
 
 
@@ -171,9 +171,7 @@ def test_a_deleted_users_connections_are_closed(connect, raw):
     connection = connect(protocol=2)
     assert connection.do("AUTH", "gone", "x") == "OK"
     assert raw.do("ACL", "DELUSER", "gone") == 1
-    with pytest.raises((Closed, ConnectionError)):
-        connection.do("PING")
-        connection.do("PING")
+    assert connection.read_to_close() == b""
 
 
 def test_a_listener_is_closed_when_its_channel_is_forbidden(connect, raw):

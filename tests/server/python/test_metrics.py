@@ -85,6 +85,7 @@ def test_keys_are_counted_while_a_script_keeps_the_partition():
     try:
         with Connection(server.port) as client, Connection(server.port) as busy:
             client.do("SET", "key", "value")
+            client.do("CONFIG", "SET", "busy-reply-threshold", 200)
             assert samples(scraped(server))["redis_db_keys"] == {'db="db0"': 1}
             # Several times: a scrape that came before anybody had noticed the script waited for it without end, on the
             # thread that was to receive SCRIPT KILL.

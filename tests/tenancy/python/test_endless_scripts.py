@@ -68,6 +68,9 @@ class World:
                 assert other.do("GET", "k") in ("v", ReplyError(BUSY))
                 while other.do("GET", "k") != ReplyError(BUSY):
                     pass
+                # Another may have kept the partition, before the script began.
+                while other.do("FUNCTION", "KILL").startswith("NOTBUSY"):
+                    pass
         return runner
 
     def page(self, path: str, token: str | None = None) -> tuple[int, str]:

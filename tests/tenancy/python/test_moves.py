@@ -675,8 +675,7 @@ def awaited(condition) -> None:
 def test_a_clock_that_is_set_back_during_a_move_and_over_a_restart(tmp_path, engine):
     server = Server("always", data=str(tmp_path / "data"), options=["--partitions", str(PARTITIONS), "--engine", engine])
     server.clock_file = tmp_path / "clock"
-    set_clock = lambda hours: server.clock_file.write_text(f"{3600 * hours:+d}\n")
-    set_clock(0)
+    server.set_clock(0)
     server.start()
     database = Admin(server).create("shop")
     # Signatures of DynamoDB are good for some minutes of the server's clock.
@@ -687,7 +686,7 @@ def test_a_clock_that_is_set_back_during_a_move_and_over_a_restart(tmp_path, eng
     last = keyvalue_version(server, database)
     for hours, place in [(-1, 2), (-2, 1), (-3, 2)]:
         Admin(server).ask("POST", "/shop/move", {"to": place})
-        set_clock(hours)
+        server.set_clock(3600 * hours)
         assert end_of_move(server, "shop")["phase"] == "moved"
         # libfaketime reads the file once a second.
         awaited(lambda hours=hours: abs(server_seconds(server) - time.time() - 3600 * hours) < 60)
@@ -699,7 +698,7 @@ def test_a_clock_that_is_set_back_during_a_move_and_over_a_restart(tmp_path, eng
         writer.end()
         writer.verify()
     server.kill()
-    set_clock(-24)
+    server.set_clock(-24 * 3600)
     server.start()
     for writer in writers:
         writer.verify()
