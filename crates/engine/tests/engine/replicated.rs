@@ -568,7 +568,7 @@ fn goes_on_behind_parts(store: StoreKind, has_checkpoint: bool, is_killed: bool,
     home.set(b"key", b"before");
     node.until_shown(b"key", b"before");
     let last = last_record(&shelf);
-    // What is shown may not be written down yet.
+    // A row is shown before it is written down.
     until(&case, || node.applied() == last);
     let written = |node: &Node| node.engine().statistics().epochs.load(Ordering::Relaxed);
     let before = written(&node);

@@ -450,8 +450,8 @@ mod tests {
         assert!(started.elapsed() <= 2 * HANDSHAKE_TIMEOUT);
     }
 
-    /// The system's clock: a clock that stands still goes on to the next deadline whenever the bytes
-    /// are still on their way through the system.
+    /// The system's clock: a clock that stands still goes on to the next deadline whenever the
+    /// bytes are still on their way through the system.
     #[tokio::test]
     async fn bytes_of_a_handshake_count_among_those_of_strangers() {
         let stranger_bytes = StrangerBytes::with_limits(1000, 200);
