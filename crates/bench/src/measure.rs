@@ -93,7 +93,8 @@ pub fn closed_loop(
         for (go, _) in &crews {
             go.send(()).context("a thread ended before the start")?;
         }
-        show(progress, duration);
+        let is_over = || crews.iter().all(|(_, crew)| crew.is_finished());
+        show(progress, duration, is_over);
         let parts = crews
             .into_iter()
             .flat_map(|(_, crew)| crew.join().expect("a worker does not panic"));
@@ -218,10 +219,13 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS).expect("the bounds are in order")
 }
 
-fn show(progress: &ProgressBar, duration: Duration) {
+/// Until the time is over, or before that all workers have ended.
+fn show(progress: &ProgressBar, duration: Duration, is_over: impl Fn() -> bool) {
     let start = Instant::now();
     progress.set_length(duration.as_millis() as u64);
-    while let Some(left) = duration.checked_sub(start.elapsed()) {
+    while let Some(left) = duration.checked_sub(start.elapsed())
+        && !is_over()
+    {
         progress.set_position(start.elapsed().as_millis() as u64);
         std::thread::sleep(left.min(PROGRESS_INTERVAL));
     }
@@ -296,7 +300,11 @@ mod tests {
         }
     }
 
-    fn check(workers: u64, refused_every: u64, lost_at: u64) -> anyhow::Result<Measured> {
+    const SHORT: Duration = Duration::from_millis(20);
+    /// Workers that end by themselves do so long before.
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn check(duration: Duration, workers: u64, refused_every: u64, lost_at: u64) -> anyhow::Result<Measured> {
         let make = async |_| {
             let worker = Scripted {
                 number: 0,
@@ -305,25 +313,24 @@ mod tests {
             };
             Ok(Box::new(worker) as Box<dyn Worker>)
         };
-        let duration = Duration::from_millis(20);
         closed_loop(workers, &make, duration, &ProgressBar::hidden(), || ())
     }
 
     #[test]
     fn refusals_are_counted_and_a_lost_connection_ends_its_worker() {
-        let measured = check(3, 10, 25).unwrap();
+        let measured = check(LONG, 3, 10, 25).unwrap();
         assert_eq!((measured.latency.len(), measured.errors), (3 * 22, 3 * 3));
         assert_eq!(measured.first_error.unwrap(), "the server refused: no");
     }
 
     #[test]
     fn the_loop_ends_when_the_time_is_over() {
-        let measured = check(2, u64::MAX, u64::MAX).unwrap();
-        assert!(measured.elapsed >= Duration::from_millis(20) && measured.errors == 0);
+        let measured = check(SHORT, 2, u64::MAX, u64::MAX).unwrap();
+        assert!(measured.elapsed >= SHORT && measured.errors == 0);
     }
 
     #[test]
     fn a_run_without_success_is_an_error() {
-        assert!(check(1, 1, 5).unwrap_err().to_string().contains("refused: no"));
+        assert!(check(LONG, 1, 1, 5).unwrap_err().to_string().contains("refused: no"));
     }
 }

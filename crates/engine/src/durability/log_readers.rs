@@ -44,10 +44,11 @@ impl LogReaders {
         LogSequence(self.durable.load(Ordering::SeqCst))
     }
 
-    /// Everything up to `durable` may be read.
+    /// Everything up to `durable` may be read. Readers hear of it if that is more than before: a
+    /// log may answer a sync with what it had answered already.
     pub fn publish_durable(&self, durable: LogSequence) {
-        self.durable.store(durable.0, Ordering::SeqCst);
-        if self.is_awaited.swap(false, Ordering::SeqCst) {
+        let before = self.durable.swap(durable.0, Ordering::SeqCst);
+        if before != durable.0 && self.is_awaited.swap(false, Ordering::SeqCst) {
             for listener in self.waiting() {
                 listener();
             }

@@ -303,9 +303,9 @@ mod tests {
         assert!(!memory.is_short());
         memory.measured(10 * MUCH);
         assert!(memory.is_short() && memory.is_nearly_gone());
-        assert_eq!(
-            memory.evicts_above(),
-            MUCH * 9 / 2,
+        let beside = memory.evicts_above().abs_diff(MUCH * 9 / 2);
+        assert!(
+            beside < MUCH / 1000,
             "more is not evicted for what eviction does not give back"
         );
         reserved.set(4 * MUCH);

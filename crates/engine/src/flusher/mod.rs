@@ -227,8 +227,13 @@ impl Flusher {
 
     /// Waits for a checkpoint that was started after this call.
     pub fn checkpoint(&self) -> Result<(), CheckpointError> {
-        let goal = self.control.checkpoint.lock().started + 1;
-        self.request_checkpoint();
+        // One that starts in between would be it, and leave the request to start another.
+        let goal = {
+            let state = self.control.checkpoint.lock();
+            self.control.checkpoint_wanted.store(true, Ordering::SeqCst);
+            state.started + 1
+        };
+        self.shared.flusher.wake();
         loop {
             let state = self.control.checkpoint.lock();
             if state.finished >= goal {
@@ -913,13 +918,15 @@ impl Worker {
     fn checkpoint_wanted(&mut self, store: &PartitionStore) -> bool {
         let wanted = self.checkpoint_is_wanted(store);
         if wanted {
+            let mut state = self.control.checkpoint.lock();
             self.control.checkpoint_wanted.store(false, Ordering::SeqCst);
+            state.started += 1;
+            drop(state);
             self.last_flush = self.now();
             self.log_bytes_in_checkpoint = std::mem::take(&mut self.log_bytes_since_checkpoint);
             if self.was_full {
                 self.checkpoint_not_before = self.now() + CHECKPOINT_RETRY;
             }
-            self.control.checkpoint.lock().started += 1;
             self.shared.checkpoint_given_up.store(false, Ordering::Relaxed);
             self.shared.statistics.checkpoint_running.store(true, Ordering::Relaxed);
         }

@@ -96,8 +96,11 @@ fn a_member_that_stands_still_is_passed_over() {
     options.endpoints.rotate_left(still);
     let mut etcd = open(&options);
     let get = Request::Get { key: b"/x".to_vec() };
-    let mut answers = (0..3).map(|_| drive::ask(&mut *etcd, get.clone()));
-    assert!(answers.any(|answer| answer == Ok(Answer::Value(None))));
+    let patience = Instant::now() + Duration::from_secs(60);
+    // On a busy machine the next one may be late as well.
+    while drive::ask(&mut *etcd, get.clone()) != Ok(Answer::Value(None)) {
+        assert!(Instant::now() < patience, "no other member was asked");
+    }
 }
 
 #[test]

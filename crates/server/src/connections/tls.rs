@@ -450,7 +450,9 @@ mod tests {
         assert!(started.elapsed() <= 2 * HANDSHAKE_TIMEOUT);
     }
 
-    #[tokio::test(start_paused = true)]
+    /// The system's clock: a clock that stands still goes on to the next deadline whenever the
+    /// bytes are still on their way through the system.
+    #[tokio::test]
     async fn bytes_of_a_handshake_count_among_those_of_strangers() {
         let stranger_bytes = StrangerBytes::with_limits(1000, 200);
         let ended = opened(vec![0; 256], &stranger_bytes).await;
