@@ -85,7 +85,7 @@ function Target({ target, task, mayRestore, onBegun }) {
   const newest = task?.started_micros;
   const [before, begins] = useState(null);
   const runs = isRunning(task) || (before !== null && before.newest === newest);
-  const held = useLoaded(() => api.admin("GET", `backup-targets/${name}`).then(({ chains }) => chains.map((chain, index) => ({ ...chain, isNewest: index === chains.length - 1 }))), [name, runs, newest]);
+  const held = useLoaded(() => api.admin("GET", `backup-targets/${name}`).then(({ chains }) => chains.map((chain) => ({ ...chain, isNewest: chain === chains.findLast(({ partition }) => partition === chain.partition) }))), [name, runs, newest]);
   const begin = async (what, given) => {
     begins({ newest });
     const done = await act(() => api.admin("POST", `backup-targets/${name}/${what}`, given));
@@ -93,6 +93,7 @@ function Target({ target, task, mayRestore, onBegun }) {
     else begins(null);
   };
   const chains = held.value ?? [];
+  const hasSeveral = chains.some(({ partition }) => partition > 0);
   return html`<section class="panel" aria-label=${`Target ${name}`}><h3>${name} <code class="dim">${address}</code></h3>
     <div class="row">
       <button class="main" id=${`take-${name}`} disabled=${busy || runs} onClick=${() => begin("take", { full: isFull })}>Take a backup</button>
@@ -101,13 +102,13 @@ function Target({ target, task, mayRestore, onBegun }) {
       <${Busy} when=${held.loading} />
     </div>
     <${Problem} error=${error ?? held.error} />
-    <div class="scroll"><table id=${`chains-${name}`}><thead><tr><th>from</th><th>to</th><th class="number">rows at first</th><th class="number optional">steps</th><th class="number">size</th><th></th></tr></thead>
+    <div class="scroll"><table id=${`chains-${name}`}><thead><tr>${hasSeveral && html`<th class="number">partition</th>`}<th>from</th><th>to</th><th class="number">rows at first</th><th class="number optional">steps</th><th class="number">size</th><th></th></tr></thead>
       <tbody>${chains.map(
-        (chain) => html`<tr key=${chain.oldest}><td>${moment(chain.oldest)}</td><td>${moment(chain.covered)}</td><td class="number">${count(chain.rows)}</td><td class="number optional">${count(chain.steps)}</td><td class="number">${size(chain.bytes)}</td>
+        (chain) => html`<tr key=${`${chain.partition}/${chain.oldest}`}>${hasSeveral && html`<td class="number">${chain.partition}</td>`}<td>${moment(chain.oldest)}</td><td>${moment(chain.covered)}</td><td class="number">${count(chain.rows)}</td><td class="number optional">${count(chain.steps)}</td><td class="number">${size(chain.bytes)}</td>
           <td>${mayRestore && html`<button class="small" disabled=${runs} onClick=${() => choose(chain)}>Restore…</button>`}</td></tr>`,
       )}</tbody></table></div>
     ${!held.loading && chains.length === 0 && !held.error && html`<p class="dim">No backup yet.</p>`}
-    ${chosen && html`<${Restore} key=${chosen.oldest} target=${name} chain=${chosen} onDone=${() => { choose(null); onBegun(); }} onCancel=${() => choose(null)} />`}
+    ${chosen && html`<${Restore} key=${`${chosen.partition}/${chosen.oldest}`} target=${name} chain=${chosen} onDone=${() => { choose(null); onBegun(); }} onCancel=${() => choose(null)} />`}
   </section>`;
 }
 

@@ -49,6 +49,27 @@ function Usage({ database }) {
     <td class="number optional">${count(usage.refused ?? 0)}</td>`;
 }
 
+const waits = (partition) => [partition.is_disk_full && "disk full", partition.writers_wait && "writers wait", partition.is_busy && "busy"].filter(Boolean).join(", ");
+
+/** What each partition has and does, where there are several. */
+function Partitions() {
+  const { value, error } = useLoaded(() => api.admin("GET", "partitions"), []);
+  if (error) return html`<${Problem} error=${error} />`;
+  if (!value || value.partitions.length < 2) return null;
+  const { partitions, moves } = value;
+  return html`<h3>Partitions</h3>
+    <div class="scroll"><table id="partitions"><thead><tr><th class="number">number</th><th>databases</th><th class="number">stored</th><th class="number">log</th><th class="number optional">transactions</th><th class="number optional">syncs</th><th class="number optional">not flushed</th><th></th></tr></thead>
+      <tbody>${partitions.map(
+        (partition) => html`<tr key=${partition.partition}><td class="number">${partition.partition}</td><td>${partition.databases.join(", ")}</td><td class="number">${size(partition.stored_bytes)}</td><td class="number">${size(partition.log_bytes)}</td>
+          <td class="number optional">${count(partition.transactions)}</td><td class="number optional">${count(partition.log_syncs)}</td><td class="number optional">${size(partition.unflushed_bytes)}</td><td>${waits(partition)}</td></tr>`,
+      )}</tbody></table></div>
+    ${moves.length > 0 &&
+    html`<div class="scroll"><table id="moves"><thead><tr><th>moved since the start</th><th class="number">from</th><th class="number">to</th><th>step</th><th class="number">rows copied</th><th></th></tr></thead>
+      <tbody>${moves.map(
+        (move) => html`<tr key=${move.database}><td>${move.database}</td><td class="number">${move.from}</td><td class="number">${move.to}</td><td>${move.phase}</td><td class="number">${count(move.rows_copied)}</td><td>${move.error ?? ""}</td></tr>`,
+      )}</tbody></table></div>`}`;
+}
+
 export function Databases({ session, reloadSession }) {
   const [edited, edit] = useState(null);
   const [made, setMade] = useState(null);
@@ -78,5 +99,6 @@ export function Databases({ session, reloadSession }) {
         (database) => html`<tr key=${database.name}><td><a href=${link("redis", database.name)}>${database.name}</a></td><td>${database.durability}</td><${Usage} database=${database} />
           <td>${database.name !== "default" && html`<button class="small" onClick=${() => edit(database)}>Change</button> <button class="small" onClick=${() => askToRenew(database)}>Renew credentials</button> <button class="small danger" aria-label=${"Delete " + database.name} onClick=${() => askToDelete(database)}>Delete</button>`}</td></tr>`,
       )}</tbody></table></div>
+    <${Partitions} key=${"partitions" + (value ?? []).length} />
     <${Confirm} ask=${ask} onEnd=${() => setAsk(null)} /></section>`;
 }

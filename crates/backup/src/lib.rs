@@ -28,5 +28,5 @@ pub use manifest::{Anchor, DatabaseName, Kind, Manifest, Part};
 pub use restore::{Restore, Restored, restore};
 pub use session::{BackupStart, Session};
 pub use take::{BackupOptions, BackupSummary, Gap, Progress, Source, take};
-pub use target::{Target, open_shared, open_target};
+pub use target::{Target, open_shared, open_target, partition_address, partitions_in, state_partitions};
 pub use tree::{Tree, open_tree};

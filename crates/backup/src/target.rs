@@ -70,6 +70,57 @@ pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, Backu
     Ok(Box::new(Folder { path, lock }))
 }
 
+/// The target of one partition's backups below that of a server's, whose first partition has
+/// itself, as data folders are laid out.
+pub fn partition_address(address: &str, partition: u32) -> String {
+    match partition {
+        0 => address.to_owned(),
+        number => format!("{}/partitions/{number}", address.trim_end_matches('/')),
+    }
+}
+
+/// Writes down that the target has the backups of a server with `count` partitions.
+///
+/// Errors: `Target`; `Damaged`; `Address`: it has those of a server with more.
+pub fn state_partitions(target: &dyn Target, count: u32) -> Result<(), BackupError> {
+    let there = partitions_in(target)?;
+    if there > count {
+        let message = format!("the target has backups of a server with {there} partitions, and this one has {count}");
+        return Err(BackupError::Address(message));
+    }
+    if there == count {
+        return Ok(());
+    }
+    let stated = serde_json::json!({ "partitions": count }).to_string();
+    target
+        .put(PARTITIONS, stated.into_bytes())
+        .map_err(BackupError::target(PARTITIONS))
+}
+
+/// Returns how many partitions the target has backups of: one, unless it states otherwise.
+pub fn partitions_in(target: &dyn Target) -> Result<u32, BackupError> {
+    let names = target.list().map_err(BackupError::target("the list of files"))?;
+    if !names.iter().any(|name| name == PARTITIONS) {
+        return Ok(1);
+    }
+    let stated = target
+        .get_at_most(PARTITIONS, PARTITIONS_BYTES_MAX)
+        .map_err(BackupError::target(PARTITIONS))?;
+    let stated: Option<serde_json::Value> = serde_json::from_slice(&stated).ok();
+    let count = stated.and_then(|stated| stated["partitions"].as_u64());
+    let count = count
+        .and_then(|count| u32::try_from(count).ok())
+        .filter(|count| *count > 0);
+    count.ok_or(BackupError::Damaged {
+        file: PARTITIONS.into(),
+        offset: 0,
+        reason: "it does not say how many partitions there are",
+    })
+}
+
+const PARTITIONS: &str = "partitions.json";
+const PARTITIONS_BYTES_MAX: usize = 1024;
+
 struct Folder {
     path: PathBuf,
     /// Held while writing.

@@ -21,7 +21,8 @@ use quartet_model::{DatabaseId, Effect, Effects, EffectsError, EffectsReader, Ke
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
 use crate::{
-    Busy, Dependency, Durability, Engine, ExecuteError, LogReadError, LogReader, SPACE_BYTES, Space, Transaction,
+    Busy, Dependency, Durability, Engine, ExecuteError, LogReadError, LogReader, PartitionGuard, SPACE_BYTES, Space,
+    Transaction,
 };
 
 /// Rows that are put into the target under one hold of its lock, at most, and about how many bytes.
@@ -97,13 +98,15 @@ impl Engine {
     /// it by an arrival from before: a home may be deposed.
     pub fn fence(&self, database: DatabaseId) -> Result<Version, DatabaseCopyError> {
         let mut partition = self.partition_in_time()?;
-        let marked = partition.execute_here(space(database, LayerId::System), |transaction| {
-            transaction.deletes();
-            Ok(transaction.commit_version())
-        });
-        let (version, _) = marked.map_err(refused)?;
+        let version = mark(&mut partition, database)?;
         partition.state().fenced.push(database);
         Ok(version)
+    }
+
+    /// Commits a transaction that changes nothing: the log then says that whatever was committed
+    /// before the version that is returned is in it. It is durable once that version is.
+    pub fn mark_version(&self) -> Result<Version, DatabaseCopyError> {
+        mark(&mut self.partition_in_time()?, DatabaseId(0))
     }
 
     /// The database is here, or again.
@@ -153,6 +156,14 @@ impl Engine {
         self.partition_in_time()?.land_above(version.0);
         Ok(())
     }
+}
+
+fn mark(partition: &mut PartitionGuard<'_>, database: DatabaseId) -> Result<Version, DatabaseCopyError> {
+    let marked = partition.execute_here(space(database, LayerId::System), |transaction| {
+        transaction.deletes();
+        Ok(transaction.commit_version())
+    });
+    Ok(marked.map_err(refused)?.0)
 }
 
 impl DatabaseCopy {

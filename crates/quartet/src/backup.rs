@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quartet_backup::{
-    Anchor, BackupError, BackupOptions, BackupStart, BackupSummary, Gap, Progress, Source, open_target, take,
+    Anchor, BackupError, BackupOptions, BackupStart, BackupSummary, Gap, Progress, Source, Target, open_target,
+    partition_address, partitions_in, state_partitions, take,
 };
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::{LogSequence, hexadecimal};
@@ -28,14 +29,15 @@ pub struct BackupArguments {
     /// AWS_ variables)
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
     to: String,
-    /// The partition that the backup is of; needed where the server has several: each has a backup
-    /// of its own
+    /// One partition alone, where the server has several [default: all of them, each below the
+    /// target]
     #[arg(long, value_name = "NUMBER")]
     partition: Option<u32>,
     /// Take all rows, also if the log reaches back to what the target holds
     #[arg(long)]
     full: bool,
-    /// Go on until SIGTERM or SIGINT: add what is new each --interval-seconds
+    /// Go on until SIGTERM or SIGINT: add what is new each --interval-seconds. Needs --partition
+    /// where the server has several
     #[arg(long)]
     follow: bool,
     /// See --follow
@@ -59,8 +61,15 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub fn backup(arguments: &BackupArguments) -> Result<()> {
     // The server, if it is on this machine, and who asks it come first.
     SystemRuntime::default().make_way();
-    let target = open_target(&arguments.to, true)?;
     let mut server = Server::new(&arguments.server, &arguments.key.read()?, arguments.partition);
+    let partitions = match arguments.partition {
+        Some(_) => 1,
+        None => server.partitions()?,
+    };
+    ensure!(
+        partitions == 1 || !arguments.follow,
+        "name one of the {partitions} partitions to follow"
+    );
     let options = BackupOptions {
         full: arguments.full,
         bytes_per_second: arguments.bytes_per_second,
@@ -75,6 +84,41 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
         bar.set_length(progress.bytes_total.max(progress.bytes));
         bar.set_position(progress.bytes);
     };
+    for partition in 0..partitions {
+        ensure!(
+            partition == 0 || !stop.load(Ordering::Relaxed),
+            "it was asked to end before partition {partition}"
+        );
+        let target = open_target(&partition_address(&arguments.to, partition), true)?;
+        if partitions > 1 {
+            server.begin_partition(partition);
+            print!("partition {partition}: ");
+        }
+        if partition == 0 && arguments.partition.is_none() {
+            state_partitions(target.as_ref(), partitions)?;
+        }
+        take_into(
+            target.as_ref(),
+            &mut server,
+            &options,
+            arguments.follow,
+            &stop,
+            &mut progress,
+        )?;
+        bar.reset();
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn take_into(
+    target: &dyn Target,
+    server: &mut Server,
+    options: &BackupOptions,
+    follows: bool,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
     let mut told = 0;
     let mut go_on = |taken: &BackupSummary| {
         if taken.steps.len() > told {
@@ -84,11 +128,10 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
         }
         !stop.load(Ordering::Relaxed)
     };
-    let taken = take(target.as_ref(), &mut server, &options, &mut progress, &mut go_on);
-    bar.finish_and_clear();
+    let taken = take(target, server, options, progress, &mut go_on);
     server.end();
     let taken = taken?;
-    if !arguments.follow {
+    if !follows {
         warn_of_gap(taken.gap);
         println!("{}", describe(&taken));
     }
@@ -153,6 +196,8 @@ struct Server {
     base: String,
     key: String,
     partition: Option<u32>,
+    /// The partition is one of those that are backed up together.
+    is_of_all: bool,
     /// The chain of the backup that it has begun.
     id: Option<String>,
 }
@@ -173,8 +218,26 @@ impl Server {
             base,
             key: format!("Bearer {key}"),
             partition,
+            is_of_all: false,
             id: None,
         }
+    }
+
+    /// Returns how many partitions the server has.
+    fn partitions(&self) -> Result<u32> {
+        let url = format!("{}/admin/v1/partitions", self.base);
+        let asked = self.agent.get(&url).header("authorization", &self.key).call();
+        // One that does not say has one, or refuses a backup that names none.
+        if asked.as_ref().is_ok_and(|answer| !answer.status().is_success()) {
+            return Ok(1);
+        }
+        let listed: Value = serde_json::from_slice(&read(asked)?)?;
+        let all = listed["partitions"].as_array().map_or(1, Vec::len);
+        Ok(u32::try_from(all)?)
+    }
+
+    fn begin_partition(&mut self, partition: u32) {
+        (self.partition, self.is_of_all, self.id) = (Some(partition), true, None);
     }
 
     fn ask(&self, what: &str, wanted: &Value) -> Result<Vec<u8>, BackupError> {
@@ -213,6 +276,7 @@ impl Source for Server {
         let mut body = json!({ "anchor": anchor, "is_full": is_full });
         if let Some(partition) = self.partition {
             body["partition"] = partition.into();
+            body["is_of_all"] = self.is_of_all.into();
         }
         let body = body.to_string();
         let bytes = read(self.agent.post(&url).header("authorization", &self.key).send(body))?;
@@ -244,6 +308,17 @@ impl Source for Server {
 
 /// For `quartet check --backup`: verifies all that the target holds, and says what it covers.
 pub fn check(address: &str, out: &mut dyn Write) -> Result<()> {
+    let partitions = partitions_in(open_target(address, false)?.as_ref())?;
+    for partition in 0..partitions {
+        if partitions > 1 {
+            writeln!(out, "partition {partition}:")?;
+        }
+        check_partition(&partition_address(address, partition), out)?;
+    }
+    Ok(())
+}
+
+fn check_partition(address: &str, out: &mut dyn Write) -> Result<()> {
     let target = open_target(address, false)?;
     let archive = quartet_backup::Archive::read(target.as_ref())?;
     let chains = archive.chains()?;

@@ -34,7 +34,7 @@ pub struct RestoreArguments {
 
 pub fn restore(arguments: &RestoreArguments) -> Result<()> {
     let data = &arguments.data;
-    let target = open_target(&arguments.from, false)?;
+    let open = |address: &str| open_target(address, false);
     let wanted = FolderRestore {
         at: arguments.at.as_deref().map(version).transpose()?,
         database: arguments.database.clone(),
@@ -45,15 +45,20 @@ pub fn restore(arguments: &RestoreArguments) -> Result<()> {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes);
     };
-    let restored = restore_folder(target.as_ref(), data, &wanted, &mut progress)?;
+    let all = restore_folder(&arguments.from, &open, data, &wanted, &mut progress)?;
     bar.finish_and_clear();
-    println!(
-        "{}: version {}, {} rows, state hash {:032x}",
-        data.display(),
-        restored.version.0,
-        restored.rows,
-        restored.state_hash
-    );
+    for (number, restored) in all.iter().enumerate() {
+        if all.len() > 1 {
+            print!("partition {number} of ");
+        }
+        println!(
+            "{}: version {}, {} rows, state hash {:032x}",
+            data.display(),
+            restored.version.0,
+            restored.rows,
+            restored.state_hash
+        );
+    }
     Ok(())
 }
 

@@ -45,7 +45,7 @@ pub use http::framing;
 pub use http::{Head, Header};
 pub use listeners::{Endpoint, invariants, layer_name};
 pub use metrics::page as metrics_page;
-pub use operations::restoring::{FolderRestore, restore_folder};
+pub use operations::restoring::{FolderRestore, OpenTarget, restore_folder};
 pub use partition_folders::{check_complete, partition_folders};
 pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;

@@ -8,6 +8,7 @@ pub mod cluster;
 mod judgement;
 mod model;
 mod own_thread;
+pub mod partitions;
 mod random;
 mod runtime;
 mod workload;

@@ -61,6 +61,32 @@ async function onRestored(data, look) {
   }
 }
 
+test("several partitions are shown, backed up and restored together", async (t) => {
+  const places = await mkdtemp(join(tmpdir(), "quartet-console-partitions-"));
+  const options = ["--dev", "--partitions", "2", "--backup-targets", `all=${join(places, "all")}`, "--restore-folder", places];
+  const several = await startServer(...options);
+  const page = await openPage(browser);
+  t.after(async () => {
+    await page.finish().finally(() => several.close());
+    await rm(places, { recursive: true, force: true });
+  });
+  await page.goto(several.url);
+  await page.waitForSelector("#keys");
+  await go(page, "databases");
+  await waitForText(page, "default", "#partitions");
+  assert.equal(await page.$$eval("#partitions tbody tr", (rows) => rows.length), 2);
+  await go(page, "backups", "default");
+  await click(page, "#take-all");
+  await waitForText(page, "all rows and the log", "#task");
+  await page.waitForFunction(() => document.querySelectorAll("#chains-all tbody tr").length === 2);
+  assert.deepEqual(await page.$$eval("#chains-all tbody td:first-child", (cells) => cells.map((cell) => cell.textContent)), ["0", "1"]);
+  await click(page, "#chains-all tbody tr:last-child button:enabled");
+  await fill(page, "#restore-into", "again");
+  await click(page, "#restore");
+  await waitForText(page, "quartet serve --data", "#task");
+  assert.deepEqual(await readdir(join(places, "again", "partitions")), ["1"]);
+});
+
 test("a backup is taken, verified and restored into a new folder, as of a moment", async (t) => {
   const { credentials } = await admin(server, "POST", "databases", { name: "shop" });
   await redis(server, credentials.token, "SET", "price", "1");

@@ -311,6 +311,23 @@ def test_an_object_store_keeps_backups(tmp_path):
         assert refused.returncode != 0 and "is missing" in refused.stderr
 
 
+def test_an_object_store_keeps_backups_of_several_partitions(tmp_path):
+    with object_store() as store, serving(options=["--partitions", "2"]) as server:
+        environment, bucket = store.environment, store.client()
+        bucket.create_bucket(Bucket="safe")
+        fill(connect(server), 1)
+        backup(server, "s3://safe/all", **environment)
+        fill(connect(server), 2)
+        backup(server, "s3://safe/all", **environment)
+        state = contents(server)
+        names = {found["Key"] for found in bucket.list_objects_v2(Bucket="safe")["Contents"]}
+        assert {"all/partitions.json", "all/manifest-0000000002.json", "all/partitions/1/manifest-0000000002.json"} <= names
+        checked = run("check", "--backup", "s3://safe/all", **environment)
+        assert checked.returncode == 0 and "partition 1:" in checked.stdout, checked.stdout + checked.stderr
+        assert restored("s3://safe/all", tmp_path / "data", **environment) == state
+        assert (tmp_path / "data" / "partitions" / "1").is_dir()
+
+
 def test_one_of_two_backups_into_one_place_at_the_same_time_is_refused(tmp_path):
     with object_store() as store, serving() as server:
         environment, bucket = store.environment, store.client()

@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 
@@ -238,28 +239,112 @@ def test_metrics_are_of_each_partition(server):
     assert [line.split()[:2] for line in shown.stdout.splitlines()] == [["partition", str(number)] for number in range(4)]
 
 
-def test_backups_are_of_one_partition_and_restored_into_its_folder(server, tmp_path):
+def test_backups_are_of_all_partitions_and_restored_together(server, tmp_path):
     admin = Admin(server)
     databases = [admin.create(name) for name in NAMES[:4]]
     for database in databases:
         fill(server, database, 0)
-    address = f"127.0.0.1:{server.http_port}"
-    unnamed = run("backup", "--server", address, "--key", "dev", "--to", tmp_path / "unnamed")
-    assert unnamed.returncode != 0 and "name one of the 4 partitions" in unnamed.stderr
-    copy = tmp_path / "copy"
-    for number in range(4):
-        target = tmp_path / f"backup-{number}"
-        taken = run("backup", "--server", address, "--key", "dev", "--to", target, "--partition", number)
-        assert taken.returncode == 0, taken.stderr
+    address, backup = f"127.0.0.1:{server.http_port}", tmp_path / "backup"
+    take = ("backup", "--server", address, "--key", "dev", "--to", backup)
+    followed = run(*take, "--follow")
+    assert followed.returncode != 0 and "name one of the 4 partitions" in followed.stderr
+    taken = run(*take)
+    assert taken.returncode == 0, taken.stderr
+    between = max(partition["durable_version"] for partition in partitions_of(server))
     for database in databases:
         fill(server, database, 1)
-    for number in range(4):
-        folder = copy if number == 0 else copy / "partitions" / str(number)
-        done = run("restore", "--from", tmp_path / f"backup-{number}", "--data", folder)
-        assert done.returncode == 0, done.stderr
-    with Server("always", data=str(copy)) as restored:
+    # Only the last of the four is written to behind that: the others cover the time of the second backup all the same.
+    assert run(*take).returncode == 0
+    move_and_wait(server, NAMES[1], 3)
+    late = admin.create("late")
+    fill(server, late, 0)
+    admin.delete(NAMES[2])
+    assert run(*take).returncode == 0
+    checked = run("check", "--backup", backup)
+    assert checked.returncode == 0 and checked.stdout.count("partition ") == 4, checked.stdout + checked.stderr
+    # As of a version that all cover: before the second round, the move, the new database and the deletion.
+    restored = run("restore", "--from", backup, "--data", tmp_path / "before", "--at", between)
+    assert restored.returncode == 0 and restored.stdout.count("partition ") == 4, restored.stdout + restored.stderr
+    with Server("always", data=str(tmp_path / "before"), options=[]) as before:
+        for database in databases:
+            assert Admin(before).show(database["name"])["partition"] == database["partition"]
+            verify(before, database, 1)
+    restored = run("restore", "--from", backup, "--data", tmp_path / "newest", "--engine", "ssd")
+    assert restored.returncode == 0, restored.stderr
+    with Server("always", data=str(tmp_path / "newest"), options=[]) as newest:
+        assert Admin(newest).show(NAMES[1])["partition"] == 3
+        verify(newest, late, 1)
+        for number in (0, 1, 3):
+            verify(newest, databases[number], 2)
+    # One alone, where it was: the others are not in the catalogue, and have no rows.
+    for name, data, options, rounds in [(NAMES[1], "one", [], 2), (NAMES[2], "deleted", ["--at", between], 1)]:
+        restored = run("restore", "--from", backup, "--data", tmp_path / data, "--database", name, *options)
+        assert restored.returncode == 0, restored.stderr
+        with Server("always", data=str(tmp_path / data), options=[]) as one:
+            assert [list(partition["databases"]) for partition in partitions_of(one)].count([name]) == 1
+            verify(one, next(database for database in databases if database["name"] == name), rounds)
+        checked = run("check", "--data", tmp_path / data)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+    gone = run("restore", "--from", backup, "--data", tmp_path / "gone", "--database", NAMES[2])
+    assert gone.returncode != 0 and "was deleted before the version" in gone.stderr, gone.stderr
+    with Server("always", data=str(tmp_path / "small"), options=[]) as small:
+        fewer = run("backup", "--server", f"127.0.0.1:{small.http_port}", "--key", "dev", "--to", backup)
+        assert fewer.returncode != 0 and "a server with 4 partitions, and this one has 1" in fewer.stderr, fewer.stderr
+    (backup / "partitions" / "2").rename(tmp_path / "away")
+    lacking = run("restore", "--from", backup, "--data", tmp_path / "gone")
+    assert lacking.returncode != 0 and not (tmp_path / "gone").exists()
+
+
+def move_and_wait(server, name: str, to: int) -> None:
+    moved = run("admin", "--server", f"127.0.0.1:{server.http_port}", "--key", "dev", "move", name, "--to", to)
+    assert moved.returncode == 0, moved.stdout + moved.stderr
+
+
+def test_a_server_of_several_partitions_takes_backups_itself(tmp_path):
+    options = ["--partitions", "4", "--backup-targets", f"nightly={tmp_path / 'nightly'}", "--restore-folder", str(tmp_path / "restored")]
+    (tmp_path / "restored").mkdir()
+    with Server("always", data=str(tmp_path / "data"), options=options) as server:
+        admin = Admin(server)
+        databases = [admin.create(name) for name in NAMES[:4]]
+        for database in databases:
+            fill(server, database, 0)
+        taken = task(server, "nightly/take", {})
+        assert taken["full"] is True and len(taken["partitions"]) == 4
+        assert task(server, "nightly/verify", {})["chains"] == 4
+        held = ask(server, "GET", "backup-targets/nightly")["chains"]
+        assert [chain["partition"] for chain in held] == [0, 1, 2, 3]
+        shown = {name for chain in held for name in chain["databases"]}
+        assert shown == {"default", *NAMES[:4]}
+        restored = task(server, "nightly/restore", {"into": "all"})
+        assert len(restored["partitions"]) == 4
+        task(server, "nightly/restore", {"into": "one", "database": NAMES[1]})
+    with Server("always", data=str(tmp_path / "restored" / "all"), options=[]) as restored:
         for database in databases:
             verify(restored, database, 1)
+    with Server("always", data=str(tmp_path / "restored" / "one"), options=[]) as restored:
+        verify(restored, databases[1], 1)
+        assert [database["name"] for database in Admin(restored).ask("GET", "")["databases"]] == ["default", NAMES[1]]
+
+
+def ask(server, method: str, path: str, body: object = None):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.http_port}/admin/v1/{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": "Bearer dev"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return json.loads(reply.read())
+
+
+def task(server, path: str, body: object) -> dict:
+    """What a task that the server was asked for has done."""
+    ask(server, "POST", f"backup-targets/{path}", body)
+    ends = time.monotonic() + 60
+    while "done" not in (shown := ask(server, "GET", "backup-targets")["task"]):
+        assert "failed" not in shown and time.monotonic() < ends, shown
+        time.sleep(0.02)
+    return shown["done"]
 
 
 def test_a_folder_of_one_partition_gets_more_and_never_fewer(tmp_path):

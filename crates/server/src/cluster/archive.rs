@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use quartet_backup::{BackupError, BackupOptions, Manifest, open_shared, open_target, take};
-use quartet_engine::Engine;
+use quartet_engine::{Engine, PartitionId};
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::LogSequence;
 
@@ -50,7 +50,7 @@ impl Archiving {
             SystemRuntime::default().make_way();
             let is_over = || over.load(Ordering::Relaxed);
             while !is_over() {
-                let mut source = LocalSource::new(tenants.clone(), &is_over);
+                let mut source = LocalSource::new(tenants.clone(), PartitionId(0), &is_over);
                 if let Err(error) = keep_once(&address, keep, &has_begun, &engine, &mut source, &is_over)
                     && !is_over()
                 {

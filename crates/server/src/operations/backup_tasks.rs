@@ -22,8 +22,11 @@ use std::thread::JoinHandle;
 
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
-use quartet_backup::{Archive, BackupError, BackupOptions, Chain, Progress, open_target, take};
-use quartet_engine::StoreKind;
+use quartet_backup::{
+    Archive, BackupError, BackupOptions, BackupSummary, Chain, Progress, Restored, Target, open_target,
+    partition_address, partitions_in, state_partitions, take,
+};
+use quartet_engine::{PartitionId, StoreKind};
 use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::Version;
 use quartet_tenancy::{DEFAULT_NAME, is_name};
@@ -151,9 +154,14 @@ impl BackupTasks {
             return Ok(json!({ "chains": [] }));
         }
         let target = open_target(address, false).map_err(unreadable)?;
-        let archive = Archive::read(target.as_ref()).map_err(unreadable)?;
-        let chains = archive.chains().map_err(unreadable)?;
-        Ok(json!({ "chains": chains.iter().map(show_chain).collect::<Vec<_>>() }))
+        let mut all = Vec::new();
+        for partition in 0..partitions_in(target.as_ref()).map_err(unreadable)? {
+            let target = open_target(&partition_address(address, partition), false).map_err(unreadable)?;
+            let archive = Archive::read(target.as_ref()).map_err(unreadable)?;
+            let chains = archive.chains().map_err(unreadable)?;
+            all.extend(chains.iter().map(|chain| show_chain(partition, chain)));
+        }
+        Ok(json!({ "chains": all }))
     }
 
     fn take(&self, name: &str, body: &[u8]) -> Result<(u16, Value), Refused> {
@@ -164,20 +172,36 @@ impl BackupTasks {
         let (address, tenants) = (self.address(name)?.to_owned(), self.tenants.clone());
         self.start("take", name, move |state| {
             let is_stopped = || state.is_stopped();
-            let target = Watched::new(open_target(&address, true)?, &is_stopped);
-            let mut source = LocalSource::new(Arc::downgrade(&tenants), &is_stopped);
+            let partitions = tenants.parts.partitions.count() as u32;
             let options = BackupOptions {
                 full: wanted.full,
                 ..BackupOptions::default()
             };
-            let mut progress = |progress| *state.progress.lock() = progress;
-            let taken = take(&target, &mut source, &options, &mut progress, &mut |_| false)?;
+            let mut all: Vec<BackupSummary> = Vec::new();
+            for partition in 0..partitions {
+                let address = partition_address(&address, partition);
+                let target = Watched::new(open_target(&address, true)?, &is_stopped);
+                if partition == 0 {
+                    state_partitions(&target, partitions)?;
+                }
+                let mut source = LocalSource::new(Arc::downgrade(&tenants), PartitionId(partition), &is_stopped);
+                let before = all.iter().map(|taken| taken.bytes).sum::<u64>();
+                let mut progress = |progress: Progress| {
+                    *state.progress.lock() = Progress {
+                        bytes: before + progress.bytes,
+                        bytes_total: before + progress.bytes_total,
+                    };
+                };
+                all.push(take(&target, &mut source, &options, &mut progress, &mut |_| false)?);
+            }
+            let gap = all.iter().find_map(|taken| taken.gap);
             Ok(json!({
-                "bytes": taken.bytes,
-                "full": taken.is_full,
-                "steps": taken.steps.len(),
-                "version": taken.version,
-                "gap": taken.gap.map(|gap| json!({ "after": gap.after.0, "before": gap.before.0 })),
+                "bytes": all.iter().map(|taken| taken.bytes).sum::<u64>(),
+                "full": all.iter().any(|taken| taken.is_full),
+                "steps": all.iter().map(|taken| taken.steps.len()).sum::<usize>(),
+                "version": all[0].version,
+                "partitions": all.iter().map(|taken| json!({ "version": taken.version })).collect::<Vec<_>>(),
+                "gap": gap.map(|gap| json!({ "after": gap.after.0, "before": gap.before.0 })),
             }))
         })
     }
@@ -186,21 +210,30 @@ impl BackupTasks {
         let address = self.address(name)?.to_owned();
         self.start("verify", name, move |state| {
             let is_stopped = || state.is_stopped();
-            let target = Watched::new(open_target(&address, false)?, &is_stopped);
-            let chains = Archive::read(&target)?.chains()?;
-            if chains.is_empty() {
-                bail!("there is no backup");
+            let mut all = Vec::new();
+            for partition in 0..partitions_in(open_target(&address, false)?.as_ref())? {
+                let address = partition_address(&address, partition);
+                let target = Watched::new(open_target(&address, false)?, &is_stopped);
+                let chains = Archive::read(&target)?.chains()?;
+                if chains.is_empty() {
+                    bail!("there is no backup of partition {partition}");
+                }
+                all.push((target, chains));
             }
-            let bytes_total = chains.iter().map(Chain::bytes).sum();
+            let chains: Vec<(&Watched<'_>, &Chain)> = all
+                .iter()
+                .flat_map(|(target, chains)| chains.iter().map(move |chain| (target, chain)))
+                .collect();
+            let bytes_total = chains.iter().map(|(_, chain)| chain.bytes()).sum();
             let mut done = 0;
-            for chain in &chains {
+            for (target, chain) in &chains {
                 let mut progress = |bytes| {
                     *state.progress.lock() = Progress {
                         bytes: done + bytes,
                         bytes_total,
                     };
                 };
-                chain.verify(&target, &mut progress)?;
+                chain.verify(*target, &mut progress)?;
                 done += chain.bytes();
             }
             Ok(json!({ "bytes": bytes_total, "chains": chains.len() }))
@@ -223,19 +256,22 @@ impl BackupTasks {
         let address = self.address(name)?.to_owned();
         self.start("restore", name, move |state| {
             let is_stopped = || state.is_stopped();
-            let target = Watched::new(open_target(&address, false)?, &is_stopped);
+            let open = |address: &str| -> Result<Box<dyn Target + '_>, BackupError> {
+                Ok(Box::new(Watched::new(open_target(address, false)?, &is_stopped)))
+            };
             let wanted = FolderRestore {
                 at: wanted.at.map(Version),
                 database: wanted.database,
                 engine: StoreKind::Ssd,
             };
             let mut progress = |progress| *state.progress.lock() = progress;
-            let restored = restore_folder(&target, &data, &wanted, &mut progress)?;
+            let restored = restore_folder(&address, &open, &data, &wanted, &mut progress)?;
             Ok(json!({
                 "folder": data.display().to_string(),
-                "version": restored.version.0,
-                "rows": restored.rows,
-                "state_hash": format!("{:032x}", restored.state_hash),
+                "version": restored[0].version.0,
+                "rows": restored.iter().map(|restored| restored.rows).sum::<u64>(),
+                "state_hash": format!("{:032x}", restored[0].state_hash),
+                "partitions": restored.iter().map(show_restored).collect::<Vec<_>>(),
             }))
         })
     }
@@ -324,10 +360,19 @@ impl TaskState {
     }
 }
 
-fn show_chain(chain: &Chain) -> Value {
+fn show_restored(restored: &Restored) -> Value {
+    json!({
+        "version": restored.version.0,
+        "rows": restored.rows,
+        "state_hash": format!("{:032x}", restored.state_hash),
+    })
+}
+
+fn show_chain(partition: u32, chain: &Chain) -> Value {
     let base = chain.base();
     let written = chain.steps.last().map_or(0, |step| step.written_micros);
     json!({
+        "partition": partition,
         "oldest": chain.oldest().0,
         "covered": chain.covered().0,
         "follows": chain.follows(),

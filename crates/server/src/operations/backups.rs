@@ -108,6 +108,9 @@ struct Wanted {
     is_full: bool,
     /// A backup is of one partition. May be left out where there is one.
     partition: Option<u32>,
+    /// The backup is one of all partitions: it covers the time at which it was begun, also if
+    /// nobody writes.
+    is_of_all: bool,
 }
 
 #[derive(Deserialize)]
@@ -176,6 +179,9 @@ impl Backups {
         let named = named.filter(|id| partitions.has(*id));
         let partition = named.ok_or(Refused(400, text))?;
         let engine = partitions.engine(partition).clone();
+        if wanted.is_of_all {
+            engine.mark_version().map_err(|error| Refused(503, error.to_string()))?;
+        }
         let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
         begun.databases = database_names(&self.tenants, partition);
         let mut id = [0; 16];

@@ -14,11 +14,6 @@ use crate::tenants::Tenants;
 
 const STOPPED: &str = "it was asked to end";
 
-/// A backup is of one partition, and a target that was named when the server started is of one
-/// backup.
-const ONE_PARTITION_ALONE: &str =
-    "a server of several partitions takes no backups itself: use `quartet backup --partition` for each";
-
 /// True once the backup is to end.
 pub type IsStopped<'s> = &'s (dyn Fn() -> bool + Sync);
 
@@ -66,17 +61,19 @@ impl Target for Watched<'_> {
     }
 }
 
-/// This server's own engine.
+/// An engine of this server.
 pub struct LocalSource<'s> {
     tenants: Weak<Tenants>,
+    partition: PartitionId,
     session: Option<Session>,
     is_stopped: IsStopped<'s>,
 }
 
 impl LocalSource<'_> {
-    pub fn new(tenants: Weak<Tenants>, is_stopped: IsStopped<'_>) -> LocalSource<'_> {
+    pub fn new(tenants: Weak<Tenants>, partition: PartitionId, is_stopped: IsStopped<'_>) -> LocalSource<'_> {
         LocalSource {
             tenants,
+            partition,
             session: None,
             is_stopped,
         }
@@ -96,12 +93,16 @@ impl Source for LocalSource<'_> {
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
         let tenants = self.tenants.upgrade();
         let tenants = tenants.ok_or_else(|| BackupError::Source(STOPPED.into()))?;
-        let parts = &tenants.parts;
-        if parts.partitions.count() > 1 {
-            return Err(BackupError::Source(ONE_PARTITION_ALONE.into()));
+        let partitions = &tenants.parts.partitions;
+        let engine = partitions.engine(self.partition).clone();
+        if partitions.count() > 1 {
+            // The backup covers this time, also if nobody writes to this partition.
+            engine
+                .mark_version()
+                .map_err(|error| BackupError::Source(error.to_string()))?;
         }
-        let (session, mut begun) = Session::begin(parts.engine.clone(), anchor, is_full)?;
-        begun.databases = database_names(&tenants, PartitionId(0));
+        let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
+        begun.databases = database_names(&tenants, self.partition);
         self.session = Some(session);
         Ok(begun)
     }

@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use quartet_backup::{Archive, Chain, Progress, Restore, Restored, Target, restore};
-use quartet_engine::{Engine, EngineOptions, StoreKind};
+use quartet_backup::{
+    Archive, BackupError, Chain, Progress, Restore, Restored, Target, partition_address, partitions_in, restore,
+};
+use quartet_engine::{Engine, EngineOptions, PartitionId, Parts, StoreKind};
 use quartet_env::{RealDisk, SystemClock};
+use quartet_log::FileLogOptions;
 use quartet_model::{DatabaseId, Version};
-use quartet_tenancy::{Catalogue, DEFAULT_NAME, Partitions};
+use quartet_tenancy::{Catalogue, DEFAULT_DATABASE, DEFAULT_NAME, Partitions};
+
+use crate::partition_folders::wanted_folders;
 
 /// The request for a restore.
 pub struct FolderRestore {
@@ -24,57 +29,80 @@ pub struct FolderRestore {
     pub engine: StoreKind,
 }
 
-/// Makes `data`, which is not there or empty. Errors: nothing has that name, or what was there is
-/// as it was.
+/// Opens a target at an address.
+pub type OpenTarget<'f, 't> = &'f dyn Fn(&str) -> Result<Box<dyn Target + 't>, BackupError>;
+
+/// Makes `data`, which is not there or empty, out of the backups at an address: of one partition,
+/// or of all partitions of a server, each as of its own newest version or as of the version that is
+/// wanted. Returns the state of each. Errors: nothing has that name, or what was there is as it
+/// was.
 pub fn restore_folder(
-    target: &dyn Target,
+    address: &str,
+    open: OpenTarget<'_, '_>,
     data: &Path,
     wanted: &FolderRestore,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Restored> {
+) -> Result<Vec<Restored>> {
     let is_empty = !data.exists() || fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_none());
     ensure!(is_empty, "{} is not empty: nothing was written", data.display());
-    let archive = Archive::read(target)?;
-    let chain = archive.chain_at(wanted.at)?;
-    let chain = chain.up_to(wanted.at.unwrap_or(Version(u64::MAX)));
+    let mut chains = Vec::new();
+    let partitions = partitions_in(open(address)?.as_ref())?;
+    for partition in 0..partitions {
+        let target = open(&partition_address(address, partition))?;
+        let found = Archive::read(target.as_ref()).and_then(|archive| archive.chain_at(wanted.at));
+        let chain = match partitions {
+            1 => found?,
+            _ => found.with_context(|| format!("partition {partition}"))?,
+        };
+        chains.push((target, chain.up_to(wanted.at.unwrap_or(Version(u64::MAX)))));
+    }
     let name = wanted.database.as_deref();
-    let database = name.map(|name| find_database(&chain, name)).transpose()?;
-    // It is read twice: to be verified, and to be restored.
-    let (verified, bytes_total) = (chain.bytes(), 2 * chain.bytes());
-    chain.verify(target, &mut |bytes| progress(Progress { bytes, bytes_total }))?;
+    let database = name.map(|name| find_database(&chains, name)).transpose()?;
+    // Each is read twice: to be verified, and to be restored.
+    let bytes_total = chains.iter().map(|(_, chain)| 2 * chain.bytes()).sum();
+    let mut done = 0;
+    let mut told = |bytes| progress(Progress { bytes, bytes_total });
+    for (target, chain) in &chains {
+        chain.verify(target.as_ref(), &mut |bytes| told(done + bytes))?;
+        done += chain.bytes();
+    }
     let unfinished = unfinished(data)?;
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).with_context(|| format!("removing {}", unfinished.display()))?;
     }
-    fs::create_dir_all(&unfinished).with_context(|| format!("making {}", unfinished.display()))?;
-    let disk = Arc::new(RealDisk::open(&unfinished)?);
-    let rows = Restore {
-        at: wanted.at,
-        engine: wanted.engine,
-        database,
-    };
-    let mut told = |bytes| {
-        progress(Progress {
-            bytes: verified + bytes,
-            bytes_total,
-        });
-    };
-    let restored = restore(target, &chain, disk.clone(), rows, &mut told)?;
-    if let (Some(name), Some(id)) = (name, database) {
-        leave_only(disk, wanted.engine, name, id)?;
+    let (mut disks, mut restored) = (Vec::new(), Vec::new());
+    for (folder, (target, chain)) in wanted_folders(&unfinished, Some(chains.len() as u32))?
+        .iter()
+        .zip(&chains)
+    {
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let disk = Arc::new(RealDisk::open(folder)?);
+        let rows = Restore {
+            at: wanted.at,
+            engine: wanted.engine,
+            database,
+        };
+        restored.push(restore(target.as_ref(), chain, disk.clone(), rows, &mut |bytes| {
+            told(done + bytes)
+        })?);
+        done += chain.bytes();
+        disks.push(disk);
+    }
+    if disks.len() > 1 || database.is_some() {
+        settle(disks, wanted.engine, name.zip(database))?;
     } else {
-        drop(disk);
+        drop(disks);
     }
     give_name(&unfinished, data)?;
     Ok(restored)
 }
 
-fn find_database(chain: &Chain, name: &str) -> Result<DatabaseId> {
-    let databases = &chain.base().databases;
-    let found = databases.iter().find(|database| database.name == name);
+/// A database may have moved since the bases were taken: any of them may name it.
+fn find_database(chains: &[(Box<dyn Target + '_>, Chain)], name: &str) -> Result<DatabaseId> {
+    let databases = || chains.iter().flat_map(|(_, chain)| &chain.base().databases);
+    let found = databases().find(|database| database.name == name);
     let names = || {
-        databases
-            .iter()
+        databases()
             .map(|database| database.name.as_str())
             .collect::<Vec<_>>()
             .join(", ")
@@ -83,17 +111,42 @@ fn find_database(chain: &Chain, name: &str) -> Result<DatabaseId> {
     Ok(DatabaseId(found.id))
 }
 
-/// Takes all other databases out of the restored catalogue. One that was deleted and made anew
+/// Ends the moves that were under way, and takes away rows of databases that the catalogue does not
+/// have where they are: they were made, deleted or moved between the versions of two partitions.
+/// With `only`, takes all other databases out of the catalogue. One that was deleted and made anew
 /// behind the base has another number, and none of its rows was restored.
-fn leave_only(disk: Arc<RealDisk>, kind: StoreKind, name: &str, id: DatabaseId) -> Result<()> {
-    let options = EngineOptions {
-        store: Some(kind),
-        ..EngineOptions::default()
+fn settle(disks: Vec<Arc<RealDisk>>, kind: StoreKind, only: Option<(&str, DatabaseId)>) -> Result<()> {
+    let log = FileLogOptions {
+        is_one_of_several: disks.len() > 1,
+        ..FileLogOptions::default()
     };
-    let ended = Box::new(|error: &_| tracing::error!("{error}"));
-    let engine = Engine::open(disk, Arc::new(SystemClock), options, ended, &mut |_| {})?;
-    let partitions = Arc::new(Partitions::new(vec![Arc::new(engine)]));
+    let mut engines = Vec::new();
+    for disk in disks {
+        let options = EngineOptions {
+            store: Some(kind),
+            ..EngineOptions::default()
+        };
+        let ended = Box::new(|error: &_| tracing::error!("{error}"));
+        let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log.clone());
+        engines.push(Arc::new(Engine::open_with(parts, options, ended, &mut |_| {})?));
+    }
+    let partitions = Arc::new(Partitions::new(engines));
     let catalogue = Catalogue::open(partitions.clone(), Box::new(|_| {}))?;
+    if let Some((name, id)) = only {
+        leave_only(&catalogue, name, id)?;
+    }
+    for (partition, engine) in partitions.iter() {
+        clear_strangers(&catalogue, partition, engine)?;
+    }
+    drop(catalogue);
+    let partitions = Arc::into_inner(partitions).context("the engines are still in use")?;
+    for engine in partitions.into_engines() {
+        Arc::into_inner(engine).context("the engine is still in use")?.close()?;
+    }
+    Ok(())
+}
+
+fn leave_only(catalogue: &Catalogue, name: &str, id: DatabaseId) -> Result<()> {
     let is_there = catalogue
         .list()
         .iter()
@@ -109,10 +162,18 @@ fn leave_only(disk: Arc<RealDisk>, kind: StoreKind, name: &str, id: DatabaseId) 
             catalogue.forget(&closed)?;
         }
     }
-    drop(catalogue);
-    let partitions = Arc::into_inner(partitions).context("the engine is still in use")?;
-    for engine in partitions.into_engines() {
-        Arc::into_inner(engine).context("the engine is still in use")?.close()?;
+    Ok(())
+}
+
+fn clear_strangers(catalogue: &Catalogue, partition: PartitionId, engine: &Engine) -> Result<()> {
+    for id in (DEFAULT_DATABASE.0 + 1..=u16::MAX).map(DatabaseId) {
+        let belongs = catalogue
+            .numbered(id)
+            .is_some_and(|database| database.partition() == partition);
+        if engine.stored_bytes(id) > 0 && !belongs {
+            let cleared = engine.clear_database(id)?;
+            ensure!(engine.wait_durable(cleared), "the log has failed");
+        }
     }
     Ok(())
 }
