@@ -46,7 +46,7 @@ pub use words::{Words, refused};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::{Transaction, UniqueId};
@@ -61,6 +61,8 @@ pub struct Indexes {
     /// By the number of an index: its newest document, and since when it is the newest.
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
+    /// Searches whose time was over: those that answered an error, and those that answered a part.
+    pub timeouts: [AtomicU64; 2],
 }
 
 /// How long no document comes into an index until it is quiet.
@@ -97,6 +99,11 @@ impl Indexes {
                 false
             }
         }
+    }
+
+    /// Counts a search whose time was over.
+    pub fn note_timeout(&self, answers_part: bool) {
+        self.timeouts[usize::from(answers_part)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The definitions as the transaction sees them.

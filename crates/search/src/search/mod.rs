@@ -38,7 +38,7 @@ use crate::search::lookup::Lookup;
 use crate::search::matcher::Matcher;
 use crate::search::ranking::{BestIds, BestScores, Candidate, Order};
 use crate::search::scoring::{Measures, Scoring};
-use crate::{Schema, SearchError};
+use crate::{Schema, SearchError, Time};
 
 /// Most hits that a request may skip and take.
 pub const HITS_MAX: usize = 1_000_000;
@@ -156,20 +156,30 @@ pub struct Found {
     pub steps: Option<Step>,
 }
 
-/// Finds the matches of a query. `is_over` is asked from time to time whether the search has taken
-/// too long.
+/// Finds the matches of a query. A part of them has no document that does not match, so it is empty
+/// if the time ends before all conditions are known.
 pub fn search(
     rows: &mut dyn Rows,
     schema: &Schema,
     query: &Query,
     request: &Request,
-    is_over: &dyn Fn() -> bool,
+    time: Time<'_>,
+) -> Result<Found, SearchError> {
+    time.found(found(rows, schema, query, request, time))
+}
+
+fn found(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    query: &Query,
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Found, SearchError> {
     if request.offset.max(request.count) > HITS_MAX {
         return Err(SearchError::Limit(format!("LIMIT exceeds maximum of {HITS_MAX}")));
     }
     let state = State::read(rows);
-    let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
+    let mut lookup = Lookup::new(rows, schema, &state, request, time.question());
     lookup.read(&query.root)?;
     if request.is_total_enough()
         && query.nearest.is_none()
@@ -181,7 +191,7 @@ pub fn search(
         });
     }
     let matcher = lookup.matcher(&query.root)?;
-    let mut search = Search::new(rows, request, is_over, &state);
+    let mut search = Search::new(rows, request, time, &state);
     match &query.nearest {
         None if request.by_key => search.ranked_by_key(matcher),
         None if request.is_by_score() && query.distance_names().is_empty() => search.ranked_by_score(matcher),
@@ -216,13 +226,23 @@ pub fn keys(
     schema: &Schema,
     query: &Query,
     request: &Request,
-    is_over: &dyn Fn() -> bool,
+    time: Time<'_>,
+) -> Result<Keys, SearchError> {
+    time.found(keys_found(rows, schema, query, request, time))
+}
+
+fn keys_found(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    query: &Query,
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Keys, SearchError> {
     let state = State::read(rows);
-    let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
+    let mut lookup = Lookup::new(rows, schema, &state, request, time.question());
     lookup.read(&query.root)?;
     let mut matcher = lookup.matcher(&query.root)?;
-    let mut search = Search::new(rows, request, is_over, &state);
+    let mut search = Search::new(rows, request, time, &state);
     let ids = search.ids(&mut matcher, &mut |_, _| {})?;
     let mut keys = Keys::default();
     search.in_order_of_keys(ids.as_deref(), &mut |_, key| keys.push(key))?;
@@ -235,7 +255,7 @@ type Keyed = (Vec<u8>, DocumentId);
 struct Search<'s> {
     rows: &'s mut dyn Rows,
     request: &'s Request,
-    is_over: &'s dyn Fn() -> bool,
+    time: Time<'s>,
     scoring: Scoring,
     /// How many there are.
     documents: u64,
@@ -256,11 +276,11 @@ impl Request {
 }
 
 impl<'s> Search<'s> {
-    fn new(rows: &'s mut dyn Rows, request: &'s Request, is_over: &'s dyn Fn() -> bool, state: &State) -> Search<'s> {
+    fn new(rows: &'s mut dyn Rows, request: &'s Request, time: Time<'s>, state: &State) -> Search<'s> {
         Search {
             rows,
             request,
-            is_over,
+            time,
             scoring: Scoring::new(request.scorer, state),
             documents: state.documents,
             checked: 0,
@@ -273,7 +293,9 @@ impl<'s> Search<'s> {
         let (mut total, mut best, mut from) = (0, 0.0_f64, 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             if is_total_enough {
                 total += 1;
                 continue;
@@ -301,7 +323,9 @@ impl<'s> Search<'s> {
         let (mut total, mut best, mut constant, mut from) = (0, 0.0_f64, None, 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             total += 1;
             let score = match constant {
                 Some(constant) => constant,
@@ -356,7 +380,9 @@ impl<'s> Search<'s> {
         let (mut ids, mut from) = (Vec::new(), 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             ids.push(id);
             visit(matcher, id);
         }
@@ -374,31 +400,32 @@ impl<'s> Search<'s> {
         {
             let mut keyed: Vec<Keyed> = Vec::with_capacity(ids.len());
             for id in ids {
-                self.check()?;
+                if self.is_over()? {
+                    break;
+                }
                 keyed.push((self.key(*id), *id));
             }
             keyed.sort_unstable();
             keyed.iter().for_each(|(key, id)| visit(*id, key));
             return Ok(());
         }
-        let (start, is_over) = (key_row(b""), self.is_over);
-        let (mut read, mut took_too_long) = (0, false);
+        let (start, time) = (key_row(b""), self.time);
+        let (mut read, mut ends) = (0, Ok(false));
         self.rows.scan(&start, &after(&start), &mut |key, row| {
             let id = id_of(row);
             if ids.is_none_or(|ids| ids.binary_search(&id).is_ok()) {
                 visit(id, &key[1..]);
             }
             read += 1;
-            took_too_long = u64::is_multiple_of(read, CANDIDATES_BETWEEN_CHECKS) && is_over();
-            match took_too_long {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if u64::is_multiple_of(read, CANDIDATES_BETWEEN_CHECKS) {
+                ends = time.is_over();
+            }
+            match ends {
+                Ok(false) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
             }
         });
-        match took_too_long {
-            true => Err(SearchError::Timeout),
-            false => Ok(()),
-        }
+        ends.map(|_| ())
     }
 
     fn score(&mut self, matcher: &Matcher, id: DocumentId, lengths: &mut Lengths) -> f64 {
@@ -419,7 +446,9 @@ impl<'s> Search<'s> {
         let (last, ids) = best.last;
         let mut found: Vec<(f64, Vec<u8>, DocumentId)> = Vec::new();
         for (score, id) in best.better {
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             found.push((score, self.key(id), id));
         }
         let first = self.first_by_key(&ids, best.wanted)?;
@@ -451,7 +480,9 @@ impl<'s> Search<'s> {
         }
         let mut first: BinaryHeap<Keyed> = BinaryHeap::new();
         for id in ids {
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             self.rows.show(&document_row(*id), &mut |row| {
                 let key = DocumentRow::read(row).key;
                 let is_full = first.len() == count;
@@ -482,7 +513,7 @@ impl<'s> Search<'s> {
                 false => ControlFlow::Break(()),
             }
         });
-        self.check()?;
+        self.is_over()?;
         Ok((found.len() == count).then_some(found))
     }
 
@@ -543,11 +574,12 @@ impl<'s> Search<'s> {
         })
     }
 
-    fn check(&mut self) -> Result<(), SearchError> {
+    /// Asked for each candidate. Returns true if the search has to do with those before it.
+    fn is_over(&mut self) -> Result<bool, SearchError> {
         self.checked += 1;
-        match self.checked.is_multiple_of(CANDIDATES_BETWEEN_CHECKS) && (self.is_over)() {
-            true => Err(SearchError::Timeout),
-            false => Ok(()),
+        match self.checked.is_multiple_of(CANDIDATES_BETWEEN_CHECKS) {
+            true => self.time.is_over(),
+            false => Ok(false),
         }
     }
 }

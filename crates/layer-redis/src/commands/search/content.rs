@@ -3,12 +3,11 @@
 
 use std::ops::ControlFlow;
 
-use quartet_search::SearchError;
 use quartet_search::aggregate::Value;
 use quartet_search::query::Query;
 use quartet_search::search::{self, Found, Hit, Keys, Request};
+use quartet_search::{SearchError, Time};
 
-use super::arguments::Common;
 use super::contents::Contents;
 use super::upkeep::{self, Followed};
 use crate::handler::context::Context;
@@ -107,19 +106,20 @@ pub fn run(
     context: &mut Context<'_, '_>,
     index: &Index,
     query: &Query,
-    (common, request): (&Common, &Request),
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Found, ErrorReply> {
-    let is_over = common.clock(context);
     let groups = context.groups;
     let of_index = || groups.indexes().codes.of(&index.number, groups.engine().memory());
     let codes = query.nearest.as_ref().and_then(|_| of_index());
-    let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
     let request = &Request {
         codes,
         ..request.clone()
     };
-    Ok(search::search(&mut rows, schema, query, request, &is_over)?)
+    let found = rows(context, index, time.question())
+        .and_then(|mut rows| search::search(&mut rows, schema, query, request, time));
+    Ok(time.found(found)?)
 }
 
 /// The keys of all matches in their order, see [`rows`].
@@ -127,20 +127,21 @@ pub fn keys(
     context: &mut Context<'_, '_>,
     index: &Index,
     query: &Query,
-    (common, request): (&Common, &Request),
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Keys, ErrorReply> {
-    let is_over = common.clock(context);
-    let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
-    Ok(search::keys(&mut rows, schema, query, request, &is_over)?)
+    let found = rows(context, index, time.question())
+        .and_then(|mut rows| search::keys(&mut rows, schema, query, request, time));
+    Ok(time.found(found)?)
 }
 
-/// Asked before the contents of each hit are read: `count` were before it. Refuses to go on when
-/// the search's time is over.
-pub fn check_time(count: usize, is_over: &dyn Fn() -> bool) -> Result<(), ErrorReply> {
-    match count % HITS_BETWEEN_CHECKS == HITS_BETWEEN_CHECKS - 1 && is_over() {
-        true => Err(SearchError::Timeout.into()),
-        false => Ok(()),
+/// Asked before the contents of each hit are read: `count` were before it. Returns true if these
+/// are the answer, as the search's time is over.
+pub fn is_over(count: usize, time: Time<'_>) -> Result<bool, SearchError> {
+    match count % HITS_BETWEEN_CHECKS == HITS_BETWEEN_CHECKS - 1 {
+        true => time.is_over(),
+        false => Ok(false),
     }
 }
 
