@@ -9,6 +9,7 @@
 //! 'S' 'k' alias           the name of such an index, which need not be there
 //! 'S' 'b' number          the index is being filled: cursor of SCAN (8), 1 if documents are analysed anew
 //! 'S' 'f' number          documents that could not be indexed: see `Failures`
+//! 'S' 't' number          when a temporary index was used: see `temporary`
 //! 'S' 'd' number ...      the index's own rows: `quartet_search`
 //! 'S' 'y' length name word   a word of a dictionary; the length has two bytes
 //! ```
@@ -29,6 +30,7 @@ mod key_index;
 mod marks;
 mod rows;
 mod stored;
+pub mod temporary;
 mod vectors;
 mod words;
 
@@ -61,6 +63,7 @@ pub struct Indexes {
     /// By the number of an index: its newest document, and since when it is the newest.
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
+    pub uses: temporary::Uses,
     /// Searches whose time was over: those that answered an error, and those that answered a part.
     pub timeouts: [AtomicU64; 2],
 }

@@ -68,6 +68,7 @@ pub(super) fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> 
     let catalogue = context.groups.indexes().catalogue(context.tx);
     let index = catalogue.find(name).ok_or_else(|| not_found(name))?;
     check_access(context, &index.definition.prefixes, writes)?;
+    context.groups.indexes().uses.note(index, context.now_ms);
     Ok(index.clone())
 }
 
