@@ -2,7 +2,7 @@
 //! keys that were there before, a few at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use quartet_engine::{PartitionGuard, Role, Transaction, UniqueId};
 
 use crate::access::acl::User;
 use crate::commands::search::{upkeep, upstash};
-use crate::indexes::{Catalogue, Index, StoredIndex};
+use crate::indexes::{Catalogue, Index, IndexFigures, StoredIndex};
 use crate::layer::Redis;
 
 /// Keys that are looked at under one hold of the lock.
@@ -206,6 +206,25 @@ impl Redis {
         }
         drop(partition);
         self.send_outbox();
+    }
+
+    /// Searches whose time was over: those that answered an error, and those that answered a part.
+    pub fn search_timeouts(&self) -> &[AtomicU64; 2] {
+        &self.indexes.timeouts
+    }
+
+    /// The figures of all indexes. While somebody keeps the lock they are those of an earlier call.
+    pub fn index_figures(&self) -> Vec<IndexFigures> {
+        if !self.changes.are_indexed() {
+            return Vec::new();
+        }
+        let is_busy = self.engine.is_busy();
+        let Some(partition) = (!is_busy).then(|| self.read_in_time().ok()).flatten() else {
+            return self.indexes.figures(None);
+        };
+        let mut frozen = partition.freeze(self.space);
+        drop(partition);
+        self.indexes.figures(Some(&mut frozen.transaction()))
     }
 
     /// Waits until all indexes are full, or a search's time is over.

@@ -26,6 +26,7 @@ mod codes;
 mod cursors;
 mod definition;
 mod failures;
+pub mod figures;
 mod key_index;
 mod marks;
 mod rows;
@@ -39,6 +40,7 @@ pub use codes::AllCodes;
 pub use cursors::{Cursor, Cursors, bytes};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
+pub use figures::IndexFigures;
 pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
 pub use rows::{Overlay, TransactionRows};
@@ -64,6 +66,8 @@ pub struct Indexes {
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
     pub uses: temporary::Uses,
+    /// As they were when they were last read.
+    figures: Mutex<Vec<IndexFigures>>,
     /// Searches whose time was over: those that answered an error, and those that answered a part.
     pub timeouts: [AtomicU64; 2],
 }
@@ -102,6 +106,16 @@ impl Indexes {
                 false
             }
         }
+    }
+
+    /// The figures of all indexes, read anew if `tx` is given.
+    pub fn figures(&self, tx: Option<&mut Transaction<'_>>) -> Vec<IndexFigures> {
+        if let Some(tx) = tx {
+            let catalogue = self.catalogue(tx);
+            let read = figures::figures(tx, &catalogue);
+            *self.figures.lock() = read;
+        }
+        self.figures.lock().clone()
     }
 
     /// Counts a search whose time was over.

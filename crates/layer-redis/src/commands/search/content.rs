@@ -39,14 +39,9 @@ pub fn wait_for(
     if !context.client.may_take_long {
         return Ok(Some(Outcome::RunLong));
     }
-    let percent = 100.0 * share(progress.cursor);
+    let percent = 100.0 * progress.share();
     let name = String::from_utf8_lossy(index.name());
     Err(format!("{code} Index {name} is being filled: {percent:.1}% of the keys were looked at").into())
-}
-
-/// The part of all keys that lies before a cursor of SCAN.
-pub fn share(cursor: u64) -> f64 {
-    cursor as f64 / (1u64 << 53) as f64
 }
 
 /// The index as the transaction sees it. Keys and fields whose time is over are not in it although
