@@ -13,6 +13,7 @@ import { KeyValue } from "./keyvalue.js";
 import { Keys } from "./redis.js";
 import { Operations } from "./operations.js";
 import { Pad } from "./pad.js";
+import { Search } from "./search.js";
 import { Tail } from "./tail.js";
 
 const VIEWS = {
@@ -20,6 +21,7 @@ const VIEWS = {
   fauna: Fauna,
   dynamodb: DynamoDb,
   keyvalue: KeyValue,
+  search: Search,
   pad: Pad,
   tail: Tail,
   operations: Operations,

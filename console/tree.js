@@ -7,6 +7,7 @@ import { Busy, Problem, link, useChanges, useLoaded } from "./ui.js";
 import * as dynamodb from "./dynamodb.js";
 import * as fauna from "./fauna.js";
 import * as keyvalue from "./keyvalue.js";
+import * as search from "./search.js";
 import { toHex } from "./tuples.js";
 
 /** Keys below a prefix that tell what its level consists of. */
@@ -113,11 +114,19 @@ function Directories({ database, prefix, parts }) {
   return html`<${Level} load=${() => keyvalue.directories(database, prefix)} inputs=${[database, toHex(prefix)]} show=${show} empty="no directories" />`;
 }
 
+function Indexes({ database, parts }) {
+  const show = (name) => html`<${Branch} key=${shown(name)} title=${shown(name)} href=${link("search", database, shown(name))}
+    isCurrent=${parts[0] === "search" && parts[1] === database && parts[2] === shown(name)} />`;
+  return html`<${Level} load=${() => search.names(database)} inputs=${[database]} show=${show} empty="no indexes" />`;
+}
+
 function Database({ database, parts }) {
   const { name } = database;
   return html`
     ${database.redis && html`<${Branch} title="Redis" isOpen=${parts[1] === name} href=${link("redis", name)} isCurrent=${parts[0] === "redis" && parts[1] === name && !parts[2]}
       children=${() => html`<${Prefixes} database=${name} prefix="" parts=${parts} />`} />`}
+    ${database.redis && html`<${Branch} title="Search" href=${link("search", name)} isCurrent=${parts[0] === "search" && parts[1] === name && !parts[2]}
+      children=${() => html`<${Indexes} database=${name} parts=${parts} />`} />`}
     ${database.fauna && html`<${Branch} title="FaunaDB" isOpen=${parts[0] === "fauna" && parts[1] === name} href=${link("fauna", name)} isCurrent=${parts[0] === "fauna" && parts[1] === name && !parts[2]}
       children=${() => html`<${FaunaBelow} database=${name} path="" parts=${parts} />`} />`}
     ${database.dynamodb && html`<${Branch} title="DynamoDB" isOpen=${parts[0] === "dynamodb" && parts[1] === name} href=${link("dynamodb", name)} isCurrent=${parts[0] === "dynamodb" && parts[1] === name && !parts[2]}

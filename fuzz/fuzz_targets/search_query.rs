@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use quartet_search::query::{Expander, Parameters, parse, parse_first};
 use quartet_search::search::{Request, search};
 use quartet_search::vectors::{Component, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, index};
+use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, Time, index};
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     let mut missing = Field::tag("m");
@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
     };
     query.explain(&SCHEMA);
     let found = ROWS.clone().map(|mut rows| {
-        let found = search(&mut rows, &SCHEMA, &query, &Request::default(), &|| false);
+        let found = search(&mut rows, &SCHEMA, &query, &Request::default(), Time::until(&|| false));
         found.map(|found| (found.total, found.hits.into_iter().map(|hit| (hit.key, hit.score.to_bits())).collect::<Vec<_>>()))
     });
     assert_eq!(found[0], found[1]);

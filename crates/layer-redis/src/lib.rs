@@ -37,6 +37,7 @@ pub use execution::feed::RedisChanges;
 pub use execution::long_run::LongRun;
 pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
 pub use handler::outcome::Deferred;
+pub use indexes::IndexFigures;
 pub use invariants::RedisInvariants;
 pub use keyspace::late_part::Made;
 pub use layer::{Announcement, Directory, Identity, MODULES, RdbFile, Redis, Resources};

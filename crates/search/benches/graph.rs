@@ -7,7 +7,7 @@ use std::time::Instant;
 use quartet_search::query::{Expander, Parameters, parse};
 use quartet_search::search::{Request, search};
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, graph, index};
+use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, Time, graph, index};
 
 const QUERIES: u64 = 200;
 const NEAREST: usize = 10;
@@ -80,7 +80,7 @@ fn nearest(rows: &mut MemoryRows, schema: &Schema, vector: Vec<u8>, candidates: 
     };
     let query = parse(schema, text.as_bytes(), &parameters, Expander::All).unwrap();
     let start = Instant::now();
-    let found = search(rows, schema, &query, &Request::default(), &|| false).unwrap();
+    let found = search(rows, schema, &query, &Request::default(), Time::until(&|| false)).unwrap();
     let time = start.elapsed().as_secs_f64();
     (found.hits.into_iter().map(|hit| hit.key).collect(), time)
 }

@@ -18,7 +18,7 @@ use documents::{Texts, TransactionRows, WORDS, engine, schema, space};
 use quartet_engine::Engine;
 use quartet_search::query::{Expander, Parameters, parse};
 use quartet_search::search::{Request, search};
-use quartet_search::{Document, Field, Schema, WriteRows, analysis, index};
+use quartet_search::{Document, Field, Schema, Time, WriteRows, analysis, index};
 
 const SEARCHES: u32 = 200;
 
@@ -150,7 +150,7 @@ fn search_micros(engine: &Engine, schema: &Schema) -> f64 {
             schema,
             &query,
             &Request::default(),
-            &|| false,
+            Time::until(&|| false),
         )
         .expect("an answer");
     }

@@ -13,7 +13,7 @@ use documents::{Texts, TransactionRows, engine, schema, space};
 use quartet_engine::Engine;
 use quartet_search::query::{Expander, Parameters, Query, parse};
 use quartet_search::search::{Request, search};
-use quartet_search::{Document, Field, Schema, index};
+use quartet_search::{Document, Field, Schema, Time, index};
 
 const ROUNDS: usize = 30;
 const QUERIES: usize = 20;
@@ -101,7 +101,7 @@ fn measure(engine: &Engine, schema: &Schema, (name, count): (&str, usize), query
         for query in &queries {
             let mut transaction = frozen.transaction();
             let rows = &mut TransactionRows(&mut transaction);
-            let found = search(rows, schema, query, &request, &|| false).expect("an answer");
+            let found = search(rows, schema, query, &request, Time::until(&|| false)).expect("an answer");
             total += found.total;
         }
         least = least.min(cpu_seconds() - began);

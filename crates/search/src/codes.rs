@@ -513,7 +513,7 @@ mod tests {
     use crate::query::{Expander, Parameters, Query, parse};
     use crate::search::{Found, Request, search};
     use crate::vectors::Component;
-    use crate::{Document, Field, FieldKind, MemoryRows, Schema, index};
+    use crate::{Document, Field, FieldKind, MemoryRows, Schema, Time, index};
 
     const DIMENSIONS: usize = 5;
 
@@ -549,7 +549,7 @@ mod tests {
             codes: codes.cloned(),
             ..Request::default()
         };
-        search(rows, schema, &query, &request, &|| false).unwrap()
+        search(rows, schema, &query, &request, Time::until(&|| false)).unwrap()
     }
 
     fn component() -> impl Strategy<Value = f64> {

@@ -635,7 +635,7 @@ mod tests {
     use crate::query::{Expander, Parameters, parse};
     use crate::search::{Request, search};
     use crate::vectors::{Component, Metric};
-    use crate::{Document, Field, MemoryRows, index};
+    use crate::{Document, Field, MemoryRows, Time, index};
 
     const DIMENSIONS: usize = 16;
     const COUNT: u64 = 250;
@@ -673,7 +673,7 @@ mod tests {
     fn nearest(rows: &mut MemoryRows, schema: &Schema, vector: &[u8]) -> Vec<Vec<u8>> {
         let parameters: Parameters = [("q".to_owned(), vector.to_vec())].into();
         let query = parse(schema, b"*=>[KNN 10 @v $q]", &parameters, Expander::All).unwrap();
-        let found = search(rows, schema, &query, &Request::default(), &|| false).unwrap();
+        let found = search(rows, schema, &query, &Request::default(), Time::until(&|| false)).unwrap();
         found.hits.into_iter().map(|hit| hit.key).collect()
     }
 

@@ -7,7 +7,7 @@ use quartet_search::aggregate::{Expression, Record, Value};
 use quartet_search::query::{Expander, Parameters, parse, parse_first};
 use quartet_search::search::{Request, search};
 use quartet_search::vectors::{Component, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, index};
+use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, Time, index};
 
 const OF_QUERIES: &[&str] = &[
     "hello",
@@ -161,7 +161,7 @@ proptest! {
             };
             query.explain(&schema);
             let [unsettled, settled] = rows(&schema).map(|mut rows| {
-                search(&mut rows, &schema, &query, &Request::default(), &|| false)
+                search(&mut rows, &schema, &query, &Request::default(), Time::until(&|| false))
             });
             prop_assert_eq!(unsettled, settled);
         }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use quartet_search::query::{Expander, Parameters, parse};
 use quartet_search::search::{Request, Revision, Scorer, search};
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, Json, MemoryRows, Schema, SearchError, index};
+use quartet_search::{Document, Field, FieldKind, Json, MemoryRows, Schema, SearchError, Time, index};
 use serde_json::Value;
 
 fn recordings(name: &str) -> Vec<Value> {
@@ -162,7 +162,7 @@ fn found(
         scorer,
         ..Request::default()
     };
-    let found = search(rows, schema, &query, &request, &|| false)?;
+    let found = search(rows, schema, &query, &request, Time::until(&|| false))?;
     assert_eq!(found.total as usize, found.hits.len());
     let ordered = found
         .hits
@@ -318,7 +318,7 @@ fn json_values_are_indexed_as_the_original_indexes_them() {
         for query in line["asked"].as_array().unwrap() {
             let matches = line["matches"].as_array().unwrap().contains(query);
             let query = parse(&schema, query.as_str().unwrap().as_bytes(), &parameters, Expander::All).unwrap();
-            let found = search(&mut rows, &schema, &query, &Request::default(), &|| false).unwrap();
+            let found = search(&mut rows, &schema, &query, &Request::default(), Time::until(&|| false)).unwrap();
             assert_eq!(found.total, u64::from(matches), "{line}: {query:?}");
         }
         assert!(index::remove(&mut rows, b"k"));
@@ -420,7 +420,7 @@ fn difference(rows: &mut MemoryRows, schema: &Schema, line: &Value) -> Option<St
         scorer: Scorer::Bm25Std(Revision::Search2_10),
         ..Request::default()
     };
-    let found = search(rows, schema, &query, &request, &|| false).unwrap();
+    let found = search(rows, schema, &query, &request, Time::until(&|| false)).unwrap();
     let expected = line["hits"].as_array().unwrap();
     let mut ours: Vec<_> = found.hits.iter().map(|hit| String::from_utf8_lossy(&hit.key)).collect();
     let mut theirs: Vec<_> = expected.iter().map(|hit| hit[0].as_str().unwrap()).collect();

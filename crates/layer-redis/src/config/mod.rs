@@ -49,6 +49,8 @@ parameters! {
     stream_node_max_bytes = 4096;
     search_timeout = 500;
     search_default_dialect = 2;
+    // 1: a search whose time is over answers what it has found.
+    search_answers_parts = 0;
     slowlog_log_slower_than = 10_000;
     slowlog_max_len = 128;
     commandlog_request_larger_than = 1 << 20;
@@ -217,6 +219,12 @@ impl Config {
         let limits = self.text_of("client-output-buffer-limit");
         let hard = limits.split(' ').nth(5).and_then(|word| word.parse().ok()).unwrap_or(0);
         (kept, if hard == 0 { LAG_BYTES_MAX } else { hard.max(kept) })
+    }
+
+    /// Keeps what a search answers whose time is over.
+    pub(crate) fn answer_parts(&self, text: &str) {
+        let answers_parts = i64::from(text == "return");
+        self.search_answers_parts.store(answers_parts, Ordering::Relaxed);
     }
 
     /// Keeps which keys go when memory is short.

@@ -280,7 +280,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("server_cpulist", None, Text, "", Immutable, Kept),
     row("search-default-dialect", None, Integer(1, 4), "2", Modifiable, Number(|config| &config.search_default_dialect)),
     row("search-enable-unstable-features", None, Boolean, "no", Modifiable, Kept),
-    row("search-on-timeout", None, Choice(&["fail"]), "fail", Modifiable, Kept),
+    row("search-on-timeout", None, Choice(&["fail", "return"]), "fail", Modifiable, Parsed(Config::answer_parts)),
     row("search-timeout", None, Integer(0, INT_MAX), "500", Modifiable, Number(|config| &config.search_timeout)),
     row("set-max-intset-entries", None, Integer(0, i64::MAX), "512", Modifiable, Number(|config| &config.set_max_intset_entries)),
     row("set-max-listpack-entries", None, Integer(0, i64::MAX), "128", Modifiable, Kept),

@@ -97,6 +97,7 @@ impl Redis {
         if !self.may_expire(now_micros / 1000) || !self.expiry.is_active.load(Ordering::Relaxed) {
             return;
         }
+        self.drop_idle_indexes();
         // While somebody keeps the lock nothing expires; the next cycle comes soon.
         while let Ok(mut partition) = self.partition_in_time() {
             if self.should_evict() {

@@ -1,15 +1,16 @@
 //! Search indexes follow the keys inside the transaction that changes them, and are filled with the
 //! keys that were there before, a few at a time.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quartet_engine::{PartitionGuard, Role, Transaction};
+use quartet_engine::{PartitionGuard, Role, Transaction, UniqueId};
 
 use crate::access::acl::User;
 use crate::commands::search::{upkeep, upstash};
-use crate::indexes::StoredIndex;
+use crate::indexes::{Catalogue, Index, IndexFigures, StoredIndex};
 use crate::layer::Redis;
 
 /// Keys that are looked at under one hold of the lock.
@@ -17,6 +18,9 @@ const STEP_KEYS: u64 = 16;
 
 /// How long one call of the cycle goes on filling, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
+
+/// Temporary indexes that are dropped in one cycle.
+const IDLE_AT_ONCE: usize = 16;
 
 /// Keys of an index that are removed in one transaction.
 const REMOVED_KEYS: usize = 64;
@@ -108,17 +112,22 @@ impl Redis {
     /// Removes keys of an index that is to be dropped with them, some at a time, until few are
     /// left.
     pub fn remove_keys_of_index(&self, name: &[u8], user: &User) {
+        self.remove_keys_of(&|catalogue| {
+            let index = catalogue.find(name)?;
+            user.has_prefixes(&index.definition.prefixes, true)
+                .then(|| index.clone())
+        });
+    }
+
+    fn remove_keys_of(&self, find: &dyn Fn(&Catalogue) -> Option<Arc<Index>>) {
         let mut left = None;
         while let Ok(mut partition) = self.partition_in_time() {
             let now_ms = partition.now_micros() / 1000;
             let removed = partition.execute(self.space, |tx| -> Result<(usize, usize), ()> {
                 let catalogue = self.indexes.catalogue(tx);
-                let index = catalogue.find(name).ok_or(())?;
-                if !user.has_prefixes(&index.definition.prefixes, true) {
-                    return Err(());
-                }
-                let count = upkeep::document_count(tx, index);
-                let names = upkeep::keys_of(tx, index, REMOVED_KEYS);
+                let index = find(&catalogue).ok_or(())?;
+                let count = upkeep::document_count(tx, &index);
+                let names = upkeep::keys_of(tx, &index, REMOVED_KEYS);
                 let mut keys = self.keyspace(tx, 0, now_ms);
                 names.iter().for_each(|name| _ = keys.remove(name));
                 self.follow_changes(tx, now_ms);
@@ -139,6 +148,83 @@ impl Redis {
                 return;
             }
         }
+    }
+
+    /// Drops temporary indexes that nobody has used for as long as they say, with their keys.
+    pub(crate) fn drop_idle_indexes(&self) {
+        if !self.changes.are_indexed() {
+            return;
+        }
+        let Ok(mut partition) = self.partition_in_time() else {
+            return;
+        };
+        let now_ms = partition.now_micros() / 1000;
+        let idle = partition.execute(self.space, |tx| -> Result<_, ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            let is_idle = |index: &&Arc<Index>| self.indexes.uses.keep(tx, index, now_ms);
+            let idle = catalogue.indexes().filter(is_idle).take(IDLE_AT_ONCE);
+            Ok(idle.map(|index| (index.name.clone(), index.number)).collect::<Vec<_>>())
+        });
+        drop(partition);
+        for (name, number) in idle.map(|(idle, _)| idle).unwrap_or_default() {
+            self.drop_with_keys(&name, &number);
+        }
+    }
+
+    /// Drops an index with its keys. Another one of its name stays.
+    fn drop_with_keys(&self, name: &[u8], number: &UniqueId) {
+        let find = |catalogue: &Catalogue| {
+            let index = catalogue.named(name).filter(|index| index.number == *number);
+            index.cloned()
+        };
+        self.remove_keys_of(&find);
+        let Ok(mut partition) = self.partition_in_time() else {
+            return;
+        };
+        let now_ms = partition.now_micros() / 1000;
+        let dropped = partition.execute(self.space, |tx| -> Result<(), ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            let index = find(&catalogue).ok_or(())?;
+            let names = upkeep::keys_of(tx, &index, usize::MAX);
+            let mut keys = self.keyspace(tx, 0, now_ms);
+            names.iter().for_each(|name| _ = keys.remove(name));
+            self.follow_changes(tx, now_ms);
+            index.clear(tx, &catalogue);
+            Ok(())
+        });
+        let Ok(((), dependency)) = dropped else {
+            self.changes.take();
+            return self.forget_indexes();
+        };
+        self.indexes.commit();
+        self.indexes.uses.forget(number);
+        self.cursors.forget(number);
+        self.tell_removed(dependency);
+        if self.replication.is_on() {
+            self.replication.gather(0, &[b"FT._DROPINDEXIFX".as_slice(), name]);
+            self.replication.commit(dependency);
+        }
+        drop(partition);
+        self.send_outbox();
+    }
+
+    /// Searches whose time was over: those that answered an error, and those that answered a part.
+    pub fn search_timeouts(&self) -> &[AtomicU64; 2] {
+        &self.indexes.timeouts
+    }
+
+    /// The figures of all indexes. While somebody keeps the lock they are those of an earlier call.
+    pub fn index_figures(&self) -> Vec<IndexFigures> {
+        if !self.changes.are_indexed() {
+            return Vec::new();
+        }
+        let is_busy = self.engine.is_busy();
+        let Some(partition) = (!is_busy).then(|| self.read_in_time().ok()).flatten() else {
+            return self.indexes.figures(None);
+        };
+        let mut frozen = partition.freeze(self.space);
+        drop(partition);
+        self.indexes.figures(Some(&mut frozen.transaction()))
     }
 
     /// Waits until all indexes are full, or a search's time is over.

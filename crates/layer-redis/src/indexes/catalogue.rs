@@ -12,6 +12,7 @@ use crate::indexes::failures::Failures;
 use crate::indexes::key_index::KeyIndex;
 use crate::indexes::marks::MARK;
 use crate::indexes::stored::{StoredIndex, each_named, row_parts};
+use crate::indexes::temporary;
 use crate::keyspace::{Kind, packed};
 
 /// The first word of what stands behind the requests if there are synonyms: groups and words in
@@ -219,6 +220,7 @@ impl Index {
             Index::clear_alias(tx, alias);
         }
         Failures::clear(tx, &self.number);
+        temporary::clear(tx, &self.number);
         self.clear_all(tx);
     }
 }

@@ -39,6 +39,8 @@ pub struct Definition {
     pub options: Vec<Accepted>,
     pub names_stop_words: bool,
     pub skips_initial_scan: bool,
+    /// How long it may be idle until it goes with its keys, in milliseconds.
+    pub idle_ms: Option<u64>,
     /// It was altered without a scan, so documents may lack what was added.
     pub keeps_older: bool,
     pub schema: Schema,
@@ -74,6 +76,7 @@ impl Definition {
             options: Vec::new(),
             names_stop_words: false,
             skips_initial_scan: false,
+            idle_ms: None,
             keeps_older: false,
             schema: Schema::default(),
             with_suffixes: Vec::new(),
@@ -161,7 +164,10 @@ impl Definition {
                     return Err("SEARCH_ADD_ARGS Invalid argument for `INDEXALL`, use ENABLE/DISABLE".into());
                 }
             }
-            b"TEMPORARY" => return Err(refused("Indexes that go by themselves (TEMPORARY) are not served")),
+            b"TEMPORARY" => {
+                let seconds: u64 = words.number("TEMPORARY")?;
+                self.idle_ms = Some(seconds.saturating_mul(1000));
+            }
             _ => {
                 let known = OPTIONS.iter().find(|option| option.as_bytes() == upper);
                 let shown = String::from_utf8_lossy(word);

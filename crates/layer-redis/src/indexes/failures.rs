@@ -57,6 +57,16 @@ impl Failures {
         found.map(|(_, failure)| failure.clone()).unwrap_or_default()
     }
 
+    /// The fields that failed by their positions, and those that failed for no field with one that
+    /// there is not, each with its count.
+    pub fn by_field(&self) -> impl Iterator<Item = (u16, u64)> {
+        let fields = self.0.iter().filter(|(field, _)| *field != WHOLE);
+        let of_fields: u64 = fields.clone().map(|(_, failure)| failure.count).sum();
+        let rest = self.of_all().count - of_fields;
+        let rest = (rest > 0).then_some((WHOLE, rest));
+        fields.map(|(field, failure)| (*field, failure.count)).chain(rest)
+    }
+
     /// Counts a document that could not be indexed because of a field; `None`: because of all.
     pub fn note(tx: &mut Transaction<'_>, number: &UniqueId, field: Option<u16>, reason: &str, key: &[u8]) {
         let mut failures = Failures::read(tx, number);

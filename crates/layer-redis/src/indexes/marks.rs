@@ -32,6 +32,11 @@ impl Progress {
     /// Nothing is in the index.
     pub const FIRST: Progress = Progress { cursor: 0, anew: false };
 
+    /// The part of all keys that were looked at.
+    pub fn share(self) -> f64 {
+        self.cursor as f64 / (1u64 << 53) as f64
+    }
+
     pub fn to_row(self) -> Vec<u8> {
         [&self.cursor.to_be_bytes()[..], &[u8::from(self.anew)]].concat()
     }

@@ -9,6 +9,7 @@
 //! 'S' 'k' alias           the name of such an index, which need not be there
 //! 'S' 'b' number          the index is being filled: cursor of SCAN (8), 1 if documents are analysed anew
 //! 'S' 'f' number          documents that could not be indexed: see `Failures`
+//! 'S' 't' number          when a temporary index was used: see `temporary`
 //! 'S' 'd' number ...      the index's own rows: `quartet_search`
 //! 'S' 'y' length name word   a word of a dictionary; the length has two bytes
 //! ```
@@ -25,10 +26,12 @@ mod codes;
 mod cursors;
 mod definition;
 mod failures;
+pub mod figures;
 mod key_index;
 mod marks;
 mod rows;
 mod stored;
+pub mod temporary;
 mod vectors;
 mod words;
 
@@ -37,6 +40,7 @@ pub use codes::AllCodes;
 pub use cursors::{Cursor, Cursors, bytes};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
+pub use figures::IndexFigures;
 pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
 pub use rows::{Overlay, TransactionRows};
@@ -46,7 +50,7 @@ pub use words::{Words, refused};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::{Transaction, UniqueId};
@@ -61,6 +65,11 @@ pub struct Indexes {
     /// By the number of an index: its newest document, and since when it is the newest.
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
+    pub uses: temporary::Uses,
+    /// As they were when they were last read.
+    figures: Mutex<Vec<IndexFigures>>,
+    /// Searches whose time was over: those that answered an error, and those that answered a part.
+    pub timeouts: [AtomicU64; 2],
 }
 
 /// How long no document comes into an index until it is quiet.
@@ -97,6 +106,21 @@ impl Indexes {
                 false
             }
         }
+    }
+
+    /// The figures of all indexes, read anew if `tx` is given.
+    pub fn figures(&self, tx: Option<&mut Transaction<'_>>) -> Vec<IndexFigures> {
+        if let Some(tx) = tx {
+            let catalogue = self.catalogue(tx);
+            let read = figures::figures(tx, &catalogue);
+            *self.figures.lock() = read;
+        }
+        self.figures.lock().clone()
+    }
+
+    /// Counts a search whose time was over.
+    pub fn note_timeout(&self, answers_part: bool) {
+        self.timeouts[usize::from(answers_part)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The definitions as the transaction sees them.

@@ -15,8 +15,9 @@ use crate::indexes::{Catalogue, Indexes, KeyIndex, Progress, StoredIndex, number
 use crate::keyspace::changes::Changes;
 use crate::keyspace::{Entry, Keyspace, Kind, key_row, keys_range};
 
-/// Tags of rows that have a number behind them: how far an index is filled, its failures, its rows.
-const NUMBERED: &[u8] = b"bfd";
+/// Tags of rows that have a number behind them: how far an index is filled, its failures, when it
+/// was used, its rows.
+const NUMBERED: &[u8] = b"bftd";
 
 const NUMBER_BYTES: usize = size_of::<UniqueId>();
 

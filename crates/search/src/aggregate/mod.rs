@@ -19,8 +19,8 @@ pub use expression::Expression;
 pub use reducers::Reducer;
 pub use value::{PathValues, Record, Value, sort_key};
 
-use crate::SearchError;
 use crate::aggregate::reducers::Reduced;
+use crate::{SearchError, Time};
 
 /// How many records a SORTBY gives that says nothing and that no LIMIT follows.
 const SORTED_DEFAULT: usize = 10;
@@ -149,10 +149,10 @@ pub fn ask_for_terms(steps: &[Step]) -> bool {
     })
 }
 
-/// Runs the steps over the records of documents. `is_over` is asked from time to time whether they
-/// have taken too long.
-pub fn run(steps: &[Step], records: Vec<Record>, is_over: &dyn Fn() -> bool) -> Result<Vec<Record>, SearchError> {
-    run_watched(steps, records, is_over, &mut |_, _| {})
+/// Runs the steps over the records of documents. If the time ends before, and parts are an answer,
+/// the step that runs takes no more records, and the others take what it gives.
+pub fn run(steps: &[Step], records: Vec<Record>, time: Time<'_>) -> Result<Vec<Record>, SearchError> {
+    run_watched(steps, records, time, &mut |_, _| {})
 }
 
 /// The same; `watch` learns after each step what it was, in the original's words, and how many
@@ -160,21 +160,21 @@ pub fn run(steps: &[Step], records: Vec<Record>, is_over: &dyn Fn() -> bool) -> 
 pub fn run_watched(
     steps: &[Step],
     mut records: Vec<Record>,
-    is_over: &dyn Fn() -> bool,
+    time: Time<'_>,
     watch: &mut dyn FnMut(String, usize),
 ) -> Result<Vec<Record>, SearchError> {
     for (at, step) in steps.iter().enumerate() {
-        let mut time = Time { is_over, records: 0 };
+        let mut pace = Pace { time, records: 0 };
         records = match step {
-            Step::GroupBy { .. } => grouped(step, &records, &mut time)?,
+            Step::GroupBy { .. } => grouped(step, &records, &mut pace)?,
             Step::SortBy { keys, max } => {
-                time.check_now()?;
+                pace.time.is_over()?;
                 let is_limited = matches!(steps.get(at + 1), Some(Step::Limit { .. }));
                 let default = if is_limited { 0 } else { SORTED_DEFAULT };
                 sorted(keys, max.unwrap_or(default), records)
             }
-            Step::Apply { expression, name } => applied(expression, name, records, &mut time)?,
-            Step::Filter(expression) => filtered(expression, records, &mut time)?,
+            Step::Apply { expression, name } => applied(expression, name, records, &mut pace)?,
+            Step::Filter(expression) => filtered(expression, records, &mut pace)?,
             Step::Limit { offset, count } => records.into_iter().skip(*offset).take(*count).collect(),
         };
         watch(step.name(), records.len());
@@ -183,24 +183,18 @@ pub fn run_watched(
 }
 
 /// Looks at the time once for many records.
-struct Time<'t> {
-    is_over: &'t dyn Fn() -> bool,
+struct Pace<'t> {
+    time: Time<'t>,
     records: u32,
 }
 
-impl Time<'_> {
-    fn check(&mut self) -> Result<(), SearchError> {
+impl Pace<'_> {
+    /// Asked for each record. Returns true if the step takes no more.
+    fn is_over(&mut self) -> Result<bool, SearchError> {
         self.records += 1;
         match self.records.is_multiple_of(RECORDS_BETWEEN_CHECKS) {
-            true => self.check_now(),
-            false => Ok(()),
-        }
-    }
-
-    fn check_now(&self) -> Result<(), SearchError> {
-        match (self.is_over)() {
-            true => Err(SearchError::Timeout),
-            false => Ok(()),
+            true => self.time.is_over(),
+            false => Ok(false),
         }
     }
 }
@@ -308,10 +302,12 @@ fn too_many_groups() -> SearchError {
     SearchError::Limit(format!("A GROUPBY has at most {GROUPS_MAX} groups"))
 }
 
-fn grouped(step: &Step, records: &[Record], time: &mut Time<'_>) -> Result<Vec<Record>, SearchError> {
+fn grouped(step: &Step, records: &[Record], pace: &mut Pace<'_>) -> Result<Vec<Record>, SearchError> {
     let mut grouping = Grouping::of(step).expect("the step is a GROUPBY");
     for record in records {
-        time.check()?;
+        if pace.is_over()? {
+            break;
+        }
         grouping.add(record)?;
     }
     Ok(grouping.records())
@@ -342,22 +338,28 @@ fn in_order(a: &Value, b: &Value, ascends: bool) -> Ordering {
 fn applied(
     expression: &Expression,
     name: &str,
-    records: Vec<Record>,
-    time: &mut Time<'_>,
+    mut records: Vec<Record>,
+    pace: &mut Pace<'_>,
 ) -> Result<Vec<Record>, SearchError> {
-    let apply = |mut record: Record| {
-        time.check()?;
-        let value = expression.value(&record)?;
+    let mut done = 0;
+    for record in &mut records {
+        if pace.is_over()? {
+            break;
+        }
+        let value = expression.value(record)?;
         record.set(name, value);
-        Ok(record)
-    };
-    records.into_iter().map(apply).collect()
+        done += 1;
+    }
+    records.truncate(done);
+    Ok(records)
 }
 
-fn filtered(expression: &Expression, records: Vec<Record>, time: &mut Time<'_>) -> Result<Vec<Record>, SearchError> {
+fn filtered(expression: &Expression, records: Vec<Record>, pace: &mut Pace<'_>) -> Result<Vec<Record>, SearchError> {
     let mut kept = Vec::new();
     for record in records {
-        time.check()?;
+        if pace.is_over()? {
+            break;
+        }
         if expression.value(&record)?.is_true() {
             kept.push(record);
         }
@@ -392,7 +394,14 @@ mod tests {
 
     fn group(reducers: Vec<(Reducer, String)>) -> Vec<String> {
         let properties = vec!["g".to_owned()];
-        shown(run(&[Step::GroupBy { properties, reducers }], records(), &|| false).unwrap())
+        shown(
+            run(
+                &[Step::GroupBy { properties, reducers }],
+                records(),
+                Time::until(&|| false),
+            )
+            .unwrap(),
+        )
     }
 
     fn reduced(name: &str, arguments: &[&str]) -> Vec<String> {
@@ -432,7 +441,7 @@ mod tests {
             properties: vec![],
             reducers: vec![(Reducer::parse("hll_sum", &["@estimate"]).unwrap(), "r".to_owned())],
         };
-        let found = shown(run(&[estimates, sum], records(), &|| false).unwrap());
+        let found = shown(run(&[estimates, sum], records(), Time::until(&|| false)).unwrap());
         assert_eq!(found, ["r=12"]);
         assert_eq!(reduced("HLL_SUM", &["@n"])[0], "g=g0 r=0");
         let missing = Reducer::parse("HLL", &[]).unwrap_err().to_string();
@@ -471,11 +480,11 @@ mod tests {
             properties: vec!["a".into(), "b".into()],
             reducers: vec![(Reducer::Count, "c".into())],
         }];
-        let groups = shown(run(&steps, records, &|| false).unwrap());
+        let groups = shown(run(&steps, records, Time::until(&|| false)).unwrap());
         let expected = ["a= b=1 c=1", "a=x b=1 c=1", "a=x b=2 c=1", "a=y b=1 c=1", "a=y b=2 c=3"];
         assert_eq!(groups, expected);
         let long = Value::List((0..2000).map(|number| Value::Number(f64::from(number))).collect());
-        let refused = run(&steps, vec![record(long.clone(), long)], &|| false);
+        let refused = run(&steps, vec![record(long.clone(), long)], Time::until(&|| false));
         assert!(matches!(refused, Err(SearchError::Limit(_))));
     }
 
@@ -487,11 +496,11 @@ mod tests {
             properties,
             reducers: vec![count],
         }];
-        let groups = run(&steps, records(), &|| false).unwrap();
+        let groups = run(&steps, records(), Time::until(&|| false)).unwrap();
         assert_eq!(groups.len(), 10);
         for ascends in [true, false] {
             let keys = vec![("m".to_owned(), ascends)];
-            let sorted = shown(run(&[Step::SortBy { keys, max: None }], records(), &|| false).unwrap());
+            let sorted = shown(run(&[Step::SortBy { keys, max: None }], records(), Time::until(&|| false)).unwrap());
             assert_eq!(sorted.len(), 10);
             assert_eq!(sorted[9], "n=0 g=g0");
         }
@@ -513,7 +522,7 @@ mod tests {
             Step::Limit { offset: 1, count: 2 },
         ];
         assert_eq!(wanted(&steps, &|name| name == "n").unwrap(), ["n"]);
-        let found = shown(run(&steps, records(), &|| false).unwrap());
+        let found = shown(run(&steps, records(), Time::until(&|| false)).unwrap());
         assert_eq!(found, ["n=10 g=g1 m=15 d=20", "n=9 g=g0 m=13.5 d=18"]);
     }
 
@@ -536,12 +545,12 @@ mod tests {
     #[test]
     fn a_missing_value_in_an_expression_is_an_error() {
         let filter = Step::Filter(Expression::parse(b"@m > 9").unwrap());
-        let refused = run(&[filter], records(), &|| false).unwrap_err();
+        let refused = run(&[filter], records(), Time::until(&|| false)).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "m: has no value, consider using EXISTS if applicable"
         );
         let filter = Step::Filter(Expression::parse(b"exists(@m)").unwrap());
-        assert_eq!(run(&[filter], records(), &|| false).unwrap().len(), 9);
+        assert_eq!(run(&[filter], records(), Time::until(&|| false)).unwrap().len(), 9);
     }
 }

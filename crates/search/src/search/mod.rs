@@ -38,7 +38,7 @@ use crate::search::lookup::Lookup;
 use crate::search::matcher::Matcher;
 use crate::search::ranking::{BestIds, BestScores, Candidate, Order};
 use crate::search::scoring::{Measures, Scoring};
-use crate::{Schema, SearchError};
+use crate::{Schema, SearchError, Time};
 
 /// Most hits that a request may skip and take.
 pub const HITS_MAX: usize = 1_000_000;
@@ -159,20 +159,30 @@ pub struct Found {
     pub steps: Option<Step>,
 }
 
-/// Finds the matches of a query. `is_over` is asked from time to time whether the search has taken
-/// too long.
+/// Finds the matches of a query. A part of them has no document that does not match, so it is empty
+/// if the time ends before all conditions are known.
 pub fn search(
     rows: &mut dyn Rows,
     schema: &Schema,
     query: &Query,
     request: &Request,
-    is_over: &dyn Fn() -> bool,
+    time: Time<'_>,
+) -> Result<Found, SearchError> {
+    time.found(found(rows, schema, query, request, time))
+}
+
+fn found(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    query: &Query,
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Found, SearchError> {
     if request.offset.max(request.count) > HITS_MAX {
         return Err(SearchError::Limit(format!("LIMIT exceeds maximum of {HITS_MAX}")));
     }
     let state = State::read(rows);
-    let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
+    let mut lookup = Lookup::new(rows, schema, &state, request, time.question());
     lookup.read(&query.root)?;
     if request.is_total_enough()
         && query.nearest.is_none()
@@ -184,7 +194,7 @@ pub fn search(
         });
     }
     let matcher = lookup.matcher(&query.root)?;
-    let mut search = Search::new(rows, request, is_over, &state);
+    let mut search = Search::new(rows, request, time, &state);
     match &query.nearest {
         None if request.by_key => search.ranked_by_key(matcher),
         None if request.is_by_score() && query.distance_names().is_empty() => search.ranked_by_score(matcher),
@@ -219,13 +229,23 @@ pub fn keys(
     schema: &Schema,
     query: &Query,
     request: &Request,
-    is_over: &dyn Fn() -> bool,
+    time: Time<'_>,
+) -> Result<Keys, SearchError> {
+    time.found(keys_found(rows, schema, query, request, time))
+}
+
+fn keys_found(
+    rows: &mut dyn Rows,
+    schema: &Schema,
+    query: &Query,
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Keys, SearchError> {
     let state = State::read(rows);
-    let mut lookup = Lookup::new(rows, schema, &state, request, is_over);
+    let mut lookup = Lookup::new(rows, schema, &state, request, time.question());
     lookup.read(&query.root)?;
     let mut matcher = lookup.matcher(&query.root)?;
-    let mut search = Search::new(rows, request, is_over, &state);
+    let mut search = Search::new(rows, request, time, &state);
     let ids = search.ids(&mut matcher, &mut |_, _| {})?;
     let mut keys = Keys::default();
     search.in_order_of_keys(ids.as_deref(), &mut |_, key| keys.push(key))?;
@@ -238,7 +258,7 @@ type Keyed = (Vec<u8>, DocumentId);
 struct Search<'s> {
     rows: &'s mut dyn Rows,
     request: &'s Request,
-    is_over: &'s dyn Fn() -> bool,
+    time: Time<'s>,
     scoring: Scoring,
     /// How many there are.
     documents: u64,
@@ -259,11 +279,11 @@ impl Request {
 }
 
 impl<'s> Search<'s> {
-    fn new(rows: &'s mut dyn Rows, request: &'s Request, is_over: &'s dyn Fn() -> bool, state: &State) -> Search<'s> {
+    fn new(rows: &'s mut dyn Rows, request: &'s Request, time: Time<'s>, state: &State) -> Search<'s> {
         Search {
             rows,
             request,
-            is_over,
+            time,
             scoring: Scoring::new(request.scorer, state),
             documents: state.documents,
             checked: 0,
@@ -276,7 +296,9 @@ impl<'s> Search<'s> {
         let (mut total, mut best, mut from) = (0, 0.0_f64, 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             if is_total_enough {
                 total += 1;
                 continue;
@@ -304,7 +326,9 @@ impl<'s> Search<'s> {
         let (mut total, mut best, mut constant, mut from) = (0, 0.0_f64, None, 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             total += 1;
             let score = match constant {
                 Some(constant) => constant,
@@ -359,7 +383,9 @@ impl<'s> Search<'s> {
         let (mut ids, mut from) = (Vec::new(), 1);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             ids.push(id);
             visit(matcher, id);
         }
@@ -376,35 +402,34 @@ impl<'s> Search<'s> {
             && (ids.len() as u64) < self.documents / KEYS_READ_AT_ONCE
         {
             let mut keyed: Vec<Keyed> = Vec::with_capacity(ids.len());
-            for together in ids.chunks(DOCUMENTS_AT_ONCE) {
-                self.fetch(together);
-                for id in together {
-                    self.check()?;
-                    keyed.push((self.key(*id), *id));
+            for (at, id) in ids.iter().enumerate() {
+                if self.is_over()? {
+                    break;
                 }
+                self.fetch_next(ids, at);
+                keyed.push((self.key(*id), *id));
             }
             keyed.sort_unstable();
             keyed.iter().for_each(|(key, id)| visit(*id, key));
             return Ok(());
         }
-        let (start, is_over) = (key_row(b""), self.is_over);
-        let (mut read, mut took_too_long) = (0, false);
+        let (start, time) = (key_row(b""), self.time);
+        let (mut read, mut ends) = (0, Ok(false));
         self.rows.scan(&start, &after(&start), &mut |key, row| {
             let id = id_of(row);
             if ids.is_none_or(|ids| ids.binary_search(&id).is_ok()) {
                 visit(id, &key[1..]);
             }
             read += 1;
-            took_too_long = u64::is_multiple_of(read, CANDIDATES_BETWEEN_CHECKS) && is_over();
-            match took_too_long {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if u64::is_multiple_of(read, CANDIDATES_BETWEEN_CHECKS) {
+                ends = time.is_over();
+            }
+            match ends {
+                Ok(false) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
             }
         });
-        match took_too_long {
-            true => Err(SearchError::Timeout),
-            false => Ok(()),
-        }
+        ends.map(|_| ())
     }
 
     fn score(&mut self, matcher: &Matcher, id: DocumentId, lengths: &mut Lengths) -> f64 {
@@ -425,7 +450,9 @@ impl<'s> Search<'s> {
         let (last, ids) = best.last;
         let mut found: Vec<(f64, Vec<u8>, DocumentId)> = Vec::new();
         for (score, id) in best.better {
-            self.check()?;
+            if self.is_over()? {
+                break;
+            }
             found.push((score, self.key(id), id));
         }
         let first = self.first_by_key(&ids, best.wanted)?;
@@ -456,30 +483,35 @@ impl<'s> Search<'s> {
             }
         }
         let mut first: BinaryHeap<Keyed> = BinaryHeap::new();
-        for together in ids.chunks(DOCUMENTS_AT_ONCE) {
-            self.fetch(together);
-            for id in together {
-                self.check()?;
-                self.rows.show(&document_row(*id), &mut |row| {
-                    let key = DocumentRow::read(row).key;
-                    let is_full = first.len() == count;
-                    if is_full && first.peek().is_none_or(|(last, _)| key >= last.as_slice()) {
-                        return;
-                    }
-                    if is_full {
-                        first.pop();
-                    }
-                    first.push((key.to_vec(), *id));
-                });
+        for (at, id) in ids.iter().enumerate() {
+            if self.is_over()? {
+                break;
             }
+            self.fetch_next(ids, at);
+            self.rows.show(&document_row(*id), &mut |row| {
+                let key = DocumentRow::read(row).key;
+                let is_full = first.len() == count;
+                if is_full && first.peek().is_none_or(|(last, _)| key >= last.as_slice()) {
+                    return;
+                }
+                if is_full {
+                    first.pop();
+                }
+                first.push((key.to_vec(), *id));
+            });
         }
         Ok(first.into_vec())
     }
 
-    /// Prefetches the rows of documents that will be read soon.
-    fn fetch(&mut self, ids: &[DocumentId]) {
-        if ids.len() > 1 {
-            let keys: Vec<Vec<u8>> = ids.iter().map(|id| document_row(*id)).collect();
+    /// Asked before each document of `ids` is read, with how many were before it: prefetches the
+    /// next ones now and then.
+    fn fetch_next(&mut self, ids: &[DocumentId], count: usize) {
+        if count.is_multiple_of(DOCUMENTS_AT_ONCE) {
+            let next = &ids[count..ids.len().min(count + DOCUMENTS_AT_ONCE)];
+            if next.len() == 1 {
+                return;
+            }
+            let keys: Vec<Vec<u8>> = next.iter().map(|id| document_row(*id)).collect();
             self.rows.fetch(&keys);
         }
     }
@@ -499,7 +531,7 @@ impl<'s> Search<'s> {
                 false => ControlFlow::Break(()),
             }
         });
-        self.check()?;
+        self.is_over()?;
         Ok((found.len() == count).then_some(found))
     }
 
@@ -560,11 +592,12 @@ impl<'s> Search<'s> {
         })
     }
 
-    fn check(&mut self) -> Result<(), SearchError> {
+    /// Asked for each candidate. Returns true if the search has to do with those before it.
+    fn is_over(&mut self) -> Result<bool, SearchError> {
         self.checked += 1;
-        match self.checked.is_multiple_of(CANDIDATES_BETWEEN_CHECKS) && (self.is_over)() {
-            true => Err(SearchError::Timeout),
-            false => Ok(()),
+        match self.checked.is_multiple_of(CANDIDATES_BETWEEN_CHECKS) {
+            true => self.time.is_over(),
+            false => Ok(false),
         }
     }
 }

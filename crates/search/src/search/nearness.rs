@@ -94,7 +94,9 @@ impl Search<'_> {
                 let mut from = 1;
                 while let Some(id) = matcher.seek(self.rows, from) {
                     from = id + 1;
-                    self.check()?;
+                    if self.is_over()? {
+                        break;
+                    }
                     if let Some(stored) = self.rows.get(&vector_row(nearest.field, id)) {
                         offer(&mut hits, vector.least_distance(&stored), || self.hit(matcher, id));
                     }
@@ -118,7 +120,13 @@ impl Search<'_> {
             let gone = gone_nodes(self.rows, field, usize::MAX);
             let count = candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR);
             let mut walk = Walk::new(self.rows, field, kind);
-            let near = walk.nearest(vector, head.first, count, &|id| !gone.contains(&id), self.is_over)?;
+            let near = walk.nearest(
+                vector,
+                head.first,
+                count,
+                &|id| !gone.contains(&id),
+                self.time.question(),
+            )?;
             found.extend(near.into_iter().map(|near| (near.distance, near.id)));
         }
         compare_from(
@@ -126,7 +134,7 @@ impl Search<'_> {
             field,
             head.reached + 1,
             vector,
-            self.is_over,
+            self.time.question(),
             &mut |distance, id| {
                 found.push((distance, id));
             },
@@ -157,12 +165,12 @@ impl Search<'_> {
     ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
         let field = nearest.field;
         if let Some(codes) = self.request.codes.as_ref().filter(|_| self.request.keys.is_none())
-            && let Some(found) = codes.nearest(self.rows, field, (kind, vector), nearest.count, self.is_over)?
+            && let Some(found) = codes.nearest(self.rows, field, (kind, vector), nearest.count, self.time.question())?
         {
             return Ok(found);
         }
         let mut found = Vec::new();
-        compare_all(self.rows, field, vector, self.is_over, &mut |distance, id| {
+        compare_all(self.rows, field, vector, self.time.question(), &mut |distance, id| {
             found.push((distance, id));
         })?;
         Ok(found)

@@ -51,6 +51,7 @@ const ASSETS: &[Asset] = assets![
     "pad_redis.js",
     "redis.js",
     "redis_key.js",
+    "search.js",
     "style.css",
     "tail.js",
     "tree.js",

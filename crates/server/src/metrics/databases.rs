@@ -167,7 +167,7 @@ pub const REQUESTS: Table = Table {
 };
 
 /// Stands for the databases that are not shown each. It cannot be the name of one.
-const OTHERS: &str = "(others)";
+pub(super) const OTHERS: &str = "(others)";
 /// About what a line takes beside the name of its database.
 const LINE_BYTES: usize = 56;
 /// The lines of a database that are no histogram.
@@ -228,7 +228,7 @@ fn request_durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
 
 /// Returns how many of the databases of these names fit in `room_bytes`, if each takes `bytes` and
 /// its name `repeated` times.
-fn count_within(names: &[String], bytes: usize, repeated: usize, room_bytes: usize) -> usize {
+pub(super) fn count_within(names: &[String], bytes: usize, repeated: usize, room_bytes: usize) -> usize {
     let mut taken = 0;
     let fits = |name: &&String| {
         taken += bytes + repeated * name.len();

@@ -9,6 +9,7 @@ use quartet_layer_redis::{Redis, Resources};
 use quartet_tenancy::{DEFAULT_DATABASE, Usage};
 
 use super::keys::KeyCounts;
+use super::search::Indexes;
 use crate::observability::exposition::{Exposition, Family, Kind, Unit};
 use crate::tenants::Tenants;
 
@@ -49,6 +50,7 @@ pub struct Sources<'s> {
     /// Memory in use, as Redis counts it.
     pub used_bytes: u64,
     keys: OnceCell<KeyCounts>,
+    indexes: OnceCell<Indexes>,
     databases: OnceCell<Databases>,
 }
 
@@ -120,6 +122,7 @@ impl<'s> Sources<'s> {
             resources: (redis.process.resources)(),
             used_bytes: redis.used_bytes(),
             keys: OnceCell::new(),
+            indexes: OnceCell::new(),
             databases: OnceCell::new(),
         }
     }
@@ -130,6 +133,10 @@ impl<'s> Sources<'s> {
 
     pub fn keys(&self) -> &KeyCounts {
         self.keys.get_or_init(|| KeyCounts::read(self.redis))
+    }
+
+    pub fn indexes(&self) -> &Indexes {
+        self.indexes.get_or_init(|| Indexes::read(self.redis))
     }
 
     pub fn databases(&self) -> &Databases {

@@ -19,6 +19,7 @@ mod process;
 mod redis;
 pub mod replication;
 mod requests;
+mod search;
 mod telemetry;
 
 use quartet_engine::Engine;
@@ -31,11 +32,12 @@ use crate::observability::exposition::{Exposition, Family};
 use crate::tenants::Tenants;
 
 /// In the order in which they are written: databases have the room that the others leave.
-pub static METRICS: [Table; 10] = [
+pub static METRICS: [Table; 11] = [
     engine::TABLE,
     replication::TABLE,
     process::TABLE,
     redis::TABLE,
+    search::TABLE,
     requests::TABLE,
     telemetry::TABLE,
     exporter::TABLE,

@@ -8,7 +8,7 @@ use super::upkeep::{self, begin_filling};
 use crate::commands::json::Path;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{Definition, Index, StoredIndex, refused};
+use crate::indexes::{Definition, Index, StoredIndex, refused, temporary};
 use crate::keyspace::Kind;
 
 /// More keys than these are removed some at a time, before the command that drops their index runs.
@@ -57,6 +57,10 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
     check_access(context, &definition.prefixes, false)?;
     let index = Index::create(context.tx, name, request)?;
     context.changes().index(true);
+    if definition.idle_ms.is_some() {
+        temporary::write(context.tx, &index.number, context.now_ms);
+        context.groups.indexes().uses.note(&index, context.now_ms);
+    }
     if !definition.skips_initial_scan {
         begin_filling(context, &index, false);
     }

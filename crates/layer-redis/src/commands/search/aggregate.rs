@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-use quartet_search::SearchError;
 use quartet_search::aggregate::{self, Expression, Grouping, Record, Reducer, Step, Value};
 use quartet_search::query::Query;
 use quartet_search::search::{HITS_MAX, Hit, Request};
+use quartet_search::{Parts, SearchError, Time};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
 use super::contents;
-use super::lookup::{find, words};
+use super::lookup::{count_part, counted, find, words};
 use super::profile::Profile;
 use super::query::{write_head, write_tail};
 use crate::handler::context::Context;
@@ -298,7 +298,8 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
-    run(context, &given, None)
+    let outcome = run(context, &given, None);
+    counted(context, outcome)
 }
 
 /// FT.AGGREGATE with these arguments; the answer has a profile if one is given.
@@ -340,18 +341,20 @@ pub(super) fn run(
         wanted: &wanted,
     };
     let (first, page) = paged(&asked.steps);
-    let is_over = asked.common.clock(context);
+    let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
+    let parts = Parts::until(&is_late);
+    let time = asked.common.time(&is_over, &parts);
     // A profile has the time of each step, so there they are not done together.
     let grouping = first.first().filter(|_| profile.is_none()).and_then(Grouping::of);
     let needs_hits = !is_by_key || query.nearest.is_some() || request.with_places;
     let (rest, records) = match grouping {
         Some(grouping) if !needs_hits => {
-            let keys = content::keys(context, &index, &query, (&asked.common, &request))?;
+            let keys = content::keys(context, &index, &query, &request, time)?;
             let found = keys.iter().map(Match::Key);
-            (&first[1..], source.grouped(context, grouping, found, &is_over)?)
+            (&first[1..], source.grouped(context, grouping, found, time)?)
         }
         grouping => {
-            let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
+            let mut found = content::run(context, &index, &query, &request, time)?;
             if let Some(profile) = &mut profile {
                 profile.is_searched(&mut found, "Scorer");
             }
@@ -363,9 +366,9 @@ pub(super) fn run(
             match grouping {
                 Some(grouping) => {
                     let found = hits.iter().map(Match::Hit);
-                    (&first[1..], source.grouped(context, grouping, found, &is_over)?)
+                    (&first[1..], source.grouped(context, grouping, found, time)?)
                 }
-                None => (first, source.records(context, &hits, &is_over)?),
+                None => (first, source.records(context, &hits, time)?),
             }
         }
     };
@@ -377,20 +380,23 @@ pub(super) fn run(
             profile.is_done(name, count as u64);
         }
     };
-    let records = aggregate::run_watched(rest, records, &is_over, &mut watch)?;
+    let records = aggregate::run_watched(rest, records, time, &mut watch)?;
     let total = records.len() as u64;
-    let mut records = aggregate::run_watched(page, records, &is_over, &mut watch)?;
+    let mut records = aggregate::run_watched(page, records, time, &mut watch)?;
     for record in &mut records {
         record.retain(|name| !index.definition.hides(name.as_bytes()));
+    }
+    if parts.was_over() {
+        count_part(context);
     }
     let Some(cursor) = asked.cursor else {
         let is_profiled = profile.is_some();
         if is_profiled && context.reply.protocol() == Protocol::Resp2 {
             context.reply.array(2);
         }
-        write_records(context, total, &records, is_profiled);
+        write_records(context, total, &records, is_profiled, parts.was_over());
         if let Some(profile) = profile {
-            profile.write(context);
+            profile.write(context, parts.was_over());
         }
         return Ok(Outcome::Done);
     };
@@ -401,7 +407,7 @@ pub(super) fn run(
         true => 0,
         false => open_cursor(context, &index, records, cursor)?,
     };
-    write_piece(context, total, &piece, id);
+    write_piece(context, total, &piece, id, parts.was_over());
     Ok(Outcome::Done)
 }
 
@@ -462,15 +468,12 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn records(
-        &self,
-        context: &mut Context<'_, '_>,
-        hits: &[Hit],
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<Vec<Record>, ErrorReply> {
+    fn records(&self, context: &mut Context<'_, '_>, hits: &[Hit], time: Time<'_>) -> Result<Vec<Record>, ErrorReply> {
         let (mut records, mut total_bytes) = (Vec::new(), 0);
         for hit in hits {
-            content::check_time(records.len(), is_over)?;
+            if content::is_over(records.len(), time)? {
+                break;
+            }
             if self.needs_contents() {
                 content::fetch_next(context, hits, records.len());
             }
@@ -488,7 +491,7 @@ impl Source<'_> {
         context: &mut Context<'_, '_>,
         mut grouping: Grouping<'_>,
         mut found: impl Iterator<Item = Match<'m>>,
-        is_over: &dyn Fn() -> bool,
+        time: Time<'_>,
     ) -> Result<Vec<Record>, ErrorReply> {
         let (mut record, mut of_key) = (Record::default(), Hit::default());
         let mut count = 0;
@@ -501,7 +504,9 @@ impl Source<'_> {
                 context.keys_of(0).fetch(together.iter().map(Match::key));
             }
             for one in together {
-                content::check_time(count, is_over)?;
+                if content::is_over(count, time)? {
+                    return Ok(grouping.records());
+                }
                 count += 1;
                 record.clear();
                 let hit = match one {
@@ -609,13 +614,13 @@ pub(super) fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
     steps.split_at(steps.len() - behind)
 }
 
-fn write_piece(context: &mut Context<'_, '_>, total: u64, records: &[Record], id: u64) {
+fn write_piece(context: &mut Context<'_, '_>, total: u64, records: &[Record], id: u64, is_part: bool) {
     context.reply.array(2);
-    write_records(context, total, records, false);
+    write_records(context, total, records, false, is_part);
     context.reply.integer(id as i64);
 }
 
-fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], is_profiled: bool) {
+fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], is_profiled: bool, is_part: bool) {
     match context.reply.protocol() {
         Protocol::Resp2 => {
             context.reply.array(1 + records.len());
@@ -626,7 +631,8 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], 
             }
         }
         Protocol::Resp3 => {
-            write_head(context, total, records.len(), is_profiled);
+            write_head(context, total, is_profiled);
+            context.reply.array(records.len());
             for record in records {
                 context.reply.map(2);
                 context.reply.simple("extra_attributes");
@@ -635,7 +641,7 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], 
                 context.reply.simple("values");
                 context.reply.array(0);
             }
-            write_tail(context);
+            write_tail(context, is_part);
         }
     }
 }
@@ -694,7 +700,7 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         if next != 0 {
             context.cursors().put_back(id, cursor);
         }
-        write_piece(context, total, &piece, next);
+        write_piece(context, total, &piece, next, false);
         Ok(())
     } else if is("DEL") {
         let gone = "SEARCH_CURSOR_NOT_FOUND Cursor does not exist";

@@ -7,7 +7,7 @@ use quartet_search::geo::{Circle, Place, Unit};
 use quartet_search::query::{Expander, Node, NodeKind, NumberRange, Options, Parameters, Query, parse, parse_first};
 use quartet_search::schema::FieldKind;
 use quartet_search::search::{HITS_MAX, Scorer};
-use quartet_search::{Schema, SearchError};
+use quartet_search::{Parts, Schema, SearchError, Time};
 
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
@@ -19,6 +19,9 @@ const TIMEOUT_MS_MAX_WITH_LOCK: u64 = 5_000;
 
 /// Others hold what was deleted since they began.
 const TIMEOUT_MS_MAX: u64 = 60_000;
+
+/// One part of so many of the longest time is kept for what is done with what was found in time.
+const TIME_PARTS: u64 = 4;
 
 /// The kind of an argument.
 #[derive(PartialEq, Eq)]
@@ -39,6 +42,7 @@ pub struct Common {
     pub in_order: bool,
     began_micros: u64,
     pub timeout_ms: u64,
+    answers_parts: bool,
     pub dialect: u8,
     pub names_dialect: bool,
     pub parameters: Option<Parameters>,
@@ -61,6 +65,7 @@ impl Common {
             in_order: false,
             began_micros: context.engine().now_micros(),
             timeout_ms: timeout_ms.max(0) as u64,
+            answers_parts: config.search_answers_parts.load(Ordering::Relaxed) != 0,
             dialect: config.search_default_dialect.load(Ordering::Relaxed) as u8,
             names_dialect: false,
             parameters: None,
@@ -212,19 +217,43 @@ impl Common {
     /// Says whether the search has to end: because its time is over, or because it is to go on
     /// elsewhere.
     pub fn clock<'c>(&self, context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
-        let timeout_ms_max = match context.in_exec || context.client.is_script {
-            true => TIMEOUT_MS_MAX_WITH_LOCK,
-            false => TIMEOUT_MS_MAX,
+        let timeout_ms_max = match self.answers_parts {
+            true => timeout_ms_max(context) - timeout_ms_max(context) / TIME_PARTS,
+            false => timeout_ms_max(context),
         };
         let timeout_ms = match self.timeout_ms {
             0 => timeout_ms_max,
             milliseconds => milliseconds.min(timeout_ms_max),
         };
-        let (groups, ends_micros) = (context.groups, self.began_micros + timeout_ms * 1000);
-        move || {
-            let now_micros = groups.engine().now_micros();
-            now_micros > ends_micros || groups.must_end(now_micros)
+        ends_at(context, self.began_micros + timeout_ms * 1000)
+    }
+
+    /// Says whether the longest time is over, whatever TIMEOUT says.
+    pub fn last_clock<'c>(&self, context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
+        ends_at(context, self.began_micros + timeout_ms_max(context) * 1000)
+    }
+
+    /// The time of the search, whose answer may be a part if `search-on-timeout` says so.
+    pub fn time<'t>(&self, is_over: &'t dyn Fn() -> bool, parts: &'t Parts<'t>) -> Time<'t> {
+        match self.answers_parts {
+            true => Time::for_parts(is_over, parts),
+            false => Time::until(is_over),
         }
+    }
+}
+
+fn timeout_ms_max(context: &Context<'_, '_>) -> u64 {
+    match context.in_exec || context.client.is_script {
+        true => TIMEOUT_MS_MAX_WITH_LOCK,
+        false => TIMEOUT_MS_MAX,
+    }
+}
+
+fn ends_at<'c>(context: &Context<'c, '_>, ends_micros: u64) -> impl Fn() -> bool + use<'c> {
+    let groups = context.groups;
+    move || {
+        let now_micros = groups.engine().now_micros();
+        now_micros > ends_micros || groups.must_end(now_micros)
     }
 }
 

@@ -3,12 +3,11 @@
 
 use std::ops::ControlFlow;
 
-use quartet_search::SearchError;
 use quartet_search::aggregate::Value;
 use quartet_search::query::Query;
 use quartet_search::search::{self, Found, Hit, Keys, Request};
+use quartet_search::{SearchError, Time};
 
-use super::arguments::Common;
 use super::contents::Contents;
 use super::upkeep::{self, Followed};
 use crate::handler::context::Context;
@@ -40,14 +39,9 @@ pub fn wait_for(
     if !context.client.may_take_long {
         return Ok(Some(Outcome::RunLong));
     }
-    let percent = 100.0 * share(progress.cursor);
+    let percent = 100.0 * progress.share();
     let name = String::from_utf8_lossy(index.name());
     Err(format!("{code} Index {name} is being filled: {percent:.1}% of the keys were looked at").into())
-}
-
-/// The part of all keys that lies before a cursor of SCAN.
-pub fn share(cursor: u64) -> f64 {
-    cursor as f64 / (1u64 << 53) as f64
 }
 
 /// The index as the transaction sees it. Keys and fields whose time is over are not in it although
@@ -107,19 +101,20 @@ pub fn run(
     context: &mut Context<'_, '_>,
     index: &Index,
     query: &Query,
-    (common, request): (&Common, &Request),
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Found, ErrorReply> {
-    let is_over = common.clock(context);
     let groups = context.groups;
     let of_index = || groups.indexes().codes.of(&index.number, groups.engine().memory());
     let codes = query.nearest.as_ref().and_then(|_| of_index());
-    let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
     let request = &Request {
         codes,
         ..request.clone()
     };
-    Ok(search::search(&mut rows, schema, query, request, &is_over)?)
+    let found = rows(context, index, time.question())
+        .and_then(|mut rows| search::search(&mut rows, schema, query, request, time));
+    Ok(time.found(found)?)
 }
 
 /// The keys of all matches in their order, see [`rows`].
@@ -127,20 +122,21 @@ pub fn keys(
     context: &mut Context<'_, '_>,
     index: &Index,
     query: &Query,
-    (common, request): (&Common, &Request),
+    request: &Request,
+    time: Time<'_>,
 ) -> Result<Keys, ErrorReply> {
-    let is_over = common.clock(context);
-    let mut rows = rows(context, index, &is_over)?;
     let schema = &index.definition.schema;
-    Ok(search::keys(&mut rows, schema, query, request, &is_over)?)
+    let found = rows(context, index, time.question())
+        .and_then(|mut rows| search::keys(&mut rows, schema, query, request, time));
+    Ok(time.found(found)?)
 }
 
-/// Asked before the contents of each hit are read: `count` were before it. Refuses to go on when
-/// the search's time is over.
-pub fn check_time(count: usize, is_over: &dyn Fn() -> bool) -> Result<(), ErrorReply> {
-    match count % HITS_BETWEEN_CHECKS == HITS_BETWEEN_CHECKS - 1 && is_over() {
-        true => Err(SearchError::Timeout.into()),
-        false => Ok(()),
+/// Asked before the contents of each hit are read: `count` were before it. Returns true if these
+/// are the answer, as the search's time is over.
+pub fn is_over(count: usize, time: Time<'_>) -> Result<bool, SearchError> {
+    match count % HITS_BETWEEN_CHECKS == HITS_BETWEEN_CHECKS - 1 {
+        true => time.is_over(),
+        false => Ok(false),
     }
 }
 

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use quartet_search::SearchError;
 use quartet_search::aggregate::{self, Record, Step, Value};
 use quartet_search::document::Sortable;
 use quartet_search::query::{Expander, Nearest, NearestOptions, Node, NodeKind, Query, VectorRange};
 use quartet_search::schema::FieldKind;
 use quartet_search::search::{HITS_MAX, Hit, Request, Scorer};
 use quartet_search::vectors::Metric;
+use quartet_search::{Parts, SearchError};
 use quartet_wire_resp::Arguments;
 
 use super::aggregate::{AggregateArguments, Source, open_cursor, paged, write_pairs};
 use super::content;
-use super::lookup::{find, words};
+use super::lookup::{count_part, counted, find, words};
+use super::query::TIME_WAS_OVER;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};
@@ -26,6 +27,9 @@ const NEAREST_DEFAULT: usize = 10;
 const ALPHA_DEFAULT: f64 = 0.3;
 const BETA_DEFAULT: f64 = 0.7;
 const RESULTS_DEFAULT: usize = 10;
+
+/// In their order.
+const STAGES: [&str; 3] = ["SEARCH", "VSIM", "POST PROCESSING"];
 
 const KEY: &str = "__key";
 const SCORE: &str = "__score";
@@ -318,6 +322,11 @@ struct Merged {
 }
 
 pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+    let outcome = run(context, arguments);
+    counted(context, outcome)
+}
+
+fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let started_micros = context.engine().now_micros();
     let given = words(arguments, 5)?;
     let index = find(context, given[0], false)?;
@@ -347,9 +356,12 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         scorer: text.scorer,
         ..Request::default()
     };
-    let by_words = content::run(context, &index, &text_query, (&asked.common, &request))?.hits;
+    let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
+    let stages = STAGES.map(|_| Parts::until(&is_late));
+    let [of_words, of_vectors, behind] = stages.each_ref().map(|parts| asked.common.time(&is_over, parts));
+    let by_words = content::run(context, &index, &text_query, &request, of_words)?.hits;
     let request = nearness_request(&vector, combination.window);
-    let by_vectors = content::run(context, &index, &vector_query, (&asked.common, &request))?.hits;
+    let by_vectors = content::run(context, &index, &vector_query, &request, of_vectors)?.hits;
     let source = Source {
         index: &index,
         query: &text_query,
@@ -357,7 +369,7 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         wanted: &wanted,
     };
     if let Some(cursor) = asked.cursor {
-        return write_cursors(context, &source, cursor, [&by_words, &by_vectors]);
+        return write_cursors(context, &source, cursor, [&by_words, &by_vectors], &stages);
     }
     let mut merged: BTreeMap<Vec<u8>, Merged> = BTreeMap::new();
     for (hit, rank) in by_words.into_iter().zip(1..) {
@@ -395,10 +407,11 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let has_load = asked.loads_all || !asked.loaded.is_empty();
     // A name of its own is instead of the usual one.
     let keeps_score = combination.score_name.is_none() && (!has_load || wanted_score(&asked));
-    let is_over = asked.common.clock(context);
     let mut records = Vec::new();
     for one in &merged {
-        content::check_time(records.len(), &is_over)?;
+        if content::is_over(records.len(), behind)? {
+            break;
+        }
         let of_source = source.record(context, &one.hit);
         let mut record = Record::default();
         if !has_load || is_grouped(&asked.steps) {
@@ -420,15 +433,15 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         records.push(record);
     }
     let (first, page) = paged(&asked.steps);
-    let records = aggregate::run(first, records, &is_over)?;
+    let records = aggregate::run(first, records, behind)?;
     let total = records.len() as u64;
-    let mut records = aggregate::run(page, records, &is_over)?;
+    let mut records = aggregate::run(page, records, behind)?;
     let is_limited = asked.steps.iter().any(|step| matches!(step, Step::Limit { .. }));
     if !is_limited {
         records.truncate(RESULTS_DEFAULT);
     }
     let micros = context.engine().now_micros().saturating_sub(started_micros);
-    write(context, total, &records, micros);
+    write(context, total, &records, (micros, &stages));
     Ok(Outcome::Done)
 }
 
@@ -438,6 +451,7 @@ fn write_cursors(
     source: &Source<'_>,
     cursor: (usize, u64),
     found: [&[Hit]; 2],
+    stages: &[Parts<'_>],
 ) -> Result<Outcome, ErrorReply> {
     let mut ids = Vec::new();
     for hits in found {
@@ -458,8 +472,7 @@ fn write_cursors(
         context.reply.simple(name);
         context.reply.integer(id as i64);
     }
-    context.reply.simple("warnings");
-    context.reply.array(0);
+    write_warnings(context, stages);
     Ok(Outcome::Done)
 }
 
@@ -561,7 +574,19 @@ fn vector_query(index: &Index, part: &VectorPart<'_>, asked: &mut AggregateArgum
     })
 }
 
-fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], micros: u64) {
+/// Names the stages whose time was over before they were done.
+fn write_warnings(context: &mut Context<'_, '_>, stages: &[Parts<'_>]) {
+    if stages.iter().any(Parts::was_over) {
+        count_part(context);
+    }
+    let over = STAGES.iter().zip(stages).filter(|(_, parts)| parts.was_over());
+    let warnings: Vec<_> = over.map(|(name, _)| format!("{TIME_WAS_OVER} ({name})")).collect();
+    context.reply.simple("warnings");
+    context.reply.array(warnings.len());
+    warnings.iter().for_each(|warning| context.reply.simple(warning));
+}
+
+fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], (micros, stages): (u64, &[Parts<'_>])) {
     context.reply.map(4);
     context.reply.simple("total_results");
     context.reply.integer(total as i64);
@@ -571,8 +596,7 @@ fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], micros: 
         context.reply.map(record.iter().count());
         write_pairs(context, record);
     }
-    context.reply.simple("warnings");
-    context.reply.array(0);
+    write_warnings(context, stages);
     context.reply.simple("execution_time");
     // A clock of microseconds tells nothing of less.
     context.reply.double(micros.max(1) as f64 / 1000.0);

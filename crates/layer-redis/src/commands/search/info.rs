@@ -6,12 +6,14 @@ use quartet_search::schema::{Field, FieldKind};
 use quartet_search::vectors::Graph;
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::content;
 use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
+use crate::indexes::figures;
 use crate::indexes::{Algorithm, Failure, Failures, Index, StoredIndex, TransactionRows};
 use crate::keyspace::Kind;
+
+const BYTES_OF_MB: f64 = (1 << 20) as f64;
 
 /// Most cursors of an index.
 const CURSORS_MAX: i64 = 128;
@@ -21,6 +23,7 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let index = find(context, given[0], false)?;
     let failures = Failures::read(context.tx, &index.number);
     let progress = index.progress(context.tx);
+    let stored_bytes = figures::stored_bytes(context.tx, index.as_ref(), figures::SAMPLE);
     let mut rows = TransactionRows {
         tx: context.tx,
         prefix: index.rows_prefix(),
@@ -51,10 +54,12 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     info.number("num_docs", state.documents);
     info.number("max_doc_id", state.last_id);
     info.number("num_terms", terms);
+    info.key("total_index_memory_sz_mb");
+    info.context.reply.double(stored_bytes as f64 / BYTES_OF_MB);
     info.number("hash_indexing_failures", failures.of_all().count);
     info.number("indexing", progress.is_some().into());
     info.key("percent_indexed");
-    let share = progress.map_or(1.0, |progress| content::share(progress.cursor));
+    let share = progress.map_or(1.0, |progress| progress.share());
     info.context.reply.double(share);
     info.key("cursor_stats");
     cursors(info.context, &index);

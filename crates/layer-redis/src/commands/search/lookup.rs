@@ -42,6 +42,22 @@ fn wrong_number(arguments: quartet_wire_resp::Arguments<'_>) -> ErrorReply {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
+/// Counts a search that answers a part, as its time was over.
+pub(super) fn count_part(context: &Context<'_, '_>) {
+    if !context.groups.has_used_up_allowance() {
+        context.groups.indexes().note_timeout(true);
+    }
+}
+
+/// Counts a search that ended with an error, if that is because its time was over.
+pub(super) fn counted(context: &Context<'_, '_>, outcome: Result<Outcome, ErrorReply>) -> Result<Outcome, ErrorReply> {
+    let is_timeout = |error: &ErrorReply| error.text == SearchError::Timeout.text();
+    if outcome.as_ref().is_err_and(is_timeout) && !context.groups.has_used_up_allowance() {
+        context.groups.indexes().note_timeout(false);
+    }
+    outcome
+}
+
 pub(super) fn not_found(name: &[u8]) -> ErrorReply {
     let name = String::from_utf8_lossy(name);
     format!("SEARCH_INDEX_NOT_FOUND Index not found: {name}").into()
@@ -52,6 +68,7 @@ pub(super) fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> 
     let catalogue = context.groups.indexes().catalogue(context.tx);
     let index = catalogue.find(name).ok_or_else(|| not_found(name))?;
     check_access(context, &index.definition.prefixes, writes)?;
+    context.groups.indexes().uses.note(index, context.now_ms);
     Ok(index.clone())
 }
 

@@ -8,6 +8,7 @@ use quartet_search::search::{Clock, Found, Step};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::lookup::words;
+use super::query::TIME_WAS_OVER;
 use super::{aggregate, query};
 use crate::command::parse;
 use crate::handler::context::Context;
@@ -79,7 +80,7 @@ impl Profile {
 
     /// Writes the second part of the answer: in RESP2 an element of its own, in RESP3 a member of
     /// the map.
-    pub fn write(mut self, context: &mut Context<'_, '_>) {
+    pub fn write(mut self, context: &mut Context<'_, '_>, is_part: bool) {
         self.lap_micros();
         let total_micros = self.last_micros.saturating_sub(self.started_micros);
         let parsing_micros = self.parsed_micros.saturating_sub(self.started_micros);
@@ -107,13 +108,16 @@ impl Profile {
         match is_map {
             true => {
                 reply.simple("Warning");
-                reply.simple("None");
+                reply.simple(if is_part { TIME_WAS_OVER } else { "None" });
                 reply.simple("Iterators profile");
                 reply.array(1);
             }
             false => {
-                reply.array(1);
+                reply.array(1 + usize::from(is_part));
                 reply.simple("Warning");
+                if is_part {
+                    reply.simple(TIME_WAS_OVER);
+                }
                 reply.array(2);
                 reply.simple("Iterators profile");
             }

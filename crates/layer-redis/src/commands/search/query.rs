@@ -9,13 +9,13 @@ use quartet_search::index::State;
 use quartet_search::query::Query;
 use quartet_search::schema::FieldKind;
 use quartet_search::search::{Explanation, Found, HITS_MAX, Hit, Request, Scorer, hamming};
-use quartet_search::{SearchError, index};
+use quartet_search::{Parts, SearchError, Time, index};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
 use super::contents::Contents;
-use super::lookup::{find, words};
+use super::lookup::{count_part, counted, find, words};
 use super::profile::Profile;
 use super::summaries::Summaries;
 use crate::handler::context::Context;
@@ -24,6 +24,9 @@ use crate::indexes::{Index, Words, refused};
 
 /// A dialect in which a path stands for one value, by which documents can be sorted.
 const DIALECT_OF_ONE: u8 = 2;
+
+/// The warning of an answer that is a part.
+pub(super) const TIME_WAS_OVER: &str = "Timeout limit was reached";
 
 /// Most values that FT.TAGVALS answers.
 const TAG_VALUES_MAX: usize = 1_000_000;
@@ -140,7 +143,8 @@ pub fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
-    run(context, &given, None)
+    let outcome = run(context, &given, None);
+    counted(context, outcome)
 }
 
 /// FT.SEARCH with these arguments; the answer has a profile if one is given.
@@ -163,9 +167,12 @@ pub(super) fn run(
         profile.is_parsed();
         request.clock = Some(profile.clock());
     }
-    let mut found = content::run(context, &index, &query, (&asked.common, &request))?;
+    let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
+    let parts = Parts::until(&is_late);
+    let time = asked.common.time(&is_over, &parts);
+    let mut found = content::run(context, &index, &query, &request, time)?;
     if asked.common.scorer == Scorer::Hamming && asked.sort_by.is_none() {
-        score_by_payloads(context, &index, &mut found, &asked)?;
+        score_by_payloads(context, &index, &mut found, (&asked, time))?;
         page(&mut found, asked.limit);
     }
     if let Some(profile) = &mut profile {
@@ -175,7 +182,7 @@ pub(super) fn run(
     match order {
         Order::Found => {}
         Order::Values(field, ascends) => {
-            sort(context, &index, &mut found, (field, ascends), &asked)?;
+            sort(context, &index, &mut found, (field, ascends), time)?;
             page(&mut found, asked.limit);
             if let Some(profile) = &mut profile {
                 profile.is_done("Loader and sorter", found.total);
@@ -184,8 +191,8 @@ pub(super) fn run(
     }
     let documents = match asked.summaries.are_asked() {
         true => {
-            let is_over = asked.common.clock(context);
-            State::read(&mut content::rows(context, index.as_ref(), &is_over)?).documents
+            let rows = content::rows(context, index.as_ref(), time.question());
+            time.found(rows.map(|mut rows| State::read(&mut rows).documents))?
         }
         false => 0,
     };
@@ -200,12 +207,15 @@ pub(super) fn run(
         documents,
         is_profiled,
     }
-    .write(context, &found)?;
+    .write(context, &found, time, &parts)?;
+    if parts.was_over() {
+        count_part(context);
+    }
     if let Some(mut profile) = profile {
         if !asked.no_content {
             profile.is_done("Loader", found.hits.len() as u64);
         }
-        profile.write(context);
+        profile.write(context, parts.was_over());
     }
     Ok(Outcome::Done)
 }
@@ -215,13 +225,16 @@ fn score_by_payloads(
     context: &mut Context<'_, '_>,
     index: &Index,
     found: &mut Found,
-    asked: &SearchArguments,
+    (asked, time): (&SearchArguments, Time<'_>),
 ) -> Result<(), ErrorReply> {
-    let is_over = asked.common.clock(context);
     let field = index.definition.payload_field.as_ref();
     let wanted = asked.common.payload.as_deref().unwrap_or_default();
-    for (at, hit) in found.hits.iter_mut().enumerate() {
-        content::check_time(at, &is_over)?;
+    let mut done = 0;
+    for hit in &mut found.hits {
+        if content::is_over(done, time)? {
+            break;
+        }
+        done += 1;
         let contents = content::contents(context, index, &hit.key).filter(Contents::is_hash);
         let payload = contents
             .zip(field)
@@ -240,6 +253,7 @@ fn score_by_payloads(
             ..Explanation::default()
         });
     }
+    found.hits.truncate(done);
     found
         .hits
         .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.key.cmp(&b.key)));
@@ -304,12 +318,15 @@ fn sort(
     index: &Index,
     found: &mut Found,
     (at, ascends): (u16, bool),
-    asked: &SearchArguments,
+    time: Time<'_>,
 ) -> Result<(), ErrorReply> {
-    let is_over = asked.common.clock(context);
     let field = index.definition.schema.field(at);
-    for (at, hit) in found.hits.iter_mut().enumerate() {
-        content::check_time(at, &is_over)?;
+    let mut done = 0;
+    for hit in &mut found.hits {
+        if content::is_over(done, time)? {
+            break;
+        }
+        done += 1;
         let contents = content::contents(context, index, &hit.key);
         let value = contents.and_then(|contents| {
             let of_one = (DIALECT_OF_ONE, false);
@@ -321,6 +338,7 @@ fn sort(
             other => Some(Sortable::Text(other.bytes())),
         });
     }
+    found.hits.truncate(done);
     let compare = |a: &Sortable, b: &Sortable| match (a, b) {
         (Sortable::Number(a), Sortable::Number(b)) => a.total_cmp(b),
         (Sortable::Text(a), Sortable::Text(b)) => a.cmp(b),
@@ -349,8 +367,14 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn write(&self, context: &mut Context<'_, '_>, found: &Found) -> Result<(), ErrorReply> {
-        let is_over = self.asked.common.clock(context);
+    fn write(
+        &self,
+        context: &mut Context<'_, '_>,
+        found: &Found,
+        time: Time<'_>,
+        parts: &Parts<'_>,
+    ) -> Result<(), ErrorReply> {
+        let mut written = 0;
         match context.reply.protocol() {
             Protocol::Resp2 => {
                 let of_hit = 1
@@ -358,26 +382,35 @@ impl Answer<'_> {
                     + usize::from(self.asked.with_payloads)
                     + usize::from(self.asked.with_sort_keys)
                     + usize::from(!self.asked.no_content);
-                context.reply.array(1 + found.hits.len() * of_hit);
+                let mark = context.reply.mark();
                 context.reply.integer(found.total as i64);
-                for (at, hit) in found.hits.iter().enumerate() {
-                    content::check_time(at, &is_over)?;
+                for hit in &found.hits {
+                    if content::is_over(written, time)? {
+                        break;
+                    }
                     if !self.asked.no_content {
-                        content::fetch_next(context, &found.hits, at);
+                        content::fetch_next(context, &found.hits, written);
                     }
                     self.plain(context, hit);
+                    written += 1;
                 }
+                context.reply.array_since(mark, 1 + written * of_hit);
             }
             Protocol::Resp3 => {
-                write_head(context, found.total, found.hits.len(), self.is_profiled);
-                for (at, hit) in found.hits.iter().enumerate() {
-                    content::check_time(at, &is_over)?;
+                write_head(context, found.total, self.is_profiled);
+                let mark = context.reply.mark();
+                for hit in &found.hits {
+                    if content::is_over(written, time)? {
+                        break;
+                    }
                     if !self.asked.no_content {
-                        content::fetch_next(context, &found.hits, at);
+                        content::fetch_next(context, &found.hits, written);
                     }
                     self.map(context, hit);
+                    written += 1;
                 }
-                write_tail(context);
+                context.reply.array_since(mark, written);
+                write_tail(context, parts.was_over());
             }
         }
         Ok(())
@@ -562,8 +595,8 @@ fn write_explanation(context: &mut Context<'_, '_>, explanation: &Explanation) {
     parts.for_each(|part| write_explanation(context, part));
 }
 
-/// The beginning of a RESP3 answer, up to the list of results. A profile may follow.
-pub fn write_head(context: &mut Context<'_, '_>, total: u64, results: usize, is_profiled: bool) {
+/// The beginning of a RESP3 answer, up to the list of results. A profile may follow its end.
+pub fn write_head(context: &mut Context<'_, '_>, total: u64, is_profiled: bool) {
     context.reply.map(5 + usize::from(is_profiled));
     context.reply.simple("attributes");
     context.reply.array(0);
@@ -572,13 +605,15 @@ pub fn write_head(context: &mut Context<'_, '_>, total: u64, results: usize, is_
     context.reply.simple("format");
     context.reply.simple("STRING");
     context.reply.simple("results");
-    context.reply.array(results);
 }
 
-/// Its end.
-pub fn write_tail(context: &mut Context<'_, '_>) {
+/// Its end, with the warning that it is a part.
+pub fn write_tail(context: &mut Context<'_, '_>, is_part: bool) {
     context.reply.simple("warning");
-    context.reply.array(0);
+    context.reply.array(is_part.into());
+    if is_part {
+        context.reply.simple(TIME_WAS_OVER);
+    }
 }
 
 fn explained(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<String, ErrorReply> {

@@ -28,7 +28,11 @@ const SETTINGS: &[(&str, Option<&str>, &str)] = &[
     ),
     ("MINPREFIX", None, "Fewest bytes before a star"),
     ("MINSTEMLEN", None, "Fewest bytes of a word with a stem"),
-    ("ON_TIMEOUT", None, "What a search does when its time is over"),
+    (
+        "ON_TIMEOUT",
+        Some("search-on-timeout"),
+        "What a search does when its time is over",
+    ),
     (
         "TIMEOUT",
         Some("search-timeout"),
@@ -42,7 +46,6 @@ fn value(context: &Context<'_, '_>, (name, parameter, _): &(&str, Option<&str>, 
         (None, "MAXEXPANSIONS" | "MAXPREFIXEXPANSIONS") => EXPANSIONS_MAX.to_string(),
         (None, "MINPREFIX") => "2".into(),
         (None, "MINSTEMLEN") => quartet_search::analysis::STEMMED_BYTES_MIN.to_string(),
-        (None, "ON_TIMEOUT") => "fail".into(),
         (None, _) => HITS_MAX.to_string(),
     }
 }

@@ -312,6 +312,88 @@ fn a_search_without_the_lock_ends_with_its_time() {
     );
 }
 
+fn member<'v>(map: &'v Value, name: &str) -> &'v Value {
+    let Value::Map(pairs) = map else {
+        panic!("no map: {map:?}");
+    };
+    let found = pairs.iter().find(|(known, _)| show(known) == name);
+    found.map_or_else(|| panic!("no {name} in {map:?}"), |(_, value)| value)
+}
+
+fn members(map: &Value, name: &str) -> Vec<Value> {
+    match member(map, name) {
+        Value::Array(values) => values.clone(),
+        other => panic!("{name} is no list: {other:?}"),
+    }
+}
+
+/// The answers of a request whose time is over at one look at the clock after the other, and last
+/// the whole one: its results, and its warnings.
+fn parts(world: &World, searcher: &mut Connection, request: &[&str], warnings: &str) -> Vec<(Vec<Value>, Vec<String>)> {
+    let mut answers = Vec::new();
+    for over_at in 0.. {
+        let clock = world.clock.clone();
+        let looks = Arc::new(AtomicU64::new(0));
+        let counted = looks.clone();
+        let hook = move || {
+            if counted.fetch_add(1, Ordering::SeqCst) == over_at {
+                clock.micros.fetch_add(1_000_000, Ordering::SeqCst);
+            }
+        };
+        let ended = run(world.begin(searcher, request), hook).join().unwrap();
+        let answer = reply(searcher, *ended);
+        let told = members(&answer, warnings).iter().map(show).collect();
+        answers.push((members(&answer, "results"), told));
+        if looks.load(Ordering::SeqCst) <= over_at {
+            break;
+        }
+    }
+    answers
+}
+
+/// Requests whose results in a part are some of the whole answer's.
+const OF_RESULTS: &[&str] = &[
+    "FT.SEARCH i @t:word NOCONTENT LIMIT 0 2000",
+    "FT.SEARCH i @n:[0+inf] NOCONTENT SORTBY n LIMIT 0 2000",
+    "FT.SEARCH i * SORTBY t LIMIT 0 2000",
+    "FT.SEARCH i -none LIMIT 0 2000",
+    "FT.AGGREGATE i word LOAD 1 @n APPLY @n+1 AS m FILTER @m>10 LIMIT 0 2000",
+];
+
+#[test]
+fn a_search_that_may_answer_a_part_has_what_it_found_when_its_time_was_over() {
+    let world = World::new();
+    let mut searcher = Connection::to(&world.layer);
+    searcher.session.speak_resp3();
+    searcher.check("CONFIG SET search-on-timeout return => OK");
+    let over = ["Timeout limit was reached".to_owned()];
+    for request in OF_RESULTS {
+        let request: Vec<_> = request.split(' ').map(|word| word.replace('+', " +")).collect();
+        let request: Vec<_> = request.iter().map(String::as_str).collect();
+        let answers = parts(&world, &mut searcher, &request, "warning");
+        let (whole, told) = answers.last().unwrap();
+        assert!(whole.len() > 1400 && told.is_empty(), "{request:?}: {}", whole.len());
+        for (results, told) in &answers {
+            assert!(results == whole || *told == over, "{request:?}: {told:?}");
+            assert!(results.iter().all(|result| whole.contains(result)), "{request:?}");
+        }
+        let is_part = |(results, _): &&(Vec<Value>, _)| !results.is_empty() && results.len() < whole.len();
+        assert!(answers.iter().filter(is_part).count() > 1, "{request:?}");
+    }
+    // Groups of what was found.
+    let request: Vec<_> = "FT.AGGREGATE i * GROUPBY 0 REDUCE COUNT 0 AS c".split(' ').collect();
+    let answers = parts(&world, &mut searcher, &request, "warning");
+    let count = |results: &[Value]| match results {
+        [] => 0,
+        [group] => show(member(member(group, "extra_attributes"), "c")).parse().unwrap(),
+        _ => panic!("several groups"),
+    };
+    let counts: Vec<usize> = answers.iter().map(|(results, _)| count(results)).collect();
+    assert_eq!(*counts.last().unwrap(), KEYS);
+    assert!(counts.iter().all(|count| *count <= KEYS), "{counts:?}");
+    assert!(counts.iter().any(|count| (1..KEYS).contains(count)), "{counts:?}");
+}
+
 /// The next search of a connection begins where the last one took long, and again with the lock
 /// once one was short.
 #[test]

@@ -1,0 +1,186 @@
+// Search indexes of a Redis database: what they hold and how far they are filled, and searches in one of them.
+
+import { html, useState } from "./html.js";
+import * as api from "./api.js";
+import { count, identity, quoted, shown, size, splitLine } from "./bytes.js";
+import { Busy, Problem, link, useAct, useLoaded } from "./ui.js";
+
+const SHOWN = 20;
+/** What stands around a word that was found: signs that no text has, so that it can be marked without markup made of text. */
+const MARKS = ["\u0001", "\u0002"];
+
+/** A map as RESP2 has it. */
+const asMap = (pairs) => new Map(Array.from({ length: pairs.length >> 1 }, (_, index) => [pairs[2 * index], pairs[2 * index + 1]]));
+
+export async function names(database) {
+  const found = await api.redis(database, "FT._LIST");
+  return found.sort((a, b) => (shown(a) < shown(b) ? -1 : 1));
+}
+
+/** What FT.INFO says. */
+function described(reply) {
+  const info = asMap(reply);
+  const definition = asMap(info.get("index_definition"));
+  const failures = new Map(info.get("field statistics").map((field) => [asMap(field).get("attribute"), asMap(asMap(field).get("Index Errors"))]));
+  const fields = info.get("attributes").map((attribute) => ({ name: attribute[3], path: attribute[1], type: attribute[5], options: attribute.slice(6), errors: failures.get(attribute[3]) }));
+  return {
+    name: info.get("index_name"),
+    on: definition.get("key_type"),
+    prefixes: definition.get("prefixes"),
+    fields,
+    documents: Number(info.get("num_docs")),
+    bytes: Number(info.get("total_index_memory_sz_mb")) * 1024 * 1024,
+    share: Number(info.get("percent_indexed")),
+    errors: asMap(info.get("Index Errors")),
+  };
+}
+
+async function indexes(database) {
+  const known = await names(database);
+  const replies = await api.redisAll(database, known.map((name) => ["FT.INFO", name]));
+  return replies.map(({ result, error }, index) => (error === undefined ? described(result) : { name: known[index], refusal: error }));
+}
+
+const filled = ({ share }) => (share < 1 ? `${(100 * share).toFixed(1)} %` : "filled");
+const failuresOf = ({ errors }) => Number(errors?.get("indexing failures") ?? 0);
+
+function Overview({ database }) {
+  const { value, error, loading, reload } = useLoaded(() => indexes(database), [database]);
+  return html`<div class="row"><h1>Search indexes</h1><button onClick=${reload} disabled=${loading}>Refresh</button><${Busy} when=${loading} /></div>
+    <${Problem} error=${error} />
+    ${value && (value.length === 0
+      ? html`<p class="dim">There is no index. FT.CREATE makes one.</p>`
+      : html`<div class="scroll"><table id="indexes">
+          <thead><tr><th>index</th><th>on</th><th>prefixes</th><th>documents</th><th>size</th><th>filled</th><th>failures</th></tr></thead>
+          <tbody>${value.map((index) => html`<tr key=${identity(index.name)}>
+            <td class="mono"><a class="key" href=${link("search", database, shown(index.name))}>${shown(index.name)}</a></td>
+            ${index.refusal
+              ? html`<td colspan="6" class="problem">${index.refusal}</td>`
+              : html`<td>${index.on}</td><td class="mono cut">${index.prefixes.map(quoted).join(" ")}</td><td>${count(index.documents)}</td>
+                <td>${size(index.bytes)}</td><td>${filled(index)}</td><td class=${failuresOf(index) > 0 ? "problem" : ""}>${count(failuresOf(index))}</td>`}
+          </tr>`)}</tbody>
+        </table></div>`)}`;
+}
+
+function Fields({ index }) {
+  return html`<div class="scroll"><table id="fields">
+    <thead><tr><th>field</th><th>path</th><th>type</th><th>options</th><th>failures</th><th>the last one</th></tr></thead>
+    <tbody>${index.fields.map((field) => html`<tr key=${field.name}>
+      <td class="mono">${shown(field.name)}</td><td class="mono">${shown(field.path)}</td><td>${field.type}</td><td class="mono cut">${field.options.map(shown).join(" ")}</td>
+      <td class=${failuresOf(field) > 0 ? "problem" : ""}>${count(failuresOf(field))}</td>
+      <td class="cut">${failuresOf(field) > 0 && `${shown(field.errors.get("last indexing error key"))}: ${shown(field.errors.get("last indexing error"))}`}</td>
+    </tr>`)}</tbody>
+  </table></div>`;
+}
+
+/** A text whose found words are marked. */
+function Marked({ text }) {
+  const pieces = shown(text).split(MARKS[0]);
+  return pieces.map((piece, index) => {
+    if (index === 0) return piece;
+    const [word, rest = ""] = piece.split(MARKS[1]);
+    return html`<mark key=${index}>${word}</mark>${rest}`;
+  });
+}
+
+const has = (words, name) => words.some((word) => typeof word === "string" && word.toUpperCase() === name);
+
+/** Hits with their scores, and the names of all fields that they have. */
+async function searched(database, index, query, options) {
+  const words = splitLine(options);
+  const isText = index.fields.some(({ type }) => type === "TEXT");
+  const added = [
+    "WITHSCORES",
+    ...(isText && !has(words, "HIGHLIGHT") ? ["HIGHLIGHT", "TAGS", ...MARKS] : []),
+    ...(has(words, "LIMIT") ? [] : ["LIMIT", "0", String(SHOWN)]),
+  ];
+  const reply = await api.redis(database, "FT.SEARCH", index.name, query, ...words, ...added);
+  const hits = [];
+  const step = has(words, "NOCONTENT") ? 2 : 3;
+  for (let at = 1; at < reply.length; at += step) hits.push({ key: reply[at], score: Number(reply[at + 1]), fields: asMap(reply[at + 2] && step === 3 ? reply[at + 2] : []) });
+  const columns = [...new Set(hits.flatMap(({ fields }) => [...fields.keys()]))];
+  return { total: reply[0], hits, columns };
+}
+
+function Hits({ database, found }) {
+  return html`<p class="dim" id="total" role="status">${count(found.total)} found, ${count(found.hits.length)} shown</p>
+    <div class="scroll"><table id="hits">
+      <thead><tr><th>key</th><th>score</th>${found.columns.map((column) => html`<th key=${shown(column)}>${shown(column)}</th>`)}</tr></thead>
+      <tbody>${found.hits.map(({ key, score, fields }) => html`<tr key=${identity(key)}>
+        <td class="mono"><a class="key" href=${link("redis", database, shown(key), shown(key))}>${shown(key)}</a></td><td>${Number(score.toPrecision(6))}</td>
+        ${found.columns.map((column) => html`<td key=${shown(column)} class="mono cut">${fields.has(column) && html`<${Marked} text=${fields.get(column)} />`}</td>`)}
+      </tr>`)}</tbody>
+    </table></div>`;
+}
+
+/** A condition as FT.PROFILE has it, with those below it: their lists stand behind the word. */
+function stepOf(list) {
+  const at = list.findIndex((word) => word === "Child iterators" || word === "Child iterator");
+  const facts = asMap(at < 0 ? list : list.slice(0, at));
+  const below = at < 0 ? [] : list.slice(at + 1).filter(Array.isArray);
+  return { facts, below: below.map(stepOf) };
+}
+
+function Step({ step }) {
+  const { facts, below } = step;
+  const title = ["Type", "Query type", "Term"].filter((name) => facts.has(name)).map((name) => shown(facts.get(name))).join(" ");
+  return html`<li><b>${title}</b> ${Number(facts.get("Time"))} ms, ${count(facts.get("Counter"))} given
+    ${below.length > 0 && html`<ul>${below.map((step, index) => html`<${Step} key=${index} step=${step} />`)}</ul>`}</li>`;
+}
+
+function profiled(reply) {
+  const parts = new Map(reply[1].map(([name, ...rest]) => [name, rest]));
+  return { total: parts.get("Total profile time")[0], parsing: parts.get("Parsing time")[0], root: stepOf(parts.get("Iterators profile")[0]), stages: parts.get("Result processors profile").map(asMap) };
+}
+
+function Profile({ profile }) {
+  return html`<div id="profile"><p>${Number(profile.total)} ms, of which ${Number(profile.parsing)} ms to read the query</p>
+    <ul><${Step} step=${profile.root} /></ul>
+    <ol>${profile.stages.map((stage, index) => html`<li key=${index}><b>${stage.get("Type")}</b> ${Number(stage.get("Time"))} ms, ${count(stage.get("Counter"))} given</li>`)}</ol></div>`;
+}
+
+function SearchPad({ database, index }) {
+  const [query, setQuery] = useState("*");
+  const [options, setOptions] = useState("");
+  const [outcome, setOutcome] = useState(null);
+  const [act, { busy, error }] = useAct();
+  const run = (load) => act(async () => {
+    setOutcome(null);
+    setOutcome(await load());
+  });
+  const search = () => run(async () => ({ found: await searched(database, index, query, options) }));
+  const explain = () => run(async () => ({ explained: shown(await api.redis(database, "FT.EXPLAIN", index.name, query, ...splitLine(options))) }));
+  const profile = () => run(async () => ({ profile: profiled(await api.redis(database, "FT.PROFILE", index.name, "SEARCH", "QUERY", query, ...splitLine(options))) }));
+  const submit = (event) => {
+    event.preventDefault();
+    search();
+  };
+  return html`<form onSubmit=${submit}>
+      <label>Query <input id="query" class="mono" spellcheck=${false} autocomplete="off" value=${query} onInput=${(event) => setQuery(event.target.value)} /></label>
+      <label>Options <input id="options" class="mono" spellcheck=${false} autocomplete="off" placeholder="SORTBY price LIMIT 0 50" value=${options} onInput=${(event) => setOptions(event.target.value)} /></label>
+      <div class="row">
+        <button class="main" id="run" disabled=${busy}>Search</button>
+        <button type="button" disabled=${busy} onClick=${explain}>Explain</button>
+        <button type="button" disabled=${busy} onClick=${profile}>Profile</button>
+        <${Busy} when=${busy} />
+      </div>
+    </form>
+    <${Problem} error=${error} />
+    ${outcome?.found && html`<${Hits} database=${database} found=${outcome.found} />`}
+    ${outcome?.explained && html`<pre id="explained">${outcome.explained}</pre>`}
+    ${outcome?.profile && html`<${Profile} profile=${outcome.profile} />`}`;
+}
+
+function OneIndex({ database, name }) {
+  const { value: index, error, loading, reload } = useLoaded(async () => described(await api.redis(database, "FT.INFO", name)), [database, name]);
+  return html`<div class="row"><h1 class="mono">${name}</h1><a class="button" href=${link("search", database)}>All indexes</a><button onClick=${reload} disabled=${loading}>Refresh</button></div>
+    <${Problem} error=${error} />
+    ${index && html`<p class="dim" id="index-facts">${index.on}, ${index.prefixes.map(quoted).join(" ")} · ${count(index.documents)} documents · ${size(index.bytes)} · ${filled(index)}</p>
+      <${SearchPad} database=${database} index=${index} />
+      <${Fields} index=${index} />`}`;
+}
+
+export function Search({ database, parts }) {
+  const name = parts[0];
+  return html`<section>${name ? html`<${OneIndex} key=${name} database=${database} name=${name} />` : html`<${Overview} database=${database} />`}</section>`;
+}

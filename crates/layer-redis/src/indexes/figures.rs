@@ -1,0 +1,106 @@
+//! What an index holds, in numbers.
+
+use quartet_engine::Transaction;
+use quartet_model::next_prefix;
+use quartet_search::index::State;
+use quartet_store::Row;
+
+use crate::indexes::catalogue::Catalogue;
+use crate::indexes::failures::Failures;
+use crate::indexes::rows::TransactionRows;
+use crate::indexes::stored::StoredIndex;
+use crate::keyspace::keys_range;
+
+/// Rows whose lengths are read, at most, of one index and of all together.
+pub const SAMPLE: u64 = 1_000;
+const SAMPLE_OF_ALL: u64 = 10_000;
+
+/// The numbers of one index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexFigures {
+    pub name: Vec<u8>,
+    /// Whose it is: `ft` or `search`.
+    pub commands: &'static str,
+    pub documents: u64,
+    /// Documents whose words are not in postings yet.
+    pub unsettled: u64,
+    /// Bytes of its rows: exact while there are few, else estimated from evenly spread ones.
+    pub stored_bytes: u64,
+    /// Keys that are still to be looked at until it is filled, about.
+    pub keys_left: u64,
+    /// Documents that could not be indexed, by the type of the field that they failed for.
+    pub failures: Vec<(&'static str, u64)>,
+}
+
+/// The figures of all indexes, in the order of their names.
+pub fn figures(tx: &mut Transaction<'_>, catalogue: &Catalogue) -> Vec<IndexFigures> {
+    let count = catalogue.indexes().count() + catalogue.key_indexes().count();
+    let sample = (SAMPLE_OF_ALL / count.max(1) as u64).clamp(1, SAMPLE);
+    let mut all = Vec::with_capacity(count);
+    for index in catalogue.indexes() {
+        let schema = &index.definition.schema;
+        let kinds: Vec<_> = schema.fields().map(|(_, field)| field.kind.name()).collect();
+        all.push(of_index(tx, index.as_ref(), ("ft", &kinds), sample));
+    }
+    for index in catalogue.key_indexes() {
+        let schema = &index.definition.schema;
+        let kinds: Vec<_> = schema.fields().map(|(_, field)| field.kind.name()).collect();
+        all.push(of_index(tx, index.as_ref(), ("search", &kinds), sample));
+    }
+    all
+}
+
+fn of_index(
+    tx: &mut Transaction<'_>,
+    index: &impl StoredIndex,
+    (commands, kinds): (&'static str, &[&'static str]),
+    sample: u64,
+) -> IndexFigures {
+    let mut rows = TransactionRows {
+        tx,
+        prefix: index.rows_prefix(),
+    };
+    let state = State::read(&mut rows);
+    let (start, end) = keys_range(0);
+    let keys_left = index.progress(tx).map_or(0, |progress| {
+        let keys = tx.count(&start, &end) as f64;
+        (keys * (1.0 - progress.share())).ceil() as u64
+    });
+    let mut failures: Vec<(&'static str, u64)> = Vec::new();
+    for (field, count) in Failures::read(tx, index.number()).by_field() {
+        let kind = kinds.get(usize::from(field)).copied().unwrap_or(WHOLE);
+        match failures.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, of_kind)) => *of_kind += count,
+            None => failures.push((kind, count)),
+        }
+    }
+    IndexFigures {
+        name: index.name().to_vec(),
+        commands,
+        documents: state.documents,
+        unsettled: state.unsettled(),
+        stored_bytes: stored_bytes(tx, index, sample),
+        keys_left,
+        failures,
+    }
+}
+
+/// Stands for documents that failed for another reason than a field's value.
+const WHOLE: &str = "DOCUMENT";
+
+/// Bytes of an index's rows, from the lengths of at most about `sample` of them.
+pub fn stored_bytes(tx: &mut Transaction<'_>, index: &impl StoredIndex, sample: u64) -> u64 {
+    let start = index.rows_prefix();
+    let end = next_prefix(&start);
+    let total = tx.count(&start, &end);
+    let step = total.div_ceil(sample).max(1);
+    let (mut bytes, mut read) = (0, 0);
+    for at in (0..total).step_by(step as usize) {
+        bytes += tx.nth(&start, &end, at).as_ref().map_or(0, Row::stored_bytes);
+        read += 1;
+    }
+    match read {
+        0 => 0,
+        read => (u128::from(bytes) * u128::from(total) / read) as u64,
+    }
+}
