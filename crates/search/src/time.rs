@@ -19,7 +19,7 @@ pub struct Parts<'p> {
 }
 
 impl<'p> Parts<'p> {
-    /// What is done with what was found in time ends when `is_late` says so.
+    /// The steps behind the end of the time go on until `is_late` says that they took too long.
     pub fn until(is_late: &'p dyn Fn() -> bool) -> Parts<'p> {
         Parts {
             is_late,
@@ -34,7 +34,7 @@ impl<'p> Parts<'p> {
 }
 
 impl<'t> Time<'t> {
-    /// What takes too long is an error. `is_over` is asked from time to time.
+    /// Answers an error when the time is over. `is_over` is asked from time to time.
     pub fn until(is_over: &'t dyn Fn() -> bool) -> Time<'t> {
         Time { is_over, parts: None }
     }
@@ -63,7 +63,7 @@ impl<'t> Time<'t> {
         self.is_over
     }
 
-    /// What was found in time, or nothing.
+    /// Returns `found`, or nothing of it if it was not found in time and parts are an answer.
     pub fn found<T: Default>(&self, found: Result<T, SearchError>) -> Result<T, SearchError> {
         match (found, self.parts) {
             (Err(SearchError::Timeout), Some(parts)) => {

@@ -20,7 +20,8 @@ const TIMEOUT_MS_MAX_WITH_LOCK: u64 = 5_000;
 /// Others hold what was deleted since they began.
 const TIMEOUT_MS_MAX: u64 = 60_000;
 
-/// One part of so many of the longest time is kept for what is done with what was found in time.
+/// The divisor of the longest time that gives how much of it is kept for the steps behind a search
+/// whose answer is a part.
 const TIME_PARTS: u64 = 4;
 
 /// The kind of an argument.
