@@ -121,7 +121,7 @@ pub struct Catalogue {
     pub(crate) changing: parking_lot::Mutex<()>,
     /// The databases that are being moved.
     pub(crate) moving: parking_lot::Mutex<BTreeMap<u16, Move>>,
-    /// Partitions that have not been told of each change.
+    /// Partitions whose rows may lack a change.
     pub(crate) untold: parking_lot::Mutex<BTreeSet<PartitionId>>,
 }
 
@@ -583,7 +583,7 @@ pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) 
     }
 }
 
-/// What a database has used, as its partition has it. Older programs have written it in the first.
+/// The usage of a database, as its partition has it. Older programs have written it in the first.
 fn kept_usage(partitions: &Partitions, id: u16, partition: PartitionId) -> Result<Usage, CatalogueError> {
     let own = partitions.has(partition).then(|| partitions.engine(partition));
     for engine in own.into_iter().chain([partitions.first()]) {

@@ -11,7 +11,7 @@
 //! that they have it.
 //!
 //! Each change has a higher revision than the one before it. A row that is behind is of a change
-//! that nobody was told of, or of a folder from a backup; the next start writes it anew.
+//! that nobody has an answer to, or of a folder from a backup; the next start writes it anew.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -286,7 +286,7 @@ mod tests {
         drop((brief, kept_by));
         assert!(kept(catalogue.partitions()).unwrap().revision < decided().revision);
         catalogue.tell_again().unwrap();
-        // What could not be made is being deleted, and its name is free then.
+        // The one that could not be made is being deleted, and its name is free then.
         let unfinished = catalogue.unfinished();
         assert_eq!(unfinished.len(), 1);
         catalogue.forget(&unfinished[0]).unwrap();

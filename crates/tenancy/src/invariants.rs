@@ -115,8 +115,7 @@ fn verify_places(
     }
 }
 
-/// What a partition knows of its databases is what the catalogue says, or older: the next start
-/// tells it anew.
+/// Definitions in a partition are those of the catalogue, or older: a start writes those anew.
 fn verify_copies(
     verification: &mut Verification<'_>,
     defined: &BTreeMap<u16, Definition>,
