@@ -144,6 +144,15 @@ fn print_status(described: &Value) {
         text(&described["home"]),
         described["configured"]
     );
+    let homes = described["homes"].as_array().filter(|homes| homes.len() > 1);
+    for partition in homes.into_iter().flatten() {
+        println!(
+            "partition {:<10}term {:<6} home {}",
+            partition["partition"],
+            text(&partition["term"]),
+            partition["home"].as_str().unwrap_or("none")
+        );
+    }
     for node in described["nodes"].as_array().into_iter().flatten() {
         if node["is_running"] == false {
             println!("{:<20}away", text(&node["name"]));

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //! 'D' id   the definition, as JSON
-//! 'U' id   what the database has used, as JSON
+//! 'U' id   in the partition that has it: what the database has used, as JSON
 //! 'I'      the id that was given last
+//! 'C' id   in the partition that has it: the definition once more: `copies`
 //! 'M' id   its move to another partition, while that is under way: `moves`
 //! 'H' id   in the partition to or from which it was moved: whether it is there
 //! 'R' 'A'  the operator's own credentials: `operator`
@@ -15,7 +16,7 @@
 //! the index. An id is given again only after all others, and only when nothing of the database
 //! that had it is left.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -120,6 +121,8 @@ pub struct Catalogue {
     pub(crate) changing: parking_lot::Mutex<()>,
     /// The databases that are being moved.
     pub(crate) moving: parking_lot::Mutex<BTreeMap<u16, Move>>,
+    /// Partitions whose rows may lack a change.
+    pub(crate) untold: parking_lot::Mutex<BTreeSet<PartitionId>>,
 }
 
 #[derive(Default)]
@@ -255,18 +258,13 @@ impl Catalogue {
     ///
     /// Errors: the partitions are not those that it names.
     pub fn open(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
-        let mut index = Index::default();
+        let mut definitions = Vec::new();
         let reader = partitions.first().reader(space(Durability::Always));
         let reader = reader.expect("nothing runs yet that could keep the partition");
         reader.scan(b"D", b"E", false, &mut |key, value| {
             let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
             let id = id.expect("a row of the catalogue carries an id");
-            let definition = read_row(value);
-            let usage = reader
-                .get(&row(b'U', id))
-                .map(|usage| read_row(&usage))
-                .unwrap_or_default();
-            index.add(Arc::new(Database::new(id, definition, &usage)));
+            definitions.push((id, read_row::<Definition>(value)));
             ControlFlow::Continue(())
         });
         assert!(
@@ -274,6 +272,11 @@ impl Catalogue {
             "the catalogue can be read when the server starts"
         );
         drop(reader);
+        let mut index = Index::default();
+        for (id, definition) in definitions {
+            let usage = kept_usage(&partitions, id, PartitionId(definition.partition))?;
+            index.add(Arc::new(Database::new(id, definition, &usage)));
+        }
         identify(&partitions, &index)?;
         let catalogue = Catalogue {
             partitions,
@@ -282,6 +285,7 @@ impl Catalogue {
             index: RwLock::new(index),
             changing: parking_lot::Mutex::default(),
             moving: parking_lot::Mutex::default(),
+            untold: parking_lot::Mutex::default(),
         };
         for (_, engine) in catalogue.partitions.iter() {
             // A home that was deposed while it moved a database has left it closed.
@@ -289,6 +293,7 @@ impl Catalogue {
         }
         catalogue.verify_places()?;
         catalogue.end_moves()?;
+        catalogue.settle_all_copies()?;
         Ok(catalogue)
     }
 
@@ -372,6 +377,11 @@ impl Catalogue {
         let database = Arc::new(Database::new(id, definition, &Usage::default()));
         self.index.write().add(database.clone());
         self.is_empty.store(false, Ordering::SeqCst);
+        if let Err(error) = self.tell(&database) {
+            // Nobody learns what opens it.
+            drop(self.decide(&database, |definition| definition.deleted = true));
+            return Err(error);
+        }
         Ok((database, secrets))
     }
 
@@ -379,31 +389,41 @@ impl Catalogue {
     pub fn change(&self, name: &str, change: impl FnOnce(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
         let _changing = self.changing.lock();
         let database = self.present(name)?;
-        let mut definition = Definition::clone(&database.definition());
-        change(&mut definition);
-        self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
-        database.define(definition);
+        self.decide(&database, change)?;
         Ok(database)
+    }
+
+    /// Decides about a database, in the catalogue and then in the partition that has it. If the
+    /// second fails it holds all the same, and is not to be answered.
+    fn decide(&self, database: &Arc<Database>, change: impl FnOnce(&mut Definition)) -> Result<(), CatalogueError> {
+        let before = database.definition();
+        let mut definition = Definition::clone(&before);
+        change(&mut definition);
+        if self.partitions.count() > 1 {
+            definition.revision += 1;
+        }
+        self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
+        let opens_as_before = before.credentials == definition.credentials && before.deleted == definition.deleted;
+        database.define(definition);
+        if !opens_as_before {
+            let mut index = self.index.write();
+            index.remove(database.id.0);
+            index.add(database.clone());
+        }
+        self.tell(database)
     }
 
     /// Replaces all credentials of a database with new ones.
     pub fn renew_credentials(&self, name: &str) -> Result<(Arc<Database>, Secrets), CatalogueError> {
         let (secrets, kept) = self.make_secrets();
         let database = self.change(name, |definition| definition.credentials = kept)?;
-        let mut index = self.index.write();
-        index.remove(database.id.0);
-        index.add(database.clone());
         Ok((database, secrets))
     }
 
     /// Closes a database for good: nobody gets in any more. Its rows are still there until
     /// [`Catalogue::forget`].
     pub fn close(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
-        let database = self.change(name, |definition| definition.deleted = true)?;
-        let mut index = self.index.write();
-        index.remove(database.id.0);
-        index.add(database.clone());
-        Ok(database)
+        self.change(name, |definition| definition.deleted = true)
     }
 
     /// Databases that were closed and not forgotten before the server ended.
@@ -443,27 +463,33 @@ impl Catalogue {
         let now_micros = self.engine().now_micros();
         let used = |database: &Arc<Database>| database.meter.take_changed() && !database.is_closed();
         let used: Vec<_> = self.list().into_iter().filter(used).collect();
-        if used.is_empty() {
-            return;
-        }
         let durability = if at_the_end {
             Durability::Always
         } else {
             Durability::Interval
         };
-        let Ok(mut partition) = self.engine().partition_in_time() else {
-            // They are written down next time.
-            used.iter().for_each(|database| database.meter.put_changed_back());
-            return;
-        };
-        let written = partition.execute(space(durability), |tx| {
-            for database in &used {
-                tx.set(&row(b'U', database.id.0), &json(&database.meter.usage(now_micros)));
+        for (id, engine) in self.partitions.iter() {
+            let used = used.iter().filter(|database| database.partition() == id);
+            let used: Vec<_> = used.collect();
+            if used.is_empty() {
+                continue;
             }
-            Ok(())
-        });
-        // On a full disk they are written with the next change: they only grow.
-        drop(outcome(written));
+            let Ok(mut partition) = engine.partition_in_time() else {
+                // They are written down next time.
+                used.iter().for_each(|database| database.meter.put_changed_back());
+                continue;
+            };
+            let written = partition.execute(space(durability), |tx| {
+                for database in &used {
+                    tx.set(&row(b'U', database.id.0), &json(&database.meter.usage(now_micros)));
+                }
+                Ok(())
+            });
+            // On a full disk they are written with the next change: they only grow.
+            drop(outcome(written));
+            let moved = used.iter().filter(|database| database.partition() != id);
+            moved.for_each(|database| database.meter.put_changed_back());
+        }
     }
 
     pub(crate) fn present(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
@@ -555,6 +581,22 @@ pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) 
         true => Ok(answer),
         false => Err(CatalogueError::LogFailed),
     }
+}
+
+/// The usage of a database, as its partition has it. Older programs have written it in the first.
+fn kept_usage(partitions: &Partitions, id: u16, partition: PartitionId) -> Result<Usage, CatalogueError> {
+    let own = partitions.has(partition).then(|| partitions.engine(partition));
+    for engine in own.into_iter().chain([partitions.first()]) {
+        let reader = engine.reader(space(Durability::Always))?;
+        let usage = reader.get(&row(b'U', id));
+        if reader.is_unreadable() {
+            return Err(CatalogueError::Unreadable);
+        }
+        if let Some(usage) = usage {
+            return Ok(read_row(&usage));
+        }
+    }
+    Ok(Usage::default())
 }
 
 /// Sees to it that each partition is the one that it is taken for. One without rows is given its
@@ -690,6 +732,7 @@ mod tests {
             deleted: false,
             partition: 0,
             moved: None,
+            revision: 0,
         }
     }
 

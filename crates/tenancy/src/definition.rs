@@ -37,6 +37,9 @@ pub struct Definition {
     /// How it came there, if it was somewhere else before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
+    /// How often it was changed, where there are several partitions: the higher one is newer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub revision: u64,
 }
 
 /// The last move of a database from one partition to another. Versions of two partitions are not
@@ -79,6 +82,10 @@ pub(crate) struct Place {
 /// Written only where there are several, so that one looks as it does to a program without them.
 fn is_first(partition: &u32) -> bool {
     *partition == 0
+}
+
+fn is_zero(revision: &u64) -> bool {
+    *revision == 0
 }
 
 /// The states that reads may show. One node has one replica, and all three are the same on it:
@@ -220,6 +227,7 @@ mod tests {
             deleted: false,
             partition: 0,
             moved: None,
+            revision: 0,
         };
         let text = serde_json::to_string(&definition).unwrap();
         assert_eq!(serde_json::from_str::<Definition>(&text).unwrap(), definition);

@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use quartet_engine::{Invariants, PartitionId, Reader, Repair, Verification};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 
-use crate::Definition;
-use crate::definition::{Move, Place};
+use crate::copies::COPY;
+use crate::definition::{Definition, Move, Place};
 use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
 use crate::partitions::{NUMBER, number_in};
 
@@ -19,6 +19,8 @@ use crate::partitions::{NUMBER, number_in};
 #[derive(Default)]
 pub struct CatalogueInvariants {
     placed: RefCell<Option<Placed>>,
+    /// Their definitions, as far as they can be read.
+    defined: RefCell<BTreeMap<u16, Definition>>,
     /// The databases that are being moved.
     moving: RefCell<BTreeMap<u16, Move>>,
     /// The partitions that were judged since the first.
@@ -59,7 +61,8 @@ impl Invariants for CatalogueInvariants {
             return;
         };
         if partition == PartitionId(0) {
-            let known = verify_definitions(verification);
+            let (known, defined) = verify_definitions(verification);
+            self.defined.replace(defined);
             verify_usage(verification, &known);
             self.moving.replace(verify_moves(verification, &known));
             verify_credentials(verification);
@@ -71,6 +74,10 @@ impl Invariants for CatalogueInvariants {
         }
         if let Some(placed) = &*self.placed.borrow() {
             verify_places(verification, placed, &self.moving.borrow(), partition);
+            if partition != PartitionId(0) {
+                verify_usage(verification, placed);
+                verify_copies(verification, &self.defined.borrow(), &self.moving.borrow());
+            }
         }
     }
 }
@@ -108,6 +115,38 @@ fn verify_places(
     }
 }
 
+/// Definitions in a partition are those of the catalogue, or older: a start writes those anew.
+fn verify_copies(
+    verification: &mut Verification<'_>,
+    defined: &BTreeMap<u16, Definition>,
+    moving: &BTreeMap<u16, Move>,
+) {
+    let rows = verification.rows;
+    rows.scan(&[COPY], &[COPY + 1], false, &mut |key, value| {
+        let id = id_of(key);
+        let known = id.and_then(|id| defined.get(&id));
+        let what = match (serde_json::from_slice::<Definition>(value), known) {
+            (Err(_), _) => Some("a definition in a database's own partition cannot be read".to_owned()),
+            (Ok(definition), None) => {
+                let name = definition.name;
+                Some(format!(
+                    "the definition of database {name}, which is not in the catalogue"
+                ))
+            }
+            (Ok(copy), Some(known)) => {
+                let is_settled = !id.is_some_and(|id| moving.contains_key(&id));
+                let differs = is_settled && copy.revision == known.revision && copy != *known;
+                let name = copy.name;
+                differs.then(|| format!("the definition of database {name} is not the catalogue's"))
+            }
+        };
+        if let Some(what) = what {
+            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
 /// The moves that are under way, by database.
 fn verify_moves(verification: &mut Verification<'_>, known: &Placed) -> BTreeMap<u16, Move> {
     let (rows, mut moving) = (verification.rows, BTreeMap::new());
@@ -125,9 +164,9 @@ fn verify_moves(verification: &mut Verification<'_>, known: &Placed) -> BTreeMap
     moving
 }
 
-/// Answers the databases that there are.
-fn verify_definitions(verification: &mut Verification<'_>) -> Placed {
-    let (mut known, mut owners) = (Placed::new(), HashMap::new());
+/// Answers the databases that there are, and how they are defined.
+fn verify_definitions(verification: &mut Verification<'_>) -> (Placed, BTreeMap<u16, Definition>) {
+    let (mut known, mut defined, mut owners) = (Placed::new(), BTreeMap::new(), HashMap::new());
     let rows = verification.rows;
     rows.scan(b"D", b"E", false, &mut |key, value| {
         let Some(id) = id_of(key) else {
@@ -150,6 +189,7 @@ fn verify_definitions(verification: &mut Verification<'_>) -> Placed {
                         );
                     }
                 }
+                defined.insert(id, definition);
             }
             Err(error) => verification.found(
                 format!("the definition of database {id} cannot be read: {error}"),
@@ -158,7 +198,7 @@ fn verify_definitions(verification: &mut Verification<'_>) -> Placed {
         }
         ControlFlow::Continue(())
     });
-    known
+    (known, defined)
 }
 
 /// Returns the names and credentials that lead to a database.

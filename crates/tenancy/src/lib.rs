@@ -5,6 +5,7 @@
 //!   catalogue   a row a database in the engine's system space, and an index of all of them in memory
 //!   definition  what an operator decides about a database, and the form in which that is kept
 //!   partitions  the engines of a process, and which has a database's rows
+//!   copies      what a database's own partition knows of it
 //!   moves       a database goes from one of them to another
 //!   quotas      how much a database may use, and what it is refused with
 //!   operator    the root key's hash and DynamoDB's access key, as rows
@@ -17,6 +18,7 @@
 //! of this.
 
 mod catalogue;
+mod copies;
 mod definition;
 mod invariants;
 mod meter;

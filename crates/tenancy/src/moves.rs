@@ -5,9 +5,11 @@
 //!   begin    'H': it is not here  the target           finds nothing to do
 //!            'M'                  the first            clears the target, forgets the move
 //!   (copy)   rows                 the target                 "
-//!   arrive   'H': it is here      the target                 "
+//!   leave    'C': not here        the source                 "
+//!   arrive   'H', 'C': it is here the target                 "
 //!   decide   'D': the partition   the first            clears the source, forgets the move
-//!   end      rows, 'H': not here  the source                 "
+//!   end      rows, 'H': not here, the source                 "
+//!            no 'C'
 //!            no 'M'               the first            finds nothing to do
 //! ```
 //!
@@ -25,6 +27,7 @@ use quartet_model::{DatabaseId, Version};
 use serde::de::DeserializeOwned;
 
 use crate::catalogue::{Catalogue, CatalogueError, Database, json, row, space, write};
+use crate::copies::COPY;
 use crate::definition::{DEFAULT_NAME, Definition, Move, Moved, Place};
 
 pub(crate) const MOVE: u8 = b'M';
@@ -76,24 +79,36 @@ impl Catalogue {
         if database.is_closed() {
             return Err(CatalogueError::Unknown);
         }
+        let id = database.id.0;
         let mut definition = Definition::clone(&database.definition());
         let before = definition.moved;
         let times = database.moves() + 1;
-        let target = self.partitions().engine(PartitionId(moving.to));
+        let partition = |number| self.partitions().engine(PartitionId(number));
+        let (source, target) = (partition(moving.from), partition(moving.to));
+        definition.revision += 1;
+        // If it stays, what is written then is above what the source is about to say.
+        database.define(definition.clone());
+        definition.partition = moving.to;
+        if moving.from != 0 {
+            write(source, |tx| drop(tx.set(&row(COPY, id), &json(&definition))))?;
+        }
         target.land_above(left)?;
         let place = Place { times, is_here: true };
-        let arrived = write(target, |tx| {
-            tx.set(&row(PLACE, database.id.0), &json(&place));
-            tx.commit_version()
+        let usage = json(&database.meter.usage(target.now_micros()));
+        write(target, |tx| {
+            tx.set(&row(PLACE, id), &json(&place));
+            definition.moved = Some(Moved {
+                times,
+                from: moving.from,
+                since: before.map_or(0, |before| before.arrived),
+                left: left.0,
+                arrived: tx.commit_version().0,
+            });
+            if moving.to != 0 {
+                tx.set(&row(COPY, id), &json(&definition));
+            }
+            tx.set(&row(b'U', id), &usage);
         })?;
-        definition.partition = moving.to;
-        definition.moved = Some(Moved {
-            times,
-            from: moving.from,
-            since: before.map_or(0, |before| before.arrived),
-            left: left.0,
-            arrived: arrived.0,
-        });
         self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
         database.define(definition);
         Ok(())
@@ -112,10 +127,21 @@ impl Catalogue {
             times: database.moves(),
             is_here: false,
         };
-        write(engine, |tx| match place.times {
-            0 => drop(tx.clear(&row(PLACE, id))),
-            _ => drop(tx.set(&row(PLACE, id), &json(&place))),
+        write(engine, |tx| {
+            match place.times {
+                0 => drop(tx.clear(&row(PLACE, id))),
+                _ => drop(tx.set(&row(PLACE, id), &json(&place))),
+            }
+            tx.clear(&row(COPY, id));
+            // The first may have what an older program has written there.
+            if has_arrived || left_over != PartitionId(0) {
+                tx.clear(&row(b'U', id));
+            }
         })?;
+        if !has_arrived {
+            // The source may have said that it had left.
+            self.settle_copies(PartitionId(moving.from))?;
+        }
         self.write(|tx| drop(tx.clear(&row(MOVE, id))))?;
         self.moving.lock().remove(&id);
         Ok(())
@@ -154,12 +180,20 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Forgets where a deleted database was.
+    /// Forgets where a deleted database was, and what its partition knew of it.
     pub(crate) fn forget_places(&self, id: u16) -> Result<(), CatalogueError> {
         for (_, engine) in self.partitions().iter() {
-            let is_noted = engine.reader(space(Durability::Always))?.get(&row(PLACE, id)).is_some();
+            let reader = engine.reader(space(Durability::Always))?;
+            let is_noted = [PLACE, COPY, b'U']
+                .iter()
+                .any(|tag| reader.get(&row(*tag, id)).is_some());
+            drop(reader);
             if is_noted {
-                write(engine, |tx| drop(tx.clear(&row(PLACE, id))))?;
+                write(engine, |tx| {
+                    tx.clear(&row(PLACE, id));
+                    tx.clear(&row(COPY, id));
+                    tx.clear(&row(b'U', id));
+                })?;
             }
         }
         Ok(())
@@ -226,6 +260,15 @@ mod tests {
     }
 
     fn open_at(disks: &Disks, clock: Arc<ManualClock>) -> Result<Catalogue, CatalogueError> {
+        let partitions = partitions(disks, clock);
+        let opened = open_over(&partitions);
+        if opened.is_err() {
+            end(Arc::into_inner(partitions).unwrap());
+        }
+        opened
+    }
+
+    fn partitions(disks: &Disks, clock: Arc<ManualClock>) -> Arc<Partitions> {
         let engines = disks.iter().map(|disk| {
             let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
             // Small, so that a disk is soon full and the log soon trimmed.
@@ -241,14 +284,24 @@ mod tests {
             let parts = Parts::with_file_log(disk.clone(), clock.clone(), log);
             Arc::new(Engine::open_with(parts, options, failure, &mut |_| {}).unwrap())
         });
-        let partitions = Arc::new(Partitions::new(engines.collect()));
+        Arc::new(Partitions::new(engines.collect()))
+    }
+
+    fn open_over(partitions: &Arc<Partitions>) -> Result<Catalogue, CatalogueError> {
         let random = AtomicU8::new(1);
         let random = move |bytes: &mut [u8]| bytes.fill(random.fetch_add(1, Ordering::Relaxed));
-        let opened = Catalogue::open(partitions.clone(), Box::new(random));
-        if opened.is_err() {
-            end(Arc::into_inner(partitions).unwrap());
-        }
-        opened
+        Catalogue::open(partitions.clone(), Box::new(random))
+    }
+
+    /// The partitions behind the first whose own log says that they have the database.
+    fn having(partitions: &Partitions, id: DatabaseId) -> Vec<PartitionId> {
+        let has = |&(partition, engine): &(PartitionId, &Arc<Engine>)| {
+            let definitions = rows::<Definition>(engine, COPY).unwrap().unwrap();
+            definitions
+                .get(&id.0)
+                .is_some_and(|definition| definition.partition == partition.0)
+        };
+        partitions.iter().filter(has).map(|(partition, _)| partition).collect()
     }
 
     fn end(partitions: Partitions) {
@@ -277,6 +330,7 @@ mod tests {
             deleted: false,
             partition: 0,
             moved: None,
+            revision: 0,
         };
         catalogue.create(definition).unwrap().0
     }
@@ -436,6 +490,12 @@ mod tests {
                 assert_eq!(list(catalogue, partition, database.id), expected, "in {partition}");
             }
             assert_eq!(rows_written(catalogue, &database), rows);
+            let having = having(catalogue.partitions(), database.id);
+            let expected: Vec<PartitionId> = (1..3)
+                .filter(|partition| *partition == place)
+                .map(PartitionId)
+                .collect();
+            assert_eq!(having, expected);
             assert!(appends.versions.lock().is_sorted_by(|before, after| before < after));
         };
         check(&catalogue);
@@ -487,6 +547,7 @@ mod tests {
         let catalogue = open(&disks).unwrap();
         let (database, appends) = (shop(&catalogue), Appends::default());
         assert_eq!(database.partition(), PartitionId(1));
+        database.meter.command(&database.limits, NOW).unwrap();
         // The clock stands still: versions of the source run ahead of the target's.
         for _ in 0..20 {
             append(&catalogue, &database, &appends);
@@ -500,6 +561,7 @@ mod tests {
         let check = |catalogue: &Catalogue| {
             let database = catalogue.named("shop").unwrap();
             assert_eq!((database.moves(), database.partition()), (3, PartitionId(0)));
+            assert_eq!(database.meter.usage(NOW).commands_of_day, 1);
             let lists = [0, 1, 2].map(|partition| list(catalogue, partition, database.id));
             assert_eq!(lists, [expected.clone(), Vec::new(), Vec::new()]);
             let reader = catalogue
@@ -521,6 +583,7 @@ mod tests {
         catalogue.forget(&catalogue.close("shop").unwrap()).unwrap();
         for (_, engine) in catalogue.partitions().iter() {
             assert!(rows::<Place>(engine, PLACE).unwrap().unwrap().is_empty());
+            assert!(rows::<Definition>(engine, COPY).unwrap().unwrap().is_empty());
         }
         close(catalogue);
     }
@@ -750,8 +813,12 @@ mod tests {
                 if seed == 0 {
                     cut_while_opening(&kept);
                 }
-                let catalogue = open(&kept).unwrap();
+                let partitions = partitions(&kept, Arc::new(ManualClock::new(NOW)));
+                assert!(having(&partitions, database.id).len() <= 1, "cut {number}, seed {seed}");
+                let catalogue = open_over(&partitions).unwrap();
+                drop(partitions);
                 let there = catalogue.numbered(database.id).unwrap();
+                assert_eq!(having(catalogue.partitions(), database.id), [there.partition()]);
                 let lists = [0, 1, 2].map(|partition| list(&catalogue, partition, database.id));
                 let what = format!("cut {number}, seed {seed}: {lists:?} in {:?}", there.partition());
                 for (partition, list) in lists.iter().enumerate() {

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 import pytest
+import redis
 from harness.admin import Admin, Refused
 from harness.cluster import Cluster, until
 from harness.server import ROOT, binary
@@ -146,9 +147,56 @@ def test_clients_of_all_layers_lose_nothing_in_any_partition(cluster):
     def is_shown():
         home = cluster.home()
         shown = partitions(home)
+        told = [(one["partition"], one["home"]) for one in home.status()["homes"]]
+        assert told == [(number, told[0][1]) for number in range(PARTITIONS)], told
         return [one["home"] for one in shown] == [home.name] * PARTITIONS and all(one["term"] > 0 for one in shown)
 
     until(lambda: repeated(is_shown, "an answer"), "each partition's home is shown")
+    for node in cluster.nodes:
+        assert node.stop() == 0
+        check(node)
+
+
+def opens(node, database: dict, token: str) -> bool:
+    """Whether this node lets somebody in by a token; answered by a home."""
+
+    def is_let_in():
+        try:
+            with redis.Redis(port=node.port, username=database["name"], password=token, socket_timeout=30, retry=None) as client:
+                return client.ping()
+        except redis.AuthenticationError:
+            return False
+
+    return repeated(is_let_in, "it is answered")
+
+
+def test_a_changed_credential_is_refused_at_every_node_once_the_change_is_answered(cluster):
+    databases = [create(cluster, f"database-{number}") for number in range(2)]
+    places = {repeated(lambda database=database: Admin(cluster.home()).show(database["name"])["partition"], "it is there") for database in databases}
+    assert len(places) == 2, places
+    tokens = {database["name"]: [database["credentials"]["token"]] for database in databases}
+
+    def renew(database):
+        renewed = repeated(lambda: Admin(cluster.home()).ask("POST", f"/{database['name']}/credentials"), "it has new credentials")
+        tokens[database["name"]].append(renewed["credentials"]["token"])
+
+    def check_tokens():
+        for node in cluster.nodes:
+            for database in databases:
+                *old, newest = tokens[database["name"]]
+                assert opens(node, database, newest), (node.name, database["name"])
+                assert not any(opens(node, database, token) for token in old), (node.name, database["name"])
+
+    for database in databases:
+        renew(database)
+    check_tokens()
+    renew(databases[0])
+    home = cluster.home()
+    home.kill()
+    # What was answered before the kill holds at the next home.
+    renew(databases[1])
+    home.start()
+    check_tokens()
     for node in cluster.nodes:
         assert node.stop() == 0
         check(node)

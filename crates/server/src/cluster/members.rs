@@ -152,6 +152,8 @@ pub struct View {
     pub reports: BTreeMap<u64, NodeReport>,
     /// The running term; `None` before the first.
     pub term: Option<TermValue>,
+    /// Those of the partitions behind the first.
+    other_terms: Vec<Option<TermValue>>,
     /// When the newest read of the term began that was answered.
     pub term_read_began: Option<Instant>,
     /// Microseconds by which each member's clock was ahead of this node's.
@@ -356,6 +358,7 @@ impl Members {
             Err(error) => return Err(error),
         }
         self.read_term(sequencer)?;
+        self.read_other_terms(sequencer)?;
         Ok(self.read_members(sequencer)?)
     }
 
@@ -454,6 +457,21 @@ impl Members {
         Ok(())
     }
 
+    /// Those of the partitions behind the first, for an operator.
+    fn read_other_terms(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
+        let mut terms = Vec::new();
+        for partition in (1..self.place.partitions()).map(PartitionId) {
+            let key = self.place.of(partition).term_key();
+            let value = match ask(sequencer, Request::Get { key })? {
+                Answer::Value(value) => value,
+                _ => None,
+            };
+            terms.push(value.as_deref().and_then(TermValue::decode));
+        }
+        self.view.write().other_terms = terms;
+        Ok(())
+    }
+
     /// Writes `value` to this node's key, if that is still `before`.
     fn put(&self, before: Option<Vec<u8>>, value: Vec<u8>, lease: LeaseId) -> Request {
         let key = self.key_of(self.me);
@@ -518,6 +536,26 @@ impl View {
         self.clocks_ahead = self.members.iter().map(|(id, member)| (*id, ahead(member))).collect();
     }
 
+    fn term_of(&self, partition: PartitionId) -> Option<TermValue> {
+        match partition.0.checked_sub(1) {
+            None => self.term,
+            Some(index) => *self.other_terms.get(index as usize)?,
+        }
+    }
+
+    fn home_of(&self, partition: PartitionId) -> Option<&str> {
+        let home = self.term_of(partition)?.writer.node;
+        self.members.get(&home.0).map(|member| member.name.as_str())
+    }
+
+    fn describe_homes(&self, partitions: u32) -> Vec<Value> {
+        let describe = |id| {
+            let term = self.term_of(id).map(|term| term.term.0);
+            json!({ "partition": id.0, "term": term, "home": self.home_of(id) })
+        };
+        (0..partitions).map(PartitionId).map(describe).collect()
+    }
+
     fn turn(&self, me: NodeId, home: Option<NodeId>) -> Turn {
         let key = |id: u64| {
             let applied = self.reports.get(&id).and_then(|report| report.partitions.first());
@@ -551,6 +589,11 @@ impl View {
 }
 
 impl Members {
+    /// The name of the node that is home of a partition, if it runs.
+    pub fn home_of(&self, partition: PartitionId) -> Option<String> {
+        self.view.read().home_of(partition).map(str::to_owned)
+    }
+
     /// The cluster as this node sees it, for an operator.
     pub fn describe(&self) -> Value {
         let view = self.view.read();
@@ -587,6 +630,7 @@ impl Members {
             "partitions": self.place.partitions(),
             "term": view.term.map(|term| term.term.0),
             "home": home_member.map(|member| &member.name),
+            "homes": view.describe_homes(self.place.partitions()),
             "configured": configures(self.announced, &view.configured),
             "nodes": nodes.chain(view.configured.iter().filter(is_away).map(away)).collect::<Vec<_>>(),
         })

@@ -1000,6 +1000,10 @@ impl Nodes for Shared {
         self.home.members.describe()
     }
 
+    fn home_of(&self, partition: PartitionId) -> Option<String> {
+        self.home.members.home_of(partition)
+    }
+
     fn hand_over(&self, name: &str) -> Result<()> {
         self.make_home(name)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{Engine, Space};
+use quartet_engine::{Engine, PartitionId, Space};
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use quartet_model::LayerId;
 use quartet_tenancy::{DEFAULT_DATABASE, Database, Partitions};
@@ -21,6 +21,9 @@ use crate::settings::Settings;
 pub trait Nodes: Send + Sync {
     /// The cluster as this node sees it.
     fn describe(&self) -> serde_json::Value;
+
+    /// The name of the node that is home of a partition, if it runs.
+    fn home_of(&self, partition: PartitionId) -> Option<String>;
 
     /// Makes the node of this name home instead of this one, without an unfinished write.
     fn hand_over(&self, name: &str) -> anyhow::Result<()>;

@@ -27,6 +27,7 @@ fn create(server: &Server, name: &str) {
         deleted: false,
         partition: 0,
         moved: None,
+        revision: 0,
     };
     server.serving().tenants.catalogue.create(definition).unwrap();
 }

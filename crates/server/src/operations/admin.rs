@@ -272,6 +272,7 @@ impl Admin {
             deleted: false,
             partition: 0,
             moved: None,
+            revision: 0,
         };
         wanted.apply(&mut definition)?;
         let (database, secrets) = self.tenants.catalogue.create(definition)?;

@@ -38,7 +38,7 @@ fn describe_one(tenants: &Tenants, id: PartitionId, engine: &Engine) -> Value {
     let term = (!is_alone).then(|| engine.replication().term);
     let nodes = tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
     json!({
-        "home": nodes.map(|nodes| nodes.describe()["home"].clone()),
+        "home": nodes.and_then(|nodes| nodes.home_of(id)),
         "term": term,
         "partition": id.0,
         "databases": databases.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),

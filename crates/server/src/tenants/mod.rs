@@ -289,6 +289,9 @@ impl Tenants {
             }
         }
         self.drop_idle();
+        if let Err(error) = self.catalogue.tell_again() {
+            tracing::warn!(%error, "a partition has not heard of a change of its databases yet");
+        }
         for database in self.catalogue.unfinished() {
             self.finish_deletion(&database);
         }

@@ -1,0 +1,336 @@
+//! The definition of a database as the database's own partition has it.
+//!
+//! ```text
+//!   'C' id   in the partition that has the database, unless that is the first: the definition, as JSON
+//! ```
+//!
+//! The catalogue decides. A change is durable there, then in the partition that has the database,
+//! and only then answered. So a partition's own log says who may come in to its databases, what
+//! they may use, and which have left, and whoever asks it needs no second log. Before a database is
+//! in another partition, the row in the one before says that it is not there: at no time two say
+//! that they have it.
+//!
+//! Each change has a higher revision than the one before it. A row that is behind is of a change
+//! that nobody has an answer to, or of a folder from a backup; the next start writes it anew.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use quartet_engine::{Durability, PartitionId};
+
+use crate::catalogue::{Catalogue, CatalogueError, Database, json, row, space, write};
+use crate::definition::Definition;
+
+pub(crate) const COPY: u8 = b'C';
+
+/// Rows that one transaction writes at most: it has to fit into what a log takes at once.
+const ROWS_AT_ONCE: usize = 500;
+
+impl Catalogue {
+    /// Writes the database's definition to the partition that has it, durably. If that fails, it is
+    /// owed until [`Catalogue::tell_again`].
+    pub(crate) fn tell(&self, database: &Database) -> Result<(), CatalogueError> {
+        let (id, partition) = (database.id.0, database.partition());
+        if partition == PartitionId(0) {
+            return Ok(());
+        }
+        let definition = json(&*database.definition());
+        let told = write(self.partitions().engine(partition), |tx| {
+            drop(tx.set(&row(COPY, id), &definition));
+        });
+        if told.is_err() {
+            self.untold.lock().insert(partition);
+        }
+        told
+    }
+
+    /// Writes the definitions that could not be written when they were changed. Called about once a
+    /// second.
+    pub fn tell_again(&self) -> Result<(), CatalogueError> {
+        let untold = std::mem::take(&mut *self.untold.lock());
+        let mut told = Ok(());
+        for partition in untold {
+            if let Err(error) = self.settle_copies(partition) {
+                self.untold.lock().insert(partition);
+                told = Err(error);
+            }
+        }
+        told
+    }
+
+    /// Sees to it that each partition has the definitions of its databases.
+    pub(crate) fn settle_all_copies(&self) -> Result<(), CatalogueError> {
+        let mut behind_first = self.partitions().iter().skip(1);
+        behind_first.try_for_each(|(partition, _)| self.settle_copies(partition))
+    }
+
+    /// Sees to it that a partition has the definitions of its databases, and no other.
+    pub(crate) fn settle_copies(&self, partition: PartitionId) -> Result<(), CatalogueError> {
+        if partition == PartitionId(0) {
+            return Ok(());
+        }
+        let _changing = self.changing.lock();
+        let mut kept = self.copies(partition)?;
+        let mut changes = Vec::new();
+        for database in self.list() {
+            let id = database.id.0;
+            if database.partition() != partition {
+                continue;
+            }
+            let found = kept.remove(&id);
+            let found = found.and_then(|found| serde_json::from_slice::<Definition>(&found).ok());
+            let definition = database.definition();
+            if found.as_ref() == Some(&*definition) {
+                continue;
+            }
+            if let Some(found) = found.filter(|found| found.revision >= definition.revision) {
+                let mut definition = Definition::clone(&definition);
+                definition.revision = found.revision + 1;
+                self.write(|tx| drop(tx.set(&row(b'D', id), &json(&definition))))?;
+                database.define(definition);
+            }
+            changes.push((id, Some(json(&*database.definition()))));
+        }
+        changes.extend(kept.into_keys().map(|id| (id, None)));
+        for changes in changes.chunks(ROWS_AT_ONCE) {
+            write(self.partitions().engine(partition), |tx| {
+                for (id, definition) in changes {
+                    match definition {
+                        Some(definition) => drop(tx.set(&row(COPY, *id), definition)),
+                        None => drop(tx.clear(&row(COPY, *id))),
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a partition, by database.
+    fn copies(&self, partition: PartitionId) -> Result<BTreeMap<u16, Vec<u8>>, CatalogueError> {
+        let reader = self.partitions().engine(partition).reader(space(Durability::Always))?;
+        let mut found = BTreeMap::new();
+        reader.scan(&[COPY], &[COPY + 1], false, &mut |key, value| {
+            if let Some(id) = key[1..].try_into().ok().map(u16::from_be_bytes) {
+                found.insert(id, value.to_vec());
+            }
+            ControlFlow::Continue(())
+        });
+        match reader.is_unreadable() {
+            true => Err(CatalogueError::Unreadable),
+            false => Ok(found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use parking_lot::Mutex;
+    use quartet_engine::{BriefWaits, Engine, EngineOptions, Parts};
+    use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_log::FileLogOptions;
+
+    use super::*;
+    use crate::definition::{Consistency, KeptCredentials};
+    use crate::{Partitions, Quotas};
+
+    type Disks = [Arc<FaultyDisk>; 2];
+
+    fn engines(disks: &Disks) -> Arc<Partitions> {
+        let engine = |disk: &Arc<FaultyDisk>| {
+            let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+            let clock = Arc::new(ManualClock::new(1_753_000_000_000_000));
+            let parts = Parts::with_file_log(disk.clone(), clock, FileLogOptions::default());
+            Arc::new(Engine::open_with(parts, EngineOptions::default(), failure, &mut |_| {}).unwrap())
+        };
+        Arc::new(Partitions::new(disks.iter().map(engine).collect()))
+    }
+
+    fn open(partitions: Arc<Partitions>) -> Catalogue {
+        let random = AtomicU8::new(1);
+        let random = move |bytes: &mut [u8]| bytes.fill(random.fetch_add(1, Ordering::Relaxed));
+        Catalogue::open(partitions, Box::new(random)).unwrap()
+    }
+
+    fn close(catalogue: Catalogue) {
+        for engine in Arc::into_inner(catalogue.into_partitions()).unwrap().into_engines() {
+            Arc::into_inner(engine).unwrap().close().unwrap();
+        }
+    }
+
+    fn definition(name: &str) -> Definition {
+        Definition {
+            name: name.into(),
+            durability: Durability::Always,
+            consistency: Consistency::Strong,
+            eviction: false,
+            quotas: Quotas::default(),
+            credentials: KeptCredentials::default(),
+            created_micros: 0,
+            deleted: false,
+            partition: 0,
+            moved: None,
+            revision: 0,
+        }
+    }
+
+    /// The definition as the second partition has it.
+    fn kept(partitions: &Partitions) -> Option<Definition> {
+        let reader = partitions
+            .engine(PartitionId(1))
+            .reader(space(Durability::Always))
+            .unwrap();
+        let mut found = Vec::new();
+        reader.scan(&[COPY], &[COPY + 1], false, &mut |_, value| {
+            found.push(serde_json::from_slice(value).unwrap());
+            ControlFlow::Continue(())
+        });
+        assert!(found.len() <= 1);
+        found.pop()
+    }
+
+    fn found(catalogue: &Catalogue) -> Vec<String> {
+        let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::<crate::CatalogueInvariants>::default()];
+        let engines = catalogue.partitions().iter();
+        let found = engines.flat_map(|(_, engine)| engine.judge(&invariants).unwrap().kept);
+        found.map(|finding| finding.what).collect()
+    }
+
+    /// Power goes at any sync of either disk, and each keeps some part of what it has not synced.
+    #[test]
+    fn a_partition_has_each_change_that_was_answered_and_none_is_lost_by_a_power_cut() {
+        let disks: Disks = [(); 2].map(|()| Arc::new(FaultyDisk::new()));
+        let (cuts, answered) = (
+            Arc::<Mutex<Vec<_>>>::default(),
+            Arc::<Mutex<Option<Definition>>>::default(),
+        );
+        let catalogue = open(engines(&disks));
+        for disk in &disks {
+            let (disks, cuts, answered) = (disks.clone(), cuts.clone(), answered.clone());
+            disk.before_syncs(Arc::new(move || {
+                let cut = disks.each_ref().map(|disk| disk.fork());
+                cuts.lock().push((cut, answered.lock().clone()));
+            }));
+        }
+        let note = |catalogue: &Catalogue| {
+            let decided = Definition::clone(&catalogue.named("shop").unwrap().definition());
+            assert_eq!(
+                (decided.partition, kept(catalogue.partitions())),
+                (1, Some(decided.clone()))
+            );
+            assert_eq!(found(catalogue), Vec::<String>::new());
+            *answered.lock() = Some(decided);
+        };
+        catalogue.create(definition("shop")).unwrap();
+        note(&catalogue);
+        catalogue.renew_credentials("shop").unwrap();
+        note(&catalogue);
+        let change = |definition: &mut Definition| definition.quotas.request_bytes = Some(10);
+        catalogue.change("shop", change).unwrap();
+        note(&catalogue);
+        let closed = catalogue.close("shop").unwrap();
+        note(&catalogue);
+        // It may go from now on.
+        *answered.lock() = None;
+        catalogue.forget(&closed).unwrap();
+        assert_eq!(kept(catalogue.partitions()), None);
+        disks.iter().for_each(|disk| disk.before_syncs(Arc::new(|| ())));
+        close(catalogue);
+        let cuts = std::mem::take(&mut *cuts.lock());
+        let mut behind = 0;
+        for (number, (cut, answered)) in cuts.iter().enumerate() {
+            for seed in 0..4 {
+                let disks = cut.each_ref().map(|disk| {
+                    let disk = disk.fork();
+                    disk.before_syncs(Arc::new(|| ()));
+                    disk.crash_keeping_some(seed);
+                    Arc::new(disk)
+                });
+                let partitions = engines(&disks);
+                let before = kept(&partitions);
+                if let Some(answered) = answered {
+                    let kept = before.as_ref().expect("it was answered");
+                    assert!(kept.revision >= answered.revision, "cut {number}, seed {seed}");
+                }
+                let catalogue = open(partitions);
+                let decided = catalogue
+                    .list()
+                    .first()
+                    .map(|database| Definition::clone(&database.definition()));
+                behind += usize::from(before != decided);
+                assert_eq!(kept(catalogue.partitions()), decided, "cut {number}, seed {seed}");
+                close(catalogue);
+            }
+        }
+        assert!(behind > 0, "power went between the two logs");
+    }
+
+    /// Something keeps the partition while its databases change.
+    #[test]
+    fn a_partition_that_could_not_be_told_is_told_again() {
+        let catalogue = open(engines(&[(); 2].map(|()| Arc::new(FaultyDisk::new()))));
+        catalogue.create(definition("shop")).unwrap();
+        catalogue.create(definition("news")).unwrap();
+        let change = |definition: &mut Definition| definition.quotas.request_bytes = Some(10);
+        let decided = || Definition::clone(&catalogue.named("shop").unwrap().definition());
+        let kept_by = catalogue.partitions().engine(PartitionId(1)).partition();
+        let brief = BriefWaits::begin();
+        assert!(matches!(catalogue.change("shop", change), Err(CatalogueError::Busy(_))));
+        assert!(matches!(
+            catalogue.create(definition("mail")),
+            Err(CatalogueError::Busy(_))
+        ));
+        catalogue.tell_again().unwrap_err();
+        drop((brief, kept_by));
+        assert!(kept(catalogue.partitions()).unwrap().revision < decided().revision);
+        catalogue.tell_again().unwrap();
+        // The one that could not be made is being deleted, and its name is free then.
+        let unfinished = catalogue.unfinished();
+        assert_eq!(unfinished.len(), 1);
+        catalogue.forget(&unfinished[0]).unwrap();
+        assert_eq!(kept(catalogue.partitions()), Some(decided()));
+        assert_eq!(
+            catalogue.create(definition("mail")).unwrap().0.partition(),
+            PartitionId(1)
+        );
+        close(catalogue);
+    }
+
+    /// One of the folders is from a backup, or from before partitions knew of their databases.
+    #[test]
+    fn folders_of_different_times_agree_behind_the_next_start() {
+        let disks: Disks = [(); 2].map(|()| Arc::new(FaultyDisk::new()));
+        let catalogue = open(engines(&disks));
+        let (database, _) = catalogue.create(definition("shop")).unwrap();
+        close(catalogue);
+        let old = disks.each_ref().map(|disk| Arc::new(disk.fork()));
+        let catalogue = open(engines(&disks));
+        catalogue.renew_credentials("shop").unwrap();
+        close(catalogue);
+        let mixed = [[&old[0], &disks[1]], [&disks[0], &old[1]]];
+        for disks in mixed {
+            let disks = disks.map(|disk| Arc::new(disk.fork()));
+            for _ in 0..2 {
+                let catalogue = open(engines(&disks));
+                let decided = catalogue.named("shop").unwrap().definition();
+                assert_eq!(kept(catalogue.partitions()).as_ref(), Some(&*decided));
+                close(catalogue);
+            }
+        }
+        let catalogue = open(engines(&disks));
+        let second = catalogue.partitions().engine(PartitionId(1));
+        write(second, |tx| drop(tx.clear(&row(COPY, database.id.0)))).unwrap();
+        close(catalogue);
+        let catalogue = open(engines(&disks));
+        assert!(kept(catalogue.partitions()).is_some());
+        let second = catalogue.partitions().engine(PartitionId(1));
+        write(second, |tx| drop(tx.set(&row(COPY, 99), b"of no database"))).unwrap();
+        assert_eq!(found(&catalogue).len(), 1);
+        close(catalogue);
+        let catalogue = open(engines(&disks));
+        assert_eq!(found(&catalogue), Vec::<String>::new());
+        close(catalogue);
+    }
+}
