@@ -200,6 +200,7 @@ impl World {
                 deleted: false,
                 partition: 0,
                 moved: None,
+                revision: 0,
             };
             // A disk that was to fail while it was opened may fail here.
             if self.catalogue().create(definition).is_err() {

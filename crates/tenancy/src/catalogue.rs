@@ -378,8 +378,10 @@ impl Catalogue {
         self.index.write().add(database.clone());
         self.is_empty.store(false, Ordering::SeqCst);
         if let Err(error) = self.tell(&database) {
-            // Nobody learns what opens it.
-            drop(self.decide(&database, |definition| definition.deleted = true));
+            // Nobody learns what opens it. Behind a failed log nothing more is decided.
+            if !matches!(error, CatalogueError::LogFailed) {
+                drop(self.decide(&database, |definition| definition.deleted = true));
+            }
             return Err(error);
         }
         Ok((database, secrets))
