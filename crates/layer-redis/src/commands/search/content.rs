@@ -12,6 +12,7 @@ use super::contents::Contents;
 use super::upkeep::{self, Followed};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
+use crate::indexes::query_memory::Held;
 use crate::indexes::{Index, Overlay, StoredIndex, TransactionRows};
 use crate::keyspace::each_due;
 
@@ -138,6 +139,17 @@ pub fn is_over(count: usize, time: Time<'_>) -> Result<bool, SearchError> {
         true => time.is_over(),
         false => Ok(false),
     }
+}
+
+/// The memory of a search that begins.
+pub fn memory<'c>(context: &Context<'c, '_>) -> Held<'c> {
+    let groups = context.groups;
+    groups.indexes().query_memory.begin(groups.engine().memory())
+}
+
+/// Bytes that hits take, about.
+pub fn bytes_of_hits(hits: &[Hit]) -> usize {
+    hits.iter().map(|hit| size_of::<Hit>() + hit.key.len()).sum()
 }
 
 /// The contents of a key that was found.
