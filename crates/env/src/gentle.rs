@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(removed.held_bytes(), 0);
     }
 
-    /// Whoever finds no file there relies on the count: it decides whether the next one has room.
+    /// The count is relied upon where no file is left: it decides whether the next one has room.
     #[test]
     fn a_file_that_is_gone_is_not_counted() {
         let removed = Arc::new(Removed::default());

@@ -38,6 +38,9 @@ pub enum SearchError {
     /// The request would take more than a request may.
     #[error("{0}")]
     Limit(String),
+    /// There is no room for what the request would hold in memory.
+    #[error("Not enough memory available to execute the query")]
+    Memory,
     /// The request took longer than it may.
     #[error("Timeout limit was reached")]
     Timeout,
@@ -57,6 +60,7 @@ impl SearchError {
             SearchError::MissingNotIndexed(_) => "SEARCH_FIELD_MISSING_REQ",
             SearchError::NoProperty(_) => "SEARCH_PROP_NOT_FOUND",
             SearchError::Limit(_) => "SEARCH_LIMIT_OVER",
+            SearchError::Memory => "SEARCH_OOM",
             SearchError::Timeout => "SEARCH_TIMEOUT",
         };
         format!("{code} {self}")

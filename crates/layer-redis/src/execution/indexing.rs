@@ -213,6 +213,11 @@ impl Redis {
         &self.indexes.timeouts
     }
 
+    /// Bytes that running searches hold, about.
+    pub fn search_bytes(&self) -> u64 {
+        self.indexes.query_memory.bytes()
+    }
+
     /// The figures of all indexes. While somebody keeps the lock they are those of an earlier call.
     pub fn index_figures(&self) -> Vec<IndexFigures> {
         if !self.changes.are_indexed() {

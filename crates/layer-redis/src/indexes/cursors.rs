@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
-use quartet_engine::UniqueId;
+use quartet_engine::{Reserved, UniqueId};
+use quartet_search::SearchError;
 use quartet_search::aggregate::Record;
+
+use crate::command::error_reply::ErrorReply;
 
 /// Most cursors of one index.
 const OF_INDEX_MAX: usize = 128;
 
 /// Most bytes that all cursors of a database hold, about.
 const BYTES_MAX: usize = 64 << 20;
-
-/// Bytes that a record takes beside its names and values, about.
-const RECORD_BYTES: usize = 64;
 
 /// The rest of a result.
 pub struct Cursor {
@@ -26,24 +26,22 @@ pub struct Cursor {
     pub idle_ms_max: u64,
     /// When it was last read.
     pub used_ms: u64,
+    /// The bytes of its records in the process' budget.
+    pub reserved: Reserved,
 }
 
 impl Cursor {
     fn bytes(&self) -> usize {
-        self.records.iter().map(bytes).sum()
+        self.records.iter().map(Record::size).sum()
     }
 
     /// The next piece.
     pub fn piece(&mut self, count: Option<usize>) -> Vec<Record> {
         let count = count.unwrap_or(self.count).min(self.records.len());
-        self.records.drain(..count).collect()
+        let piece = self.records.drain(..count).collect();
+        self.reserved.set(self.bytes() as u64);
+        piece
     }
-}
-
-/// Bytes of a record, about.
-pub fn bytes(record: &Record) -> usize {
-    let pairs = record.iter().map(|(name, value)| name.len() + value.size());
-    RECORD_BYTES + pairs.sum::<usize>()
 }
 
 #[derive(Default)]
@@ -53,16 +51,20 @@ pub struct Cursors {
 
 impl Cursors {
     /// Keeps a cursor under an id that `make_id` gives. The error is for the client.
-    pub fn add(&self, cursor: Cursor, now_ms: u64, mut make_id: impl FnMut() -> u64) -> Result<u64, &'static str> {
+    pub fn add(&self, mut cursor: Cursor, now_ms: u64, mut make_id: impl FnMut() -> u64) -> Result<u64, ErrorReply> {
         let mut by_id = self.by_id.lock();
         by_id.retain(|_, known| now_ms.saturating_sub(known.used_ms) <= known.idle_ms_max);
         let of_index = by_id.values().filter(|known| known.index == cursor.index).count();
         if of_index >= OF_INDEX_MAX {
-            return Err("SEARCH_LIMIT_OVER Too many cursors allocated for index");
+            return Err("SEARCH_LIMIT_OVER Too many cursors allocated for index".into());
         }
         let bytes: usize = by_id.values().chain([&cursor]).map(Cursor::bytes).sum();
         if bytes > BYTES_MAX {
-            return Err("SEARCH_LIMIT_OVER Cursors of this database hold too many results");
+            return Err("SEARCH_LIMIT_OVER Cursors of this database hold too many results".into());
+        }
+        let own = cursor.bytes() as u64;
+        if !cursor.reserved.try_set(own) {
+            return Err(SearchError::Memory.into());
         }
         loop {
             let id = make_id();

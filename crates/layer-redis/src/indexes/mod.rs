@@ -29,6 +29,7 @@ mod failures;
 pub mod figures;
 mod key_index;
 mod marks;
+pub mod query_memory;
 mod rows;
 mod stored;
 pub mod temporary;
@@ -37,7 +38,7 @@ mod words;
 
 pub use catalogue::{Catalogue, Index};
 pub use codes::AllCodes;
-pub use cursors::{Cursor, Cursors, bytes};
+pub use cursors::{Cursor, Cursors};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
 pub use figures::IndexFigures;
@@ -66,6 +67,7 @@ pub struct Indexes {
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
     pub uses: temporary::Uses,
+    pub query_memory: query_memory::QueryMemory,
     /// As they were when they were last read.
     figures: Mutex<Vec<IndexFigures>>,
     /// Searches whose time was over: those that answered an error, and those that answered a part.

@@ -28,6 +28,9 @@ const SORTED_DEFAULT: usize = 10;
 /// Records that a step takes between two looks at the time.
 const RECORDS_BETWEEN_CHECKS: u32 = 256;
 
+/// Bytes that a step comes to hold between two looks at how many those are.
+const BYTES_BETWEEN_CHECKS: usize = 64 << 10;
+
 /// Most steps of an aggregation.
 pub const STEPS_MAX: usize = 256;
 
@@ -150,9 +153,15 @@ pub fn ask_for_terms(steps: &[Step]) -> bool {
 }
 
 /// Runs the steps over the records of documents. If the time ends before, and parts are an answer,
-/// the step that runs takes no more records, and the others take what it gives.
-pub fn run(steps: &[Step], records: Vec<Record>, time: Time<'_>) -> Result<Vec<Record>, SearchError> {
-    run_watched(steps, records, time, &mut |_, _| {})
+/// the step that runs takes no more records, and the others take what it gives. `holds` learns from
+/// time to time how many bytes they hold, about, and refuses more.
+pub fn run(
+    steps: &[Step],
+    records: Vec<Record>,
+    time: Time<'_>,
+    holds: &mut dyn FnMut(usize) -> Result<(), SearchError>,
+) -> Result<Vec<Record>, SearchError> {
+    run_watched(steps, records, (time, holds), &mut |_, _| {})
 }
 
 /// The same; `watch` learns after each step what it was, in the original's words, and how many
@@ -160,11 +169,18 @@ pub fn run(steps: &[Step], records: Vec<Record>, time: Time<'_>) -> Result<Vec<R
 pub fn run_watched(
     steps: &[Step],
     mut records: Vec<Record>,
-    time: Time<'_>,
+    (time, holds): (Time<'_>, &mut dyn FnMut(usize) -> Result<(), SearchError>),
     watch: &mut dyn FnMut(String, usize),
 ) -> Result<Vec<Record>, SearchError> {
     for (at, step) in steps.iter().enumerate() {
-        let mut pace = Pace { time, records: 0 };
+        let mut pace = Pace {
+            time,
+            records: 0,
+            holds: &mut *holds,
+            bytes: records.iter().map(Record::size).sum(),
+            known_bytes: 0,
+        };
+        pace.tell()?;
         records = match step {
             Step::GroupBy { .. } => grouped(step, &records, &mut pace)?,
             Step::SortBy { keys, max } => {
@@ -186,9 +202,28 @@ pub fn run_watched(
 struct Pace<'t> {
     time: Time<'t>,
     records: u32,
+    holds: &'t mut dyn FnMut(usize) -> Result<(), SearchError>,
+    /// Bytes that are held.
+    bytes: usize,
+    /// Those that `holds` knows of.
+    known_bytes: usize,
 }
 
 impl Pace<'_> {
+    fn tell(&mut self) -> Result<(), SearchError> {
+        self.known_bytes = self.bytes;
+        (self.holds)(self.bytes)
+    }
+
+    /// Adds bytes that are held from here on.
+    fn grow(&mut self, bytes: usize) -> Result<(), SearchError> {
+        self.bytes += bytes;
+        match self.bytes - self.known_bytes >= BYTES_BETWEEN_CHECKS {
+            true => self.tell(),
+            false => Ok(()),
+        }
+    }
+
     /// Asked for each record. Returns true if the step takes no more.
     fn is_over(&mut self) -> Result<bool, SearchError> {
         self.records += 1;
@@ -308,7 +343,9 @@ fn grouped(step: &Step, records: &[Record], pace: &mut Pace<'_>) -> Result<Vec<R
         if pace.is_over()? {
             break;
         }
+        let before = grouping.bytes();
         grouping.add(record)?;
+        pace.grow(grouping.bytes() - before)?;
     }
     Ok(grouping.records())
 }
@@ -347,6 +384,7 @@ fn applied(
             break;
         }
         let value = expression.value(record)?;
+        pace.grow(value.size())?;
         record.set(name, value);
         done += 1;
     }
@@ -399,6 +437,7 @@ mod tests {
                 &[Step::GroupBy { properties, reducers }],
                 records(),
                 Time::until(&|| false),
+                &mut |_| Ok(()),
             )
             .unwrap(),
         )
@@ -441,7 +480,7 @@ mod tests {
             properties: vec![],
             reducers: vec![(Reducer::parse("hll_sum", &["@estimate"]).unwrap(), "r".to_owned())],
         };
-        let found = shown(run(&[estimates, sum], records(), Time::until(&|| false)).unwrap());
+        let found = shown(run(&[estimates, sum], records(), Time::until(&|| false), &mut |_| Ok(())).unwrap());
         assert_eq!(found, ["r=12"]);
         assert_eq!(reduced("HLL_SUM", &["@n"])[0], "g=g0 r=0");
         let missing = Reducer::parse("HLL", &[]).unwrap_err().to_string();
@@ -480,11 +519,16 @@ mod tests {
             properties: vec!["a".into(), "b".into()],
             reducers: vec![(Reducer::Count, "c".into())],
         }];
-        let groups = shown(run(&steps, records, Time::until(&|| false)).unwrap());
+        let groups = shown(run(&steps, records, Time::until(&|| false), &mut |_| Ok(())).unwrap());
         let expected = ["a= b=1 c=1", "a=x b=1 c=1", "a=x b=2 c=1", "a=y b=1 c=1", "a=y b=2 c=3"];
         assert_eq!(groups, expected);
         let long = Value::List((0..2000).map(|number| Value::Number(f64::from(number))).collect());
-        let refused = run(&steps, vec![record(long.clone(), long)], Time::until(&|| false));
+        let refused = run(
+            &steps,
+            vec![record(long.clone(), long)],
+            Time::until(&|| false),
+            &mut |_| Ok(()),
+        );
         assert!(matches!(refused, Err(SearchError::Limit(_))));
     }
 
@@ -496,11 +540,19 @@ mod tests {
             properties,
             reducers: vec![count],
         }];
-        let groups = run(&steps, records(), Time::until(&|| false)).unwrap();
+        let groups = run(&steps, records(), Time::until(&|| false), &mut |_| Ok(())).unwrap();
         assert_eq!(groups.len(), 10);
         for ascends in [true, false] {
             let keys = vec![("m".to_owned(), ascends)];
-            let sorted = shown(run(&[Step::SortBy { keys, max: None }], records(), Time::until(&|| false)).unwrap());
+            let sorted = shown(
+                run(
+                    &[Step::SortBy { keys, max: None }],
+                    records(),
+                    Time::until(&|| false),
+                    &mut |_| Ok(()),
+                )
+                .unwrap(),
+            );
             assert_eq!(sorted.len(), 10);
             assert_eq!(sorted[9], "n=0 g=g0");
         }
@@ -522,7 +574,7 @@ mod tests {
             Step::Limit { offset: 1, count: 2 },
         ];
         assert_eq!(wanted(&steps, &|name| name == "n").unwrap(), ["n"]);
-        let found = shown(run(&steps, records(), Time::until(&|| false)).unwrap());
+        let found = shown(run(&steps, records(), Time::until(&|| false), &mut |_| Ok(())).unwrap());
         assert_eq!(found, ["n=10 g=g1 m=15 d=20", "n=9 g=g0 m=13.5 d=18"]);
     }
 
@@ -545,12 +597,17 @@ mod tests {
     #[test]
     fn a_missing_value_in_an_expression_is_an_error() {
         let filter = Step::Filter(Expression::parse(b"@m > 9").unwrap());
-        let refused = run(&[filter], records(), Time::until(&|| false)).unwrap_err();
+        let refused = run(&[filter], records(), Time::until(&|| false), &mut |_| Ok(())).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "m: has no value, consider using EXISTS if applicable"
         );
         let filter = Step::Filter(Expression::parse(b"exists(@m)").unwrap());
-        assert_eq!(run(&[filter], records(), Time::until(&|| false)).unwrap().len(), 9);
+        assert_eq!(
+            run(&[filter], records(), Time::until(&|| false), &mut |_| Ok(()))
+                .unwrap()
+                .len(),
+            9
+        );
     }
 }

@@ -233,6 +233,9 @@ fn without_zeros(number: &str) -> &str {
     }
 }
 
+/// Bytes that a record takes beside its names and values, about.
+const RECORD_BYTES: usize = 64;
+
 /// Properties of one document or group, in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
@@ -284,6 +287,12 @@ impl Record {
     pub fn clear(&mut self) {
         self.properties.clear();
         self.matched.clear();
+    }
+
+    /// Bytes that it takes, about.
+    pub fn size(&self) -> usize {
+        let pairs = self.iter().map(|(name, value)| name.len() + value.size());
+        RECORD_BYTES + pairs.sum::<usize>()
     }
 
     /// Names and values.

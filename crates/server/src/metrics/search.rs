@@ -50,6 +50,12 @@ pub const TABLE: Table = Table {
             "Documents that could not be indexed, by the type of the field that they failed for.",
             failures,
         ),
+        Metric::gauge(
+            "quartet_search_held_bytes",
+            "Size of the hits, records and groups that running searches hold, about.",
+            |sources| sources.redis.search_bytes() as f64,
+        )
+        .in_bytes(),
         Metric::samples(
             "quartet_search_timeouts_total",
             Kind::Counter,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use quartet_engine::Reserved;
 use quartet_search::aggregate::{self, Expression, Grouping, Record, Reducer, Step, Value};
 use quartet_search::query::Query;
 use quartet_search::search::{HITS_MAX, Hit, Request};
@@ -16,7 +17,8 @@ use super::profile::Profile;
 use super::query::{write_head, write_tail};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{Cursor, Index, Words, bytes, refused};
+use crate::indexes::query_memory::Held;
+use crate::indexes::{Cursor, Index, Words, refused};
 
 /// Most bytes of the records of one aggregation, about.
 const RECORDS_BYTES_MAX: usize = 128 << 20;
@@ -344,6 +346,7 @@ pub(super) fn run(
     let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
     let parts = Parts::until(&is_late);
     let time = asked.common.time(&is_over, &parts);
+    let mut held = content::memory(context);
     // A profile has the time of each step, so there they are not done together.
     let grouping = first.first().filter(|_| profile.is_none()).and_then(Grouping::of);
     let needs_hits = !is_by_key || query.nearest.is_some() || request.with_places;
@@ -351,10 +354,14 @@ pub(super) fn run(
         Some(grouping) if !needs_hits => {
             let keys = content::keys(context, &index, &query, &request, time)?;
             let found = keys.iter().map(Match::Key);
-            (&first[1..], source.grouped(context, grouping, found, time)?)
+            (
+                &first[1..],
+                source.grouped(context, grouping, found, (time, &mut held))?,
+            )
         }
         grouping => {
             let mut found = content::run(context, &index, &query, &request, time)?;
+            held.set(content::bytes_of_hits(&found.hits))?;
             if let Some(profile) = &mut profile {
                 profile.is_searched(&mut found, "Scorer");
             }
@@ -366,9 +373,12 @@ pub(super) fn run(
             match grouping {
                 Some(grouping) => {
                     let found = hits.iter().map(Match::Hit);
-                    (&first[1..], source.grouped(context, grouping, found, time)?)
+                    (
+                        &first[1..],
+                        source.grouped(context, grouping, found, (time, &mut held))?,
+                    )
                 }
-                None => (first, source.records(context, &hits, time)?),
+                None => (first, source.records(context, &hits, (time, &mut held))?),
             }
         }
     };
@@ -380,9 +390,10 @@ pub(super) fn run(
             profile.is_done(name, count as u64);
         }
     };
-    let records = aggregate::run_watched(rest, records, time, &mut watch)?;
+    let mut holds = |bytes| hold(&mut held, bytes);
+    let records = aggregate::run_watched(rest, records, (time, &mut holds), &mut watch)?;
     let total = records.len() as u64;
-    let mut records = aggregate::run_watched(page, records, time, &mut watch)?;
+    let mut records = aggregate::run_watched(page, records, (time, &mut holds), &mut watch)?;
     for record in &mut records {
         record.retain(|name| !index.definition.hides(name.as_bytes()));
     }
@@ -424,9 +435,10 @@ pub(super) fn open_cursor(
         count,
         idle_ms_max,
         used_ms: context.now_ms,
+        reserved: Reserved::new(context.engine().memory().clone()),
     };
     let (random, now_ms) = (context.random(), context.now_ms);
-    Ok(context.cursors().add(cursor, now_ms, || random.below(1 << 31))?)
+    context.cursors().add(cursor, now_ms, || random.below(1 << 31))
 }
 
 /// The properties that the steps take from documents beside those that LOAD names.
@@ -468,7 +480,12 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn records(&self, context: &mut Context<'_, '_>, hits: &[Hit], time: Time<'_>) -> Result<Vec<Record>, ErrorReply> {
+    fn records(
+        &self,
+        context: &mut Context<'_, '_>,
+        hits: &[Hit],
+        (time, held): (Time<'_>, &mut Held<'_>),
+    ) -> Result<Vec<Record>, ErrorReply> {
         let (mut records, mut total_bytes) = (Vec::new(), 0);
         for hit in hits {
             if content::is_over(records.len(), time)? {
@@ -478,8 +495,8 @@ impl Source<'_> {
                 content::fetch_next(context, hits, records.len());
             }
             let record = self.record(context, hit);
-            total_bytes += bytes(&record);
-            check_bytes(total_bytes)?;
+            total_bytes += record.size();
+            hold(held, total_bytes)?;
             records.push(record);
         }
         Ok(records)
@@ -491,7 +508,7 @@ impl Source<'_> {
         context: &mut Context<'_, '_>,
         mut grouping: Grouping<'_>,
         mut found: impl Iterator<Item = Match<'m>>,
-        time: Time<'_>,
+        (time, held): (Time<'_>, &mut Held<'_>),
     ) -> Result<Vec<Record>, ErrorReply> {
         let (mut record, mut of_key) = (Record::default(), Hit::default());
         let mut count = 0;
@@ -519,7 +536,7 @@ impl Source<'_> {
                 };
                 self.fill(context, hit, &mut record);
                 grouping.add(&record)?;
-                check_bytes(grouping.bytes())?;
+                hold(held, grouping.bytes())?;
             }
         }
     }
@@ -593,13 +610,14 @@ impl Source<'_> {
     }
 }
 
-fn check_bytes(bytes: usize) -> Result<(), ErrorReply> {
+/// Counts the bytes of an aggregation's records or groups. Refuses more than there may be.
+pub(super) fn hold(held: &mut Held<'_>, bytes: usize) -> Result<(), SearchError> {
     match bytes > RECORDS_BYTES_MAX {
         true => {
             let text = format!("An aggregation's records have at most {RECORDS_BYTES_MAX} bytes together");
-            Err(SearchError::Limit(text).into())
+            Err(SearchError::Limit(text))
         }
-        false => Ok(()),
+        false => held.set(bytes),
     }
 }
 

@@ -12,6 +12,7 @@ use super::contents::Contents;
 use super::upkeep::{self, Followed};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
+use crate::indexes::query_memory::Held;
 use crate::indexes::{Index, Overlay, StoredIndex, TransactionRows};
 use crate::keyspace::each_due;
 
@@ -150,6 +151,17 @@ pub fn fetch_next(context: &mut Context<'_, '_>, hits: &[Hit], count: usize) {
         let next = hits[count..].iter().take(CONTENTS_AT_ONCE);
         context.keys_of(0).fetch(next.map(|hit| hit.key.as_slice()));
     }
+}
+
+/// The memory of a search that begins.
+pub fn memory<'c>(context: &Context<'c, '_>) -> Held<'c> {
+    let groups = context.groups;
+    groups.indexes().query_memory.begin(groups.engine().memory())
+}
+
+/// Bytes that hits take, about.
+pub fn bytes_of_hits(hits: &[Hit]) -> usize {
+    hits.iter().map(|hit| size_of::<Hit>() + hit.key.len()).sum()
 }
 
 /// The contents of a key that was found.

@@ -11,7 +11,7 @@ use quartet_search::vectors::Metric;
 use quartet_search::{Parts, SearchError};
 use quartet_wire_resp::Arguments;
 
-use super::aggregate::{AggregateArguments, Source, open_cursor, paged, write_pairs};
+use super::aggregate::{AggregateArguments, Source, hold, open_cursor, paged, write_pairs};
 use super::content;
 use super::lookup::{count_part, counted, find, words};
 use super::query::TIME_WAS_OVER;
@@ -433,9 +433,11 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
         records.push(record);
     }
     let (first, page) = paged(&asked.steps);
-    let records = aggregate::run(first, records, behind)?;
+    let mut held = content::memory(context);
+    let mut holds = |bytes| hold(&mut held, bytes);
+    let records = aggregate::run(first, records, behind, &mut holds)?;
     let total = records.len() as u64;
-    let mut records = aggregate::run(page, records, behind)?;
+    let mut records = aggregate::run(page, records, behind, &mut holds)?;
     let is_limited = asked.steps.iter().any(|step| matches!(step, Step::Limit { .. }));
     if !is_limited {
         records.truncate(RESULTS_DEFAULT);

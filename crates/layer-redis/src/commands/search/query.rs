@@ -170,7 +170,9 @@ pub(super) fn run(
     let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
     let parts = Parts::until(&is_late);
     let time = asked.common.time(&is_over, &parts);
+    let mut held = content::memory(context);
     let mut found = content::run(context, &index, &query, &request, time)?;
+    held.set(content::bytes_of_hits(&found.hits))?;
     if asked.common.scorer == Scorer::Hamming && asked.sort_by.is_none() {
         score_by_payloads(context, &index, &mut found, (&asked, time))?;
         page(&mut found, asked.limit);

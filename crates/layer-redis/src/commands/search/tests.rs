@@ -522,6 +522,28 @@ fn texts_of_documents_are_marked() {
     }
 }
 
+/// The values that steps of an aggregation make count like those that were loaded.
+#[test]
+fn an_aggregation_that_would_hold_too_much_is_refused() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC => OK");
+    for key in 0..30 {
+        connection.run(&["HSET", &format!("k{key}"), "n", "1"]);
+    }
+    let long = format!("upper('{}')", "a".repeat(5 << 20));
+    let mut answer = |limit: &str| {
+        show(&connection.run(&["FT.AGGREGATE", "i", "*", "LIMIT", "0", limit, "APPLY", &long, "AS", "x"]))
+    };
+    assert!(answer("3").starts_with("[3 "));
+    let refused = answer("30");
+    assert!(
+        refused.starts_with("!SEARCH_LIMIT_OVER An aggregation's records"),
+        "{refused}"
+    );
+    assert_eq!(fixture.layer.search_bytes(), 0);
+}
+
 /// More documents than wait to be settled, written, changed and removed.
 #[test]
 fn settling_does_not_show() {
