@@ -17,6 +17,15 @@ after(async () => {
 const command = (...words) => redis(server, server.key, ...words);
 const go = (page, ...parts) => page.evaluate((hash) => void (location.hash = hash), "#/" + parts.map(encodeURIComponent).join("/"));
 
+async function filled(index) {
+  for (let tries = 0; ; tries++) {
+    const info = await command("FT.INFO", index);
+    if (Number(info[info.indexOf("percent_indexed") + 1]) === 1) return;
+    assert.ok(tries < 600, `${info}`);
+    await new Promise((resume) => setTimeout(resume, 100));
+  }
+}
+
 async function asOperator(t) {
   const page = await openPage(browser);
   await logIn(page, server, server.key);
@@ -33,6 +42,7 @@ test("indexes are shown with what they hold, and a search in one of them", async
   await command("HSET", "shoe:1", "title", "<b>running</b> shoes", "price", "90");
   await command("HSET", "shoe:2", "title", "sandals", "price", "30");
   await command("HSET", "shoe:3", "title", "boots", "price", "cheap");
+  await filled("shoes");
   await press(page, "Refresh");
   await waitForText(page, "shoes", "#indexes");
   const row = await page.$eval("#indexes tbody tr", (row) => [...row.cells].map((cell) => cell.innerText.trim()));
