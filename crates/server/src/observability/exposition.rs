@@ -99,13 +99,25 @@ impl Text {
         let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
         let mut separator = '{';
         for (name, value) in all {
-            // No value has a quote, a backslash or a line's end in it: they are names of ours, and
-            // of databases.
-            let _ = write!(self.text, "{separator}{name}=\"{value}\"");
+            let _ = write!(self.text, "{separator}{name}=\"");
+            self.push_escaped(value);
+            self.text.push('"');
             separator = ',';
         }
         let close = if separator == ',' { "}" } else { "" };
         let _ = writeln!(self.text, "{close} {value}");
+    }
+
+    /// Adds a label's value. Users choose the names of indexes, so any character may be in it.
+    fn push_escaped(&mut self, value: &str) {
+        for character in value.chars() {
+            match character {
+                '\\' => self.text.push_str("\\\\"),
+                '"' => self.text.push_str("\\\""),
+                '\n' => self.text.push_str("\\n"),
+                other => self.text.push(other),
+            }
+        }
     }
 }
 
@@ -170,5 +182,12 @@ mod tests {
                         two_seconds_count{layer=\"fauna\"} 4\n";
         assert_eq!(text.text, expected);
         assert_eq!(text.room(), TEXT_BYTES_MAX - expected.len());
+    }
+
+    #[test]
+    fn any_name_is_one_label() {
+        let mut text = Text::default();
+        text.value(&[("index", "a\"} 1\nb{c=\"\\n\u{e9}")], 2.0);
+        assert_eq!(text.text, "{index=\"a\\\"} 1\\nb{c=\\\"\\\\n\u{e9}\"} 2\n");
     }
 }
