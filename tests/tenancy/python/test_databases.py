@@ -315,8 +315,9 @@ def test_a_restart_keeps_catalogue_users_and_counters(host, admin):
         assert client.get("k") == "v"
         assert alice.get("k") == "v"
         assert client.config_get("appendfsync") == {"appendfsync": "everysec"}
-    # Nothing else is written, so the next epoch has the counters. Of several partitions the first has them.
-    epochs = lambda: float(re.search(r'^quartet_log_epochs_total(?:{partition="0"})? (\S+)$', admin.metrics(), re.MULTILINE)[1])  # noqa: E731
+    # Nothing else is written, so the next epoch of its partition has the counters.
+    number = admin.show("shop")["partition"]
+    epochs = lambda: float(re.search(rf'^quartet_log_epochs_total(?:{{partition="{number}"}})? (\S+)$', admin.metrics(), re.MULTILINE)[1])  # noqa: E731
     before, deadline = (admin.usage("shop")["commands"], epochs()), time.monotonic() + 120
     while epochs() == before[1]:
         assert time.monotonic() < deadline, "the counters are not kept"
