@@ -585,20 +585,17 @@ pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) 
     }
 }
 
-/// The usage of a database, as its partition has it. Older programs have written it in the first.
+/// The usage of a database, as its partition has it.
 fn kept_usage(partitions: &Partitions, id: u16, partition: PartitionId) -> Result<Usage, CatalogueError> {
-    let own = partitions.has(partition).then(|| partitions.engine(partition));
-    for engine in own.into_iter().chain([partitions.first()]) {
-        let reader = engine.reader(space(Durability::Always))?;
-        let usage = reader.get(&row(b'U', id));
-        if reader.is_unreadable() {
-            return Err(CatalogueError::Unreadable);
-        }
-        if let Some(usage) = usage {
-            return Ok(read_row(&usage));
-        }
+    if !partitions.has(partition) {
+        return Ok(Usage::default());
     }
-    Ok(Usage::default())
+    let reader = partitions.engine(partition).reader(space(Durability::Always))?;
+    let usage = reader.get(&row(b'U', id));
+    match reader.is_unreadable() {
+        true => Err(CatalogueError::Unreadable),
+        false => Ok(usage.map(|usage| read_row(&usage)).unwrap_or_default()),
+    }
 }
 
 /// Sees to it that each partition is the one that it is taken for. One without rows is given its
