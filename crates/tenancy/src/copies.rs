@@ -277,8 +277,8 @@ mod tests {
         let decided = || Definition::clone(&catalogue.named("shop").unwrap().definition());
         let kept_by = catalogue.partitions().engine(PartitionId(1)).partition();
         let brief = BriefWaits::begin();
-        // On a busy machine the flusher of the first may keep that for a moment too: then nothing is
-        // decided yet.
+        // On a busy machine the flusher of the first may keep that for a moment too: then nothing
+        // is decided yet.
         let before = decided().revision;
         while decided().revision == before {
             assert!(matches!(catalogue.change("shop", change), Err(CatalogueError::Busy(_))));
