@@ -238,6 +238,15 @@ impl Stream {
         });
     }
 
+    /// The number of entries from `start` to `end`, both included.
+    pub fn count(&self, tx: &mut Transaction<'_>, (start, end): (StreamId, StreamId)) -> u64 {
+        if start > end {
+            return 0;
+        }
+        self.elements
+            .count(tx, &row_key(ENTRY, start), Some(&row_end(ENTRY, end)))
+    }
+
     /// The first entry of a range, or its last.
     pub fn edge(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId), reverse: bool) -> Option<StreamId> {
         let mut found = None;
