@@ -73,6 +73,7 @@ pub struct Indexes {
     pub query_memory: query_memory::QueryMemory,
     /// As they were when they were last read.
     figures: Mutex<Vec<IndexFigures>>,
+    pub sizes: figures::KnownSizes,
     /// Searches whose time was over: those that answered an error, and those that answered a part.
     pub timeouts: [AtomicU64; 2],
 }

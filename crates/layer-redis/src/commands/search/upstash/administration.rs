@@ -106,7 +106,8 @@ pub fn describe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         prefix: index.rows_prefix(),
     };
     let documents = index::State::read(&mut rows).documents;
-    let (bytes, is_filling) = (bytes_of(context, &index), index.progress(context.tx).is_some());
+    let bytes = context.groups.indexes().sizes.of(context.tx, index.as_ref());
+    let is_filling = index.progress(context.tx).is_some();
     let definition = &index.definition;
     let reply = &mut context.reply;
     reply.map(8);
@@ -139,26 +140,6 @@ pub fn describe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         words.iter().for_each(|word| reply.bulk(word.as_bytes()));
     }
     Ok(())
-}
-
-/// About how many bytes the rows of an index have: of the first ones, and as many of the others.
-fn bytes_of(context: &mut Context<'_, '_>, index: &KeyIndex) -> u64 {
-    const ROWS_MEASURED: u64 = 1000;
-    let prefix = index.rows_prefix();
-    let end = quartet_model::next_prefix(&prefix);
-    let (mut rows, mut bytes) = (0, 0);
-    context.tx.scan(&prefix, &end, false, &mut |row| {
-        rows += 1;
-        bytes += (row.key().len() + row.value().len()) as u64;
-        match rows < ROWS_MEASURED {
-            true => std::ops::ControlFlow::Continue(()),
-            false => std::ops::ControlFlow::Break(()),
-        }
-    });
-    match rows {
-        0 => 0,
-        rows => bytes * context.tx.count(&prefix, &end) / rows,
-    }
 }
 
 pub fn list_indexes(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

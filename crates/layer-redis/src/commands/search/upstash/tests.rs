@@ -218,6 +218,32 @@ fn definitions_are_described_and_compared() {
     );
 }
 
+fn number_behind(text: &str, name: &str) -> f64 {
+    let behind = text.split_once(name).unwrap().1.trim_start();
+    behind.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// A size is kept while the index is as it was, and no longer.
+#[test]
+fn sizes_follow_the_index() {
+    let (_fixture, mut connection) = shop();
+    connection.check("FT.CREATE ft PREFIX 1 p: SCHEMA name TEXT => OK");
+    let sizes = |connection: &mut Connection| {
+        let described = run(connection, &["SEARCH.DESCRIBE", "shop"]);
+        let info = run(connection, &["FT.INFO", "ft"]);
+        let of_ft = number_behind(&info, "total_index_memory_sz_mb");
+        [number_behind(&described, "indexSize"), of_ft]
+    };
+    let first = sizes(&mut connection);
+    assert_eq!(sizes(&mut connection), first);
+    connection.check("HSET p:9 name another price 5 => 2");
+    let second = sizes(&mut connection);
+    assert!(second[0] > first[0] && second[1] > first[1], "{first:?} {second:?}");
+    connection.check("DEL p:9 p:1 => 2");
+    let third = sizes(&mut connection);
+    assert!(third[0] < second[0] && third[1] < second[1], "{second:?} {third:?}");
+}
+
 #[test]
 fn wrong_requests_say_why() {
     let (_fixture, mut connection) = shop();
