@@ -9,7 +9,6 @@ use quartet_wire_resp::{Arguments, Protocol};
 use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
-use crate::indexes::figures;
 use crate::indexes::{Algorithm, Failure, Failures, Index, StoredIndex, TransactionRows};
 use crate::keyspace::Kind;
 
@@ -23,7 +22,7 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let index = find(context, given[0], false)?;
     let failures = Failures::read(context.tx, &index.number);
     let progress = index.progress(context.tx);
-    let stored_bytes = figures::stored_bytes(context.tx, index.as_ref(), figures::SAMPLE);
+    let stored_bytes = context.groups.indexes().sizes.of(context.tx, index.as_ref());
     let mut rows = TransactionRows {
         tx: context.tx,
         prefix: index.rows_prefix(),

@@ -309,7 +309,8 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         | Kind::Json
         | Kind::VectorSet
         | Kind::Suggestions
-        | Kind::SearchIndex => {
+        | Kind::SearchIndex
+        | Kind::VectorIndex => {
             return Err(errors::WRONG_TYPE.into());
         }
     };
