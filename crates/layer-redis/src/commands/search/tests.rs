@@ -10,6 +10,8 @@ use serde_json::Value as Json;
 use crate::invariants::RedisInvariants;
 use crate::testing::{Connection, Fixture, show};
 
+mod power_cuts;
+
 /// Whether a document is to be found, by what its fields hold.
 type Matches<'m> = &'m dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool;
 
