@@ -20,6 +20,8 @@ TITLE = "RediSearch"
 ABOUT = "RediSearch (075d9f3), the tests that do not look inside it"
 PORT = 6379
 OPTIONS: dict[str, list[str]] = {"quartet": []}
+# The original's default, which tests take for granted.
+SETTINGS = {"search-on-timeout": "return"}
 UNITS = """
 test test_aggregate test_aggregate_count test_aggregate_params test_json test_json_error_handling test_json_multi_geo test_json_multi_numeric
 test_json_multi_tag test_json_multi_text test_vecsim test_tags test_filter test_filter_no_field_refs test_hybrid

@@ -52,12 +52,14 @@ def fields_of(execute, client, key: object) -> list[object] | None:
 def drop(execute, client, given: tuple[object, ...]) -> object:
     command = "_FT.DROPINDEXIFX" if "DROPIFX" in str(given[0]).upper() else "FT.DROPINDEX"
     keeps = [str(word).upper() for word in given[2:]] in (["KEEPDOCS"], ["_FORCEKEEPDOCS"])
-    return execute(client, command.replace("_FT.DROPINDEXIFX", "FT._DROPINDEXIFX"), given[1], *([] if keeps else ["DD"]))
+    options = [] if keeps else given[2:] or ["DD"]
+    return execute(client, command.replace("_FT.DROPINDEXIFX", "FT._DROPINDEXIFX"), given[1], *options)
 
 
 def with_later_commands(execute):
     def execute_command(self, *words: object, **options: object) -> object:
-        given = flattened(words)
+        # A client splits the name of a command at its spaces.
+        given = (*str(words[0]).split(), *flattened(words[1:]))
         name = str(given[0]).upper()
         if name in ("FT.DROP", "FT._DROPIFX") and len(given) in (2, 3):
             return drop(execute, self, given)

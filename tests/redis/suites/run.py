@@ -96,6 +96,9 @@ def compare(suite, name: str, options: argparse.Namespace, exceptions: Exception
 def run_against(target: str, suite, name: str, options: argparse.Namespace, skipped: list[str]) -> Outcome:
     server = server_of(target, suite).start()
     try:
+        for setting, value in getattr(suite, "SETTINGS", {}).items():
+            with Connection(server.port) as connection:
+                connection.do("CONFIG", "SET", setting, value)
         outcome, text = suite.run_unit(options.checkout, name, server.port, skipped)
         if not server.alive():
             outcome.add_failed("(the server ended)", "".join(server.output[-40:]))
