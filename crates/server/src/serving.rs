@@ -63,7 +63,7 @@ pub struct Foundation {
     pub startup_bytes: u64,
     pub limit: Arc<ConnectionLimit>,
     pub sockets: Sockets,
-    /// Of clients, in every role of the node.
+    /// That of clients, in every role of the node.
     pub tls: Arc<Tls>,
     pub stop_requested: Arc<StopRequest>,
     /// The node of a cluster that this is, if it is one.

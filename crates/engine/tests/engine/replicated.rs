@@ -415,8 +415,8 @@ fn a_deposed_home_takes_back_what_is_not_confirmed() {
     second.until_shown(b"key", b"third");
 }
 
-/// Who committed and asked only then since when this node is home took another home's version of
-/// the same number for its own: a database that nobody has was created, by the answer.
+/// A caller that commits and asks only then since when this node is home takes another home's
+/// version of the same number for its own: a database that nobody has was created, by the answer.
 #[test]
 fn a_commit_that_is_taken_back_while_its_home_is_deposed_is_not_durable() {
     let shelf = founded();
