@@ -39,7 +39,7 @@ use super::link::Link;
 use super::members::Members;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
-use crate::connections::stream::Stream;
+use crate::connections::stream::{Stream, exchange};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
 use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
@@ -583,38 +583,6 @@ async fn send<C: AsyncRead, H: AsyncWrite>(
         if !matches!(read, Ok(Ok(1..))) {
             return Err(Side::Client);
         }
-    }
-}
-
-/// Passes bytes both ways until the server's side ends, which it does as a whole. A client may end
-/// its own before it has read everything.
-pub async fn exchange(client: impl AsyncRead + AsyncWrite, server: impl AsyncRead + AsyncWrite) -> io::Result<()> {
-    let (mut from_client, mut to_client) = tokio::io::split(client);
-    let (mut from_server, mut to_server) = tokio::io::split(server);
-    let asking = async {
-        let mut buffer = vec![0; BUFFER_BYTES];
-        loop {
-            let count = from_client.read(&mut buffer).await?;
-            if count == 0 {
-                return to_server.shutdown().await;
-            }
-            if to_server.write_all(&buffer[..count]).await.is_err() || to_server.flush().await.is_err() {
-                // The bytes that it sent before are still to be read.
-                return Ok(());
-            }
-        }
-    };
-    let answering = async {
-        tokio::io::copy(&mut from_server, &mut to_client).await?;
-        to_client.shutdown().await
-    };
-    let (mut asking, mut answering) = (std::pin::pin!(asking), std::pin::pin!(answering));
-    tokio::select! {
-        answered = &mut answering => answered,
-        asked = &mut asking => match asked {
-            Ok(()) => answering.await,
-            Err(error) => Err(error),
-        },
     }
 }
 

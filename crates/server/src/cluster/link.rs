@@ -153,6 +153,28 @@ pub async fn refuse(stream: &mut dyn Stream, reason: &str) -> io::Result<()> {
     stream.shutdown().await
 }
 
+/// Says how what a verb asked for has ended.
+pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Result<()> {
+    match ended {
+        Ok(()) => accept(stream).await?,
+        Err(reason) => {
+            // One line, of which the other side reads no more than so much.
+            let reason = reason.replace('\n', " ");
+            let reason: String = reason.chars().take(LINE_BYTES_MAX / 5).collect();
+            refuse(stream, &reason).await?;
+        }
+    }
+    stream.shutdown().await
+}
+
+/// Hears how it has ended.
+pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
+    match read_line(stream).await?.as_str() {
+        "ok" => Ok(()),
+        reason => Err(io::Error::new(ErrorKind::PermissionDenied, reason.to_owned())),
+    }
+}
+
 /// One byte at a time: whatever is behind the line belongs to the verb.
 async fn read_line(stream: &mut dyn Stream) -> io::Result<String> {
     let mut line = Vec::new();

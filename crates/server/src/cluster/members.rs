@@ -51,6 +51,10 @@ const MEMBERS_MAX: u32 = 1000;
 /// up to two seconds old.
 const CLOCK_OFF_MICROS: i64 = 5_000_000;
 
+/// A node that is further behind the log is not made home of anything.
+const LAG_RECORDS_MAX: u64 = 100;
+const LAG_MILLIS_MAX: u64 = 1000;
+
 /// A node's record about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -239,6 +243,21 @@ impl Members {
             lag_millis: member.lag_millis,
         };
         others.map(other).collect()
+    }
+
+    /// The nodes that could be home of any partition: they run, are not behind, and their clocks are
+    /// right.
+    pub fn fit(&self) -> Vec<NodeId> {
+        self.view.read().fit()
+    }
+
+    /// The homes of all partitions, as far as they are known.
+    pub fn all_homes(&self) -> Vec<Option<NodeId>> {
+        self.view.read().homes(self.place.partitions())
+    }
+
+    pub fn member(&self, node: NodeId) -> Option<Member> {
+        self.view.read().members.get(&node.0).cloned()
     }
 
     /// True if an operator has removed this node.
@@ -635,6 +654,19 @@ impl View {
         let mut others = self.members.iter().filter(|(id, _)| **id != me.0 && **id != home.0);
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < RECENT);
         others.any(|(id, member)| member.hears(partition) == Some(home.0) && is_recent(id))
+    }
+
+    fn fit(&self) -> Vec<NodeId> {
+        let is_right = |id: &u64| {
+            self.clocks_ahead
+                .get(id)
+                .is_some_and(|ahead| ahead.abs() <= CLOCK_OFF_MICROS)
+        };
+        let is_fit = |(id, member): &(&u64, &Member)| {
+            member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX && is_right(id)
+        };
+        let fit = self.members.iter().filter(is_fit);
+        fit.map(|(id, _)| NodeId(*id)).collect()
     }
 
     /// True if most others' clocks stand elsewhere than this node's own.
