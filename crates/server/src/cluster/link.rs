@@ -25,11 +25,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::connections::stream::Stream;
 use crate::settings::NodeCertificates;
 
 /// How long it may take until a node has answered a call.
@@ -40,11 +41,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 const CALLERS_MAX: usize = 256;
 /// Longest line of a greeting or of its answer, in bytes.
 const LINE_BYTES_MAX: usize = 256;
-
-/// A connection between two nodes.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// One node's side of all its connections to others.
 #[derive(Clone)]

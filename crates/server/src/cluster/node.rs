@@ -40,18 +40,20 @@ use quartet_tenancy::Partitions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::archive::Archiving;
 use super::copying::{self, KeptHold};
 use super::forward::{self, HomeCaller};
 use super::identity;
-use super::link::{self, Callers, Heard, Link, Stream};
+use super::link::{self, Callers, Heard, Link};
 use super::members::{Member, Members, now_us};
 use super::object_store::{self, EtcdWithStore};
 use super::silence::Signs;
 use super::standby::Standby;
 use super::waiting::Waiting;
 use crate::connections::sockets::Sockets;
+use crate::connections::stream::Stream;
 use crate::layers::parts::{Nodes, OtherNode};
 use crate::metrics::replication;
 use crate::observability::exposition::Text;
@@ -73,6 +75,7 @@ const EXIT_REMOVED: i32 = 78;
 const STALLED_MILLIS: u64 = 10_000;
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+const NO_PARTITION: &str = "no such partition";
 /// Bytes that the system keeps each way of a connection within this process.
 const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
@@ -109,8 +112,8 @@ pub struct Shared {
     archiving: Mutex<Option<Archiving>>,
     /// This process has added to the archive.
     has_archived: Arc<AtomicBool>,
-    /// The life signs of the home that is known, `None` for the home that there is not.
-    signs: Mutex<(Option<NodeId>, Signs)>,
+    /// The life signs of each partition's home that is known, `None` for the home that there is not.
+    signs: Mutex<Vec<(Option<NodeId>, Signs)>>,
     /// Another number for each process.
     process: u64,
     is_over: AtomicBool,
@@ -292,7 +295,7 @@ impl Joined {
         let members = Members::new(self.place.clone(), cluster.node(), cluster.nodes);
         let home = loop {
             members.look_once(&mut self.sequencer).context("log")?;
-            match (members.home(), members.other_home()) {
+            match (members.home(id), members.other_home(id)) {
                 (None, _) => return Ok(()),
                 (_, Some(home)) => break home,
                 _ => waiting.say("waiting for a home to copy from"),
@@ -300,10 +303,6 @@ impl Joined {
             std::thread::sleep(BEAT_EVERY);
         };
         let place = self.place.of(id);
-        let key = place.term_key();
-        if ask(&mut self.sequencer, Request::Get { key }).context("log")? == Answer::Value(None) {
-            return Ok(());
-        }
         waiting.say(&format!("copying {}", home.name));
         let has_differed = copying::has_differed(folder);
         copying::begin(folder, has_differed)?;
@@ -418,6 +417,7 @@ impl Node {
             foundation.partitions.engine(copied.id).count_hash_mismatch();
         }
         let settings = foundation.settings.cluster.clone().expect("a cluster was joined");
+        let partitions = foundation.partitions.count();
         let me = settings.node();
         let link = Link::new(place.cluster, settings.certificates.as_ref())?;
         let members = Members::new(place, me, settings.nodes);
@@ -434,7 +434,7 @@ impl Node {
             incomplete_since: Mutex::default(),
             archiving: Mutex::default(),
             has_archived: Arc::default(),
-            signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
+            signs: Mutex::new(vec![(None, Signs::of_new_home(Instant::now())); partitions]),
             process: random() as u64,
             is_over: AtomicBool::new(false),
             over: watch::Sender::new(false),
@@ -520,7 +520,7 @@ impl Shared {
                 Role::Following { term, home }
                     if tried != Some(term)
                         && !matches!(Together::of(&roles), Together::Stopped(_))
-                        && self.is_time_to_try(home) =>
+                        && self.is_time_to_try(PartitionId(0), home) =>
                 {
                     tracing::info!(?term, "the home is silent: trying to take over");
                     tried = Some(term);
@@ -695,33 +695,38 @@ impl Shared {
 
     /// `known`: the home that the engine follows. Until what was read of the term agrees with it,
     /// one of the two is about to learn of another.
-    fn is_time_to_try(&self, known: Option<Writer>) -> bool {
-        let view = self.home.members.view();
-        if view.term.map(|term| term.writer) != known {
+    fn is_time_to_try(&self, partition: PartitionId, known: Option<Writer>) -> bool {
+        let members = &self.home.members;
+        let view = members.view();
+        let term = view.term(partition);
+        if term.map(|term| term.writer) != known {
             return false;
         }
-        let (home, mut signs) = *self.signs.lock();
+        let (home, mut signs) = self.signs.lock()[partition.0 as usize];
         signs.found_home = view
-            .term_read_began
-            .filter(|_| view.term.map(|term| term.writer.node) == home);
-        let is_heard_elsewhere = home.is_some_and(|home| self.home.members.is_heard_elsewhere(home));
-        !is_heard_elsewhere && signs.is_time_to_try(self.home.members.turn(home), Instant::now())
+            .term_read_began(partition)
+            .filter(|_| term.map(|term| term.writer.node) == home);
+        let is_heard_elsewhere = home.is_some_and(|home| members.is_heard_elsewhere(partition, home));
+        !is_heard_elsewhere && signs.is_time_to_try(members.turn(partition, home), Instant::now())
     }
 
-    fn is_home_silent(&self) -> bool {
-        let (_, signs) = *self.signs.lock();
+    fn is_silent(signs: &Signs) -> bool {
         signs.unreachable_since.is_some() || signs.heard.elapsed() > 2 * BEAT_EVERY
     }
 
-    /// True if this node is home, the sequencer answers it, and so does its own disk, for every
-    /// partition. A home without answers is silent towards the other nodes, so that one that has
-    /// them takes over. So is one that does not get to serve, after a while.
-    fn is_living_home(&self) -> bool {
+    fn is_any_home_silent(&self) -> bool {
+        self.signs.lock().iter().any(|(_, signs)| Shared::is_silent(signs))
+    }
+
+    /// True if this node is home of the partition, the sequencer answers it, and so does its own
+    /// disk. A home without answers is silent towards the other nodes, so that one that has them
+    /// takes over. So is one that does not get to serve, after a while.
+    fn is_living_home(&self, partition: PartitionId) -> bool {
         let is_living = |engine: &Arc<Engine>| {
             let figures = engine.replication();
             !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS
         };
-        self.foundation.engine.is_home() && self.engines().all(is_living) && !self.is_stuck()
+        self.foundation.partitions.engine(partition).is_home() && self.engines().all(is_living) && !self.is_stuck()
     }
 
     /// True if this node has long been home of the first partition and not of another one.
@@ -735,29 +740,30 @@ impl Shared {
         since.is_some_and(|since| since.elapsed().as_millis() as u64 >= STALLED_MILLIS)
     }
 
-    /// The home that this node hears.
-    fn heard_home(&self) -> Option<u64> {
-        let (home, _) = *self.signs.lock();
-        home.filter(|_| !self.is_home_silent()).map(|home| home.0)
+    /// The home of each partition that this node hears.
+    fn heard_homes(&self) -> Vec<Option<u64>> {
+        let signs = self.signs.lock();
+        let heard = |(home, signs): &(Option<NodeId>, Signs)| home.filter(|_| !Shared::is_silent(signs));
+        signs.iter().map(heard).map(|home| home.map(|home| home.0)).collect()
     }
 
     /// From now on the life signs are those of this home.
-    fn listen_for(&self, home: Option<NodeId>) {
-        let mut signs = self.signs.lock();
+    fn listen_for(&self, partition: PartitionId, home: Option<NodeId>) {
+        let signs = &mut self.signs.lock()[partition.0 as usize];
         if signs.0 != home {
             *signs = (home, Signs::of_new_home(Instant::now()));
         }
     }
 
-    fn heard(&self) {
-        let mut signs = self.signs.lock();
-        signs.1.heard = Instant::now();
-        signs.1.unreachable_since = None;
+    fn heard(&self, partition: PartitionId) {
+        let (_, signs) = &mut self.signs.lock()[partition.0 as usize];
+        signs.heard = Instant::now();
+        signs.unreachable_since = None;
     }
 
-    fn unreachable(&self) {
-        let mut signs = self.signs.lock();
-        signs.1.unreachable_since.get_or_insert_with(Instant::now);
+    fn unreachable(&self, partition: PartitionId) {
+        let (_, signs) = &mut self.signs.lock()[partition.0 as usize];
+        signs.unreachable_since.get_or_insert_with(Instant::now);
     }
 
     // ---- other nodes
@@ -766,6 +772,7 @@ impl Shared {
     fn own_member(&self) -> Member {
         let figures: Vec<_> = self.engines().map(|engine| engine.replication()).collect();
         let most = |lag: fn(&Replication) -> u64| figures.iter().map(lag).max().unwrap_or_default();
+        let mut heard = self.heard_homes();
         let endpoints = self.foundation.sockets.addresses();
         let announcement = &self.foundation.settings.redis.announcement;
         let reached_at = |name: &str, announcement: &Announcement| {
@@ -780,7 +787,8 @@ impl Shared {
             clock_us: now_us(),
             lag_records: most(|figures| figures.lag_records),
             lag_millis: most(|figures| figures.lag_millis),
-            hears: self.heard_home(),
+            hears: heard.first().copied().flatten(),
+            hears_others: heard.split_off(1),
             endpoints,
             process: self.process,
         }
@@ -793,7 +801,7 @@ impl Shared {
             sequencer,
             || self.own_member(),
             needed,
-            || self.is_home_silent(),
+            || self.is_any_home_silent(),
             || self.is_over(),
         );
         if let Err(taken) = kept {
@@ -814,7 +822,7 @@ impl Shared {
                 result = self.clone().answer_nodes(listener) => if let Err(error) = result {
                     tracing::error!(%error, "listening to other nodes");
                 },
-                () = self.listen_for_home() => {}
+                () = self.listen_for_homes() => {}
                 _ = over.wait_for(|over| *over) => {}
             }
         });
@@ -844,34 +852,29 @@ impl Shared {
         let (verb, mut stream) = called?;
         let words: Vec<&str> = verb.split(' ').collect();
         match words.as_slice() {
-            ["watch"] => {
-                link::accept(stream.as_mut()).await?;
-                loop {
-                    if self.is_living_home() {
-                        stream.write_u8(b'.').await?;
-                        stream.flush().await?;
-                    }
-                    // It says no more, so whatever is read is its end.
-                    if let Ok(end) = tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
-                        return end.map(drop);
-                    }
-                }
-            }
+            ["watch"] => self.beat(PartitionId(0), stream).await,
+            ["watch", number] => match self.partition_of(number) {
+                Some(partition) => self.beat(partition, stream).await,
+                None => link::refuse(stream.as_mut(), NO_PARTITION).await,
+            },
             ["forward", listener, peer] => self.take_client(listener, peer, stream).await,
             ["copy"] => copying::send(self.foundation.engine.clone(), stream).await,
-            ["copy", number] => {
-                let id = number.parse().ok().map(PartitionId);
-                match id.filter(|id| self.foundation.partitions.has(*id)) {
-                    Some(id) => copying::send(self.foundation.partitions.engine(id).clone(), stream).await,
-                    None => link::refuse(stream.as_mut(), "no such partition").await,
-                }
-            }
+            ["copy", number] => match self.partition_of(number) {
+                Some(id) => copying::send(self.foundation.partitions.engine(id).clone(), stream).await,
+                None => link::refuse(stream.as_mut(), NO_PARTITION).await,
+            },
             ["take-over"] => {
                 self.foundation.engine.take_over();
                 link::accept(stream.as_mut()).await
             }
             _ => link::refuse(stream.as_mut(), "unknown verb").await,
         }
+    }
+
+    /// The partition of this number, as another node names it.
+    fn partition_of(&self, number: &str) -> Option<PartitionId> {
+        let partition = number.parse().ok().map(PartitionId)?;
+        Some(partition).filter(|partition| self.foundation.partitions.has(*partition))
     }
 
     /// Lets in a client that another node passes on, if this one is home.
@@ -897,40 +900,69 @@ impl Shared {
         forward::exchange(stream, own).await
     }
 
-    /// Hears whether the home lives, whichever node it is.
-    async fn listen_for_home(&self) {
+    async fn listen_for_homes(self: &Arc<Shared>) {
+        let mut listening = JoinSet::new();
+        for (partition, _) in self.foundation.partitions.iter() {
+            let shared = self.clone();
+            listening.spawn(async move { shared.listen_for_home(partition).await });
+        }
+        while listening.join_next().await.is_some() {}
+    }
+
+    /// Hears whether the home of a partition lives, whichever node it is.
+    async fn listen_for_home(&self, partition: PartitionId) {
+        let verb = match partition.0 {
+            0 => "watch".to_owned(),
+            number => format!("watch {number}"),
+        };
+        let members = &self.home.members;
         loop {
-            let home = self.home.members.home();
-            self.listen_for(home);
-            if self.foundation.engine.is_home() {
-                self.heard();
+            let home = members.home(partition);
+            self.listen_for(partition, home);
+            if self.foundation.partitions.engine(partition).is_home() {
+                self.heard(partition);
                 tokio::time::sleep(BEAT_EVERY).await;
                 continue;
             }
-            let called = match self.home.members.other_home() {
-                Some(member) => self.home.link.call(&member.address, "watch").await.ok(),
+            let called = match members.other_home(partition) {
+                Some(member) => self.home.link.call(&member.address, &verb).await.ok(),
                 None => None,
             };
             match called {
-                Some(stream) => self.hear_beats(home, stream).await,
-                None => self.unreachable(),
+                Some(stream) => self.hear_beats(partition, home, stream).await,
+                None => self.unreachable(partition),
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
     /// Hears one home until its connection ends, or another is home.
-    async fn hear_beats(&self, home: Option<NodeId>, mut stream: Box<dyn Stream>) {
-        self.heard();
+    async fn hear_beats(&self, partition: PartitionId, home: Option<NodeId>, mut stream: Box<dyn Stream>) {
+        self.heard(partition);
         loop {
             match tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
-                Ok(Ok(_)) => self.heard(),
+                Ok(Ok(_)) => self.heard(partition),
                 Ok(Err(_)) => return,
                 // Silence: whether it is over is judged by the time since the last beat.
                 Err(_) => {}
             }
-            if self.home.members.home() != home {
+            if self.home.members.home(partition) != home {
                 return;
+            }
+        }
+    }
+
+    /// Says that this home of a partition lives, as long as the caller listens.
+    async fn beat(&self, partition: PartitionId, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
+        link::accept(stream.as_mut()).await?;
+        loop {
+            if self.is_living_home(partition) {
+                stream.write_u8(b'.').await?;
+                stream.flush().await?;
+            }
+            // It says no more, so whatever is read is its end.
+            if let Ok(end) = tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
+                return end.map(drop);
             }
         }
     }
@@ -1004,6 +1036,60 @@ impl Nodes for Shared {
         self.home.members.home_of(partition)
     }
 
+    fn whereabouts(&self, partition: PartitionId) -> Whereabouts {
+        if self.foundation.partitions.engine(partition).is_home() {
+            return Whereabouts::Here;
+        }
+        let other = self.home.members.other_home(partition);
+        other.map_or(Whereabouts::Nobody, |home| Whereabouts::Elsewhere(home.name))
+    }
+
+    fn call(self: Arc<Self>, partition: PartitionId, listener: &'static str, peer: SocketAddr) -> Calling {
+        Box::pin(async move {
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let called = match self.whereabouts(partition) {
+                    Whereabouts::Here => self.enter(partition, listener, peer).await?,
+                    Whereabouts::Elsewhere(_) => self.home.call_partition(partition, listener, peer).await,
+                    Whereabouts::Nobody => None,
+                };
+                if let Some(stream) = called {
+                    return Ok(stream);
+                }
+                if Instant::now() >= until {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        })
+    }
+
+    fn push(&self, partition: PartitionId, number: u64, bytes: &[u8]) -> Result<(), PushError> {
+        let until = Instant::now() + PUSH_TIMEOUT;
+        loop {
+            if !self.foundation.engine.is_home() || self.is_over() {
+                return Err(PushError::Over);
+            }
+            let pushed = match self.whereabouts(partition) {
+                Whereabouts::Here => self.take_push(partition, number, bytes),
+                Whereabouts::Elsewhere(_) => self.push_to_other(partition, number, bytes),
+                Whereabouts::Nobody => Err(NOT_HOME.to_owned()),
+            };
+            match pushed {
+                Ok(()) => return Ok(()),
+                Err(reason) => tracing::debug!(partition = partition.0, number, reason, "a push is repeated"),
+            }
+            if Instant::now() >= until {
+                return Err(PushError::NoHome(partition));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn gather(&self) {
+        *self.gathers_until.lock() = Some(Instant::now() + GATHERED_FOR);
+    }
+
     fn hand_over(&self, name: &str) -> Result<()> {
         self.make_home(name)
     }
@@ -1058,7 +1144,7 @@ fn own_page(path: &str, partitions: &Partitions, members: &Members) -> Option<(u
     match path {
         "/healthz" | "/health" => Some((200, TEXT, "ok\n".into())),
         "/healthz/home" => Some((503, TEXT, "another node is home\n".into())),
-        "/readyz" => Some(match members.other_home() {
+        "/readyz" => Some(match members.other_home(PartitionId(0)) {
             Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
             None => (503, TEXT, "no node is home\n".into()),
         }),
