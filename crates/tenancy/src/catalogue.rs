@@ -5,6 +5,7 @@
 //! 'D' id   the definition, as JSON
 //! 'U' id   in the partition that has it: what the database has used, as JSON
 //! 'I'      the id that was given last
+//! 'T'      the number of the last push: `pushes`
 //! 'C' id   in the partition that has it: the definition once more: `copies`
 //! 'M' id   its move to another partition, while that is under way: `moves`
 //! 'H' id   in the partition to or from which it was moved: whether it is there
@@ -29,9 +30,12 @@ use quartet_model::{DatabaseId, LayerId, hexadecimal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::copies::COPY;
 use crate::definition::{Definition, Hash, KeptCredentials, Move, is_name};
 use crate::meter::{Meter, Usage};
+use crate::moves::PLACE;
 use crate::partitions::{NUMBER, Partitions, number_in, number_row};
+use crate::pushes::{Homes, Push, TAKEN, take, taken};
 use crate::quotas::Limits;
 use crate::share::Turns;
 
@@ -104,6 +108,10 @@ pub enum CatalogueError {
     OtherPartition { expected: u32, found: u32 },
     #[error("partition {0} is empty, and the catalogue has databases in it")]
     LostPartition(u32),
+    #[error("partition {0} has no home at the moment")]
+    NoHome(u32),
+    #[error("another node is home of the catalogue")]
+    Stale,
     #[error("{0}")]
     Busy(#[from] Busy),
 }
@@ -113,6 +121,7 @@ pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 pub struct Catalogue {
     partitions: Arc<Partitions>,
+    seen: Seen,
     random: Random,
     index: RwLock<Index>,
     /// There is none: nobody need take the lock to ask.
@@ -123,6 +132,17 @@ pub struct Catalogue {
     pub(crate) moving: parking_lot::Mutex<BTreeMap<u16, Move>>,
     /// Partitions whose rows may lack a change.
     pub(crate) untold: parking_lot::Mutex<BTreeSet<PartitionId>>,
+}
+
+/// How much of a server's or of a cluster's databases a catalogue sees.
+pub(crate) enum Seen {
+    /// All of them, and this process is home of all partitions.
+    Together,
+    /// All of them. Partitions behind the first have homes of their own, which decide by what they
+    /// were told whether somebody may come in.
+    Apart(Box<dyn Homes>),
+    /// Those of one partition behind the first, by what that was told.
+    OnePartition,
 }
 
 #[derive(Default)]
@@ -258,10 +278,44 @@ impl Catalogue {
     ///
     /// Errors: the partitions are not those that it names.
     pub fn open(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
+        let catalogue = Catalogue::read_rows(partitions, Seen::Together, random)?;
+        identify(&catalogue.partitions, &catalogue.index.read())?;
+        for (_, engine) in catalogue.partitions.iter() {
+            // A home that was deposed while it moved a database has left it closed.
+            engine.unfence_all();
+        }
+        catalogue.verify_places()?;
+        catalogue.go_on()?;
+        Ok(catalogue)
+    }
+
+    /// The same where this process is home of the first partition alone, and others are told
+    /// through `homes`. They have been told everything when this returns.
+    pub fn open_apart(
+        partitions: Arc<Partitions>,
+        homes: Box<dyn Homes>,
+        random: Random,
+    ) -> Result<Catalogue, CatalogueError> {
+        let catalogue = Catalogue::read_rows(partitions, Seen::Apart(homes), random)?;
+        catalogue.engine().unfence_all();
+        catalogue.go_on()?;
+        Ok(catalogue)
+    }
+
+    /// The databases of one partition behind the first, as its own log has them. `partitions` has
+    /// that one alone.
+    pub fn open_one(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
+        let catalogue = Catalogue::read_rows(partitions, Seen::OnePartition, random)?;
+        catalogue.engine().unfence_all();
+        Ok(catalogue)
+    }
+
+    fn read_rows(partitions: Arc<Partitions>, seen: Seen, random: Random) -> Result<Catalogue, CatalogueError> {
         let mut definitions = Vec::new();
+        let tag = if matches!(seen, Seen::OnePartition) { COPY } else { b'D' };
         let reader = partitions.first().reader(space(Durability::Always));
         let reader = reader.expect("nothing runs yet that could keep the partition");
-        reader.scan(b"D", b"E", false, &mut |key, value| {
+        reader.scan(&[tag], &[tag + 1], false, &mut |key, value| {
             let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
             let id = id.expect("a row of the catalogue carries an id");
             definitions.push((id, read_row::<Definition>(value)));
@@ -272,29 +326,32 @@ impl Catalogue {
             "the catalogue can be read when the server starts"
         );
         drop(reader);
+        if matches!(seen, Seen::OnePartition) {
+            // One that has left says where it is.
+            definitions.retain(|(_, definition)| partitions.has(PartitionId(definition.partition)));
+        }
         let mut index = Index::default();
         for (id, definition) in definitions {
             let usage = kept_usage(&partitions, id, PartitionId(definition.partition))?;
             index.add(Arc::new(Database::new(id, definition, &usage)));
         }
-        identify(&partitions, &index)?;
-        let catalogue = Catalogue {
+        Ok(Catalogue {
             partitions,
+            seen,
             random,
             is_empty: AtomicBool::new(index.by_id.is_empty()),
             index: RwLock::new(index),
             changing: parking_lot::Mutex::default(),
             moving: parking_lot::Mutex::default(),
             untold: parking_lot::Mutex::default(),
-        };
-        for (_, engine) in catalogue.partitions.iter() {
-            // A home that was deposed while it moved a database has left it closed.
-            engine.unfence_all();
-        }
-        catalogue.verify_places()?;
-        catalogue.end_moves()?;
-        catalogue.settle_all_copies()?;
-        Ok(catalogue)
+        })
+    }
+
+    /// Goes on with what was under way when the server ended, or the home before.
+    fn go_on(&self) -> Result<(), CatalogueError> {
+        self.fence()?;
+        self.end_moves()?;
+        self.settle_all_copies()
     }
 
     #[cfg(test)]
@@ -306,8 +363,18 @@ impl Catalogue {
         &self.partitions
     }
 
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// True if requests to databases of this partition are for another home.
+    #[inline]
+    pub fn is_elsewhere(&self, partition: PartitionId) -> bool {
+        partition != PartitionId(0) && matches!(self.seen, Seen::Apart(_))
+    }
+
     /// The engine that has the catalogue's rows.
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         self.partitions.first()
     }
 
@@ -347,6 +414,11 @@ impl Catalogue {
         })
     }
 
+    /// The database that has an access key, or had it until a change that is under way.
+    pub fn owner_of_access_key(&self, key: &str) -> Option<Arc<Database>> {
+        self.find(|index| index.by_id.get(index.by_access_key.get(key)?).cloned())
+    }
+
     fn find<T>(&self, look: impl FnOnce(&Index) -> Option<T>) -> Option<T> {
         if self.is_empty() {
             None
@@ -372,6 +444,7 @@ impl Catalogue {
         let id = self.free_id()?;
         self.write(|tx| {
             tx.set(b"I", &id.to_be_bytes());
+            self.number_step(tx, &mut definition);
             tx.set(&row(b'D', id), &json(&definition));
         })?;
         let database = Arc::new(Database::new(id, definition, &Usage::default()));
@@ -401,18 +474,107 @@ impl Catalogue {
         let before = database.definition();
         let mut definition = Definition::clone(&before);
         change(&mut definition);
-        if self.partitions.count() > 1 {
-            definition.revision += 1;
-        }
-        self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
+        self.write(|tx| {
+            self.number_step(tx, &mut definition);
+            tx.set(&row(b'D', database.id.0), &json(&definition));
+        })?;
         let opens_as_before = before.credentials == definition.credentials && before.deleted == definition.deleted;
         database.define(definition);
-        if !opens_as_before {
-            let mut index = self.index.write();
-            index.remove(database.id.0);
-            index.add(database.clone());
+        if opens_as_before {
+            return self.tell(database);
         }
-        self.tell(database)
+        if !self.is_elsewhere(database.partition()) {
+            self.index_anew(database);
+            return self.tell(database);
+        }
+        // Until its home has been told, that goes by the old credentials and then by the new ones:
+        // requests with either are for it.
+        self.index.write().add(database.clone());
+        self.tell(database)?;
+        self.index_anew(database);
+        Ok(())
+    }
+
+    /// From now on the database is found by what opens it as it is defined, and by nothing else.
+    pub(crate) fn index_anew(&self, database: &Arc<Database>) {
+        let mut index = self.index.write();
+        index.remove(database.id.0);
+        index.add(database.clone());
+    }
+
+    /// Gives the step of a transaction its number, where there are several partitions.
+    pub(crate) fn number_step(&self, tx: &mut Transaction<'_>, definition: &mut Definition) {
+        if self.partitions.count() > 1 {
+            definition.revision = tx.commit_version().0;
+            tx.set(TAKEN, &definition.revision.to_be_bytes());
+        }
+    }
+
+    /// Takes a push for the one partition that is seen. What it changes holds for the log before it
+    /// holds here, so what a client has been let in by once is not undone by another home. A
+    /// database whose rows are to go is closed first; `let_go` says whether nobody uses it any more.
+    ///
+    /// Returns the databases that it is about, with what was decided before. `Busy`: it is to be
+    /// given again.
+    pub fn take(
+        &self,
+        number: u64,
+        push: &[u8],
+        let_go: impl FnOnce(&Database) -> bool,
+    ) -> Result<Vec<(Arc<Database>, Arc<Definition>)>, CatalogueError> {
+        let push = Push::parse(push)?;
+        let _changing = self.changing.lock();
+        let (partition, engine) = self.partitions.iter().next().expect("one partition");
+        if let Push::Clear { id, .. } = push
+            && taken(engine)? < number
+            && let Some(database) = self.numbered(DatabaseId(id))
+        {
+            database.closed.store(true, Ordering::SeqCst);
+            if !let_go(&database) {
+                return Err(CatalogueError::Busy(Busy));
+            }
+        }
+        take((partition, engine), number, &push)?;
+        let mut changed = Vec::new();
+        let mut leave = |database: Arc<Database>| {
+            database.closed.store(true, Ordering::SeqCst);
+            self.index.write().remove(database.id.0);
+            changed.push((database.clone(), database.definition()));
+        };
+        match push {
+            Push::Fence => {}
+            Push::Clear { id, .. } => self.numbered(DatabaseId(id)).into_iter().for_each(leave),
+            Push::Exactly {
+                first,
+                last,
+                definitions,
+            } => {
+                let is_here = |definition: &Definition| definition.partition == partition.0;
+                let there = self.list().into_iter();
+                let there = there.filter(|database| (first..=last).contains(&database.id.0));
+                let gone = there.filter(|database| !definitions.get(&database.id.0).is_some_and(is_here));
+                gone.collect::<Vec<_>>().into_iter().for_each(&mut leave);
+                for (id, definition) in definitions.into_iter().filter(|(_, definition)| is_here(definition)) {
+                    let known = self.numbered(DatabaseId(id));
+                    let before = known.as_ref().map(|known| known.definition());
+                    let database = match known {
+                        Some(known) => {
+                            known.define(definition);
+                            known
+                        }
+                        None => Arc::new(Database::new(
+                            id,
+                            definition,
+                            &kept_usage(&self.partitions, id, partition)?,
+                        )),
+                    };
+                    self.index_anew(&database);
+                    self.is_empty.store(false, Ordering::SeqCst);
+                    changed.extend(before.map(|before| (database, before)));
+                }
+            }
+        }
+        Ok(changed)
     }
 
     /// Replaces all credentials of a database with new ones.
@@ -439,19 +601,18 @@ impl Catalogue {
     /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
-        let engine = self.partitions.engine(database.partition());
-        let arrival = engine.arrival(Durability::Always);
-        let latest = engine.clear_database(database.id)?;
-        // In one log the order is enough. Another one's power cut could bring the rows back after
-        // the number was given to another database.
-        if database.partition() != PartitionId(0) && !engine.wait_settled(latest, arrival) {
-            return Err(CatalogueError::LogFailed);
-        }
         let id = database.id.0;
         if self.partitions.count() > 1 {
-            self.forget_places(id)?;
+            // Durable there before the row goes: a power cut could bring the rows back after the
+            // number was given to another database.
+            self.clear_everywhere(database)?;
+        }
+        if database.partition() == PartitionId(0) {
+            // In one log the order is enough.
+            self.engine().clear_database(database.id)?;
         }
         self.write(|tx| {
+            tx.clear(&row(PLACE, id));
             tx.clear(&row(b'D', id));
             tx.clear(&row(b'U', id));
         })?;
@@ -471,6 +632,9 @@ impl Catalogue {
             Durability::Interval
         };
         for (id, engine) in self.partitions.iter() {
+            if self.is_elsewhere(id) {
+                continue;
+            }
             let used = used.iter().filter(|database| database.partition() == id);
             let used: Vec<_> = used.collect();
             if used.is_empty() {

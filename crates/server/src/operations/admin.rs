@@ -108,6 +108,8 @@ impl From<CatalogueError> for Refused {
             | CatalogueError::NotThere { .. }
             | CatalogueError::OtherPartition { .. }
             | CatalogueError::LostPartition(_)
+            | CatalogueError::NoHome(_)
+            | CatalogueError::Stale
             | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
