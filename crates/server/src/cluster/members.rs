@@ -738,7 +738,7 @@ mod tests {
     use std::rc::Rc;
 
     use quartet_log_replicated::model::Store;
-    use quartet_log_replicated::{ClusterId, Event, RequestId};
+    use quartet_log_replicated::{ClusterId, Event, RecordHash, RequestId, Term, Writer, drive, join_request};
 
     use super::*;
 
@@ -798,6 +798,96 @@ mod tests {
             view.take_members(PREFIX, &members(&[(id, hears)], 3), start, 0);
             assert!(!heard(&view, Duration::ZERO), "{id} {hears:?}");
         }
+    }
+
+    fn runs(term: u64, node: NodeId) -> Option<TermValue> {
+        let (node, incarnation) = (node, 1);
+        Some(TermValue {
+            term: Term(term),
+            writer: Writer { node, incarnation },
+            sequence: LogSequence(term),
+            hash: RecordHash(0),
+        })
+    }
+
+    /// Among those that have as much of a partition's log, the one with the fewest homes is first.
+    #[test]
+    fn a_partition_goes_to_who_has_most_of_it_and_then_to_who_has_least_to_do() {
+        let (now, partition) = (Instant::now(), PartitionId(2));
+        let mut view = View::default();
+        view.take_members(PREFIX, &members(&[(1, None), (2, None), (3, None)], 1), now, 0);
+        let rank = |view: &View, me: u64| view.turn(NodeId(me), partition, Some(HOME)).rank;
+        assert_eq!([rank(&view, 2), rank(&view, 3)], [0, 1]);
+        for (number, node) in [(0, 1), (1, 2), (2, 1)] {
+            view.take_term(PartitionId(number), runs(1, NodeId(node)), now);
+        }
+        assert_eq!([rank(&view, 2), rank(&view, 3)], [1, 0]);
+        let mut reaches = |node, partition, applied| {
+            let reached = Reached {
+                partition,
+                applied: LogSequence(applied),
+                synced: LogSequence(applied),
+            };
+            view.reports.insert((partition, node), reached);
+        };
+        reaches(2, partition, 7);
+        reaches(3, partition, 6);
+        reaches(3, PartitionId(0), 100);
+        assert_eq!([rank(&view, 2), rank(&view, 3)], [0, 1]);
+    }
+
+    /// Nodes of earlier versions say nothing about partitions behind the first.
+    #[test]
+    fn each_partitions_home_is_heard_by_itself() {
+        let start = Instant::now();
+        let mut view = View::default();
+        view.take_members(PREFIX, &members(&[(1, None), (2, None), (3, Some(1))], 1), start, 0);
+        let heard = |view: &View, number| view.is_heard_elsewhere(ME, PartitionId(number), HOME, start);
+        assert_eq!([0, 1, 2].map(|number| heard(&view, number)), [true, false, false]);
+        let other = view.members.get_mut(&3).unwrap();
+        (other.hears, other.hears_others) = (None, vec![None, Some(1)]);
+        assert_eq!([0, 1, 2].map(|number| heard(&view, number)), [false, false, true]);
+    }
+
+    /// Who is home of any partition stays.
+    #[test]
+    fn a_home_of_any_partition_is_not_removed() {
+        let etcd = Rc::<RefCell<Store>>::default();
+        let place = Place::new("/test", ClusterId(1), PartitionId(0)).with_partitions(2);
+        let mut sequencer = Answering(etcd, VecDeque::new());
+        let ask = |sequencer: &mut Answering, request| ask(sequencer, request).unwrap();
+        drive::join(&mut sequencer, &place).unwrap();
+        for (id, name) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+            ask(&mut sequencer, join_request(&place, NodeId(id), name));
+        }
+        let begins = |sequencer: &mut Answering, number, node| {
+            let (key, value) = (
+                place.of(PartitionId(number)).term_key(),
+                runs(1, NodeId(node)).unwrap().encode(),
+            );
+            let lease = None;
+            let operations = vec![Operation::Put { key, value, lease }];
+            let (compares, otherwise) = (Vec::new(), Vec::new());
+            ask(
+                sequencer,
+                Request::Transact {
+                    compares,
+                    operations,
+                    otherwise,
+                },
+            );
+        };
+        let members = Members::new(place.clone(), ME, 3);
+        let refused = |sequencer: &mut Answering, name: &str| members.remove(sequencer, name).unwrap_err().to_string();
+        begins(&mut sequencer, 0, 2);
+        assert_eq!(refused(&mut sequencer, "c"), "not every partition has a home");
+        begins(&mut sequencer, 1, 3);
+        for home in ["b", "c"] {
+            let expected = format!("{home} is home: hand over to another node first");
+            assert_eq!(refused(&mut sequencer, home), expected);
+        }
+        members.remove(&mut sequencer, "d").unwrap();
+        assert!(members.remove(&mut sequencer, "d").is_err());
     }
 
     /// An etcd that answers at once.
